@@ -1,0 +1,50 @@
+"""What core and plugins exchange: values only, no behaviour of core's own."""
+
+from collage_core.contract.artifact import (
+    Artifact,
+    BlobCache,
+    BoundCall,
+    BuildContext,
+    Json,
+    Kernel,
+    Requirement,
+    RunContext,
+)
+from collage_core.contract.buffer import Buffer
+from collage_core.contract.cost import INVALID, UNMEASURED, Cost, Unmeasured, checked_cost
+from collage_core.contract.function import KernelFunction, content_hash
+from collage_core.contract.host import Host
+from collage_core.contract.measurement import Measurement, Protocol
+from collage_core.contract.support import Supported, Unsupported
+from collage_core.contract.target import Joins, Target, TargetSpelling, split_targets
+from collage_core.ir.tensor_spec import TensorSpec, ValueKind
+
+__all__ = [
+    "INVALID",
+    "UNMEASURED",
+    "Artifact",
+    "BlobCache",
+    "BoundCall",
+    "Buffer",
+    "BuildContext",
+    "Cost",
+    "Host",
+    "Joins",
+    "Json",
+    "Kernel",
+    "KernelFunction",
+    "Measurement",
+    "Protocol",
+    "Requirement",
+    "RunContext",
+    "Supported",
+    "Target",
+    "TargetSpelling",
+    "TensorSpec",
+    "Unmeasured",
+    "Unsupported",
+    "ValueKind",
+    "checked_cost",
+    "content_hash",
+    "split_targets",
+]

@@ -1,0 +1,37 @@
+"""What a candidate costs, or that nobody knows yet."""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Final, Literal, TypeAlias
+
+Cost: TypeAlias = float
+"""Microseconds; finite and >= 0, or `INVALID`. Costs add."""
+
+INVALID: Final[Cost] = math.inf
+"""The cost of a candidate its toolchain cannot build or run, or gets wrong."""
+
+
+class Unmeasured(enum.Enum):
+    """A `CostSource`'s answer for a candidate nobody measured; deliberately not a number."""
+
+    UNMEASURED = "unmeasured"
+
+
+UNMEASURED: Final[Literal[Unmeasured.UNMEASURED]] = Unmeasured.UNMEASURED
+
+
+def checked_cost(value: float) -> Cost:
+    """Returns `value` if it is a cost.
+
+    Raises:
+        ValueError: If it is NaN or negative.
+
+    Examples:
+        >>> checked_cost(12.5)
+        12.5
+    """
+    if math.isnan(value) or value < 0:
+        raise ValueError(f"a cost is a number of microseconds >= 0 or INVALID, not {value!r}")
+    return value

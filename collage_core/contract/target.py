@@ -1,0 +1,136 @@
+"""Targets: a toolchain on a device with options."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+
+_SPELLING = re.compile(
+    r"^(?P<toolchain>[A-Za-z_][\w.-]*)(\((?P<options>[^()]*)\))?(@(?P<device>\w+(:\d+)?))?$"
+)
+
+
+class Joins(enum.Enum):
+    """How far a toolchain optimises across operators, so which neighbours are offered as one region."""
+
+    NONE = "none"
+    """A library of single kernels: what its patterns match and nothing larger."""
+    NATIVE = "native"
+    """Fuses as compilers' classic fusion passes do: anchors with their element-wise epilogues."""
+    ANY = "any"
+    """A whole-graph compiler: any connected region may profit from being compiled as one."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSpelling:
+    """A target as a user writes it: `openvino`, `openvino(precision=bf16)`, `cublas@cuda:0`.
+
+    Attributes:
+        toolchain: Entry-point name.
+        options: Sorted `(name, value)` pairs; empty for the toolchain's default target.
+        device: `"cpu"`, `"cuda:0"`, ...; None when not said.
+    """
+
+    toolchain: str
+    options: tuple[tuple[str, str], ...] = ()
+    device: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> TargetSpelling:
+        """Reads one target.
+
+        Raises:
+            ValueError: If `text` does not have the form `toolchain(option=value,...)@device`.
+
+        Examples:
+            >>> TargetSpelling.parse("openvino(precision=bf16)").options
+            (('precision', 'bf16'),)
+        """
+        match = _SPELLING.match(text.strip())
+        if match is None:
+            raise ValueError(
+                f"{text!r} is not a target; write toolchain, toolchain(option=value) or "
+                "toolchain@device, for example openvino(precision=bf16)"
+            )
+        options: dict[str, str] = {}
+        for item in filter(None, (match["options"] or "").split(",")):
+            name, equals, value = item.partition("=")
+            if not equals or not name.strip() or not value.strip():
+                raise ValueError(f"{item!r} in {text!r} is not of the form option=value")
+            options[name.strip()] = value.strip()
+        return cls(
+            toolchain=match["toolchain"],
+            options=tuple(sorted(options.items())),
+            device=match["device"],
+        )
+
+    def matches(self, target: Target) -> bool:
+        """Whether this spelling selects `target`."""
+        return (
+            target.toolchain == self.toolchain
+            and target.options == self.options
+            and self.device in (None, target.device)
+        )
+
+
+def split_targets(text: str) -> tuple[TargetSpelling, ...]:
+    """Reads a comma-separated list of targets, commas inside parentheses excepted.
+
+    Examples:
+        >>> [t.toolchain for t in split_targets("onnxruntime,openvino(precision=bf16,x=1)")]
+        ['onnxruntime', 'openvino']
+    """
+    parts = re.split(r",(?![^(]*\))", text)
+    return tuple(TargetSpelling.parse(part) for part in parts if part.strip())
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A toolchain on a device with options, as its plugin reports it.
+
+    Attributes:
+        toolchain: Name of the toolchain's entry point.
+        device: Device its kernels run on and whose memory their buffers live in: `"cpu"`, `"cuda:0"`.
+        options: Sorted `(name, value)` pairs that change what kernels do or how they are launched.
+        fingerprint: Library and version its measurements hold for, e.g. `"onnxruntime 1.31.1"`.
+        joins: Which neighbours are offered to it as one region.
+        mixable: Whether its kernels may share a plan with other targets'. A target that is not serves as a
+            whole-model plan only.
+        exact: Whether it computes in the model's own dtypes. One that does not is used only when the user
+            allows an error with `--max-error`.
+        excludes: Toolchains that cannot be loaded into the same process.
+        max_inputs: Most inputs one of its kernels may have; None for no limit.
+        max_depth: Longest path, in nodes, inside one of its kernels; None for no limit.
+    """
+
+    toolchain: str
+    device: str = "cpu"
+    options: tuple[tuple[str, str], ...] = ()
+    fingerprint: str
+    joins: Joins = Joins.NONE
+    mixable: bool = True
+    exact: bool = True
+    excludes: frozenset[str] = frozenset()
+    max_inputs: int | None = None
+    max_depth: int | None = None
+
+    def __post_init__(self) -> None:
+        if tuple(sorted(self.options)) != self.options:
+            raise ValueError(f"options of a target are sorted pairs, not {self.options!r}")
+
+    @property
+    def name(self) -> str:
+        """How users write it.
+
+        Examples:
+            >>> Target(toolchain="openvino", options=(("precision", "bf16"),), fingerprint="x").name
+            'openvino(precision=bf16)'
+        """
+        options = ",".join(f"{name}={value}" for name, value in self.options)
+        device = "" if self.device == "cpu" else f"@{self.device}"
+        return f"{self.toolchain}{f'({options})' if options else ''}{device}"
+
+    def option(self, name: str, default: str = "") -> str:
+        """Value of one option, or `default`."""
+        return dict(self.options).get(name, default)

@@ -1,0 +1,79 @@
+"""What is known about a value before anything runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from typing import Any
+
+import ml_dtypes  # noqa: F401  registers bfloat16 and float8 with NumPy
+import numpy as np
+import onnx_ir
+
+
+class ValueKind(enum.Enum):
+    """How the runtime keeps a value."""
+
+    PLANNED = "planned"
+    """Static shape: a fixed place in the arena."""
+    BOUNDED = "bounded"
+    """Shape known only after the producing kernel ran, but at most `bound`: a place as large as the bound."""
+    FOREIGN = "foreign"
+    """Anything else (unknown shape, string, sequence, optional): an object passed by reference."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSpec:
+    """What is known of a value before running.
+
+    Attributes:
+        name: Value name, unique in its graph.
+        kind: How it is kept.
+        dtype: Element type; None for sequences and other non-tensors.
+        shape: Static shape if planned; None where an extent is unknown (bounded, foreign); `()` is a scalar.
+        bound: For a bounded value, the largest extent of each axis.
+    """
+
+    name: str
+    kind: ValueKind = ValueKind.PLANNED
+    dtype: onnx_ir.DataType | None
+    shape: tuple[int | None, ...] | None
+    bound: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind is ValueKind.PLANNED and (
+            self.dtype is None or self.shape is None or None in self.shape
+        ):
+            raise ValueError(f"planned value {self.name!r} needs a dtype and a static shape")
+        if self.kind is ValueKind.BOUNDED and (self.dtype is None or self.bound is None):
+            raise ValueError(f"bounded value {self.name!r} needs a dtype and a bound")
+
+    @property
+    def static_shape(self) -> tuple[int, ...]:
+        """Shape of a planned value, bound of a bounded one.
+
+        Raises:
+            ValueError: If the value is foreign.
+        """
+        if self.kind is ValueKind.BOUNDED and self.bound is not None:
+            return self.bound
+        if self.kind is ValueKind.FOREIGN or self.shape is None:
+            raise ValueError(f"foreign value {self.name!r} has no static shape")
+        return tuple(int(extent) for extent in self.shape if extent is not None)
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """NumPy dtype of the elements (`ml_dtypes` for bfloat16 and float8).
+
+        Raises:
+            ValueError: If the value is not a tensor.
+        """
+        if self.dtype is None:
+            raise ValueError(f"{self.name!r} is not a tensor")
+        return np.dtype(self.dtype.numpy())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a planned value, or of a bounded one at its bound."""
+        return math.prod(self.static_shape) * self.numpy_dtype.itemsize
