@@ -1,0 +1,305 @@
+"""Finds toolchain plugins and gives each a typed façade; the only caller of pluggy.
+
+One `pluggy.PluginManager` per toolchain: in a shared one a raising plugin loses everybody's results, and
+`firstresult` would let one plugin answer for another's target.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.metadata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pluggy
+
+from collage_core import hookspecs
+from collage_core.contract import (
+    Artifact,
+    BoundCall,
+    BuildContext,
+    Host,
+    Kernel,
+    KernelFunction,
+    Measurement,
+    Protocol,
+    RunContext,
+    Target,
+    Unsupported,
+)
+from collage_core.errors import LoweringError, PluginError
+from collage_core.fusion import FusionRule
+from collage_core.patterns import PatternTable
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PluginFailure:
+    """An entry point that gives no toolchain.
+
+    Attributes:
+        name: Name of the entry point.
+        distribution: Distribution that declares it, with its version.
+        reason: Why it is unusable.
+    """
+
+    name: str
+    distribution: str
+    reason: str
+
+
+class Toolchain:
+    """One plugin behind types: every answer is checked, every exception becomes a `PluginError`.
+
+    Args:
+        name: The toolchain's name: its entry point's.
+        plugin: An object whose methods carry `hookspecs.hookimpl`.
+        distribution: Distribution that brought it, with its version; empty for one made in place.
+
+    Raises:
+        PluginError: If the plugin implements hooks with arguments the contract does not have.
+    """
+
+    def __init__(self, name: str, plugin: object, distribution: str = "") -> None:
+        self.name = name
+        self.distribution = distribution
+        manager = pluggy.PluginManager("collage")
+        manager.add_hookspecs(hookspecs)
+        try:
+            manager.register(plugin, name)
+            manager.check_pending()
+        except (pluggy.PluginValidationError, ValueError) as error:
+            raise PluginError(name, "registration", str(error)) from error
+        self._hooks = manager.hook
+        self._implemented = {
+            caller.name for caller in manager.get_hookcallers(plugin) or () if caller.name.startswith("collage_")
+        }
+        if not self._implemented:
+            raise PluginError(
+                name, "registration", f"{type(plugin).__name__} implements no hook; decorate its methods with @hookimpl"
+            )
+
+    def __repr__(self) -> str:
+        return f"Toolchain({self.name!r})"
+
+    def implements(self, hook: str) -> bool:
+        """Whether the plugin has an implementation of `hook`, e.g. `"collage_query"`."""
+        return hook in self._implemented
+
+    def targets(self, host: Host) -> tuple[Target, ...] | Unsupported:
+        """Targets on this machine, or why there are none. Worker only.
+
+        Raises:
+            PluginError: If the hook raises or answers with anything else.
+        """
+        answer = self._call("collage_targets", (Sequence, Unsupported), host=host)
+        if isinstance(answer, Unsupported):
+            return answer
+        for target in answer:
+            if not isinstance(target, Target) or target.toolchain != self.name:
+                raise PluginError(self.name, "collage_targets", f"{target!r} is not a target of {self.name!r}")
+        if not answer:
+            return Unsupported("it offers no target on this machine")
+        return tuple(answer)
+
+    def pattern_table(self, target: Target) -> PatternTable:
+        """Patterns and predicates of a target.
+
+        Raises:
+            PluginError: If a hook raises.
+        """
+        table = PatternTable()
+        self._call("collage_register_patterns", (type(None),), table=table, target=target)
+        self._call("collage_register_predicates", (type(None),), table=table, target=target)
+        return table
+
+    def fusion_rule(self, target: Target, default: FusionRule) -> FusionRule:
+        """The plugin's own rule for a target, or `default`.
+
+        Raises:
+            PluginError: If the hook raises or answers with anything else.
+        """
+        answer = self._call("collage_fusion_spec", (FusionRule, type(None)), target=target, default=default)
+        return default if answer is None else answer
+
+    def query(self, target: Target, model: KernelFunction) -> Mapping[str, str] | None:
+        """Reason by name of each node the library refuses; None for no opinion. Worker only.
+
+        Raises:
+            PluginError: If the hook raises or answers with anything else.
+        """
+        answer: Mapping[str, str] | None = self._call(
+            "collage_query", (Mapping, type(None)), target=target, model=model
+        )
+        if answer is not None and not all(isinstance(k, str) and isinstance(v, str) for k, v in answer.items()):
+            raise PluginError(self.name, "collage_query", "the answer must map node names to reasons")
+        return answer
+
+    def lower(self, target: Target, function: KernelFunction, build: BuildContext) -> Iterator[Artifact] | Unsupported:
+        """Variants of one candidate, made as they are asked for, or the refusal. Worker only.
+
+        Raises:
+            LoweringError: If the toolchain failed to build what it accepted; also from the iterator.
+            PluginError: If the hook raises anything else or answers with another type; also from the iterator.
+        """
+        answer = self._call(
+            "collage_lower", (Iterable, Unsupported), let=LoweringError, target=target, function=function, build=build
+        )
+        return answer if isinstance(answer, Unsupported) else self._artifacts(answer)
+
+    def _artifacts(self, variants: Iterable[Artifact]) -> Iterator[Artifact]:
+        try:
+            for variant in variants:
+                if not isinstance(variant, Artifact):
+                    raise PluginError(self.name, "collage_lower", f"yielded {type(variant).__name__}, not an Artifact")
+                yield variant
+        except (LoweringError, PluginError, GeneratorExit):
+            raise
+        except Exception as error:
+            raise PluginError(self.name, "collage_lower", _one_line(error)) from error
+
+    def load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
+        """The artifact as a callable kernel, or why it cannot run here.
+
+        Raises:
+            PluginError: If the hook raises or answers with something that cannot be bound.
+        """
+        answer = self._call("collage_load", (object,), target=target, artifact=artifact, run=run)
+        if isinstance(answer, Unsupported):
+            return answer
+        if not callable(getattr(answer, "bind", None)):
+            raise PluginError(self.name, "collage_load", f"{type(answer).__name__} has no bind method")
+        kernel: Kernel = answer
+        return kernel
+
+    def measure(
+        self, target: Target, call: BoundCall, protocol: Protocol, fallback: Callable[[], Measurement]
+    ) -> Measurement:
+        """Run time of a bound call by the plugin's clock, or core's where it has none. Worker only.
+
+        Raises:
+            PluginError: If the hook raises or answers with anything else.
+        """
+        answer = self._call(
+            "collage_measure",
+            (Measurement, type(None)),
+            target=target,
+            call=call,
+            protocol=protocol,
+            fallback=fallback,
+        )
+        return fallback() if answer is None else answer
+
+    def _call(self, hook: str, types: tuple[type, ...], let: type[Exception] | tuple[()] = (), **arguments: Any) -> Any:
+        if hook not in self._implemented:
+            if type(None) in types:
+                return None
+            raise PluginError(self.name, hook, "the plugin does not implement it")
+        try:
+            answer = getattr(self._hooks, hook)(**arguments)
+        except let:
+            raise
+        except Exception as error:
+            raise PluginError(self.name, hook, _one_line(error)) from error
+        if not isinstance(answer, types):
+            expected = " or ".join(kind.__name__ for kind in types)
+            raise PluginError(self.name, hook, f"answered with {type(answer).__name__}, not {expected}")
+        return answer
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Registry:
+    """The toolchains installed beside this interpreter.
+
+    Attributes:
+        toolchains: By name, sorted.
+        failures: Entry points that gave none, with the reason.
+    """
+
+    toolchains: Mapping[str, Toolchain]
+    failures: tuple[PluginFailure, ...] = ()
+
+    @classmethod
+    def discover(cls) -> Registry:
+        """Loads every entry point of the group `collage.backends`, each on its own.
+
+        A plugin that fails to load costs only itself. Two distributions that claim one name lose both.
+        """
+        owners: dict[str, list[importlib.metadata.EntryPoint]] = {}
+        for entry in importlib.metadata.entry_points(group=hookspecs.ENTRY_POINT_GROUP):
+            known = owners.setdefault(entry.name, [])
+            if not any(_same_origin(entry, other) for other in known):
+                known.append(entry)
+        toolchains: dict[str, Toolchain] = {}
+        failures: list[PluginFailure] = []
+        for name, entries in sorted(owners.items()):
+            if len(entries) > 1:
+                both = " and ".join(sorted(_distribution(entry) for entry in entries))
+                failures.append(
+                    PluginFailure(
+                        name=name, distribution=both, reason=f"{both} both bring a toolchain of this name; remove one"
+                    )
+                )
+                continue
+            try:
+                toolchains[name] = _load(entries[0])
+            except PluginError as error:
+                failures.append(PluginFailure(name=name, distribution=_distribution(entries[0]), reason=error.reason))
+        return cls(toolchains, tuple(failures))
+
+    @classmethod
+    def of(cls, *toolchains: Toolchain) -> Registry:
+        """A registry of toolchains made in place, for tests and notebooks."""
+        return cls({toolchain.name: toolchain for toolchain in sorted(toolchains, key=lambda t: t.name)})
+
+
+def load_toolchain(name: str) -> Toolchain:
+    """Loads one installed toolchain.
+
+    Raises:
+        PluginError: If no entry point has this name, several distributions do, or it fails to load.
+    """
+    found: list[importlib.metadata.EntryPoint] = []
+    for entry in importlib.metadata.entry_points(group=hookspecs.ENTRY_POINT_GROUP, name=name):
+        if not any(_same_origin(entry, other) for other in found):
+            found.append(entry)
+    if len(found) != 1:
+        reason = "no installed distribution brings it" if not found else "several distributions bring it"
+        raise PluginError(name, "import", reason)
+    return _load(found[0])
+
+
+def load_reference(reference: str, name: str) -> Toolchain:
+    """Loads a toolchain from `module:attribute`, without an entry point: for plugins under development.
+
+    Raises:
+        PluginError: If the module cannot be imported or has no such attribute.
+    """
+    module, _, attribute = reference.partition(":")
+    try:
+        plugin = getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise PluginError(name, "import", _one_line(error)) from error
+    return Toolchain(name, plugin, reference)
+
+
+def _load(entry: importlib.metadata.EntryPoint) -> Toolchain:
+    try:
+        plugin = entry.load()
+    except (Exception, SystemExit) as error:
+        raise PluginError(entry.name, "import", _one_line(error)) from error
+    return Toolchain(entry.name, plugin, _distribution(entry))
+
+
+def _same_origin(one: importlib.metadata.EntryPoint, other: importlib.metadata.EntryPoint) -> bool:
+    """Editable installs show one distribution twice when its folder is on the path too."""
+    return one.value == other.value and _distribution(one) == _distribution(other)
+
+
+def _distribution(entry: importlib.metadata.EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.value
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
