@@ -37,3 +37,114 @@ class LoweringError(CollageError):
 
 class KernelError(CollageError):
     """A loaded kernel failed to bind or to run."""
+
+
+class ModelFileError(ModelError):
+    """A model cannot be read from, or written to, where the user said.
+
+    Attributes:
+        source: The path, or `<bytes>`.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, source: str, reason: str) -> None:
+        self.source = source
+        self.reason = reason
+        super().__init__(f"cannot use {source!r} as an ONNX model: {reason}")
+
+
+class ExternalDataError(ModelFileError):
+    """Weights kept outside the model file cannot be used.
+
+    Attributes:
+        tensor: Name of the first tensor affected.
+        location: Where the model says it is, relative to the model.
+    """
+
+    def __init__(self, source: str, tensor: str, location: str, reason: str) -> None:
+        self.tensor = tensor
+        self.location = location
+        super().__init__(source, f"its weight {tensor!r} is in external data {location!r}: {reason}")
+
+
+class InputShapeError(ModelError):
+    """The shapes given for a model's inputs do not make it static, or contradict it.
+
+    Attributes:
+        input_name: The input concerned.
+        reason: What is wrong with its shape.
+    """
+
+    def __init__(self, input_name: str, reason: str) -> None:
+        self.input_name = input_name
+        self.reason = reason
+        super().__init__(f"input {input_name!r}: {reason}")
+
+
+class SearchError(CollageError):
+    """A search problem is ill-formed, or too large for the limits it was given."""
+
+
+class NoCoverError(SearchError):
+    """No plan covers every node.
+
+    Attributes:
+        nodes: Indices of the nodes no usable candidate covers; or, if each is covered by some, of the nodes
+            where every partial plan got stuck.
+        stuck: Whether it is the latter.
+        refusals: One line per reason, where the caller knows them.
+    """
+
+    def __init__(
+        self, nodes: tuple[int, ...], *, stuck: bool = False, refusals: tuple[str, ...] = ()
+    ) -> None:
+        self.nodes = nodes
+        self.stuck = stuck
+        self.refusals = refusals
+        what = ", ".join(map(str, nodes[:10])) + (f" and {len(nodes) - 10} more" if len(nodes) > 10 else "")
+        problem = (
+            f"no set of candidates fits together at node(s) {what}"
+            if stuck
+            else f"no toolchain runs node(s) {what}"
+        )
+        why = f": {'; '.join(refusals)}" if refusals else ""
+        super().__init__(
+            f"{problem}{why}. Install a plugin that covers it, exclude fewer toolchains, or enable 'reference'."
+        )
+
+    def explained(self, refusals: tuple[str, ...]) -> NoCoverError:
+        """The same error with the reasons the caller collected."""
+        return NoCoverError(self.nodes, stuck=self.stuck, refusals=refusals)
+
+
+class EvaluationError(CollageError):
+    """The numeric reference cannot compute a node, and no other toolchain was named to do so.
+
+    Attributes:
+        node_name: The node concerned.
+        op_type: Its operator, with its domain unless that is ONNX's own.
+        reason: What its implementation said.
+    """
+
+    def __init__(self, node_name: str, op_type: str, reason: str) -> None:
+        self.node_name = node_name
+        self.op_type = op_type
+        self.reason = reason
+        super().__init__(
+            f"the reference cannot compute node {node_name!r} ({op_type}): {reason}. "
+            "Name a toolchain that can with `--reference`."
+        )
+
+
+class DeadlineExceededError(CollageError):
+    """Work did not finish in the time it was given.
+
+    Attributes:
+        what: The work.
+        deadline_s: The time it was given, in seconds.
+    """
+
+    def __init__(self, what: str, deadline_s: float) -> None:
+        self.what = what
+        self.deadline_s = deadline_s
+        super().__init__(f"{what} did not finish within {deadline_s:g} s")

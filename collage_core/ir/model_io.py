@@ -1,0 +1,288 @@
+"""Reading and writing ONNX models: files, bytes, and weights kept beside the file.
+
+Weights are never copied on the way in: a tensor inside the protobuf is a view of it, one in an external data
+file is memory-mapped when it is first read. On the way out a model whose weights would not fit into one
+protobuf message gets one data file beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import DecodeError, EncodeError
+
+from collage_core.errors import ExternalDataError, ModelFileError
+
+EXTERNAL_THRESHOLD_BYTES = 1 << 30
+"""Above this total, weights go into a data file: protobuf refuses messages of 2 GiB and more."""
+
+SMALL_TENSOR_BYTES = 1024
+"""Tensors up to this size stay inside the protobuf even then: shapes and axes must be readable on their own."""
+
+_ALIGNMENT = 4096  # of each tensor in a data file, so that a reader can map it page by page
+
+
+def load_model(path: str | os.PathLike[str]) -> ir.Model:
+    """Read a model from a file; external data is found relative to the file and mapped lazily.
+
+    Args:
+        path: A `.onnx` file; `.onnxtxt`, `.textproto` and `.json` are read as those formats.
+
+    Returns:
+        The model. Its tensors read from the file on first use.
+
+    Raises:
+        ModelFileError: If the file cannot be read or is not an ONNX model.
+        ExternalDataError: If external data is missing, too short or outside the model's folder.
+    """
+    source = os.fspath(path)
+    try:
+        proto = onnx.load(source, load_external_data=False)
+    except OSError as error:
+        raise ModelFileError(source, error.strerror or str(error)) from error
+    except Exception as error:  # each text format's parser has its own exception type
+        raise ModelFileError(source, _first_line(error)) from error
+    model = _deserialize(proto, source)
+    _locate_external_data(model, source)
+    return model
+
+
+def model_from_bytes(data: bytes) -> ir.Model:
+    """Parse a serialized `ModelProto`.
+
+    Raises:
+        ModelFileError: If the bytes are not an ONNX model.
+        ExternalDataError: If a weight refers to external data, which bytes cannot have.
+    """
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise ModelFileError("<bytes>", _first_line(error)) from error
+    model = _deserialize(proto, "<bytes>")
+    for tensor in external_tensors(model):
+        raise ExternalDataError(
+            "<bytes>",
+            tensor.name or "?",
+            os.fspath(tensor.location),
+            "a model given as bytes must hold its weights itself",
+        )
+    return model
+
+
+def save_model(model: ir.Model, path: str | os.PathLike[str]) -> None:
+    """Write a model so that the path holds either the old file or the whole new one.
+
+    Weights beyond `EXTERNAL_THRESHOLD_BYTES` in total go to `<name>.data` beside it, renamed into place
+    just before the model is. The model given is left as it is; one that was loaded from the same path stays
+    readable, because its mapped files are replaced, not overwritten.
+
+    Raises:
+        ModelFileError: If the folder cannot be written to.
+    """
+    target = Path(path)
+    copy = _private_copy(model)
+    holders = list(_initializers(copy))
+    total = sum(value.const_value.nbytes for value in holders if value.const_value is not None)
+    try:
+        with _Staging(target.parent) as staging:
+            if total > EXTERNAL_THRESHOLD_BYTES:
+                _write_external_data(holders, staging, f"{target.name}.data")
+            proto = ir.serde.serialize_model(copy)
+            staging.write(target.name, proto.SerializeToString())
+            staging.commit()
+    except OSError as error:
+        raise ModelFileError(os.fspath(path), error.strerror or str(error)) from error
+
+
+def model_to_bytes(model: ir.Model) -> bytes:
+    """Serialize a model with all its weights inside.
+
+    Raises:
+        ModelFileError: If it would exceed protobuf's 2 GiB.
+    """
+    proto = ir.serde.serialize_model(_private_copy(model))
+    try:
+        return bytes(proto.SerializeToString())
+    except (EncodeError, ValueError) as error:
+        raise ModelFileError(
+            "<bytes>", f"{_first_line(error)}; save it with `save_model` instead"
+        ) from error
+
+
+def external_tensors(model: ir.Model) -> Iterator[ir.ExternalTensor]:
+    """Yield every tensor of a model, in graphs, functions and attributes, that lives in another file."""
+    for value in _initializers(model):
+        if isinstance(value.const_value, ir.ExternalTensor):
+            yield value.const_value
+    for node in _nodes(model):
+        for attribute in node.attributes.values():
+            if attribute.is_ref():
+                continue
+            tensors: list[Any] = []
+            if attribute.type == ir.AttributeType.TENSOR:
+                tensors = [attribute.as_tensor()]
+            elif attribute.type == ir.AttributeType.TENSORS:
+                tensors = list(attribute.as_tensors())
+            for tensor in tensors:
+                if isinstance(tensor, ir.ExternalTensor):
+                    yield tensor
+
+
+def _deserialize(proto: onnx.ModelProto, source: str) -> ir.Model:
+    # protobuf reads many short byte strings, the empty one among them, as an empty message
+    if not proto.HasField("graph"):
+        raise ModelFileError(source, "it holds no graph, so it is not an ONNX model")
+    try:
+        return ir.serde.deserialize_model(proto)
+    except Exception as error:
+        raise ModelFileError(source, _first_line(error)) from error
+
+
+def _locate_external_data(model: ir.Model, source: str) -> None:
+    folder = Path(source).parent.resolve()
+    for tensor in external_tensors(model):
+        location = os.fspath(tensor.location)
+        name = tensor.name or "?"
+        file = folder / location
+        if os.path.isabs(location) or not file.resolve().is_relative_to(folder):
+            raise ExternalDataError(
+                source, name, location, "it lies outside the folder of the model; copy it there"
+            )
+        if not file.is_file():
+            raise ExternalDataError(
+                source, name, location, "the file does not exist; put it beside the model"
+            )
+        needed = (tensor.offset or 0) + tensor.nbytes
+        present = file.stat().st_size
+        if present < needed:
+            raise ExternalDataError(
+                source,
+                name,
+                location,
+                f"the file has {present} bytes, {needed} are needed; it may be a partial download",
+            )
+        tensor.base_dir = folder
+
+
+def _private_copy(model: ir.Model) -> ir.Model:
+    """Copy the structure, share the weights, and refer to no external file."""
+    copy = model.clone()
+    for value in _initializers(copy):
+        tensor = value.const_value
+        if isinstance(tensor, ir.ExternalTensor):
+            value.const_value = _inside(tensor)
+    for node in _nodes(copy):
+        for name, attribute in list(node.attributes.items()):
+            if attribute.is_ref():
+                continue
+            if attribute.type == ir.AttributeType.TENSOR:
+                tensor = attribute.as_tensor()
+                if isinstance(tensor, ir.ExternalTensor):
+                    node.attributes[name] = ir.AttrTensor(name, _inside(tensor))
+            elif attribute.type == ir.AttributeType.TENSORS:
+                tensors = [
+                    _inside(each) if isinstance(each, ir.ExternalTensor) else each
+                    for each in attribute.as_tensors()
+                ]
+                node.attributes[name] = ir.AttrTensors(name, tensors)
+    return copy
+
+
+def _inside(tensor: ir.ExternalTensor) -> ir.Tensor:
+    return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)
+
+
+def _write_external_data(holders: list[ir.Value], staging: _Staging, name: str) -> None:
+    offset = 0
+    with staging.open(name) as stream:
+        for value in holders:
+            tensor = value.const_value
+            if (
+                tensor is None
+                or tensor.dtype == ir.DataType.STRING
+                or tensor.nbytes <= SMALL_TENSOR_BYTES
+            ):
+                continue
+            padding = -offset % _ALIGNMENT
+            stream.write(b"\0" * padding)
+            offset += padding
+            data = tensor.tobytes()
+            stream.write(data)
+            value.const_value = ir.ExternalTensor(
+                name,
+                offset,
+                len(data),
+                tensor.dtype,
+                shape=ir.Shape(tensor.shape.numpy()),
+                name=value.name or "",
+            )
+            offset += len(data)
+
+
+class _Staging:
+    """Files written under temporary names in the target folder, renamed together at `commit`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._written: list[tuple[str, Path]] = []
+
+    def __enter__(self) -> _Staging:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for temporary, _ in self._written:
+            Path(temporary).unlink(missing_ok=True)
+
+    def open(self, name: str) -> Any:
+        handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=self._folder)
+        self._written.append((temporary, self._folder / name))
+        return os.fdopen(handle, "wb")
+
+    def write(self, name: str, data: bytes) -> None:
+        with self.open(name) as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def commit(self) -> None:
+        umask = os.umask(0)
+        os.umask(umask)
+        for temporary, final in self._written:
+            os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes files private
+            os.replace(temporary, final)
+
+
+def _graphs(model: ir.Model) -> Iterator[ir.Graph]:
+    yield model.graph
+    for function in model.functions.values():
+        yield function.graph
+    for node in _nodes(model):
+        for attribute in node.attributes.values():
+            if attribute.is_ref():
+                continue
+            if attribute.type == ir.AttributeType.GRAPH:
+                yield attribute.as_graph()
+            elif attribute.type == ir.AttributeType.GRAPHS:
+                yield from attribute.as_graphs()
+
+
+def _initializers(model: ir.Model) -> Iterator[ir.Value]:
+    for graph in _graphs(model):
+        yield from graph.initializers.values()
+
+
+def _nodes(model: ir.Model) -> Iterator[ir.Node]:
+    yield from model.graph.all_nodes()
+    for function in model.functions.values():
+        yield from function.all_nodes()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,128 @@
+"""How far a tensor is from what it should be, relative to its own scale."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+_TINY = 1e-30
+"""Scale given to an expected tensor that is zero everywhere: any difference then counts as large."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Discrepancy:
+    """The outcome of comparing two tensors.
+
+    Attributes:
+        error: Largest absolute difference divided by the largest expected magnitude; 0.0 if equal; infinite
+            where no such number exists (another shape or type, a NaN or infinity in one of them only).
+            For integers, booleans and strings: the fraction of elements that differ.
+        reason: Why the error is infinite; empty otherwise.
+        mismatched: How many elements differ at all.
+        total: How many elements there are.
+    """
+
+    error: float
+    reason: str
+    mismatched: int
+    total: int
+
+    @property
+    def mismatched_fraction(self) -> float:
+        """Share of elements that differ at all."""
+        return self.mismatched / self.total if self.total else 0.0
+
+
+def relative_error(actual: Any, expected: Any) -> float:
+    """Return `compare(actual, expected).error`.
+
+    Examples:
+        >>> relative_error(np.float32([1.0, 100.5]), np.float32([1.0, 100.0]))
+        0.005
+    """
+    return compare(actual, expected).error
+
+
+def compare(actual: Any, expected: Any) -> Discrepancy:
+    """Compare a tensor, or a sequence of tensors, with what it should be.
+
+    Floating point is judged relative to the scale of the whole expected tensor, not element by element: an
+    element near zero is a difference of larger numbers, and its own relative error says nothing.
+
+    Integers, booleans and strings are not numbers with an error: the index an ArgMax returns, or the label of a
+    pixel, is right or wrong however near the other index is. Two correct implementations do disagree where two
+    scores tie within rounding, so such a tensor is judged by the fraction of elements that differ; a tolerance
+    of 1e-3 lets near-ties pass and still sees a permuted channel or a lost bias.
+    """
+    if actual is None or expected is None:
+        same = actual is expected
+        return Discrepancy(0.0 if same else np.inf, "" if same else "one is absent", 0, 0)
+    if isinstance(expected, (list, tuple)):
+        return _compare_sequences(actual, expected)
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    total = expected.size
+    if actual.shape != expected.shape:
+        return Discrepancy(
+            np.inf, f"shape is {actual.shape} instead of {expected.shape}", total, total
+        )
+    if actual.dtype != expected.dtype and not _both_strings(actual, expected):
+        return Discrepancy(
+            np.inf, f"type is {actual.dtype} instead of {expected.dtype}", total, total
+        )
+    if not is_floating(expected):
+        mismatched = int(np.count_nonzero(actual != expected))
+        return Discrepancy(mismatched / total if total else 0.0, "", mismatched, total)
+    return _compare_floats(actual, expected)
+
+
+def is_floating(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array holds real or complex numbers, ml_dtypes' included.
+
+    Examples:
+        >>> is_floating(np.zeros(2, np.float16)), is_floating(np.zeros(2, np.int8))
+        (True, False)
+    """
+    if array.dtype.kind in "fc":
+        return True
+    # ml_dtypes register their types with kind 'V'; only the floating ones know infinity or NaN
+    return array.dtype.kind == "V" and "float" in array.dtype.name
+
+
+def _both_strings(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
+    return first.dtype.kind in "OUS" and second.dtype.kind in "OUS"
+
+
+def _compare_sequences(actual: Any, expected: Any) -> Discrepancy:
+    if not isinstance(actual, (list, tuple)) or len(actual) != len(expected):
+        return Discrepancy(np.inf, "it is not a sequence of the same length", 1, 1)
+    parts = [compare(a, e) for a, e in zip(actual, expected, strict=True)]
+    worst = max(parts, key=lambda part: part.error, default=Discrepancy(0.0, "", 0, 0))
+    return Discrepancy(
+        worst.error,
+        worst.reason,
+        sum(part.mismatched for part in parts),
+        sum(part.total for part in parts),
+    )
+
+
+def _compare_floats(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> Discrepancy:
+    total = expected.size
+    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+    a, e = actual.astype(wide), expected.astype(wide)
+    finite = np.isfinite(e)
+    odd = ~finite | ~np.isfinite(a)
+    differs = np.zeros(e.shape, dtype=bool)
+    if odd.any():
+        same = (a == e) | (np.isnan(a) & np.isnan(e))
+        differs = odd & ~same
+        if differs.any():
+            lost = int(np.count_nonzero(differs))
+            return Discrepancy(np.inf, f"{lost} of {total} are NaN or infinite in one only", lost, total)
+        a, e = np.where(odd, 0.0, a), np.where(odd, 0.0, e)
+    difference = np.abs(a - e)
+    largest = float(difference.max(initial=0.0))
+    scale = float(np.abs(e).max(initial=0.0))
+    error = 0.0 if largest == 0.0 else largest / max(scale, _TINY)
+    return Discrepancy(error, "", int(np.count_nonzero(difference)), total)
