@@ -148,3 +148,27 @@ class DeadlineExceededError(CollageError):
         self.what = what
         self.deadline_s = deadline_s
         super().__init__(f"{what} did not finish within {deadline_s:g} s")
+
+
+class WireError(CollageError):
+    """What came from another process is not a message, or names bytes nobody has."""
+
+
+class WorkerError(CollageError):
+    """A process that works for the driver died, hung or broke the protocol.
+
+    Attributes:
+        worker: What it worked for: a toolchain or a contender.
+        kind: `"start"`, `"crash"`, `"deadline"` or `"protocol"`.
+        reason: What happened, with the last lines it wrote to its standard error.
+    """
+
+    def __init__(self, worker: str, kind: str, reason: str) -> None:
+        self.worker = worker
+        self.kind = kind
+        self.reason = reason
+        super().__init__(f"the worker process of {worker!r} failed ({kind}): {reason}")
+
+
+class UsageError(CollageError):
+    """The user asked for something that does not exist or makes no sense; the command line exits with 2."""

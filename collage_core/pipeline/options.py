@@ -1,0 +1,197 @@
+"""What a user may say about an optimisation or a comparison, and what the presets mean."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from collage_core.contract import Protocol
+from collage_core.errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """How much work an optimisation is worth.
+
+    Each distinct candidate is measured once per target, so the counts bound the measuring: at about a third of a
+    second each, `default` stays near a minute on a model the size of ResNet-50. What a bound leaves out is said in
+    the record.
+
+    Attributes:
+        name: As given to `--preset`.
+        operators: Distinct single operators and fused groups measured per target, those with most work first.
+        cuts: Cut positions; `n` of them give at most `(n + 1) * (n + 2) / 2` regions per target.
+        coalesce_rounds: How often neighbours on the best plan are merged, measured and searched again.
+        confirm_rounds: How often the chosen path is measured afresh and searched again.
+        challengers: Mixed plans that are timed end to end.
+        rounds: Interleaved rounds of the end-to-end comparison.
+        round_s: Seconds each contender runs in a round.
+        protocol: How candidates are timed.
+        effort: What `BuildContext.effort` says to toolchains.
+        max_variants: Variants of a candidate that are timed.
+        deadline_s: Seconds a worker has for one candidate.
+    """
+
+    name: str
+    operators: int
+    cuts: int
+    coalesce_rounds: int
+    confirm_rounds: int
+    challengers: int
+    rounds: int
+    round_s: float
+    protocol: Protocol
+    effort: int
+    max_variants: int
+    deadline_s: float
+
+
+PRESETS: Mapping[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            name="quick",
+            operators=12,
+            cuts=3,
+            coalesce_rounds=1,
+            confirm_rounds=1,
+            challengers=1,
+            rounds=8,
+            round_s=0.15,
+            protocol=Protocol(warmup_runs=2, warmup_s=0.01, min_samples=3, duration_s=0.05),
+            effort=0,
+            max_variants=1,
+            deadline_s=60.0,
+        ),
+        Preset(
+            name="default",
+            operators=32,
+            cuts=6,
+            coalesce_rounds=2,
+            confirm_rounds=3,
+            challengers=2,
+            rounds=14,
+            round_s=0.25,
+            protocol=Protocol(warmup_runs=3, warmup_s=0.02, min_samples=5, duration_s=0.12),
+            effort=1,
+            max_variants=2,
+            deadline_s=120.0,
+        ),
+        Preset(
+            name="extensive",
+            operators=400,
+            cuts=14,
+            coalesce_rounds=4,
+            confirm_rounds=3,
+            challengers=4,
+            rounds=30,
+            round_s=0.4,
+            protocol=Protocol(warmup_runs=5, warmup_s=0.05, min_samples=9, duration_s=0.4),
+            effort=2,
+            max_variants=4,
+            deadline_s=600.0,
+        ),
+    )
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeOptions:
+    """Options of `optimize`, named as on the command line.
+
+    Attributes:
+        toolchains: Comma-separated targets; every installed toolchain but `reference` if None.
+        exclude: Toolchains or targets to leave out.
+        input_shapes: Shape to bind, by input name.
+        inputs: NPZ file with an array per model input to search on; seeded random arrays if None.
+        preset: `"quick"`, `"default"` or `"extensive"`.
+        budget_s: Stop measuring new candidates after this many seconds.
+        max_error: Largest error, relative to a tensor's scale, of targets that do not compute in the model's own
+            dtypes; None leaves such targets out.
+        tuning_db: URL of the tuning database; the user's own if None.
+        threads: CPU threads; one per physical core if None.
+        seed: For inputs and anything else random.
+        rtol: Largest error of a kernel relative to its tensor's scale.
+        atol: Not used by the search; kept for `compare`.
+        reference: Toolchain that computes what ONNX's evaluator cannot; the first exact one if None.
+        warmup: Untimed runs before a measurement.
+        iterations: Timed samples of a measurement, at most.
+        duration_s: Seconds of a measurement.
+    """
+
+    toolchains: str | None = None
+    exclude: tuple[str, ...] = ()
+    input_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    inputs: Path | None = None
+    preset: str = "default"
+    budget_s: float | None = None
+    max_error: float | None = None
+    tuning_db: str | None = None
+    threads: int | None = None
+    seed: int = 0
+    rtol: float | None = None
+    atol: float | None = None
+    reference: str | None = None
+    warmup: int | None = None
+    iterations: int | None = None
+    duration_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.preset not in PRESETS:
+            raise UsageError(f"no preset {self.preset!r}; choose one of {', '.join(PRESETS)}")
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(f"--threads is at least 1, not {self.threads}")
+        if self.max_error is not None and not 0 < self.max_error < 1:
+            raise UsageError(f"--max-error is a fraction of a tensor's scale between 0 and 1, not {self.max_error}")
+
+    @property
+    def tolerance(self) -> float:
+        """Largest error of an exact target's kernel, relative to its tensor's scale."""
+        return 1e-3 if self.rtol is None else self.rtol
+
+    @property
+    def effective(self) -> Preset:
+        """The preset with the user's own measuring times."""
+        preset = PRESETS[self.preset]
+        protocol = preset.protocol
+        if self.warmup is not None:
+            protocol = dataclasses.replace(protocol, warmup_runs=self.warmup)
+        if self.iterations is not None:
+            protocol = dataclasses.replace(
+                protocol, max_samples=self.iterations, min_samples=min(protocol.min_samples, self.iterations)
+            )
+        if self.duration_s is not None:
+            protocol = dataclasses.replace(protocol, duration_s=self.duration_s)
+        return dataclasses.replace(preset, protocol=protocol)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BenchOptions:
+    """Options of `bench`, named as on the command line.
+
+    Attributes:
+        compare: Whether every usable single target joins the contenders.
+        threads: CPU threads; one per physical core if None.
+        warmup: Untimed runs of each contender.
+        iterations: Timed runs of each contender and round, at least.
+        duration_s: Seconds each contender runs in all.
+        rounds: Interleaved rounds.
+        toolchains: See `OptimizeOptions`.
+        exclude: See `OptimizeOptions`.
+        input_shapes: See `OptimizeOptions`.
+        inputs: See `OptimizeOptions`.
+        seed: For random inputs.
+    """
+
+    compare: bool = False
+    threads: int | None = None
+    warmup: int = 5
+    iterations: int = 3
+    duration_s: float = 5.0
+    rounds: int = 20
+    toolchains: str | None = None
+    exclude: tuple[str, ...] = ()
+    input_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    inputs: Path | None = None
+    seed: int = 0
