@@ -1,0 +1,1 @@
+"""The outside judge (`harness`) and the models it judges on (`models`); neither imports Collage."""

@@ -1,0 +1,1 @@
+"""Parts of the harness: contenders, their processes, the rounds, the statistics and the report."""

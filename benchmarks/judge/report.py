@@ -1,0 +1,166 @@
+"""What the harness says: a table, and JSON with the fields of `collage bench --json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.judge.rounds import Outcome, Protocol
+from benchmarks.judge.statistics import Interval, latency, paired_ratio
+
+SCHEMA_VERSION = 1
+_VERSIONS_OF = ("numpy", "onnx", "onnxruntime", "openvino")
+
+
+def best_single(outcomes: Sequence[Outcome]) -> Outcome | None:
+    """The tuned single toolchain of least median, if one ran."""
+    ran = [o for o in outcomes if o.contender.kind == "single" and o.rounds_us]
+    return min(ran, key=lambda o: (latency(o.rounds_us).p50_us.value, o.contender.name), default=None)
+
+
+def summarise(model: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """The part of the report on one model.
+
+    Args:
+        model: Its name, sha256 and number of nodes.
+        outcomes: As `compete` returned them.
+
+    Returns:
+        JSON values. Latencies are in milliseconds. `ratio_vs_best_single` is below 1 for a
+        contender that is faster than the best tuned single toolchain.
+    """
+    base = best_single(outcomes)
+    rows: list[dict[str, Any]] = []
+    for outcome in outcomes:
+        row: dict[str, Any] = {"name": outcome.contender.name, "kind": outcome.contender.kind}
+        if outcome.failed is not None:
+            rows.append({**row, "failed": outcome.failed})
+            continue
+        times = latency(outcome.rounds_us)
+        row["latency_ms"] = {
+            "p50": times.p50_us.value / 1e3,
+            "p90": times.p90_us / 1e3,
+            "p99": times.p99_us / 1e3,
+            "mean": times.mean_us / 1e3,
+            "min": times.min_us / 1e3,
+            "n": times.n,
+            "ci95": [times.p50_us.low / 1e3, times.p50_us.high / 1e3],
+        }
+        # JSON has no infinity: outputs that do not even compare have no error.
+        error = outcome.max_error
+        row["max_error"] = error if error is not None and math.isfinite(error) else None
+        row["comparable"] = error is not None and math.isfinite(error)
+        if base is not None:
+            ratio = paired_ratio(outcome.rounds_us, base.rounds_us)
+            row["ratio_vs_best_single"] = _interval(ratio)
+        rows.append(row)
+    return {
+        "model": model,
+        "contenders": rows,
+        "best_single": base.contender.name if base else None,
+    }
+
+
+def document(models: Sequence[dict[str, Any]], protocol: Protocol) -> dict[str, Any]:
+    """The whole report: what was measured, on what, when and how."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "host": host(),
+        "versions": versions(),
+        "protocol": dataclasses.asdict(protocol),
+        "threads": protocol.threads,
+        "rounds": protocol.rounds,
+        "models": list(models),
+    }
+
+
+def host() -> dict[str, Any]:
+    """The machine: architecture, system, CPU model and number of usable cores."""
+    return {
+        "machine": platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+        "cpu": cpu_model(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+    }
+
+
+def cpu_model() -> str:
+    """Name of the CPU as the system gives it."""
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that matter here, where installed."""
+    found = {"python": platform.python_version()}
+    for name in _VERSIONS_OF:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a file as a whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            json.dump(content, stream, indent=2, allow_nan=False)
+            stream.write("\n")
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def show(summary: dict[str, Any], console: Console) -> None:
+    """Print the table of one model."""
+    best = summary["best_single"]
+    title = f"{summary['model']['name']} ({summary['model']['nodes']} nodes)"
+    table = Table(title=title, title_justify="left")
+    for heading in ("contender", "median ms", "95 %", "p90 ms", "runs", "ratio", "95 %", "max error"):
+        table.add_column(heading, justify="left" if heading == "contender" else "right")
+    for row in summary["contenders"]:
+        if "failed" in row:
+            table.add_row(row["name"], "failed", end_section=False)
+            continue
+        times = row["latency_ms"]
+        ratio = row.get("ratio_vs_best_single")
+        table.add_row(
+            row["name"] + (" (best single)" if row["name"] == best else ""),
+            f"{times['p50']:.3f}",
+            f"{times['ci95'][0]:.3f} - {times['ci95'][1]:.3f}",
+            f"{times['p90']:.3f}",
+            str(times["n"]),
+            f"{ratio['ratio']:.3f}" if ratio else "",
+            f"{ratio['ci95'][0]:.3f} - {ratio['ci95'][1]:.3f}" if ratio else "",
+            f"{row['max_error']:.1e}" if row["comparable"] else "differs in shape or is not finite",
+        )
+    console.print(table)
+    for row in summary["contenders"]:
+        if "failed" in row:
+            console.print(f"{row['name']} failed: {row['failed']}", markup=False, highlight=False)
+
+
+def _interval(interval: Interval) -> dict[str, Any]:
+    return {"ratio": interval.value, "ci95": [interval.low, interval.high]}

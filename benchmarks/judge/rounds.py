@@ -1,0 +1,153 @@
+"""Runs contenders against each other: one process each, one burst each per round."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.judge.contender import Contender
+from benchmarks.judge.process import ContenderError, ContenderProcess
+from benchmarks.judge.statistics import disagreement
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """How contenders are timed.
+
+    Attributes:
+        threads: Threads each contender may use.
+        rounds: Rounds that count; one more comes first as warm-up.
+        seconds: Least duration of a burst, in seconds; a burst has at least `min_runs` runs.
+        min_runs: See `seconds`.
+        settle_s: Pause before a burst, so that spinning threads of the one before are asleep.
+        deadline_s: Longest time to wait for setting up, and for a burst.
+    """
+
+    threads: int
+    rounds: int = 15
+    seconds: float = 0.2
+    min_runs: int = 3
+    settle_s: float = 0.02
+    deadline_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        if self.threads < 1 or self.rounds < 1 or self.min_runs < 1:
+            raise ValueError("threads, rounds and min_runs must be at least 1")
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What came of one contender.
+
+    Attributes:
+        contender: Who.
+        rounds_us: Run times in microseconds, one list for each round that counts.
+        max_error: `disagreement` with the first contender that ran.
+        failed: Why it has no times, if so.
+    """
+
+    contender: Contender
+    rounds_us: list[list[float]] = dataclasses.field(default_factory=list)
+    max_error: float | None = None
+    failed: str | None = None
+
+
+def rotated(count: int, turn: int) -> list[int]:
+    """Order of play in a round: each contender comes first, second, ... equally often.
+
+    Examples:
+        >>> [rotated(3, turn) for turn in range(3)]
+        [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+    """
+    return [(turn + place) % count for place in range(count)]
+
+
+def compete(
+    model: Path,
+    inputs: Mapping[str, np.ndarray[Any, Any]],
+    output_names: Sequence[str],
+    contenders: Sequence[Contender],
+    protocol: Protocol,
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[Outcome]:
+    """Time contenders on one model.
+
+    Args:
+        model: The judged ONNX file.
+        inputs: The same for all contenders, by name.
+        output_names: The model's outputs, in order.
+        contenders: At least one.
+        protocol: How.
+        tell: Receives a line on what happens now.
+
+    Returns:
+        One outcome for each contender, in their order.
+    """
+    outcomes = [Outcome(contender=contender) for contender in contenders]
+    processes: dict[int, ContenderProcess] = {}
+    with tempfile.TemporaryDirectory(prefix="harness-") as folder:
+        try:
+            archive = Path(folder, "inputs.npz")
+            np.savez(archive, **dict(inputs))  # type: ignore[arg-type]
+            first: dict[str, np.ndarray[Any, Any]] | None = None
+            for index, outcome in enumerate(outcomes):
+                contender = outcome.contender
+                tell(f"set up {contender.name}")
+                process = ContenderProcess(Path(folder, f"{index}.log"))
+                processes[index] = process
+                written = Path(folder, f"{index}.npz")
+                command = {
+                    "do": "setup",
+                    "file": str(contender.file.resolve()),
+                    "model": str(contender.path_for(model).resolve()),
+                    "inputs": str(archive),
+                    "outputs": str(written),
+                    "output_names": list(output_names),
+                    "threads": protocol.threads,
+                    "options": contender.setup_options(),
+                }
+                try:
+                    process.ask(command, protocol.deadline_s)
+                except ContenderError as error:
+                    _fail(outcome, processes.pop(index), str(error))
+                    continue
+                with np.load(written) as found:
+                    outputs = {name: found[name] for name in found.files}
+                written.unlink()
+                first = outputs if first is None else first
+                outcome.max_error = disagreement(first, outputs)
+
+            for turn in range(protocol.rounds + 1):
+                tell(f"round {turn} of {protocol.rounds}")
+                for index in rotated(len(outcomes), turn):
+                    if index not in processes:
+                        continue
+                    time.sleep(protocol.settle_s)
+                    burst = {
+                        "do": "burst",
+                        "seconds": protocol.seconds,
+                        "min_runs": protocol.min_runs,
+                    }
+                    try:
+                        answer = processes[index].ask(burst, protocol.deadline_s)
+                    except ContenderError as error:
+                        _fail(outcomes[index], processes.pop(index), str(error))
+                        continue
+                    if turn:
+                        outcomes[index].rounds_us.append(answer["samples_us"])
+        finally:
+            for process in processes.values():
+                process.close()
+    return outcomes
+
+
+def _fail(outcome: Outcome, process: ContenderProcess, reason: str) -> None:
+    outcome.failed = reason
+    outcome.rounds_us = []
+    process.close()

@@ -1,0 +1,115 @@
+"""Statistics of timed rounds. The unit of resampling is the round, not the run.
+
+Runs of one burst share what disturbed them, so resampling runs would claim intervals far too
+narrow. Contenders take turns within each round, so their ratio is taken per round.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+RESAMPLES = 4000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """An estimate and the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Latency of one contender.
+
+    Attributes:
+        p50_us: Median over rounds of each round's median, in microseconds, with its interval.
+        p90_us: 90th percentile of all runs; so are `p99_us`, `mean_us` and `min_us` of all runs.
+        n: Number of runs.
+    """
+
+    p50_us: Interval
+    p90_us: float
+    p99_us: float
+    mean_us: float
+    min_us: float
+    n: int
+
+
+def median_interval(values: Sequence[float], seed: int = 0) -> Interval:
+    """Median with its percentile bootstrap interval.
+
+    Args:
+        values: One value per round, at least one.
+        seed: Of the resampling, so that a report can be made again from its samples.
+
+    Examples:
+        >>> median_interval([2.0, 2.0, 2.0])
+        Interval(value=2.0, low=2.0, high=2.0)
+    """
+    data = np.asarray(values, dtype=np.float64)
+    picks = np.random.default_rng(seed).integers(0, data.size, (RESAMPLES, data.size))
+    low, high = np.percentile(np.median(data[picks], axis=1), [2.5, 97.5])
+    return Interval(value=float(np.median(data)), low=float(low), high=float(high))
+
+
+def latency(rounds: Sequence[Sequence[float]]) -> Latency:
+    """Summarise one contender.
+
+    Args:
+        rounds: Run times in microseconds, one sequence for each round.
+    """
+    runs = np.concatenate([np.asarray(samples, dtype=np.float64) for samples in rounds])
+    return Latency(
+        p50_us=median_interval([float(np.median(samples)) for samples in rounds]),
+        p90_us=float(np.percentile(runs, 90)),
+        p99_us=float(np.percentile(runs, 99)),
+        mean_us=float(runs.mean()),
+        min_us=float(runs.min()),
+        n=int(runs.size),
+    )
+
+
+def paired_ratio(numerator: Sequence[Sequence[float]], base: Sequence[Sequence[float]]) -> Interval:
+    """Ratio of two contenders: the median over rounds of the ratio of their medians.
+
+    Args:
+        numerator: Run times of one contender, one sequence for each round.
+        base: Run times of the other in the same rounds.
+    """
+    pairs = zip(numerator, base, strict=True)
+    return median_interval([float(np.median(a) / np.median(b)) for a, b in pairs])
+
+
+def disagreement(expected: Mapping[str, Any], got: Mapping[str, Any]) -> float:
+    """How far outputs lie apart: the largest over the outputs, `inf` where they do not compare.
+
+    For floating-point outputs the largest difference relative to the largest expected value; for
+    others (classes, indices) the fraction of elements that differ.
+
+    Examples:
+        >>> disagreement({"y": np.array([10.0, 0.0])}, {"y": np.array([10.0, 0.1])})
+        0.01
+    """
+    if expected.keys() != got.keys():
+        return float("inf")
+    return max((_apart(np.asarray(expected[name]), np.asarray(got[name])) for name in expected))
+
+
+def _apart(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:
+    if a.shape != b.shape:
+        return float("inf")
+    if not a.size:
+        return 0.0
+    if a.dtype.kind != "f":
+        return float(np.mean(a != b))
+    difference = np.abs(a.astype(np.float64) - b.astype(np.float64)).max()
+    scale = np.abs(a.astype(np.float64)).max()
+    error = float(difference / scale) if scale else float(difference)
+    return error if np.isfinite(error) else float("inf")

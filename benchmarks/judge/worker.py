@@ -1,0 +1,100 @@
+"""The process of one contender: sets it up, then answers commands on its pipe.
+
+Commands and answers are one JSON object a line. Between commands the process is blocked in a read,
+so that only one contender runs at a time. Whatever libraries print goes to standard error.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+
+def load_setup(file: Path) -> Callable[..., Callable[[], Any]]:
+    """The function `setup` of a contender's file.
+
+    Raises:
+        ImportError: If the file cannot be imported.
+        AttributeError: If it has no `setup`.
+    """
+    spec = importlib.util.spec_from_file_location(f"contender_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    setup: Callable[..., Callable[[], Any]] = module.setup
+    return setup
+
+
+def timed_burst(call: Callable[[], Any], seconds: float, min_runs: int) -> list[float]:
+    """Run until both `seconds` and `min_runs` are reached.
+
+    Returns:
+        Time of each run, in microseconds.
+    """
+    clock = time.perf_counter_ns
+    samples: list[float] = []
+    end = clock() + int(seconds * 1e9)
+    while True:
+        start = clock()
+        call()
+        stop = clock()
+        samples.append((stop - start) / 1e3)
+        if stop >= end and len(samples) >= min_runs:
+            return samples
+
+
+def outputs_of(call: Callable[[], Any], names: list[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """The outputs of one run, by name (see `benchmarks.judge.contender`)."""
+    result = call()
+    reader = getattr(call, "outputs", None)
+    if reader is not None:
+        result = reader()
+    if not isinstance(result, dict):
+        result = dict(zip(names, result, strict=True))
+    return {str(name): np.array(value) for name, value in result.items()}
+
+
+def serve(commands: TextIO, answers: TextIO) -> None:
+    """Answer commands until the pipe closes."""
+    call: Callable[[], Any] | None = None
+    for line in commands:
+        command = json.loads(line)
+        answer: dict[str, Any] = {}
+        try:
+            if command["do"] == "setup":
+                with np.load(command["inputs"]) as archive:
+                    inputs = {name: np.ascontiguousarray(archive[name]) for name in archive.files}
+                setup = load_setup(Path(command["file"]))
+                call = setup(command["model"], inputs, command["threads"], **command["options"])
+                np.savez(command["outputs"], **outputs_of(call, command["output_names"]))
+                gc.collect()
+                gc.disable()
+            elif call is not None:
+                answer["samples_us"] = timed_burst(call, command["seconds"], command["min_runs"])
+        except Exception as error:
+            traceback.print_exc()
+            answer["failed"] = f"{type(error).__name__}: {error}"
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def main() -> None:
+    """Keep standard output for answers only, and serve."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    serve(sys.stdin, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Makes the skeletons under `exported/`: graphs as PyTorch's TorchScript exporter writes them, without weights.
+
+Run by hand when an architecture is added or the exporter is to be a newer one; needs torch and transformers,
+which building the models does not:
+
+    python -m benchmarks.models.export
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+import transformers
+
+from benchmarks.models.exported import FOLDER
+from benchmarks.models.weights import strip
+
+OPSET = 17
+
+
+class Returns(torch.nn.Module):
+    """Calls a `transformers` model and returns some fields of what it returns, as a tuple."""
+
+    def __init__(self, model: torch.nn.Module, arguments: list[str], fields: list[str]) -> None:
+        super().__init__()
+        self.model = model.eval()
+        self.arguments = arguments
+        self.fields = fields
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Call with positional tensors, which is what the exporter traces."""
+        result = self.model(**dict(zip(self.arguments, tensors, strict=True)))
+        return tuple(getattr(result, field) for field in self.fields)
+
+
+def export(
+    name: str, model: torch.nn.Module, inputs: dict[str, torch.Tensor], outputs: list[str], **options: Any
+) -> None:
+    """Export one architecture and write its skeleton.
+
+    Args:
+        name: Of the file, without suffix.
+        model: Of `transformers`.
+        inputs: Example inputs, by name.
+        outputs: Fields of the result that become the outputs, under their names.
+        **options: Of `torch.onnx.export`.
+    """
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            Returns(model, list(inputs), outputs),
+            tuple(inputs.values()),
+            buffer,
+            input_names=list(inputs),
+            output_names=outputs,
+            opset_version=OPSET,
+            dynamo=False,
+            **options,
+        )
+    proto = onnx.load_from_string(buffer.getvalue())
+    for node in proto.graph.node:  # Source locations: long, and of no use to anybody.
+        node.ClearField("doc_string")
+        del node.metadata_props[:]
+    proto.graph.name = name
+    strip(proto)
+    path = FOLDER / f"{name}.onnx"
+    path.write_bytes(proto.SerializeToString(deterministic=True))
+    print(f"{path.name}: {len(proto.graph.node)} nodes, {path.stat().st_size / 1e3:.0f} kB")
+
+
+def main() -> None:
+    """Write all skeletons."""
+    torch.manual_seed(0)
+    image = {"pixel_values": torch.zeros(1, 3, 224, 224)}
+    mobilenet = transformers.MobileNetV2ForImageClassification(transformers.MobileNetV2Config())
+    export("mobilenet_v2", mobilenet, image, ["logits"], dynamic_axes={"pixel_values": {0: "batch"}, "logits": {0: "batch"}})
+    convnext = transformers.ConvNextForImageClassification(transformers.ConvNextConfig())
+    export("convnext_tiny", convnext, image, ["logits"])
+    tokens = torch.ones(1, 128, dtype=torch.int64)
+    text = {"input_ids": tokens, "attention_mask": tokens, "token_type_ids": tokens}
+    bert = transformers.BertModel(transformers.BertConfig(num_hidden_layers=6))
+    export("bert_base_6", bert, text, ["last_hidden_state", "pooler_output"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""A 150-class segmenter as deployed on phones: the class map, not the logits, leaves the graph.
+
+Inverted residuals with hard-swish at output stride 16 (the last stage dilated), a head with a
+low-level skip, bilinear upsampling of the 150-channel logits to 512 x 512, ArgMax over channels.
+The upsampled logits (157 MB) dominate: one runtime is bad at the ArgMax, the other at the Resize.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import onnx
+
+from benchmarks.models.graph import GraphWriter
+
+CLASSES = 150
+SIZE = 512
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One inverted residual: expand, depthwise convolution, project."""
+
+    kernel: int
+    expanded: int
+    out: int
+    stride: int = 1
+    dilation: int = 1
+
+
+BLOCKS = (
+    Block(kernel=3, expanded=16, out=16),
+    Block(kernel=3, expanded=64, out=24, stride=2),
+    Block(kernel=3, expanded=72, out=24),
+    Block(kernel=3, expanded=72, out=40, stride=2),
+    Block(kernel=3, expanded=120, out=40),
+    Block(kernel=3, expanded=120, out=40),
+    Block(kernel=3, expanded=200, out=80, stride=2),
+    Block(kernel=3, expanded=200, out=80),
+    Block(kernel=3, expanded=200, out=80),
+    Block(kernel=3, expanded=480, out=112),
+    Block(kernel=3, expanded=480, out=160, dilation=2),
+    Block(kernel=3, expanded=480, out=160, dilation=2),
+)
+LOW_LEVEL = 5  # Blocks before the skip is taken, at stride 8.
+
+
+def inverted_residual(g: GraphWriter, x: str, block: Block) -> str:
+    """Append one block; its input is added where the shapes allow it."""
+    y = g.op("HardSwish", g.conv(x, block.expanded))
+    y = g.conv(
+        y,
+        block.expanded,
+        block.kernel,
+        stride=block.stride,
+        dilation=block.dilation,
+        group=block.expanded,
+    )
+    y = g.conv(g.op("HardSwish", y), block.out)
+    return g.op("Add", x, y) if block.stride == 1 and g.channels(x) == block.out else y
+
+
+def resize(g: GraphWriter, x: str, size: int) -> str:
+    """Append bilinear upsampling of an image to `size` x `size` pixels."""
+    sizes = g.ints(1, g.channels(x), size, size)
+    return g.op("Resize", x, "", "", sizes, mode="linear", coordinate_transformation_mode="pytorch_half_pixel")
+
+
+def build() -> onnx.ModelProto:
+    """The segmenter: image [1, 3, 512, 512] -> classes [1, 512, 512] (int64)."""
+    g = GraphWriter("segmenter")
+    x = g.op("HardSwish", g.conv(g.input("image", [1, 3, SIZE, SIZE]), 16, 3, stride=2))
+    low = x
+    for index, block in enumerate(BLOCKS):
+        if index == LOW_LEVEL:
+            low = x
+        x = inverted_residual(g, x, block)
+    x = resize(g, g.op("Relu", g.conv(x, 128)), SIZE // 8)
+    logits = g.op("Add", g.conv(x, CLASSES), g.conv(low, CLASSES))
+    classes = g.op("ArgMax", resize(g, logits, SIZE), axis=1, keepdims=0)
+    return g.model(classes, rename=["classes"])
+
+
+def inputs(generator: np.random.Generator) -> dict[str, np.ndarray]:
+    """One image [1, 3, 512, 512], standard normal."""
+    return {"image": generator.standard_normal((1, 3, SIZE, SIZE), dtype=np.float32)}

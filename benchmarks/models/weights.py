@@ -1,0 +1,241 @@
+"""Gives declared weights seeded values with which activations keep their scale.
+
+He scaling keeps a chain of convolutions and Relus at unit variance, but not what lies between:
+pooling, concatenation, residual sums, attention. So the graph is walked once and the mean square of
+every tensor is estimated; a weight matrix is scaled by the estimate of its input (which gives
+exactly He's sqrt(2 / fan_in) after a Relu of unit variance), and BatchNormalization gets the
+variance it would have seen in training. No model is run, so the bytes depend on the seed alone.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+Array = np.ndarray[Any, np.dtype[np.float32]]
+
+# Mean square after / before an operator, for an input of zero mean and about unit variance.
+_GAIN: dict[str, float] = {
+    "Relu": 0.5,
+    "Clip": 0.45,
+    "HardSwish": 0.35,
+    "Gelu": 0.43,
+    "Erf": 0.45,
+    "LeakyRelu": 0.5,
+    "MaxPool": 2.0,
+    "AveragePool": 0.5,
+    "GlobalAveragePool": 0.32,
+    "ReduceMean": 0.1,
+    "Softmax": 0.01,
+}
+# Operators that bring their output to a known mean square whatever comes in.
+_FIXED: dict[str, float] = {
+    "BatchNormalization": 1.1,
+    "LayerNormalization": 1.1,
+    "InstanceNormalization": 1.1,
+    "Sigmoid": 0.3,
+    "HardSigmoid": 0.3,
+    "Tanh": 0.4,
+    "GRU": 0.2,
+    "LSTM": 0.2,
+}
+# Operators that only move weights about, so the role of the weight is that of the result.
+_VIEWS = frozenset({"Identity", "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Cast", "Flatten"})
+# Standard deviation of the last matrix product, so that a Softmax after it does not saturate.
+_LOGIT_STD = 1.5
+
+
+def is_declared(tensor: TensorProto) -> bool:
+    """Whether an initializer has a shape and no data."""
+    return (
+        tensor.data_type == TensorProto.FLOAT
+        and bool(math.prod(tensor.dims))
+        and not tensor.HasField("raw_data")
+        and not tensor.float_data
+    )
+
+
+def strip(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Make every floating-point weight of a model a declared one, in place.
+
+    Kept are scalars and single values (they are part of the algorithm, such as an epsilon), other dtypes (shapes,
+    indices), and what no node uses.
+
+    Returns:
+        The same model.
+    """
+    used = {name for node in model.graph.node for name in node.input}
+    for tensor in model.graph.initializer:
+        if tensor.data_type == TensorProto.FLOAT and tensor.name in used and math.prod(tensor.dims) > 1:
+            tensor.CopyFrom(TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims))
+    return model
+
+
+def fill(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
+    """Give each declared weight of a model its values, in place.
+
+    Args:
+        model: Its nodes are in topological order.
+        seed: With the name of a weight it determines the weight, so weights do not depend on order.
+
+    Returns:
+        The same model.
+
+    Raises:
+        ValueError: If a declared weight is used in a way that has no rule here.
+    """
+    graph = model.graph
+    declared = {t.name: t for t in graph.initializer if is_declared(t)}
+    square = {value.name: 1.0 for value in graph.input}
+    values: dict[str, Array] = {}
+    alias = {name: name for name in declared}
+    # A view keeps the tensor but changes its shape; the shapes here are those that consumers see.
+    shapes = {name: tuple(tensor.dims) for name, tensor in declared.items()}
+    last = _last_products(graph.node)
+
+    for node in graph.node:
+        if node.op_type in _VIEWS and node.input and node.input[0] in alias:
+            alias[node.output[0]] = alias[node.input[0]]
+            shapes[node.output[0]] = _viewed(node, shapes[node.input[0]])
+            continue
+        known = [square[name] for name in node.input if name in square]
+        data = known[0] if known else 1.0
+        for index, name in enumerate(node.input):
+            origin = alias.get(name)
+            if origin is None or origin in values:
+                continue
+            generator = np.random.default_rng([seed, zlib.crc32(origin.encode())])
+            std = _LOGIT_STD if node.name in last or node.output[0] in last else 1.0
+            draw = _draw(node, index, shapes[name], data, std, generator)
+            values[origin] = _unviewed(draw, declared[origin].dims, shapes[name])
+        result = _square_after(node, known, data)
+        if node.output[0] in last:
+            result *= _LOGIT_STD**2
+        square.update(dict.fromkeys(node.output, result))
+
+    for name, tensor in declared.items():
+        if name not in values:
+            raise ValueError(f"no rule gives weight {name!r} of {graph.name!r} values: unused")
+        tensor.raw_data = values[name].astype("<f4").tobytes()
+    return model
+
+
+def _draw(
+    node: onnx.NodeProto,
+    index: int,
+    shape: Sequence[int],
+    square: float,
+    std: float,
+    generator: np.random.Generator,
+) -> Array:
+    """Values of input `index` of `node`; `square` is the mean square of the node's data input."""
+
+    def normal(scale: float) -> Array:
+        return generator.standard_normal(shape, dtype=np.float32) * np.float32(scale)
+
+    def uniform(low: float, high: float) -> Array:
+        return generator.uniform(low, high, shape).astype(np.float32)
+
+    def matrix(fan_in: int, channel_axis: int) -> Array:
+        one_channel = [1] * len(shape)
+        one_channel[channel_axis] = shape[channel_axis]
+        channel = generator.uniform(0.7, 1.3, one_channel).astype(np.float32)
+        return normal(std / math.sqrt(fan_in * square)) * channel
+
+    rules: dict[tuple[str, int], Callable[[], Array]] = {
+        ("Conv", 1): lambda: matrix(math.prod(shape[1:]), 0),
+        ("Conv", 2): lambda: normal(0.1),
+        ("ConvTranspose", 1): lambda: matrix(shape[0] * math.prod(shape[2:]), 1),
+        ("ConvTranspose", 2): lambda: normal(0.1),
+        ("Gemm", 1): lambda: matrix(*((shape[1], 0) if _trans_b(node) else (shape[0], 1))),
+        ("Gemm", 2): lambda: normal(0.1),
+        ("MatMul", 1): lambda: matrix(shape[-2], len(shape) - 1),
+        ("BatchNormalization", 1): lambda: uniform(0.7, 1.3),
+        ("BatchNormalization", 2): lambda: normal(0.2),
+        ("BatchNormalization", 3): lambda: normal(0.2 * math.sqrt(square)),
+        ("BatchNormalization", 4): lambda: uniform(0.8 * square, 1.3 * square),
+        ("LayerNormalization", 1): lambda: uniform(0.7, 1.3),
+        ("LayerNormalization", 2): lambda: normal(0.2),
+        ("InstanceNormalization", 1): lambda: uniform(0.7, 1.3),
+        ("InstanceNormalization", 2): lambda: normal(0.2),
+        ("PRelu", 1): lambda: uniform(0.1, 0.4),
+        ("Gather", 0): lambda: normal(0.6),
+        ("GRU", 1): lambda: normal(1.0 / math.sqrt(shape[-1] * square)),
+        ("GRU", 2): lambda: normal(1.0 / math.sqrt(shape[-1])),
+        ("GRU", 3): lambda: normal(0.1),
+        ("LSTM", 1): lambda: normal(1.0 / math.sqrt(shape[-1] * square)),
+        ("LSTM", 2): lambda: normal(1.0 / math.sqrt(shape[-1])),
+        ("LSTM", 3): lambda: normal(0.1),
+    }
+    rule = rules.get((node.op_type, index))
+    if rule is not None:
+        return rule()
+    if node.op_type in {"Add", "Sub", "Concat"}:
+        return normal(0.1)
+    if node.op_type in {"Mul", "Div"}:
+        return uniform(0.5, 1.0)
+    raise ValueError(f"no rule for input {index} of {node.op_type} node {node.name!r}: add one to weights.py")
+
+
+def _square_after(node: onnx.NodeProto, known: Sequence[float], data: float) -> float:
+    """Estimated mean square of the outputs of a node."""
+    op = node.op_type
+    if op in _FIXED:
+        return _FIXED[op]
+    if op in {"Conv", "ConvTranspose", "Gemm"} or (op == "MatMul" and len(known) == 1):
+        return 1.03
+    if op in {"Add", "Sub", "Sum"}:
+        return sum(known) or data
+    if op == "MatMul":
+        return known[1]  # Attention: a convex combination of the second operand.
+    if op == "Mul" and len(known) == 2:
+        return known[0] * known[1]
+    if op == "Mul" and not known:
+        return data
+    if op == "Concat":
+        return sum(known) / len(known) if known else data
+    return data * _GAIN.get(op, 1.0)
+
+
+def _last_products(nodes: Sequence[onnx.NodeProto]) -> frozenset[str]:
+    """Output of the last Conv, Gemm or MatMul: the head, whose results are logits."""
+    products = [n for n in nodes if n.op_type in {"Conv", "Gemm", "MatMul"}]
+    return frozenset(products[-1].output) if products else frozenset()
+
+
+def _trans_b(node: onnx.NodeProto) -> bool:
+    return any(a.name == "transB" and a.i for a in node.attribute)
+
+
+def _viewed(node: onnx.NodeProto, shape: Sequence[int]) -> tuple[int, ...]:
+    """Shape after a view; only what exports contain is known, else the shape stays."""
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    if node.op_type == "Transpose":
+        axes = attributes.get("perm") or list(reversed(range(len(shape))))
+        return tuple(shape[axis] for axis in axes)
+    if node.op_type == "Unsqueeze" and "axes" in attributes:
+        result = list(shape)
+        for axis in sorted(attributes["axes"]):
+            result.insert(axis, 1)
+        return tuple(result)
+    return tuple(shape)
+
+
+def _unviewed(draw: Array, dims: Sequence[int], seen: Sequence[int]) -> Array:
+    """Values in the order of the weight itself; exports transpose matrices only."""
+    if tuple(seen) == tuple(dims):
+        return draw
+    if tuple(reversed(seen)) == tuple(dims):
+        return np.ascontiguousarray(draw.T)
+    return draw.reshape(tuple(dims))
+
+
+def array_of(tensor: TensorProto) -> np.ndarray[Any, Any]:
+    """The values of a filled initializer."""
+    return numpy_helper.to_array(tensor)
