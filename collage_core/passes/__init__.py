@@ -1,0 +1,1 @@
+"""Transformations from model to model."""

@@ -1,0 +1,122 @@
+"""Turns a model as exporters write it into the form everything after works on.
+
+`prepare` binds the input shapes, inlines functions, brings the model to one opset, infers every shape, folds what
+is constant and removes what does nothing. It changes neither the model's inputs and outputs nor its numbers
+(beyond the rounding of weights into which a normalisation is folded), and leaves alone the forms that toolchains
+recognise: Gelu and LayerNormalization sub-graphs, MatMul and Gemm with their weight layouts.
+
+Why not one of the libraries alone. On real exports, nodes left (TorchScript, opset 17, static inputs):
+see the numbers in `docs` and in the commit that introduced this; onnxslim leaves shape arithmetic where its
+symbolic inference gives up, turns MatMul and Add into Reshape, Gemm and Reshape, and needs the weights in one
+protobuf; onnxscript's folding stops at operators it lists by name and takes 30 s on a Swin. With static input shapes
+everything a shape decides is plain constant folding, so that is what this does: ONNX's inference and evaluator node
+by node, onnx_ir's passes around it, weights never serialised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx_ir as ir
+import onnx_ir.passes.common as common_passes
+
+from collage_core.errors import ModelError
+from collage_core.passes.prepare_fold import Folder
+from collage_core.passes.prepare_merge import (
+    fuse_batch_normalization,
+    fuse_padding,
+    merge_equal_nodes,
+)
+from collage_core.passes.prepare_opset import upgrade_opset
+from collage_core.passes.prepare_shapes import all_graphs, bind_input_shapes, infer_model
+
+PRIMITIVE_KEY = "collage.primitive"
+"""Metadata of functions that are kernels already: a fusion found before, or annotated by hand."""
+
+MINIMUM_IR_VERSION = 10
+"""The first whose functions and nodes have metadata."""
+
+_MAX_ROUNDS = 10
+
+
+def prepare(model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None = None) -> ir.Model:
+    """Return a prepared copy of a model; the weights that did not change are shared with it.
+
+    Preparing a prepared model gives the same model.
+
+    Args:
+        model: Any valid model, with its external data (if any) in place.
+        input_shapes: A static shape for each input that has free dimensions, by name. A dimension symbol is
+            bound in all inputs by one of them.
+
+    Returns:
+        A model with static inputs, one version of the default opset (`prepare_opset` says which), IR version
+        at least 10, unique node and value names, no functions but kernels, no dead node and no Constant node
+        except where a graph output is constant.
+
+    Raises:
+        InputShapeError: If an input dimension stays free, or a shape contradicts the model.
+        ModelError: If a function cannot be inlined, or the graph has a cycle.
+    """
+    model = model.clone()
+    model.ir_version = max(model.ir_version or 0, MINIMUM_IR_VERSION)
+    common_passes.RemoveInitializersFromInputsPass()(model)
+    bind_input_shapes(model, input_shapes or {})
+    _inline(model)
+    _sort(model)
+    model = upgrade_opset(model)
+    _name(model)
+    graph = model.graph
+    infer_model(model)
+    for _ in range(_MAX_ROUNDS):
+        folder = Folder(model)
+        folder.fold(graph)
+        changed = folder.changed
+        changed |= _remove_dead(model)
+        common_passes.DeduplicateInitializersPass(size_limit=1024)(model)
+        changed |= merge_equal_nodes(graph, model.functions)
+        changed |= _remove_dead(model)
+        for each in all_graphs(graph):
+            changed |= fuse_batch_normalization(each)
+            changed |= fuse_padding(each)
+        changed |= _remove_dead(model)
+        if not changed:
+            break
+        _name(model)
+        infer_model(model)
+    common_passes.RemoveUnusedFunctionsPass()(model)
+    common_passes.RemoveUnusedOpsetsPass()(model)
+    _name(model)
+    return model
+
+
+def _inline(model: ir.Model) -> None:
+    def is_kernel(function: ir.Function) -> bool:
+        return PRIMITIVE_KEY in function.metadata_props
+
+    try:
+        common_passes.InlinePass(criteria=lambda function: not is_kernel(function))(model)
+    except Exception as error:
+        cause = error.__cause__ or error
+        raise ModelError(f"cannot inline the model's functions: {cause}") from error
+
+
+def _sort(model: ir.Model) -> None:
+    try:
+        common_passes.TopologicalSortPass()(model)
+    except Exception as error:
+        raise ModelError(f"the model's nodes cannot be ordered: {error}") from error
+
+
+def _remove_dead(model: ir.Model) -> bool:
+    changed = bool(common_passes.RemoveUnusedNodesPass()(model).modified)
+    for graph in list(all_graphs(model.graph)):
+        for value in list(graph.initializers.values()):
+            if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+                graph.initializers.pop(str(value.name))
+                changed = True
+    return changed
+
+
+def _name(model: ir.Model) -> None:
+    common_passes.NameFixPass()(model)

@@ -1,0 +1,201 @@
+"""Binds a model's free input dimensions and infers the type and shape of every value."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import onnx_ir.passes.common as common_passes
+
+from collage_core.errors import InputShapeError, ModelError
+
+_DATA_LIMIT = 1024
+"""Elements of a constant that may decide a shape (axes, target shapes, pads, scales are far smaller)."""
+
+
+def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> None:
+    """Give every graph input a static shape, in place.
+
+    A symbol (`batch`) bound through one input is bound wherever it occurs.
+
+    Raises:
+        InputShapeError: If a free dimension stays free, or a shape contradicts the model or another one.
+        ModelError: If a name is no input of the model.
+    """
+    inputs = {str(value.name): value for value in model.graph.inputs}
+    for name in input_shapes:
+        if name not in inputs:
+            raise ModelError(
+                f"the model has no input {name!r} to give a shape to; its inputs are "
+                f"{', '.join(map(repr, inputs))}"
+            )
+    symbols = _bind_given(inputs, input_shapes)
+    bound = bool(input_shapes)
+    for name, value in inputs.items():
+        if not isinstance(value.type, (ir.TensorType, ir.SparseTensorType)):
+            continue
+        if value.shape is None:
+            raise InputShapeError(name, f"its rank is unknown; give it with {_flag(name, None)}")
+        if value.shape.is_static():
+            continue
+        dims = [symbols.get(_symbol(dim), dim) for dim in value.shape]
+        free = [str(dim) for dim in dims if not isinstance(dim, int)]
+        if free:
+            raise InputShapeError(
+                name,
+                f"dimension {', '.join(free)} of {list(map(str, dims))} is free; "
+                f"give the shape with {_flag(name, dims)}",
+            )
+        value.shape = ir.Shape(dims)
+        bound = True
+    if bound:
+        _forget_shapes(model)
+
+
+def infer_model(model: ir.Model) -> None:
+    """Infer types and shapes over the whole model, sub-graphs included, in place.
+
+    Weights do not travel: onnx_ir hands ONNX's C++ code a model without its large initializers.
+    """
+    _type_initializers(model)
+    logger = logging.getLogger("onnx_ir.passes.common.shape_inference")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it warns where a domain is unknown, which is no news here
+    try:
+        common_passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
+    finally:
+        logger.setLevel(level)
+
+
+def infer_node(node: ir.Node, opset_imports: Mapping[str, int]) -> None:
+    """Infer the outputs of one node from its inputs' types, shapes and constant values, in place.
+
+    What is inferred wins over what the model declares; what cannot be inferred leaves the declaration.
+    """
+    version = opset_imports.get(node.domain)
+    if version is None or not onnx.defs.has(node.op_type, version, node.domain):
+        return
+    types: dict[str, onnx.TypeProto] = {}
+    data: dict[str, onnx.TensorProto] = {}
+    for value in node.inputs:
+        if value is None:
+            continue
+        if value.type is None:
+            return
+        kind = ir.serde.serialize_type(value.type)
+        if value.shape is not None:
+            ir.serde.serialize_shape_into(kind, value.shape)
+        types[str(value.name)] = kind
+        constant = value.const_value
+        if (
+            constant is not None
+            and constant.size <= _DATA_LIMIT
+            and constant.dtype != ir.DataType.STRING
+        ):
+            data[str(value.name)] = ir.serde.serialize_tensor(constant)
+    schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+    try:
+        inferred = onnx.shape_inference.infer_node_outputs(
+            schema,
+            ir.serde.serialize_node(node),
+            types,
+            data,
+            opset_imports=[onnx.helper.make_opsetid(d, v) for d, v in opset_imports.items()],
+        )
+    except Exception:  # an invalid node: toolchains say what is wrong with it better than this can
+        return
+    for output in node.outputs:
+        proto = inferred.get(str(output.name))
+        if proto is None:
+            continue
+        if (kind_found := ir.serde.deserialize_type_proto_for_type(proto)) is not None:
+            output.type = kind_found
+        shape = ir.serde.deserialize_type_proto_for_shape(proto)
+        if shape is not None:
+            output.shape = _merged(shape, output.shape)
+
+
+def static_shape(value: ir.Value | None) -> tuple[int, ...] | None:
+    """Return a value's shape if every dimension is known."""
+    if value is None or value.shape is None or not value.shape.is_static():
+        return None
+    return tuple(int(dim) for dim in value.shape.numpy())
+
+
+def all_graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
+    """Yield a graph and every sub-graph in it."""
+    yield graph
+    yield from graph.subgraphs()
+
+
+def _bind_given(
+    inputs: Mapping[str, ir.Value], input_shapes: Mapping[str, Sequence[int]]
+) -> dict[str, int]:
+    symbols: dict[str, int] = {}
+    owners: dict[str, str] = {}
+    for name, given in input_shapes.items():
+        value = inputs[name]
+        shape = [int(dim) for dim in given]
+        if any(dim < 0 for dim in shape):
+            raise InputShapeError(name, f"{shape} has a negative dimension")
+        if value.shape is not None:
+            if len(value.shape) != len(shape):
+                raise InputShapeError(
+                    name, f"{shape} has {len(shape)} dimensions, the model declares {value.shape}"
+                )
+            for dim, size in zip(value.shape, shape, strict=True):
+                if isinstance(dim, int) and dim != size:
+                    raise InputShapeError(name, f"{shape} contradicts the model's {value.shape}")
+                symbol = _symbol(dim)
+                if symbol and symbols.setdefault(symbol, size) != size:
+                    raise InputShapeError(
+                        name,
+                        f"{shape} makes {symbol} {size}, but input {owners[symbol]!r} makes it "
+                        f"{symbols[symbol]}",
+                    )
+                owners.setdefault(symbol, name)
+        value.shape = ir.Shape(shape)
+    return symbols
+
+
+def _symbol(dim: int | ir.SymbolicDim) -> str:
+    return "" if isinstance(dim, int) or dim.value is None else str(dim.value)
+
+
+def _flag(name: str, dims: Sequence[Any] | None) -> str:
+    shape = "..." if dims is None else ",".join(str(d) if isinstance(d, int) else "N" for d in dims)
+    return f"--input-shapes {name}:[{shape}]"
+
+
+def _forget_shapes(model: ir.Model) -> None:
+    """Drop the declared shapes of computed values.
+
+    An exporter's declarations may hold sizes seen while tracing, or symbols that now have a value. Those of
+    operators that nobody here can infer are kept.
+    """
+    for node in model.graph.all_nodes():
+        if node.domain in ("", "ai.onnx"):
+            for value in node.outputs:
+                value.shape = None
+
+
+def _type_initializers(model: ir.Model) -> None:
+    for graph in all_graphs(model.graph):
+        for value in graph.initializers.values():
+            if value.const_value is not None:
+                value.shape = ir.Shape(value.const_value.shape.numpy())
+                value.dtype = value.const_value.dtype
+
+
+def _merged(inferred: ir.Shape, declared: ir.Shape | None) -> ir.Shape:
+    if declared is None or len(declared) != len(inferred):
+        return inferred
+    return ir.Shape(
+        [
+            mine if isinstance(mine, int) or not isinstance(theirs, int) else theirs
+            for mine, theirs in zip(inferred, declared, strict=True)
+        ]
+    )
