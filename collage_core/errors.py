@@ -172,3 +172,127 @@ class WorkerError(CollageError):
 
 class UsageError(CollageError):
     """The user asked for something that does not exist or makes no sense; the command line exits with 2."""
+
+
+class KernelLoadError(KernelError):
+    """The kernel of a call site cannot be made callable here.
+
+    Attributes:
+        site: Call site in the partitioned model.
+        target: Name of the target it was built for.
+        nodes: Names of the nodes it computes.
+        reason: What is missing, or what the toolchain said.
+    """
+
+    def __init__(self, site: str, target: str, nodes: tuple[str, ...], reason: str) -> None:
+        self.site = site
+        self.target = target
+        self.nodes = nodes
+        self.reason = reason
+        super().__init__(
+            f"kernel {site!r} of {target} ({_some(nodes)}) cannot be loaded here: {reason}. "
+            "Install what it needs, or optimize the model again on this machine."
+        )
+
+
+class KernelRunError(KernelError):
+    """A kernel failed while an executable ran.
+
+    Attributes:
+        site: Call site in the partitioned model, or the name of a host node.
+        target: Name of the target that runs it; `"host"` for Collage itself.
+        nodes: Names of the nodes it computes.
+        reason: What was raised.
+    """
+
+    def __init__(self, site: str, target: str, nodes: tuple[str, ...], reason: str) -> None:
+        self.site = site
+        self.target = target
+        self.nodes = nodes
+        self.reason = reason
+        super().__init__(
+            f"kernel {site!r} of {target} ({_some(nodes)}) failed while running: {reason}. "
+            f"To do without this toolchain, optimize again with `--exclude {target.partition('(')[0]}`."
+        )
+
+
+class FeedError(CollageError):
+    """What was given to a session does not fit its inputs or outputs.
+
+    Attributes:
+        value: The input or output concerned.
+        reason: What is wrong, and what is expected.
+    """
+
+    def __init__(self, value: str, reason: str) -> None:
+        self.value = value
+        self.reason = reason
+        super().__init__(f"{value!r}: {reason}")
+
+
+class PackageError(CollageError):
+    """A `.collage` file cannot be written, read or trusted.
+
+    Attributes:
+        path: The file.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path!r}: {reason}")
+
+
+class NotAPackageError(PackageError):
+    """The file is something else."""
+
+
+class PackageVersionError(PackageError):
+    """The file was written by a newer Collage, in a format this one does not know."""
+
+
+class PackageDamagedError(PackageError):
+    """The file is truncated, altered, or made to do harm."""
+
+
+def _some(names: tuple[str, ...], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+class RecordError(CollageError):
+    """A record cannot be read.
+
+    Attributes:
+        source: The file or package it is from.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, source: str, reason: str) -> None:
+        self.source = source
+        self.reason = reason
+        super().__init__(
+            f"cannot read the record of {source!r}: {reason}. "
+            "Optimize the model again, or use the Collage version that wrote it."
+        )
+
+
+class MisuseError(CollageError):
+    """What the user asked for cannot be meant; the command line exits with status 2 instead of 1."""
+
+
+class UnknownToolchainError(MisuseError):
+    """A toolchain or target was named that is not there.
+
+    Attributes:
+        asked: What the user wrote.
+        known: The targets there are.
+    """
+
+    def __init__(self, asked: str, known: tuple[str, ...]) -> None:
+        self.asked = asked
+        self.known = known
+        super().__init__(
+            f"there is no toolchain or target {asked!r}; there are: {', '.join(known) or 'none'}. "
+            "Run `collage doctor` to see what is installed and why something is unusable."
+        )

@@ -1,0 +1,66 @@
+"""Where the search gets its costs from; it never measures itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from collage_core.contract.cost import UNMEASURED, Cost, Unmeasured, checked_cost
+from collage_core.search.problem import SearchCandidate
+
+PICOSECONDS_PER_US = 1_000_000
+"""Costs are compared as whole picoseconds: sums are exact, so a tie is a tie in whatever order it was added."""
+
+
+class CostSource(Protocol):
+    """Answers what a candidate costs; it may measure what it is asked."""
+
+    def cost(self, candidate: SearchCandidate) -> Cost | Unmeasured:
+        """Cost of one candidate.
+
+        Called once per candidate and search, in the order of the problem. The answer holds for all candidates
+        of the same target and key.
+
+        Returns:
+            Microseconds, finite and >= 0; `INVALID` if the candidate cannot be used; `UNMEASURED` if nobody
+            knows, which leaves the candidate out and makes the result inexact.
+        """
+
+
+class CostTable:
+    """Costs by `(target, key)`; what is not in the table is unmeasured.
+
+    Examples:
+        >>> table = CostTable({("fast", "conv"): 12.5})
+        >>> table.cost(SearchCandidate(nodes=1, target="fast", key="conv"))
+        12.5
+        >>> table.cost(SearchCandidate(nodes=1, target="slow", key="conv"))
+        <Unmeasured.UNMEASURED: 'unmeasured'>
+    """
+
+    def __init__(self, costs_us: Mapping[tuple[str, str], Cost]) -> None:
+        self._costs_us = {key: checked_cost(cost) for key, cost in costs_us.items()}
+
+    def cost(self, candidate: SearchCandidate) -> Cost | Unmeasured:
+        """See `CostSource`."""
+        return self._costs_us.get((candidate.target, candidate.key), UNMEASURED)
+
+
+def ask(source: CostSource, candidates: Iterable[SearchCandidate]) -> dict[SearchCandidate, Cost | Unmeasured]:
+    """Asks for every candidate once, and checks the answers.
+
+    Raises:
+        ValueError: If an answer is NaN or negative.
+    """
+    answers: dict[SearchCandidate, Cost | Unmeasured] = {}
+    for candidate in candidates:
+        if candidate in answers:
+            continue
+        answer = source.cost(candidate)
+        if not isinstance(answer, Unmeasured):
+            try:
+                answer = checked_cost(answer)
+            except ValueError as error:
+                raise ValueError(f"{candidate.target}, {candidate.key!r}: {error}") from None
+        answers[candidate] = answer
+    return answers

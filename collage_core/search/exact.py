@@ -1,0 +1,302 @@
+"""The least-cost acyclic cover, exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from collage_core.contract.cost import INVALID, Unmeasured
+from collage_core.errors import NoCoverError, SearchError
+from collage_core.search.bounds import node_prices
+from collage_core.search.constraints import advance
+from collage_core.search.costs import PICOSECONDS_PER_US, CostSource, ask
+from collage_core.search.layers import KERNEL_BITS, Key, Move, Path, Step, Sweep, state_key
+from collage_core.search.order import execution_order
+from collage_core.search.prepared import Prepared, prepare
+from collage_core.search.problem import SearchCandidate, SearchProblem, bits, compatible_sets
+
+Allow = Callable[[SearchCandidate], bool]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SearchLimits:
+    """How far the search goes before it gives up exactness.
+
+    Attributes:
+        max_states: States expanded in one exact sweep, at most.
+        plain_states: Up to so many, sweep without a bound; most models need no more.
+        widths: States per layer of the inexact sweeps that give the bound, tried in turn until one succeeds.
+    """
+
+    max_states: int = 1_000_000
+    plain_states: int = 30_000
+    widths: tuple[int, ...] = (32, 256, 2048)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """A plan and what is known of it.
+
+    Attributes:
+        candidates: The chosen candidates, in an order in which they can run.
+        costs_us: Cost of each, without the target's dispatch.
+        total_us: Their sum, with every target's dispatch.
+        exact: Whether no legal plan of the allowed candidates is cheaper.
+        gap_us: At most how much cheaper one could be; 0 if exact.
+        states: States expanded.
+        method: `"exact"`, or `"beam"` if a limit was reached.
+        unmeasured: Allowed candidates left out because nobody knows their cost.
+    """
+
+    candidates: tuple[SearchCandidate, ...]
+    costs_us: tuple[float, ...]
+    total_us: float
+    exact: bool
+    gap_us: float
+    states: int
+    method: str
+    unmeasured: int
+
+    @property
+    def targets(self) -> frozenset[str]:
+        """Names of the targets used."""
+        return frozenset(candidate.target for candidate in self.candidates)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    moves: tuple[Move, ...]
+    states: int
+    bound: int | None
+    """Lower bound in picoseconds if the plan is not proven best."""
+
+    def rank(self) -> tuple[int, int, list[int]]:
+        toolchains = 0
+        for move in self.moves:
+            toolchains |= move.toolchain
+        value = sum(move.value for move in self.moves)
+        return value, toolchains.bit_count(), [move.order for move in self.moves]
+
+
+class ExactSearch:
+    """A problem with its costs, to be searched under several restrictions.
+
+    The source is asked once, at construction, for every candidate.
+
+    Args:
+        problem: The problem, prepared or not.
+        costs: Where costs come from.
+        limits: When to give up exactness.
+        step: Replaced in tests only, see `Sweep`.
+        key: Replaced in tests only, see `Sweep`.
+
+    Raises:
+        SearchError: If a candidate is not convex.
+        ValueError: If a cost is NaN or negative.
+    """
+
+    def __init__(
+        self,
+        problem: SearchProblem | Prepared,
+        costs: CostSource,
+        *,
+        limits: SearchLimits | None = None,
+        step: Step = advance,
+        key: Key = state_key,
+    ) -> None:
+        self._prepared = problem if isinstance(problem, Prepared) else prepare(problem)
+        self._problem = self._prepared.problem
+        self._limits = limits or SearchLimits()
+        self._step = step
+        self._key = key
+        self._targets = {target.name: target for target in self._problem.targets}
+        answers = ask(costs, self._problem.candidates)
+        self._costs = [answers[candidate] for candidate in self._problem.candidates]
+        toolchains = sorted({target.toolchain for target in self._problem.targets})
+        self._bit = {t.name: 1 << toolchains.index(t.toolchain) for t in self._problem.targets}
+
+    def run(self, allow: Allow | None = None) -> SearchResult:
+        """The cheapest plan of the allowed candidates.
+
+        Among equally cheap plans: fewer kernels, then fewer toolchains, then the canonical order of candidates
+        (rank, toolchain, target, label, nodes, key), compared kernel by kernel from the lowest node on.
+
+        Args:
+            allow: Which candidates may be used; all if absent.
+
+        Raises:
+            NoCoverError: If no plan covers every node.
+            SearchError: If the limits were reached before any plan was found.
+        """
+        allowed = [
+            index
+            for index, candidate in enumerate(self._problem.candidates)
+            if self._prepared.shapes[index] is not None and (allow is None or allow(candidate))
+        ]
+        unmeasured = [index for index in allowed if isinstance(self._costs[index], Unmeasured)]
+        moves = self._moves(allowed)
+        found, states = self._best(moves)
+        bound = found.bound
+        if unmeasured:  # whatever they cost, it is at least their dispatch
+            optimistic = [(move.shape.kernels, move.value >> KERNEL_BITS) for move in moves]
+            optimistic += [(self._kernels(index), self._price(index, 0.0)) for index in unmeasured]
+            bound = sum(node_prices(optimistic).values())
+        return self._result(found, states, bound, len(unmeasured))
+
+    def _kernels(self, index: int) -> int:
+        shape = self._prepared.shapes[index]
+        assert shape is not None
+        return shape.kernels
+
+    def _price(self, index: int, cost_us: float) -> int:
+        dispatch_us = self._targets[self._problem.candidates[index].target].dispatch_us
+        return round((cost_us + dispatch_us) * PICOSECONDS_PER_US)
+
+    def _moves(self, indices: Iterable[int]) -> list[Move]:
+        """One move per usable candidate, less those another is always as good as."""
+        chosen: dict[tuple[object, str], Move] = {}
+        for index in indices:
+            cost = self._costs[index]
+            shape = self._prepared.shapes[index]
+            if isinstance(cost, Unmeasured) or cost == INVALID or shape is None:
+                continue
+            target = self._problem.candidates[index].target
+            move = Move(
+                index=index,
+                shape=shape,
+                value=(self._price(index, cost) << KERNEL_BITS) + 1,
+                toolchain=self._bit[target],
+                order=self._prepared.order[index],
+            )
+            key = (shape, target)
+            rival = chosen.get(key)
+            if rival is None or (move.value, move.order) < (rival.value, rival.order):
+                chosen[key] = move
+        return list(chosen.values())
+
+    def _best(self, moves: Sequence[Move]) -> tuple[_Found, int]:
+        """Searches each set of targets that may share a plan and keeps the best."""
+        needs = self._problem.needs_kernel
+        missing = needs & ~_union(moves)
+        if missing:
+            raise NoCoverError(tuple(bits(missing)))
+        best: _Found | None = None
+        states = 0
+        bounds: list[int] = []
+        gaps: list[int] = []
+        target_of = [candidate.target for candidate in self._problem.candidates]
+        present = {target_of[move.index] for move in moves}
+        sets = compatible_sets(self._targets[name] for name in present) or (frozenset(),)
+        for names in sets:
+            usable = [move for move in moves if target_of[move.index] in names]
+            missing = needs & ~_union(usable)
+            if missing:
+                gaps.append(missing)
+                continue
+            try:
+                found = self._solve(usable)
+            except NoCoverError as error:
+                gaps.append(sum(1 << node for node in error.nodes))
+                continue
+            states += found.states
+            if found.bound is not None:
+                bounds.append(found.bound)
+            if best is None or found.rank() < best.rank():
+                best = found
+        if best is None:
+            raise NoCoverError(tuple(bits(min(gaps, key=lambda m: (m.bit_count(), m)))), stuck=True)
+        total = sum(move.value >> KERNEL_BITS for move in best.moves)
+        bound = min([total, *bounds]) if bounds else None
+        return dataclasses.replace(best, bound=bound), states
+
+    def _solve(self, moves: Sequence[Move]) -> _Found:
+        limits = self._limits
+        sweep = Sweep(
+            self._problem.node_count,
+            self._problem.needs_kernel,
+            _undominated(moves),
+            step=self._step,
+            key=self._key,
+        )
+        plain = sweep.run(max_states=min(limits.plain_states, limits.max_states))
+        if plain.complete:
+            return self._exact(plain.path, plain.states, plain.stuck)
+        states = plain.states
+        beam: Path | None = None
+        for width in limits.widths:
+            narrow = sweep.run(max_states=width * (self._problem.node_count + 1), width=width)
+            states += narrow.states
+            beam = narrow.path
+            if narrow.complete or beam is not None:
+                break
+        prices = node_prices((move.shape.kernels, move.value >> KERNEL_BITS) for move in moves)
+        bound = sum(prices.values())
+        reduced = {
+            move.index: move.value - (sum(prices[node] for node in bits(move.shape.kernels)) << KERNEL_BITS)
+            for move in moves
+        }
+        worst = None if beam is None else beam.value - (bound << KERNEL_BITS)
+        full = sweep.run(max_states=limits.max_states, worst=worst, reduced=reduced)
+        states += full.states
+        if full.complete:
+            return self._exact(full.path, states, full.stuck)
+        if beam is None:
+            raise SearchError(f"no plan found within {limits.max_states} states; allow fewer candidates or more states")
+        return _Found(moves=tuple(beam.moves()), states=states, bound=bound)
+
+    def _exact(self, path: Path | None, states: int, stuck: tuple[int, ...]) -> _Found:
+        if path is None:
+            raise NoCoverError(stuck, stuck=True)
+        return _Found(moves=tuple(path.moves()), states=states, bound=None)
+
+    def _result(self, found: _Found, states: int, bound: int | None, unmeasured: int) -> SearchResult:
+        order = execution_order([move.shape for move in found.moves])
+        indices = [found.moves[at].index for at in order]
+        chosen = tuple(self._problem.candidates[index] for index in indices)
+        costs = [self._costs[index] for index in indices]
+        costs_us = tuple(cost for cost in costs if not isinstance(cost, Unmeasured))
+        dispatch_us = [self._targets[candidate.target].dispatch_us for candidate in chosen]
+        total = sum(move.value >> KERNEL_BITS for move in found.moves)
+        gap_us = 0.0 if bound is None else max(0, total - bound) / PICOSECONDS_PER_US
+        return SearchResult(
+            candidates=chosen,
+            costs_us=costs_us,
+            total_us=math.fsum((*costs_us, *dispatch_us)),
+            exact=bound is None,
+            gap_us=gap_us,
+            states=states,
+            method="exact" if found.bound is None else "beam",
+            unmeasured=unmeasured,
+        )
+
+
+def _union(moves: Iterable[Move]) -> int:
+    covered = 0
+    for move in moves:
+        covered |= move.shape.kernels
+    return covered
+
+
+def _undominated(moves: Iterable[Move]) -> list[Move]:
+    """Leaves out moves of the same shape that cost more, and ties within a toolchain that come later.
+
+    Sound because nothing but the shape decides what a move can be combined with.
+    """
+    kept: dict[object, list[Move]] = {}
+    for move in sorted(moves, key=lambda move: (move.value, move.order)):
+        equals = kept.setdefault(move.shape, [])
+        if not equals or (move.value == equals[0].value and all(move.toolchain != other.toolchain for other in equals)):
+            equals.append(move)
+    return [move for equals in kept.values() for move in equals]
+
+
+def search(
+    problem: SearchProblem | Prepared,
+    costs: CostSource,
+    *,
+    allow: Allow | None = None,
+    limits: SearchLimits | None = None,
+) -> SearchResult:
+    """The cheapest legal plan; see `ExactSearch.run`."""
+    return ExactSearch(problem, costs, limits=limits).run(allow)

@@ -1,0 +1,283 @@
+"""Shortest path through partial plans, one layer per lowest uncovered node: DESIGN 3.4.
+
+Every kernel added covers the lowest uncovered node, so that node's number only grows: states are worked off in
+its order, and each is final when its turn comes. Where no candidate spans a position, all states of that layer
+are one: the problem splits there by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+from collage_core.search.constraints import Pairs, advance
+from collage_core.search.prepared import Shape
+
+KERNEL_BITS = 20
+"""A path's value is its cost, shifted left by so many bits, plus its number of kernels: one integer compares both."""
+
+Step = Callable[[Pairs, Shape, int], Pairs | None]
+Key = Callable[[int, Pairs], object]
+
+
+def state_key(covered: int, pairs: Pairs) -> object:
+    """What tells the states of a layer apart: what is covered, and the constraints that still matter."""
+    return (covered, pairs) if pairs else covered
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A candidate that may be chosen, with its price.
+
+    Attributes:
+        index: Its position in the problem.
+        shape: What it covers and ties together.
+        value: Its cost in picoseconds (shifted by `KERNEL_BITS`) plus one for the kernel.
+        toolchain: Mask with the one bit of its toolchain.
+        order: Its place in the canonical order.
+    """
+
+    index: int
+    shape: Shape
+    value: int
+    toolchain: int
+    order: int
+
+
+class Path:
+    """A partial plan: its last move and the path before it. The empty plan has no move."""
+
+    __slots__ = ("covered", "move", "pairs", "parent", "toolchains", "value")
+
+    def __init__(
+        self,
+        value: int,
+        toolchains: int,
+        covered: int,
+        pairs: Pairs,
+        move: Move | None = None,
+        parent: Path | None = None,
+    ) -> None:
+        self.value = value
+        self.toolchains = toolchains
+        self.covered = covered  # relative to the layer: bit 0 is its lowest uncovered node
+        self.pairs = pairs
+        self.move = move
+        self.parent = parent
+
+    def moves(self) -> list[Move]:
+        """All moves, first to last."""
+        found: list[Move] = []
+        path: Path | None = self
+        while path is not None and path.move is not None:
+            found.append(path.move)
+            path = path.parent
+        return found[::-1]
+
+    def precedes(self, other: Path) -> bool:
+        """Whether these moves come first in canonical order, compared from the first on.
+
+        Both have the same number of moves: this is asked only of paths of equal value.
+        """
+        mine: Path | None = self
+        theirs: Path | None = other
+        first = False
+        while mine is not theirs and mine is not None and theirs is not None:
+            if mine.move is None or theirs.move is None:
+                break
+            if mine.move.order != theirs.move.order:
+                first = mine.move.order < theirs.move.order
+            mine, theirs = mine.parent, theirs.parent
+        return first
+
+
+class Layer:
+    """The states of one lowest uncovered node, each with the best paths to it.
+
+    More than one path is kept only where they tie in cost and number of kernels and use different toolchains:
+    which of them ends with fewer toolchains depends on what follows.
+    """
+
+    __slots__ = ("best", "ties")
+
+    def __init__(self) -> None:
+        self.best: dict[object, Path] = {}
+        self.ties: dict[object, list[Path]] = {}
+
+    def offer(self, key: object, path: Path) -> None:
+        """Keeps `path` if it is among the best to its state."""
+        known = self.best.get(key)
+        if known is None or path.value < known.value:
+            self.best[key] = path
+            if self.ties:
+                self.ties.pop(key, None)
+        elif path.value == known.value:
+            self._tie(key, path)
+
+    def _tie(self, key: object, path: Path) -> None:
+        rivals = [self.best[key], *self.ties.pop(key, ())]
+        if any(_as_good(rival, path) for rival in rivals):
+            kept = rivals
+        else:
+            kept = [rival for rival in rivals if not _as_good(path, rival)] + [path]
+        self.best[key] = kept[0]
+        if len(kept) > 1:
+            self.ties[key] = kept[1:]
+
+    def paths(self) -> Iterable[Path]:
+        """All paths kept."""
+        yield from self.best.values()
+        for tied in self.ties.values():
+            yield from tied
+
+
+def _as_good(one: Path, other: Path) -> bool:
+    """Whether, whatever follows, `one` is canonically as good as `other` of equal value."""
+    return not one.toolchains & ~other.toolchains and not other.precedes(one)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a sweep over the layers found.
+
+    Attributes:
+        path: The best whole plan; None if there is none within the limits.
+        states: States expanded.
+        complete: Whether every state was expanded that could be part of a best plan.
+        stuck: Layers with states that no move leads out of.
+    """
+
+    path: Path | None
+    states: int
+    complete: bool
+    stuck: tuple[int, ...]
+
+
+class Sweep:
+    """One problem's moves, ready to be searched.
+
+    `step` and `key` are what makes the search exact with several exits; tests replace them to show it.
+    """
+
+    def __init__(
+        self,
+        node_count: int,
+        needs_kernel: int,
+        moves: Iterable[Move],
+        *,
+        step: Step = advance,
+        key: Key = state_key,
+    ) -> None:
+        self._count = node_count
+        self._needs = needs_kernel
+        self._host_nodes = ((1 << node_count) - 1) & ~needs_kernel
+        self._host = bytes(not needs_kernel >> node & 1 for node in range(node_count)) + b"\0"
+        self._moves: list[list[tuple[int, Move]]] = [[] for _ in range(node_count)]
+        for move in sorted(moves, key=lambda move: move.order):
+            kernels = move.shape.kernels
+            low = (kernels & -kernels).bit_length() - 1
+            self._moves[low].append((kernels >> low, move))
+        self._step = step
+        self._key = key
+
+    def run(
+        self, *, max_states: int, width: int | None = None, worst: int | None = None,
+        reduced: dict[int, int] | None = None,
+    ) -> Outcome:  # fmt: skip
+        """Works off the layers.
+
+        Args:
+            max_states: Give up when more would be expanded.
+            width: Keep only so many best states per layer; then `complete` tells whether any was left out.
+            worst: Leave out paths of higher value.
+            reduced: Values by move index to use instead of the moves' own.
+        """
+        layers: list[Layer | None] = [None] * (self._count + 1)
+        start = 0
+        while self._host[start]:
+            start += 1
+        layers[start] = Layer()
+        layers[start].offer(0, Path(0, 0, 0, ()))  # type: ignore[union-attr]
+        states = 0
+        complete = True
+        stuck: list[int] = []
+        for low in range(start, self._count):
+            layer, layers[low] = layers[low], None
+            if layer is None:
+                continue
+            if width is not None and len(layer.best) > width:
+                complete = False
+                kept = sorted(layer.best, key=lambda key: layer.best[key].value)[:width]
+                layer.best = {key: layer.best[key] for key in kept}
+            states += len(layer.best)
+            if states > max_states:
+                return Outcome(path=None, states=states, complete=False, stuck=())
+            if self._expand(low, layer, layers, worst, reduced):
+                stuck.append(low)
+        last = layers[self._count]
+        best: Path | None = None
+        for path in last.paths() if last is not None else ():
+            if best is None or canonically_less(path, best):
+                best = path
+        return Outcome(path=best, states=states, complete=complete, stuck=tuple(stuck))
+
+    def _expand(
+        self,
+        low: int,
+        layer: Layer,
+        layers: list[Layer | None],
+        worst: int | None,
+        reduced: dict[int, int] | None,
+    ) -> bool:
+        """Offers every path's continuations to later layers; whether some state had none."""
+        host, key_of, step = self._host, self._key, self._step
+        stuck = False
+        moves = [
+            (kernels, move, move.value if reduced is None else reduced[move.index],
+             move.shape, move.shape.tangled)
+            for kernels, move in self._moves[low]
+        ]  # fmt: skip
+        for key, path in layer.best.items():
+            covered, pairs, value = path.covered, path.pairs, path.value
+            tied = layer.ties.get(key) if layer.ties else None
+            alive = False
+            for kernels, move, price, shape, tangled in moves:
+                if kernels & covered:
+                    continue
+                cost = value + price
+                now = covered | kernels
+                if pairs or tangled:
+                    uncovered = self._needs & ~((1 << low) - 1 | now << low) | self._host_nodes
+                    after = step(pairs, shape, uncovered)
+                    if after is None:
+                        continue
+                else:
+                    after = ()
+                alive = True
+                if worst is not None and cost > worst:
+                    continue
+                shift = (~now & (now + 1)).bit_length() - 1
+                while host[low + shift]:
+                    now |= 1 << shift
+                    shift = (~now & (now + 1)).bit_length() - 1
+                now >>= shift
+                there = layers[low + shift]
+                if there is None:
+                    there = layers[low + shift] = Layer()
+                state = key_of(now, after)
+                known = there.best.get(state)
+                if known is not None and known.value < cost:
+                    continue
+                toolchain = move.toolchain
+                there.offer(state, Path(cost, path.toolchains | toolchain, now, after, move, path))
+                for rival in tied or ():
+                    there.offer(state, Path(cost, rival.toolchains | toolchain, now, after, move, rival))
+            stuck |= not alive
+        return stuck
+
+
+def canonically_less(one: Path, other: Path) -> bool:
+    """Order of whole plans: cost, then fewer kernels, then fewer toolchains, then names."""
+    mine = (one.value, one.toolchains.bit_count())
+    theirs = (other.value, other.toolchains.bit_count())
+    return mine < theirs or (mine == theirs and one.precedes(other))

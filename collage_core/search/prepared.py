@@ -1,0 +1,125 @@
+"""What the search needs of a candidate besides its cost, derived once per problem."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from collage_core.errors import SearchError
+from collage_core.search.problem import SearchCandidate, SearchProblem, bits
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shape:
+    """A candidate's part in the search; candidates of one shape can stand in for each other.
+
+    Equal shapes are one object: comparing masks of thousands of bits for every candidate would cost more than
+    the search.
+
+    Attributes:
+        kernels: The nodes it covers: those inside that need a kernel.
+        touched: `kernels`, and the watched host nodes inside.
+        before: Nodes needing a kernel that must have run before it.
+        after: Nodes needing a kernel, and watched host nodes, that must run after it.
+        tangled: Whether it can be part of a cycle of candidates. Not so if one covered node has all of
+            `before` as ancestors and all of `after` as descendants: then whoever runs both before and after
+            it would surround that node, and not be convex.
+    """
+
+    kernels: int
+    touched: int
+    before: int
+    after: int
+    tangled: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Prepared:
+    """A problem with the shapes of its candidates.
+
+    Attributes:
+        problem: The problem.
+        shapes: Per candidate of the problem, its shape; None for one that covers nothing.
+        order: Per candidate, its place in the canonical order, which decides between equal plans.
+    """
+
+    problem: SearchProblem
+    shapes: tuple[Shape | None, ...]
+    order: tuple[int, ...]
+
+
+def _canonical(problem: SearchProblem) -> tuple[int, ...]:
+    toolchains = {target.name: target.toolchain for target in problem.targets}
+
+    def names(candidate: SearchCandidate) -> tuple[int, str, str, str, int, str]:
+        target = candidate.target
+        toolchain = toolchains[target]
+        return (candidate.rank, toolchain, target, candidate.label, candidate.nodes, candidate.key)
+
+    place = {c: at for at, c in enumerate(sorted(set(problem.candidates), key=names))}
+    return tuple(place[candidate] for candidate in problem.candidates)
+
+
+def prepare(problem: SearchProblem) -> Prepared:
+    """Derives the shape of every candidate.
+
+    Raises:
+        SearchError: If a candidate is not convex: something outside must run both after and before it.
+    """
+    needs, ancestors, descendants = problem.needs_kernel, problem.ancestors, problem.descendants
+    raw: dict[int, tuple[int, int, int]] = {}
+    watched = 0
+    for candidate in problem.candidates:
+        nodes = candidate.nodes
+        if nodes in raw:
+            continue
+        kernels = nodes & needs
+        before = after = core = 0
+        for node in bits(nodes):
+            before |= ancestors[node]
+            if kernels >> node & 1:
+                after |= descendants[node]
+                core |= ancestors[node]
+        if before & after & ~nodes:
+            outside = list(bits(before & after & ~nodes))
+            raise SearchError(
+                f"candidate {candidate.key!r} of {candidate.target} on nodes {list(bits(nodes))} is not "
+                f"convex: nodes {outside} lie on a path that leaves it and comes back"
+            )
+        raw[nodes] = kernels, before, after
+        # A host node at the end of a candidate may wait for more than the covered nodes do (a Reshape whose
+        # shape is computed elsewhere). Only then does it matter to others which candidate holds it.
+        if before & needs & ~core & ~kernels:
+            watched |= nodes & ~needs
+    known: dict[tuple[int, ...], Shape] = {}
+    shapes = {nodes: _shape(problem, watched, nodes, *parts, known) for nodes, parts in raw.items()}
+    return Prepared(
+        problem=problem,
+        shapes=tuple(shapes[candidate.nodes] for candidate in problem.candidates),
+        order=_canonical(problem),
+    )
+
+
+def _shape(
+    problem: SearchProblem,
+    watched: int,
+    nodes: int,
+    kernels: int,
+    before: int,
+    after: int,
+    known: dict[tuple[int, ...], Shape],
+) -> Shape | None:
+    if not kernels:
+        return None
+    before &= problem.needs_kernel & ~nodes
+    touched = nodes & (kernels | watched)
+    shape = known.get((kernels, touched, before))
+    if shape is None:
+        # A watched host node inside stays in `after`: it may be in other candidates too.
+        after &= (problem.needs_kernel | watched) & ~kernels
+        tangled = bool(before and after) and not any(
+            not before & ~problem.ancestors[node] and not after & ~problem.descendants[node]
+            for node in reversed(list(bits(kernels)))
+        )
+        shape = Shape(kernels=kernels, touched=touched, before=before, after=after, tangled=tangled)
+        known[kernels, touched, before] = shape
+    return shape

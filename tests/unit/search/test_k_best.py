@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from collage_core.errors import NoCoverError
+from collage_core.search import ExactSearch, k_best
+
+
+@pytest.mark.parametrize("style", ["uniform", "adversarial"])
+def test_plans_come_cheapest_first_and_none_is_skipped(
+    style: str,
+    draw: Callable[..., Any],
+    plans_of: Callable[..., Any],
+    ranked: Callable[..., Any],
+) -> None:
+    for seed in range(150):
+        instance = draw(random.Random(seed), style)
+        cheapest: dict[frozenset[tuple[int, str]], float] = {}
+        for plan in plans_of(instance):
+            identity = frozenset((c.nodes, c.target) for c in plan)
+            cost = ranked(instance, plan)[0] / 1e6
+            cheapest[identity] = min(cost, cheapest.get(identity, cost))
+        if not cheapest:
+            with pytest.raises(NoCoverError):
+                k_best(ExactSearch(instance.problem, instance.costs), 5)
+            continue
+
+        plans = k_best(ExactSearch(instance.problem, instance.costs), 5)
+
+        identities = [frozenset((c.nodes, c.target) for c in plan.candidates) for plan in plans]
+        assert len(set(identities)) == len(identities)
+        assert [plan.total_us for plan in plans] == pytest.approx(sorted(cheapest.values())[:5])
+        assert [cheapest[i] for i in identities] == pytest.approx([p.total_us for p in plans])
+
+
+def test_plans_much_dearer_than_the_best_are_left_out(draw: Callable[..., Any]) -> None:
+    instance = draw(random.Random(2), "uniform")
+    search = ExactSearch(instance.problem, instance.costs)
+
+    plans = k_best(search, 50, within=1.2)
+
+    assert 1 <= len(plans) < len(k_best(search, 50))
+    assert all(plan.total_us <= 1.2 * plans[0].total_us for plan in plans)
+
+
+def test_a_limit_on_searches_still_gives_the_best_plan(draw: Callable[..., Any]) -> None:
+    instance = draw(random.Random(2), "uniform")
+    search = ExactSearch(instance.problem, instance.costs)
+
+    [only] = k_best(search, 5, max_searches=1)
+
+    assert only == search.run()
