@@ -1,0 +1,49 @@
+"""What `collage doctor` found on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from collage_core.report.record import SCHEMA_VERSION, HostFacts, ToolchainFacts
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PluginFailureFacts:
+    """An installed entry point that gives no toolchain.
+
+    Attributes:
+        name: Name of the entry point.
+        distribution: Distribution that declares it, with its version.
+        reason: Why it is unusable.
+    """
+
+    name: str
+    distribution: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorReport:
+    """Devices, toolchains and versions.
+
+    Attributes:
+        collage_version: Version of collage-core.
+        host: The machine.
+        devices: Devices that any target runs on, e.g. `"cpu"`, `"cuda:0"`.
+        toolchains: Every toolchain that loads, usable or not, by name.
+        failures: Entry points that do not.
+        tuning_db: Where measurements are kept unless told otherwise.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    collage_version: str
+    host: HostFacts
+    devices: tuple[str, ...] = ()
+    toolchains: tuple[ToolchainFacts, ...] = ()
+    failures: tuple[PluginFailureFacts, ...] = ()
+    tuning_db: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether any toolchain offers a target."""
+        return any(toolchain.targets for toolchain in self.toolchains)

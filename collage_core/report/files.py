@@ -1,0 +1,30 @@
+"""Text files that are either the old one or the whole new one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a file in UTF-8 under a temporary name beside it, then renames it into place.
+
+    Raises:
+        OSError: If it cannot be written; an earlier file is then untouched.
+    """
+    final = Path(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+        # mkstemp makes files private to their owner; a report is as readable as any new file
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, final)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
