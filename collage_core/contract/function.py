@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import onnx_ir
 
+from collage_core.ir.content import content_hash, tensor_content_hash
 from collage_core.ir.tensor_spec import TensorSpec
 
+__all__ = ["KernelFunction", "content_hash"]
 
-def content_hash(array: np.ndarray[Any, Any]) -> str:
-    """SHA-256 of dtype, shape and bytes of a tensor, in hexadecimal.
 
-    Examples:
-        >>> content_hash(np.zeros(2, np.float32)) == content_hash(np.zeros((2, 1), np.float32))
-        False
-    """
-    digest = hashlib.sha256(f"{array.dtype.name}{tuple(array.shape)}".encode())
-    contiguous = np.ascontiguousarray(array)
-    digest.update(contiguous.reshape(-1).view(np.uint8).data if array.size else b"")
-    return digest.hexdigest()
+class _ContentHashes(Mapping[str, str]):
+    """Hashes of a graph's initializers, each computed when asked for and once per tensor."""
+
+    def __init__(self, initializers: Mapping[str, onnx_ir.Value]) -> None:
+        self._initializers = initializers
+
+    def __getitem__(self, name: str) -> str:
+        tensor = self._initializers[name].const_value
+        if tensor is None:
+            raise KeyError(name)
+        return tensor_content_hash(tensor)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, value in self._initializers.items() if value.const_value is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +46,8 @@ class KernelFunction:
         inputs: The graph's inputs in order, row-major, in the model's dtypes.
         outputs: The graph's outputs in order.
         composite: Label of the composite the whole candidate is, or `""`.
-        constants: Content hash (`content_hash`) of each initializer, by name.
+        constants: Content hash (`content_hash`) of each initializer, by name. Unless given, a tensor is read when
+            its hash is asked for, and once however many functions share it.
     """
 
     name: str
@@ -47,6 +56,10 @@ class KernelFunction:
     outputs: tuple[TensorSpec, ...]
     composite: str = ""
     constants: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.constants:
+            object.__setattr__(self, "constants", _ContentHashes(self.model.graph.initializers))
 
     def constant(self, name: str) -> np.ndarray[Any, Any]:
         """One initializer's value, read when asked for.
