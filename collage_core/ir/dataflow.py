@@ -21,7 +21,7 @@ _VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
 
 
 def captured_values(node: onnx_ir.Node) -> tuple[onnx_ir.Value, ...]:
-    """Values of enclosing graphs that the bodies of an If, Loop or Scan read, each once, in order of first use."""
+    """Values of enclosing graphs that only the bodies of an If, Loop or Scan read, in order of first use."""
     inside: set[onnx_ir.Value] = set()
     read: dict[onnx_ir.Value, None] = {}
 
@@ -37,7 +37,7 @@ def captured_values(node: onnx_ir.Node) -> tuple[onnx_ir.Value, ...]:
 
     for body in bodies(node):
         visit(body)
-    return tuple(value for value in read if value not in inside)
+    return tuple(value for value in read if value not in inside and value not in node.inputs)
 
 
 def bodies(node: onnx_ir.Node) -> Iterator[onnx_ir.Graph]:

@@ -70,9 +70,7 @@ def extract(graph: DataflowGraph, nodes: int, *, name: str, composites: Sequence
     )
 
 
-def copied_graph(
-    graph: DataflowGraph, form: CanonicalForm, *, name: str, constants_are_inputs: bool
-) -> onnx_ir.Graph:
+def copied_graph(graph: DataflowGraph, form: CanonicalForm, *, name: str, constants_are_inputs: bool) -> onnx_ir.Graph:
     """Copies the nodes of a candidate into a new graph.
 
     Args:
