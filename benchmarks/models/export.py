@@ -78,9 +78,9 @@ def main() -> None:
     """Write all skeletons."""
     torch.manual_seed(0)
     image = {"pixel_values": torch.zeros(1, 3, 224, 224)}
-    mobilenet = transformers.MobileNetV2ForImageClassification(transformers.MobileNetV2Config())
+    mobilenet = transformers.MobileNetV2ForImageClassification(transformers.MobileNetV2Config(num_labels=1000))
     export("mobilenet_v2", mobilenet, image, ["logits"], dynamic_axes={"pixel_values": {0: "batch"}, "logits": {0: "batch"}})
-    convnext = transformers.ConvNextForImageClassification(transformers.ConvNextConfig())
+    convnext = transformers.ConvNextForImageClassification(transformers.ConvNextConfig(num_labels=1000))
     export("convnext_tiny", convnext, image, ["logits"])
     tokens = torch.ones(1, 128, dtype=torch.int64)
     text = {"input_ids": tokens, "attention_mask": tokens, "token_type_ids": tokens}

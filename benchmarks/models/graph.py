@@ -102,11 +102,12 @@ class GraphWriter:
         dilation: int = 1,
         group: int = 1,
         bias: bool = True,
+        pad: bool = True,
     ) -> str:
-        """Append a convolution with "same" padding (at stride 1), 2-D unless `kernel` says else."""
+        """Append a convolution, 2-D unless `kernel` says else; `pad` keeps the size (at stride 1)."""
         sizes = [kernel, kernel] if isinstance(kernel, int) else list(kernel)
         strides = [stride] * len(sizes) if isinstance(stride, int) else list(stride)
-        pads = [dilation * (size // 2) for size in sizes]
+        pads = [dilation * (size // 2) if pad else 0 for size in sizes]
         parameters = [self.weight("conv_weight", out, self.channels(x) // group, *sizes)]
         if bias:
             parameters.append(self.weight("conv_bias", out))

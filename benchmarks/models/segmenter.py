@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import onnx
 
+from benchmarks.models.entry import Entry, images
 from benchmarks.models.graph import GraphWriter
 
 CLASSES = 150
@@ -67,7 +67,7 @@ def resize(g: GraphWriter, x: str, size: int) -> str:
     return g.op("Resize", x, "", "", sizes, mode="linear", coordinate_transformation_mode="pytorch_half_pixel")
 
 
-def build() -> onnx.ModelProto:
+def skeleton() -> onnx.ModelProto:
     """The segmenter: image [1, 3, 512, 512] -> classes [1, 512, 512] (int64)."""
     g = GraphWriter("segmenter")
     x = g.op("HardSwish", g.conv(g.input("image", [1, 3, SIZE, SIZE]), 16, 3, stride=2))
@@ -82,6 +82,11 @@ def build() -> onnx.ModelProto:
     return g.model(classes, rename=["classes"])
 
 
-def inputs(generator: np.random.Generator) -> dict[str, np.ndarray]:
-    """One image [1, 3, 512, 512], standard normal."""
-    return {"image": generator.standard_normal((1, 3, SIZE, SIZE), dtype=np.float32)}
+ENTRIES = (
+    Entry(
+        name="segmenter",
+        about="150-class segmenter: bilinear upsampling to 512 x 512 and ArgMax in the graph",
+        skeleton=skeleton,
+        inputs=images("image", 1, 3, SIZE, SIZE),
+    ),
+)

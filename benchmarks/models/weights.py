@@ -2,8 +2,8 @@
 
 He scaling keeps a chain of convolutions and Relus at unit variance, but not what lies between:
 pooling, concatenation, residual sums, attention. So the graph is walked once and the mean square of
-every tensor is estimated; a weight matrix is scaled by the estimate of its input (which gives
-exactly He's sqrt(2 / fan_in) after a Relu of unit variance), and BatchNormalization gets the
+every tensor is estimated (`moments`); a weight matrix is scaled by the estimate of its input (which
+gives exactly He's sqrt(2 / fan_in) after a Relu of unit variance), and BatchNormalization gets the
 variance it would have seen in training. No model is run, so the bytes depend on the seed alone.
 """
 
@@ -16,35 +16,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+
+from benchmarks.models.moments import UNIT, after
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
-# Mean square after / before an operator, for an input of zero mean and about unit variance.
-_GAIN: dict[str, float] = {
-    "Relu": 0.5,
-    "Clip": 0.45,
-    "HardSwish": 0.35,
-    "Gelu": 0.43,
-    "Erf": 0.45,
-    "LeakyRelu": 0.5,
-    "MaxPool": 2.0,
-    "AveragePool": 0.5,
-    "GlobalAveragePool": 0.32,
-    "ReduceMean": 0.1,
-    "Softmax": 0.01,
-}
-# Operators that bring their output to a known mean square whatever comes in.
-_FIXED: dict[str, float] = {
-    "BatchNormalization": 1.1,
-    "LayerNormalization": 1.1,
-    "InstanceNormalization": 1.1,
-    "Sigmoid": 0.3,
-    "HardSigmoid": 0.3,
-    "Tanh": 0.4,
-    "GRU": 0.2,
-    "LSTM": 0.2,
-}
 # Operators that only move weights about, so the role of the weight is that of the result.
 _VIEWS = frozenset({"Identity", "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Cast", "Flatten"})
 # Standard deviation of the last matrix product, so that a Softmax after it does not saturate.
@@ -92,7 +69,9 @@ def fill(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     """
     graph = model.graph
     declared = {t.name: t for t in graph.initializer if is_declared(t)}
-    square = {value.name: 1.0 for value in graph.input}
+    weights = {tensor.name for tensor in graph.initializer}
+    moments = {value.name: UNIT for value in graph.input if value.name not in weights}
+    makers = {output: node for node in graph.node for output in node.output}
     values: dict[str, Array] = {}
     alias = {name: name for name in declared}
     # A view keeps the tensor but changes its shape; the shapes here are those that consumers see.
@@ -104,20 +83,16 @@ def fill(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
             alias[node.output[0]] = alias[node.input[0]]
             shapes[node.output[0]] = _viewed(node, shapes[node.input[0]])
             continue
-        known = [square[name] for name in node.input if name in square]
-        data = known[0] if known else 1.0
+        data = next((moments[name] for name in node.input if name in moments), UNIT)
         for index, name in enumerate(node.input):
             origin = alias.get(name)
             if origin is None or origin in values:
                 continue
             generator = np.random.default_rng([seed, zlib.crc32(origin.encode())])
-            std = _LOGIT_STD if node.name in last or node.output[0] in last else 1.0
-            draw = _draw(node, index, shapes[name], data, std, generator)
+            std = _LOGIT_STD if node.output[0] in last else 1.0
+            draw = _draw(node, index, shapes[name], data.square, std, generator)
             values[origin] = _unviewed(draw, declared[origin].dims, shapes[name])
-        result = _square_after(node, known, data)
-        if node.output[0] in last:
-            result *= _LOGIT_STD**2
-        square.update(dict.fromkeys(node.output, result))
+        moments.update(dict.fromkeys(node.output, after(node, moments, makers)))
 
     for name, tensor in declared.items():
         if name not in values:
@@ -183,26 +158,6 @@ def _draw(
     raise ValueError(f"no rule for input {index} of {node.op_type} node {node.name!r}: add one to weights.py")
 
 
-def _square_after(node: onnx.NodeProto, known: Sequence[float], data: float) -> float:
-    """Estimated mean square of the outputs of a node."""
-    op = node.op_type
-    if op in _FIXED:
-        return _FIXED[op]
-    if op in {"Conv", "ConvTranspose", "Gemm"} or (op == "MatMul" and len(known) == 1):
-        return 1.03
-    if op in {"Add", "Sub", "Sum"}:
-        return sum(known) or data
-    if op == "MatMul":
-        return known[1]  # Attention: a convex combination of the second operand.
-    if op == "Mul" and len(known) == 2:
-        return known[0] * known[1]
-    if op == "Mul" and not known:
-        return data
-    if op == "Concat":
-        return sum(known) / len(known) if known else data
-    return data * _GAIN.get(op, 1.0)
-
-
 def _last_products(nodes: Sequence[onnx.NodeProto]) -> frozenset[str]:
     """Output of the last Conv, Gemm or MatMul: the head, whose results are logits."""
     products = [n for n in nodes if n.op_type in {"Conv", "Gemm", "MatMul"}]
@@ -234,8 +189,3 @@ def _unviewed(draw: Array, dims: Sequence[int], seen: Sequence[int]) -> Array:
     if tuple(reversed(seen)) == tuple(dims):
         return np.ascontiguousarray(draw.T)
     return draw.reshape(tuple(dims))
-
-
-def array_of(tensor: TensorProto) -> np.ndarray[Any, Any]:
-    """The values of a filled initializer."""
-    return numpy_helper.to_array(tensor)
