@@ -277,22 +277,43 @@ class RecordError(CollageError):
         )
 
 
-class MisuseError(CollageError):
-    """What the user asked for cannot be meant; the command line exits with status 2 instead of 1."""
-
-
-class UnknownToolchainError(MisuseError):
-    """A toolchain or target was named that is not there.
+class DatabaseError(CollageError):
+    """The tuning database cannot be used.
 
     Attributes:
-        asked: What the user wrote.
-        known: The targets there are.
+        source: Its URL or path.
+        reason: What is wrong with it.
     """
 
-    def __init__(self, asked: str, known: tuple[str, ...]) -> None:
-        self.asked = asked
-        self.known = known
-        super().__init__(
-            f"there is no toolchain or target {asked!r}; there are: {', '.join(known) or 'none'}. "
-            "Run `collage doctor` to see what is installed and why something is unusable."
-        )
+    advice = "Name another with --tuning-db, or COLLAGE_TUNING_DB."
+
+    def __init__(self, source: str, reason: str) -> None:
+        self.source = source
+        self.reason = reason
+        super().__init__(f"cannot use the tuning database {source!r}: {reason}. {self.advice}")
+
+
+class DatabaseForeignError(DatabaseError):
+    """The file belongs to another program; it was left as it is."""
+
+
+class DatabaseVersionError(DatabaseError):
+    """A newer Collage wrote the file; it was left as it is."""
+
+    advice = "Use that version, or name another database with --tuning-db or COLLAGE_TUNING_DB."
+
+
+class DatabaseDamagedError(DatabaseError):
+    """The file is truncated or altered."""
+
+    advice = "Move it away to start afresh; `collage db export` saves what can still be read."
+
+
+class DatabaseReadOnlyError(DatabaseError):
+    """The file, its directory or the way it was opened does not allow writing."""
+
+
+class DatabaseLockedError(DatabaseError):
+    """Another process kept the file locked for too long."""
+
+    advice = "End that process, or try again."

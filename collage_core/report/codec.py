@@ -62,6 +62,15 @@ def record_from_json(text: str | bytes, source: str = "record") -> Record:
         document = json.loads(text)
     except ValueError as error:
         raise RecordError(source, f"it is not JSON ({error})") from error
+    return record_from_document(document, source)
+
+
+def record_from_document(document: Any, source: str = "record") -> Record:
+    """Reads a record from plain values, as packages hold it.
+
+    Raises:
+        RecordError: If it has another schema version, or does not have exactly a record's fields.
+    """
     if not isinstance(document, dict) or "schema_version" not in document:
         raise RecordError(source, "it has no schema_version")
     version = document["schema_version"]

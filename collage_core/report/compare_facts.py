@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from collage_core.report.codec import dumps, to_jsonable
 from collage_core.report.record import SCHEMA_VERSION
 
 
@@ -64,3 +65,8 @@ class CompareReport:
     def max_error(self) -> float:
         """Largest error of any value."""
         return max((value.error for value in self.values), default=0.0)
+
+
+def compare_json(report: CompareReport) -> str:
+    """A comparison as JSON text, with its verdict."""
+    return dumps({**to_jsonable(report), "passed": report.passed, "max_error": to_jsonable(report.max_error)})

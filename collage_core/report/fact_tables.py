@@ -13,6 +13,7 @@ from collage_core.report.compare_facts import CompareReport, ValueComparison
 from collage_core.report.doctor_facts import DoctorReport, PluginFailureFacts
 from collage_core.report.inspect_facts import InspectReport
 from collage_core.report.record import HostFacts, ModelFacts
+from collage_core.report.run_facts import RunReport
 from collage_core.report.tables import comparison_table, plain_table, refusals_table
 
 _VALUES_SHOWN = 10
@@ -108,6 +109,27 @@ def compare_verdict(report: CompareReport) -> str:
         return f"all {values} within tolerance ({tolerance}); largest error {figures.error(report.max_error)}"
     first = f"{bad[0].name!r}" + (f", made by {bad[0].region} ({bad[0].target})" if bad[0].region else "")
     return f"{len(bad)} of {values} beyond tolerance ({tolerance}); the first is {first}"
+
+
+def run_summary(report: RunReport) -> RenderableType:
+    """Outputs in a few numbers, and the profile if there is one."""
+    inputs = "the inputs given" if report.seed is None else f"random inputs (seed {report.seed})"
+    outputs = plain_table("output", "type", "shape", ">smallest", ">largest", ">mean")
+    for output in report.outputs:
+        shape = "x".join(map(str, output.shape)) or "-"
+        numbers = ("-", "-") if output.range is None else tuple(f"{bound:.6g}" for bound in output.range)
+        mean = "-" if output.mean is None else f"{output.mean:.6g}"
+        outputs.add_row(*(Text(cell) for cell in (output.name, output.dtype, shape, *numbers, mean)))
+    parts: list[RenderableType] = [Text(f"{report.package} ran on {inputs}"), outputs]
+    if report.steps:
+        whole = sum(step.median_us for step in report.steps)
+        profile = plain_table("kernel", "target", ">nodes", ">median us", ">share")
+        for step in report.steps:
+            time, share = figures.microseconds(step.median_us), figures.percent(step.median_us, whole)
+            cells = (step.name, step.target, str(step.nodes), time, share)
+            profile.add_row(*(Text(cell) for cell in cells))
+        parts += [profile, Text(f"sum of the kernels: {figures.milliseconds(whole / 1000)} ms")]
+    return Group(*parts)
 
 
 def _worth_showing(values: tuple[ValueComparison, ...]) -> list[ValueComparison]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -14,11 +15,20 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     Raises:
         OSError: If it cannot be written; an earlier file is then untouched.
     """
+    write_pieces(path, (text,))
+
+
+def write_pieces(path: str | os.PathLike[str], pieces: Iterable[str]) -> None:
+    """Like `write_text`, for text too long to hold at once.
+
+    Raises:
+        OSError: If it cannot be written; an earlier file is then untouched.
+    """
     final = Path(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
+            stream.writelines(pieces)
         # mkstemp makes files private to their owner; a report is as readable as any new file
         mask = os.umask(0)
         os.umask(mask)

@@ -1,0 +1,35 @@
+"""The `collage` command.
+
+Command modules import nothing heavy before their command runs, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import click
+
+from collage_core.cli.bench import bench
+from collage_core.cli.compare import compare
+from collage_core.cli.db import db
+from collage_core.cli.doctor import doctor
+from collage_core.cli.explain import explain
+from collage_core.cli.failures import FailureReportingGroup
+from collage_core.cli.inspect import inspect
+from collage_core.cli.optimize import optimize
+from collage_core.cli.options import verbose_option
+from collage_core.cli.run import run
+
+__all__ = ["main"]
+
+
+@click.group(cls=FailureReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="collage-core", prog_name="collage")
+@verbose_option
+def main() -> None:
+    """Mixes inference toolchains: measures which runs which part of an ONNX model fastest.
+
+    The result is one executable that is never slower than the best single toolchain.
+    """
+
+
+for _command in (doctor, inspect, optimize, run, bench, compare, explain, db):
+    main.add_command(_command)

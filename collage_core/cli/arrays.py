@@ -1,0 +1,100 @@
+"""Arrays from and to NPZ files, and random ones."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collage_core.runtime import NodeArg
+
+
+def read_arrays(path: Path) -> dict[str, Any]:
+    """Every array of an NPZ file.
+
+    Raises:
+        click.BadParameter: If it is not an NPZ file of plain arrays.
+    """
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it holds one array without a name; write it with numpy.savez")
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, zipfile.BadZipFile, AttributeError, TypeError) as error:
+        raise click.BadParameter(f"cannot read {str(path)!r} as an NPZ file: {error}", param_hint="--inputs") from error
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Writes an NPZ file whole or not at all.
+
+    `numpy.savez` cannot be used: an array may have the name of one of its parameters, and it adds `.npz` to names.
+
+    Raises:
+        click.ClickException: If a value is not a tensor.
+    """
+    import numpy as np
+
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(temporary, "w") as archive:
+            for name, value in arrays.items():
+                if not isinstance(value, np.ndarray):
+                    raise click.ClickException(
+                        f"output {name!r} is a {type(value).__name__}, which an NPZ file cannot hold"
+                    )
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, _storable(value), allow_pickle=False)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def random_arrays(inputs: list[NodeArg], seed: int) -> dict[str, Any]:
+    """An array for each input: normal numbers, and 0 or 1 where integers are wanted, which most models accept.
+
+    Raises:
+        click.UsageError: If an input has no fixed shape or is not a tensor of numbers.
+    """
+    import numpy as np
+
+    generator = np.random.default_rng(seed)
+    arrays: dict[str, Any] = {}
+    for node_arg in inputs:
+        shape = [extent for extent in node_arg.shape if isinstance(extent, int)]
+        dtype = _numpy_dtype(node_arg.type)
+        if dtype is None or len(shape) != len(node_arg.shape):
+            raise click.UsageError(
+                f"input {node_arg.name!r} ({node_arg.type}, shape {node_arg.shape}) cannot be drawn at random; "
+                "give it with --inputs FILE.npz"
+            )
+        whole = dtype.kind in "iub"
+        drawn = generator.integers(0, 2, shape) if whole else generator.standard_normal(shape)
+        arrays[node_arg.name] = np.asarray(drawn).astype(dtype)
+    return arrays
+
+
+def _numpy_dtype(tensor_type: str) -> Any:
+    """NumPy's type for `tensor(float)` and the like, as ONNX names it; None if it is not a tensor of numbers."""
+    import onnx_ir
+
+    name = tensor_type.removeprefix("tensor(").removesuffix(")").upper()
+    if not tensor_type.startswith("tensor(") or name == "STRING":
+        return None
+    try:
+        return onnx_ir.DataType[name].numpy()
+    except (KeyError, TypeError):
+        return None
+
+
+def _storable(array: Any) -> Any:
+    if array.dtype.kind == "O":
+        return array.astype(str)
+    # NPZ knows no bfloat16 or float8; float32 holds each of their values
+    return array.astype("float32") if array.dtype.kind == "V" else array

@@ -1,0 +1,67 @@
+"""`collage compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from collage_core.cli.options import (
+    existing_file,
+    inputs_option,
+    is_verbose,
+    json_option,
+    seed_option,
+    verbose_option,
+)
+from collage_core.cli.output import results_console, write_json
+
+
+@click.command(short_help="Check a package's numbers against the reference.")
+@click.argument("model", type=existing_file)
+@click.argument("package", type=existing_file)
+@click.option(
+    "--rtol",
+    type=click.FloatRange(min=0),
+    default=1e-3,
+    show_default=True,
+    metavar="REL",
+    help="Largest error relative to a tensor's scale; for integers, the share of elements that may differ.",
+)
+@click.option(
+    "--atol",
+    type=click.FloatRange(min=0),
+    default=1e-6,
+    show_default=True,
+    metavar="ABS",
+    help="Absolute difference that always passes.",
+)
+@inputs_option
+@seed_option
+@json_option
+@verbose_option
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    model: Path,
+    package: Path,
+    rtol: float,
+    atol: float,
+    inputs: Path | None,
+    seed: int,
+    json_to: Path | None,
+) -> None:
+    """Compare what PACKAGE computes with the reference of MODEL, at the outputs and between kernels.
+
+    Exits with 1 beyond the tolerance.
+    """
+    from collage_core import pipeline
+    from collage_core.report.compare_facts import compare_json
+    from collage_core.report.fact_tables import compare_summary, compare_verdict
+
+    report = pipeline.compare(model, package, rtol=rtol, atol=atol, seed=seed, inputs=inputs)
+    results_console(json_to).print(compare_summary(report, everything=is_verbose(ctx)))
+    write_json(json_to, compare_json(report))
+    if not report.passed:
+        click.echo(f"Error: {compare_verdict(report)}", err=True)
+        ctx.exit(1)

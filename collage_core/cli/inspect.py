@@ -1,0 +1,38 @@
+"""`collage inspect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from collage_core.cli.options import existing_file, is_verbose, json_option, selection_options, verbose_option
+from collage_core.cli.output import results_console, write_json
+from collage_core.cli.parameters import shapes_by_name, split_names
+
+
+@click.command(short_help="Show what each toolchain would take of a model.")
+@click.argument("model", type=existing_file)
+@selection_options
+@json_option
+@verbose_option
+@click.pass_context
+def inspect(
+    ctx: click.Context,
+    model: Path,
+    toolchains: str | None,
+    exclude: tuple[str, ...],
+    input_shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    json_to: Path | None,
+) -> None:
+    """Show what each toolchain would take of MODEL and what it refuses; measures nothing."""
+    from collage_core import pipeline
+    from collage_core.report.codec import to_json
+    from collage_core.report.fact_tables import inspect_summary
+
+    options = pipeline.OptimizeOptions(
+        toolchains=toolchains, exclude=split_names(exclude), input_shapes=shapes_by_name(input_shapes)
+    )
+    report = pipeline.inspect(model, options)
+    results_console(json_to).print(inspect_summary(report, everything=is_verbose(ctx)))
+    write_json(json_to, to_json(report))

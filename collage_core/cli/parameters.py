@@ -1,0 +1,116 @@
+"""What users write on the command line, read by functions that say what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def duration(text: str) -> float:
+    """Seconds of a time written as `90s`, `10m`, `1h30m`; a bare number is seconds.
+
+    Raises:
+        click.BadParameter: If it is nothing of the kind, or zero.
+
+    Examples:
+        >>> duration("1h30m"), duration("2.5")
+        (5400.0, 2.5)
+    """
+    written = text.strip().lower()
+    if re.fullmatch(r"\d+(?:\.\d+)?", written):
+        total = float(written)
+    elif re.fullmatch(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+", written):
+        parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", written)
+        total = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    else:
+        total = 0.0
+    if total <= 0:
+        raise click.BadParameter(f"{text!r} is not a time; write for example 90s, 10m or 1h30m")
+    return total
+
+
+def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Name and shape of an input written as `x:[1,3,224,224]`, or as trtexec writes it, `x:1x3x224x224`.
+
+    Raises:
+        click.BadParameter: If it is neither.
+
+    Examples:
+        >>> input_shape("images:0:[1,3]")
+        ('images:0', (1, 3))
+    """
+    # input names may hold colons (`images:0`), extents do not
+    name, _, extents = text.strip().rpartition(":")
+    bracketed = re.fullmatch(r"\[\s*((?:\d+\s*(?:,\s*\d+\s*)*)?)\]", extents)
+    if not name or not (bracketed or re.fullmatch(r"\d+(?:x\d+)*", extents)):
+        raise click.BadParameter(f"{text!r} is not an input shape; write for example x:[1,3,224,224]")
+    inside = bracketed[1] if bracketed else extents
+    return name, tuple(int(extent) for extent in re.split(r"[x,]", inside) if extent.strip())
+
+
+def targets(text: str) -> str:
+    """A comma-separated list of targets, as written, once it is known to be one.
+
+    Raises:
+        click.BadParameter: If it is not.
+    """
+    from collage_core.contract import split_targets
+
+    try:
+        spellings = split_targets(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    if not spellings:
+        raise click.BadParameter("name at least one toolchain")
+    return text
+
+
+def output_file(text: str) -> Path:
+    """A file to be written, refused before the work if it cannot be.
+
+    Raises:
+        click.BadParameter: If it is a directory, or in one that is not there or not writable.
+    """
+    path = Path(text)
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise click.BadParameter(f"{text!r} is a directory")
+    if not folder.is_dir():
+        raise click.BadParameter(f"cannot write {text!r}: there is no directory {str(folder)!r}")
+    if not os.access(folder, os.W_OK):
+        raise click.BadParameter(f"cannot write {text!r}: the directory {str(folder)!r} is not writable")
+    return path
+
+
+def output_file_or_dash(text: str) -> Path:
+    """Like `output_file`, but `-` stands for standard output and comes as `Path("-")`."""
+    return Path(text) if text == "-" else output_file(text)
+
+
+def shapes_by_name(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Mapping[str, tuple[int, ...]]:
+    """Input shapes given one by one, as a mapping.
+
+    Raises:
+        click.BadParameter: If an input is given two.
+    """
+    by_name: dict[str, tuple[int, ...]] = {}
+    for name, shape in shapes:
+        if by_name.setdefault(name, shape) != shape:
+            raise click.BadParameter(f"input {name!r} is given two shapes", param_hint="--input-shapes")
+    return by_name
+
+
+def split_names(lists: tuple[str, ...]) -> tuple[str, ...]:
+    """Names given by repeating an option, by commas, or both; commas inside parentheses belong to a name.
+
+    Examples:
+        >>> split_names(("a,b(x=1,y=2)", "c"))
+        ('a', 'b(x=1,y=2)', 'c')
+    """
+    return tuple(name.strip() for text in lists for name in re.split(r",(?![^(]*\))", text) if name.strip())

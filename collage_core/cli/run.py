@@ -1,0 +1,73 @@
+"""`collage run`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from collage_core.cli.arrays import random_arrays, read_arrays, write_arrays
+from collage_core.cli.options import (
+    existing_file,
+    inputs_option,
+    json_option,
+    seed_option,
+    threads_option,
+    verbose_option,
+)
+from collage_core.cli.output import results_console, write_json
+from collage_core.cli.parameters import output_file
+
+
+@click.command(short_help="Run a package once.")
+@click.argument("package", type=existing_file)
+@inputs_option
+@click.option("--save-outputs", type=output_file, metavar="FILE.npz", help="Write an array per output.")
+@click.option(
+    "--profile",
+    "trace_to",
+    type=output_file,
+    metavar="TRACE.json",
+    help="Time every kernel in place; write a trace for chrome://tracing or Perfetto.",
+)
+@threads_option
+@seed_option
+@json_option
+@verbose_option
+def run(
+    package: Path,
+    inputs: Path | None,
+    save_outputs: Path | None,
+    trace_to: Path | None,
+    threads: int | None,
+    seed: int,
+    json_to: Path | None,
+) -> None:
+    """Run PACKAGE once."""
+    from collage_core import pipeline
+    from collage_core.report.codec import to_json
+    from collage_core.report.fact_tables import run_summary
+    from collage_core.report.files import write_text
+    from collage_core.report.run_facts import RunReport, describe_outputs, describe_profile
+
+    session = pipeline.load(package, threads=threads)
+    feeds = random_arrays(session.get_inputs(), seed) if inputs is None else read_arrays(inputs)
+    names = [output.name for output in session.get_outputs()]
+    outputs = dict(zip(names, session.run(None, feeds), strict=True))
+    profile = session.profile(feeds) if trace_to is not None else None
+    report = RunReport(
+        package=package.name,
+        seed=seed if inputs is None else None,
+        outputs=describe_outputs(outputs),
+        steps=describe_profile(profile) if profile is not None else (),
+    )
+    console = results_console(json_to)
+    console.print(run_summary(report))
+    if save_outputs is not None:
+        write_arrays(save_outputs, outputs)
+        console.print(f"saved outputs to {save_outputs}")
+    if trace_to is not None and profile is not None:
+        write_text(trace_to, json.dumps(profile.chrome_trace()) + "\n")
+        console.print(f"saved trace to {trace_to}")
+    write_json(json_to, to_json(report))
