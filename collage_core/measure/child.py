@@ -1,0 +1,198 @@
+"""The driver's end: a process of its own group that answers frames, or is killed."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from collage_core import errors
+from collage_core.errors import WireError, WorkerError
+from collage_core.measure.frames import Frame, FrameParser
+
+_POLL_S = 0.05
+_TAIL_BYTES = 4000
+_STACK_LINES = 3
+_TAIL_LINES = 8
+_LOG_LIMIT_BYTES = 4 << 20
+
+
+class ChildProcess:
+    """A running Python process that speaks frames on its standard input and output.
+
+    It leads its own session, so that it, and whatever it starts, can be killed together and does not see the
+    terminal's interrupt. After any `WorkerError` it is dead.
+
+    Args:
+        name: What it works for, for messages.
+        module: Python module to run.
+        arguments: Its command line.
+        environment: Variables to add to this process's own.
+    """
+
+    def __init__(
+        self, name: str, module: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self._parser = FrameParser()
+        self._log: IO[bytes] = tempfile.TemporaryFile(mode="a+b")  # noqa: SIM115  closed by `kill`
+        lasting = threading.current_thread() is threading.main_thread()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, *(["--kernel-kills"] if lasting else []), *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                bufsize=0,
+                env={**_environment(), **(environment or {})},
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._log.close()
+            raise WorkerError(name, "start", str(error)) from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._to = self._process.stdin.fileno()
+        self._from = self._process.stdout.fileno()
+        os.set_blocking(self._to, False)
+
+    @property
+    def pid(self) -> int:
+        """Process identifier, which is its group's and its session's too."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked anything."""
+        return not self._log.closed and self._process.poll() is None
+
+    def send(self, frame: Frame, deadline: float) -> None:
+        """Writes a frame.
+
+        Args:
+            frame: What to say.
+            deadline: When to give up, by `time.monotonic`.
+
+        Raises:
+            WorkerError: If the process ends or does not read in time.
+        """
+        if os.fstat(self._log.fileno()).st_size > _LOG_LIMIT_BYTES:
+            self._log.truncate(0)
+        data = memoryview(frame.encode())
+        while data:
+            self._wait(self._to, select.POLLOUT, deadline)
+            try:
+                data = data[os.write(self._to, data) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                raise self._ended() from None
+
+    def receive(self, deadline: float) -> Frame:
+        """Reads the next frame.
+
+        Raises:
+            WorkerError: If the process ends, says something that is no frame, or says nothing in time.
+        """
+        while True:
+            try:
+                for frame in self._parser.frames():
+                    return frame
+            except WireError as error:
+                raise self._failed("protocol", str(error)) from error
+            self._wait(self._from, select.POLLIN, deadline)
+            data = os.read(self._from, 1 << 20)
+            if not data:
+                raise self._ended()
+            self._parser.feed(data)
+
+    def kill(self) -> None:
+        """Ends the process and everything it started; harmless when it is gone."""
+        if self._log.closed:
+            return
+        family = _descendants(self._process.pid)
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            self._process.kill()
+        for process in family:  # those that left the group
+            try:
+                process.kill()
+            except psutil.Error:
+                continue
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._log):
+            if stream is not None:
+                stream.close()
+
+    def _wait(self, descriptor: int, event: int, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(descriptor, event)
+        while True:
+            # a process it forked may hold the pipe open after it died, so its own end is looked for too
+            if poll.poll(_POLL_S * 1e3):
+                return
+            if self._process.poll() is not None:
+                if not poll.poll(0):
+                    raise self._ended()
+                return
+            if time.monotonic() > deadline:
+                raise self._failed("deadline", "it did not answer in time and was killed")
+
+    def _ended(self) -> WorkerError:
+        try:
+            status = self._process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            return self._failed("protocol", "it closed its output and went on")
+        if status < 0:
+            try:
+                how = f"killed by {signal.Signals(-status).name}"
+            except ValueError:
+                how = f"killed by signal {-status}"
+        else:
+            how = f"exited with status {status}"
+        return self._failed("crash", how)
+
+    def _failed(self, kind: str, reason: str) -> WorkerError:
+        tail = self._tail()
+        self.kill()
+        return WorkerError(self.name, kind, f"{reason}; its last words: {tail}" if tail else reason)
+
+    def _tail(self) -> str:
+        size = os.fstat(self._log.fileno()).st_size
+        text = os.pread(self._log.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode(errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        for index, line in enumerate(lines):
+            if line.startswith("Current thread"):  # faulthandler: the innermost call comes first
+                return " | ".join(lines[index + 1 : index + 1 + _STACK_LINES])
+        return " | ".join(lines[-_TAIL_LINES:])
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return list(psutil.Process(pid).children(recursive=True))
+    except psutil.Error:
+        return []
+
+
+def _environment() -> dict[str, str]:
+    """This process's variables, and the same `collage_core` even when it is not installed.
+
+    `-P` keeps the working directory off the path: a file named like a library must not break a worker.
+    """
+    environment = dict(os.environ)
+    root = Path(errors.__file__).parents[1]
+    if root.name not in ("site-packages", "dist-packages"):
+        known = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = os.pathsep.join([str(root), *([known] if known else [])])
+    return environment

@@ -1,0 +1,59 @@
+"""Core's clock: how a bound call is timed when the toolchain brings no clock of its own."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from collage_core.contract import BoundCall, Measurement, Protocol
+
+
+def time_call(call: BoundCall, protocol: Protocol, clock_ns: Callable[[], int] = time.perf_counter_ns) -> Measurement:
+    """Times a call by a protocol.
+
+    Args:
+        call: Leaves nothing behind, so that it can be repeated.
+        protocol: How long and how often.
+        clock_ns: A monotonic clock.
+    """
+    with _no_collection():
+        warmup_runs, once_us = _warm_up(call, protocol, clock_ns)
+        calls = max(1, math.ceil(protocol.min_sample_us / once_us))
+        samples: list[float] = []
+        end = clock_ns() + round(protocol.duration_s * 1e9)
+        while True:
+            started = clock_ns()
+            for _ in range(calls):
+                call()
+            now = clock_ns()
+            samples.append((now - started) / calls / 1e3)
+            if len(samples) >= protocol.max_samples or (len(samples) >= protocol.min_samples and now >= end):
+                return Measurement(samples_us=tuple(samples), warmup_runs=warmup_runs, calls_per_sample=calls)
+
+
+def _warm_up(call: BoundCall, protocol: Protocol, clock_ns: Callable[[], int]) -> tuple[int, float]:
+    """Runs the call as often and as long as asked; returns how often, and its fastest time in microseconds."""
+    runs, fastest = 0, math.inf
+    end = clock_ns() + round(protocol.warmup_s * 1e9)
+    while True:
+        started = clock_ns()
+        call()
+        now = clock_ns()
+        runs += 1
+        fastest = min(fastest, (now - started) / 1e3)
+        if runs >= protocol.warmup_runs and now >= end:
+            return runs, max(fastest, 1e-2)  # a call cannot be faster than the clock ticks
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,111 @@
+"""What samples say: medians, their confidence intervals, and the ratio of two contenders."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with its confidence interval.
+
+    Attributes:
+        value: The estimate.
+        low: Lower end.
+        high: Upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+def median_interval(samples: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Median of samples with its exact, distribution-free confidence interval.
+
+    The interval lies between two order statistics: the number of samples below the true median is binomial with
+    p = 1/2. With fewer than six samples no such interval reaches 95 %; then it is the whole range.
+
+    Raises:
+        ValueError: If there are no samples.
+
+    Examples:
+        >>> median_interval([5.0, 1.0, 4.0, 2.0, 3.0, 6.0, 7.0, 8.0])
+        Interval(value=4.5, low=1.0, high=8.0)
+    """
+    ordered = sorted(samples)
+    if not ordered:
+        raise ValueError("a median needs at least one sample")
+    count = len(ordered)
+    below, tail = 0, 0.0  # the interval runs from the (below+1)-th smallest to the (below+1)-th largest
+    for rank in range((count - 1) // 2):
+        tail += math.exp(_log_binomial(count, rank) - count * math.log(2))
+        if 2 * tail > 1 - confidence:
+            break
+        below = rank + 1
+    below = max(0, below - 1) if below else 0
+    return Interval(statistics.median(ordered), ordered[below], ordered[count - 1 - below])
+
+
+def ratio_interval(
+    ours: Sequence[Sequence[float]],
+    theirs: Sequence[Sequence[float]],
+    *,
+    seed: int,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+) -> Interval:
+    """Ratio of two contenders' medians, paired by round.
+
+    Both ran in every round within seconds of each other, so what slows the machine for a while cancels within a
+    round: the estimate is the median over rounds of (median of ours / median of theirs). The bootstrap resamples
+    rounds, and samples within each, because both vary.
+
+    Args:
+        ours: Samples of one contender, by round.
+        theirs: Samples of the other, by round, as many rounds.
+        seed: For the resampling; the same samples and seed give the same interval.
+        confidence: Of the interval.
+        resamples: How often to resample.
+
+    Raises:
+        ValueError: If the numbers of rounds differ or a round has no samples.
+    """
+    if len(ours) != len(theirs) or not ours or not all(ours) or not all(theirs):
+        raise ValueError("both contenders need the same number of rounds, at least one, each with samples")
+    random = np.random.default_rng(seed)
+    rounds = len(ours)
+    ratios = np.empty((rounds, resamples))
+    estimates = []
+    for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+        estimates.append(statistics.median(mine) / statistics.median(other))
+        ratios[index] = _resampled_medians(mine, random, resamples) / _resampled_medians(other, random, resamples)
+    chosen = random.integers(0, rounds, (rounds, resamples))
+    medians = np.median(np.take_along_axis(ratios, chosen, axis=0), axis=0)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(medians, [tail, 1 - tail])
+    return Interval(statistics.median(estimates), float(low), float(high))
+
+
+def percentile(samples: Sequence[float], percent: float) -> float:
+    """A percentile by linear interpolation, as `numpy.percentile` gives it."""
+    return float(np.percentile(np.asarray(samples, dtype=np.float64), percent))
+
+
+def _resampled_medians(
+    samples: Sequence[float], random: np.random.Generator, resamples: int
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    values = np.asarray(samples, dtype=np.float64)
+    medians: np.ndarray[tuple[int], np.dtype[np.float64]] = np.median(
+        values[random.integers(0, len(values), (resamples, len(values)))], axis=1
+    )
+    return medians
+
+
+def _log_binomial(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

@@ -1,0 +1,380 @@
+"""One candidate in its toolchain's worker: lower, load, bind, run, check, time."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir
+
+from collage_core.contract import (
+    Artifact,
+    BlobCache,
+    BoundCall,
+    Buffer,
+    BuildContext,
+    KernelFunction,
+    RunContext,
+    Target,
+    TensorSpec,
+    Unsupported,
+    ValueKind,
+)
+from collage_core.errors import CollageError
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.clock import time_call
+from collage_core.measure.function_codec import decode_function
+from collage_core.measure.messages import (
+    AskBuild,
+    AskEvaluate,
+    AskMeasure,
+    BuildSettings,
+    Built,
+    Evaluated,
+    Failed,
+    Measured,
+    Progress,
+    Refused,
+    Stage,
+    Tolerance,
+    WireArtifact,
+    WireValue,
+)
+from collage_core.measure.values import decode_value, encode_value
+from collage_core.measure.verify import aligned_buffer, judge, spoil
+from collage_core.registry import Toolchain
+
+_SHARE_FOR_VARIANTS = 0.5
+"""Part of the deadline after which no further variant is begun: one that hangs should not cost the others."""
+
+
+class _Stopped(Exception):  # noqa: N818  not an error: it carries an outcome
+    """Ends a trial of one variant with its outcome."""
+
+    def __init__(self, outcome: Refused | Failed) -> None:
+        self.outcome = outcome
+        super().__init__(outcome.reason)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bound:
+    """A kernel ready to be called.
+
+    Attributes:
+        call: The call.
+        inputs: Its inputs, holding the values given.
+        outputs: Where it writes.
+    """
+
+    call: BoundCall
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+
+
+class Trials:
+    """Tries candidates on one toolchain.
+
+    Args:
+        toolchain: Whose.
+        store: Where models, values and artifacts are.
+        scratch: A directory of this worker's own.
+        cache: The toolchain's blob cache for a target.
+        report: Told what is being done.
+    """
+
+    def __init__(
+        self,
+        toolchain: Toolchain,
+        store: BlobStore,
+        scratch: Path,
+        cache: Callable[[Target], BlobCache],
+        report: Callable[[Progress], None],
+    ) -> None:
+        self._toolchain = toolchain
+        self._store = store
+        self._scratch = scratch
+        self._cache = cache
+        self._report = report
+
+    def measure(self, ask: AskMeasure) -> Measured | Refused | Failed:
+        """Tries variants and times those that are right; keeps the fastest."""
+        with self._start(ask) as trial:
+            return self._measure(trial, ask)
+
+    def _measure(self, trial: _Trial, ask: AskMeasure) -> Measured | Refused | Failed:
+        best: Measured | None = None
+        for artifact in trial.variants(ask.build.max_variants):
+            try:
+                bound = trial.bind(artifact)
+                error, repeatable = trial.check(bound, ask.expected, ask)
+                self._report(Progress(stage=Stage.MEASURE, variant=artifact.variant, best=best))
+                clock = functools.partial(time_call, bound.call, ask.protocol)
+                with _failing_as(Stage.MEASURE):
+                    taken = self._toolchain.measure(ask.target, bound.call, ask.protocol, clock)
+            except _Stopped as stopped:
+                trial.discard(artifact, stopped.outcome)
+                continue
+            found = Measured(
+                samples_us=taken.samples_us,
+                warmup_runs=taken.warmup_runs,
+                calls_per_sample=taken.calls_per_sample,
+                variant=artifact.variant,
+                error=error,
+                build_s=trial.build_s,
+                repeatable=repeatable,
+            )
+            if best is None or taken.median_us < _median(best):
+                best = found
+            self._report(Progress(stage=Stage.LOWER, best=best))
+        if best is None:
+            return trial.why_none()
+        return dataclasses.replace(best, build_s=trial.build_s, discarded=trial.discarded)
+
+    def build(self, ask: AskBuild) -> Built | Refused | Failed:
+        """Makes the artifact of the variant asked for, or of the first that is right."""
+        with self._start(ask) as trial:
+            return self._build(trial, ask)
+
+    def _build(self, trial: _Trial, ask: AskBuild) -> Built | Refused | Failed:
+        for artifact in trial.variants(None if ask.variant is not None else ask.build.max_variants):
+            if ask.variant not in (None, artifact.variant):
+                continue
+            try:
+                error = 0.0
+                if ask.inputs or ask.expected:
+                    error, _ = trial.check(trial.bind(artifact), ask.expected, ask)
+                else:
+                    trial.load(artifact)
+                wire = self._encode(artifact)
+            except _Stopped as stopped:
+                trial.discard(artifact, stopped.outcome)
+                continue
+            return Built(artifact=wire, error=error, build_s=trial.build_s, discarded=trial.discarded)
+        if ask.variant is not None and trial.outcome is None:
+            return Failed(stage=Stage.LOWER, reason=f"it no longer yields variant {ask.variant!r}")
+        return trial.why_none()
+
+    def evaluate(self, ask: AskEvaluate) -> Evaluated | Refused | Failed:
+        """Runs a function once."""
+        with self._start(ask) as trial:
+            for artifact in trial.variants(1):
+                try:
+                    bound = trial.bind(artifact)
+                    trial.run(bound)
+                except _Stopped as stopped:
+                    trial.discard(artifact, stopped.outcome)
+                    continue
+                return Evaluated(outputs=tuple(encode_value(buffer.value, self._store) for buffer in bound.outputs))
+            return trial.why_none()
+
+    def _start(self, ask: AskMeasure | AskBuild | AskEvaluate) -> _Trial:
+        return _Trial(self._toolchain, self._store, self._scratch, self._cache(ask.target), self._report, ask)
+
+    def _encode(self, artifact: Artifact) -> WireArtifact:
+        with _failing_as(Stage.LOWER):
+            metadata = json.loads(json.dumps(dict(artifact.metadata), allow_nan=False))
+            files = {name: self._store.put(data) for name, data in artifact.files.items()}
+        return WireArtifact(
+            files=files,
+            metadata=metadata,
+            requires=artifact.requires,
+            constants=dict(artifact.constants),
+            workspace_bytes=artifact.workspace_bytes,
+            variant=artifact.variant,
+            capturable=artifact.capturable,
+            deterministic=artifact.deterministic,
+            dynamic=artifact.dynamic,
+        )
+
+
+class _Trial:
+    """The steps of one candidate; each raises `_Stopped` where it ends."""
+
+    def __init__(
+        self,
+        toolchain: Toolchain,
+        store: BlobStore,
+        scratch: Path,
+        cache: BlobCache,
+        report: Callable[[Progress], None],
+        ask: AskMeasure | AskBuild | AskEvaluate,
+    ) -> None:
+        self._toolchain = toolchain
+        self._target = ask.target
+        self._report = report
+        self._owner = os.getpid()
+        self._scratch = Path(tempfile.mkdtemp(prefix="trial-", dir=scratch))
+        self._settings = ask.build
+        self._cache = cache
+        self._soft_deadline = time.monotonic() + ask.deadline_s * _SHARE_FOR_VARIANTS
+        self._deadline_s = ask.deadline_s
+        self._function = decode_function(ask.function, store)
+        self._values = [decode_value(value, store) for value in ask.inputs]
+        self._store = store
+        self.build_s = 0.0
+        self.outcome: Refused | Failed | None = None
+        self.discarded: tuple[str, ...] = ()
+
+    def __enter__(self) -> _Trial:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if os.getpid() == self._owner:  # not in a process that a library forked and that came back here
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def variants(self, limit: int | None) -> Iterator[Artifact]:
+        """Lowers, one variant at a time; a failure to lower is noted like a variant's."""
+        self._report(Progress(stage=Stage.LOWER))
+        build = _build_context(self._settings, self._deadline_s, self._cache, self._scratch)
+        started = time.monotonic()
+        try:
+            answer = self._toolchain.lower(self._target, self._function, build)
+            if isinstance(answer, Unsupported):
+                self.outcome = Refused(reason=answer.reason)
+                return
+            variants = iter(answer)
+            made = 0
+            while (limit is None or made < limit) and (made == 0 or time.monotonic() < self._soft_deadline):
+                artifact = next(variants, None)
+                self.build_s += time.monotonic() - started
+                if artifact is None:
+                    return
+                made += 1
+                yield artifact
+                started = time.monotonic()
+        except CollageError as error:
+            self.build_s += time.monotonic() - started
+            self.discard(None, Failed(stage=Stage.LOWER, reason=str(error)))
+
+    def load(self, artifact: Artifact) -> Any:
+        """The kernel."""
+        if artifact.workspace_bytes > self._settings.workspace_limit_bytes:
+            raise _Stopped(Refused(reason=f"it needs {artifact.workspace_bytes} bytes of workspace"))
+        self._report(Progress(stage=Stage.LOAD, variant=artifact.variant))
+        with _failing_as(Stage.LOAD):
+            run = RunContext(
+                threads=self._settings.threads,
+                device=self._target.device,
+                constants=_constants(self._function, artifact),
+                capture=self._settings.launch == "graph",
+                scratch=Path(tempfile.mkdtemp(dir=self._scratch)),
+            )
+            kernel = self._toolchain.load(self._target, artifact, run)
+        if isinstance(kernel, Unsupported):
+            raise _Stopped(Refused(reason=f"it cannot load what it built: {kernel.reason}"))
+        return kernel
+
+    def bind(self, artifact: Artifact) -> Bound:
+        """The kernel over buffers that hold the inputs."""
+        kernel = self.load(artifact)
+        self._report(Progress(stage=Stage.BIND, variant=artifact.variant))
+        with _failing_as(Stage.BIND):
+            inputs = tuple(aligned_buffer(spec) for spec in self._function.inputs)
+            for buffer, value in zip(inputs, self._values, strict=True):
+                buffer.put(value)
+            outputs = tuple(aligned_buffer(spec) for spec in self._function.outputs)
+            workspace = _workspace(artifact.workspace_bytes)
+            return Bound(kernel.bind(inputs, outputs, workspace), inputs, outputs)
+
+    def run(self, bound: Bound) -> None:
+        """One call."""
+        self._report(Progress(stage=Stage.RUN))
+        with _failing_as(Stage.RUN):
+            bound.call()
+
+    def check(
+        self, bound: Bound, expected: Sequence[WireValue | None], ask: AskMeasure | AskBuild
+    ) -> tuple[float, bool]:
+        """Runs twice; returns the larger error and whether both gave the same bits.
+
+        The first run starts from outputs that are wrong everywhere, the second from those of the first: one shows
+        what is never written, the other what is added to.
+        """
+        rights = [None if value is None else decode_value(value, self._store) for value in expected]
+        for buffer, right in zip(bound.outputs, rights, strict=True):
+            spoil(buffer, right)
+        first = self._run_and_judge(bound, rights, ask.tolerance)
+        bits = [_bits(buffer) for buffer in bound.outputs]
+        for buffer, value in zip(bound.inputs, self._values, strict=True):
+            if buffer.spec.kind is not ValueKind.FOREIGN and _bits(buffer) != _array_bits(np.asarray(value)):
+                raise _Stopped(Failed(stage=Stage.CHECK, reason=f"it writes its input {buffer.spec.name!r}"))
+        second = self._run_and_judge(bound, rights, ask.tolerance, " when run again")
+        return max(first, second), bits == [_bits(buffer) for buffer in bound.outputs]
+
+    def _run_and_judge(self, bound: Bound, rights: Sequence[Any], tolerance: Tolerance, when: str = "") -> float:
+        self.run(bound)
+        with _failing_as(Stage.CHECK):
+            verdict = judge(bound.outputs, rights, tolerance)
+        if isinstance(verdict, str):
+            raise _Stopped(Failed(stage=Stage.CHECK, reason=f"wrong numbers{when}: {verdict}"))
+        return verdict
+
+    def discard(self, artifact: Artifact | None, outcome: Refused | Failed) -> None:
+        """Notes why a variant is out; the first such reason is the candidate's if none is in."""
+        self.outcome = self.outcome or outcome
+        variant = "" if artifact is None else artifact.variant
+        self.discarded += (f"{variant}: {outcome.reason}" if variant else outcome.reason,)
+
+    def why_none(self) -> Refused | Failed:
+        """The outcome when no variant is usable."""
+        return self.outcome or Refused(reason="it yielded no variant")
+
+
+class _failing_as:  # noqa: N801  reads as a statement
+    """Turns an exception in its block into the failure of a stage."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, _Stopped):
+            text = str(error) if isinstance(error, CollageError) else f"{type(error).__name__}: {error}"
+            raise _Stopped(Failed(stage=self._stage, reason=text)) from error
+
+
+def _build_context(settings: BuildSettings, deadline_s: float, cache: BlobCache, scratch: Path) -> BuildContext:
+    return BuildContext(
+        threads=settings.threads,
+        effort=settings.effort,
+        deadline_s=deadline_s,
+        workspace_limit_bytes=settings.workspace_limit_bytes,
+        seed=settings.seed,
+        blobs=cache,
+        scratch=scratch,
+        launch=settings.launch,
+    )
+
+
+def _constants(function: KernelFunction, artifact: Artifact) -> Mapping[str, np.ndarray[Any, Any]]:
+    names = {content: name for name, content in function.constants.items()}
+    return {content: function.constant(names[content]) for content in artifact.constants.values()}
+
+
+def _workspace(size: int) -> Buffer | None:
+    if size == 0:
+        return None
+    return aligned_buffer(TensorSpec(name="workspace", dtype=onnx_ir.DataType.UINT8, shape=(size,)))
+
+
+def _bits(buffer: Buffer) -> bytes | None:
+    return _array_bits(buffer.array) if isinstance(buffer.value, np.ndarray) else None
+
+
+def _array_bits(array: np.ndarray[Any, Any]) -> bytes | None:
+    return None if array.dtype.hasobject else array.tobytes()
+
+
+def _median(measured: Measured) -> float:
+    return float(np.median(measured.samples_us))

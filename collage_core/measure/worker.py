@@ -1,0 +1,177 @@
+"""The worker process of one toolchain: `python -m collage_core.measure.worker TOOLCHAIN --blobs DIR --scratch DIR`.
+
+Everything that touches a toolchain's library happens here. The protocol owns the real standard input and output;
+the library's own output goes to standard error, whose last lines become part of the reason if this process dies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from collage_core.contract import BlobCache, Target, Unsupported
+from collage_core.errors import CollageError, PluginError, WireError
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.channel import Channel, prepare_process
+from collage_core.measure.codec import blobs_of
+from collage_core.measure.function_codec import decode_function
+from collage_core.measure.messages import (
+    AskBuild,
+    AskEvaluate,
+    AskMeasure,
+    AskQuery,
+    AskTargets,
+    Blobs,
+    CacheGet,
+    CachePut,
+    CacheValue,
+    Failed,
+    Hello,
+    Message,
+    Need,
+    Opinion,
+    Ping,
+    Pong,
+    Refused,
+    Stage,
+    Targets,
+)
+from collage_core.measure.trial import Trials
+from collage_core.registry import Toolchain, load_reference, load_toolchain
+
+
+class WorkerMain:
+    """Answers requests one at a time.
+
+    Args:
+        channel: To the driver.
+        toolchain: The toolchain it answers for.
+        store: Blobs; the driver's own directory, or one that starts empty.
+        scratch: A directory of its own.
+    """
+
+    def __init__(self, channel: Channel, toolchain: Toolchain, store: BlobStore, scratch: Path) -> None:
+        self._channel = channel
+        self._toolchain = toolchain
+        self._store = store
+        self._request = 0
+        self._asking = threading.Lock()
+        self._trials = Trials(toolchain, store, scratch, self._cache, self._say)
+
+    def serve(self) -> None:
+        """Answers until the driver is gone.
+
+        Raises:
+            WireError: If the driver says something that makes no sense.
+        """
+        while (frame := self._channel.receive()) is not None:
+            self._request = frame.id
+            message = self._channel.codec.decode(frame)
+            if isinstance(message, Need):
+                self._send_blobs(message)
+                continue
+            self._fetch(message)
+            self._say(self._answer(message))
+
+    def _answer(self, message: Message) -> Message:
+        match message:
+            case Ping():
+                return Pong()
+            case AskTargets():
+                try:
+                    targets = self._toolchain.targets(message.host)
+                except CollageError as error:
+                    return Failed(stage=Stage.TARGETS, reason=str(error))
+                return Refused(reason=targets.reason) if isinstance(targets, Unsupported) else Targets(targets=targets)
+            case AskQuery():
+                try:
+                    opinion = self._toolchain.query(message.target, decode_function(message.function, self._store))
+                except CollageError as error:
+                    return Failed(stage=Stage.QUERY, reason=str(error))
+                return Opinion(refusals=None if opinion is None else dict(opinion))
+            case AskMeasure():
+                return self._trials.measure(message)
+            case AskBuild():
+                return self._trials.build(message)
+            case AskEvaluate():
+                return self._trials.evaluate(message)
+        raise WireError(f"{type(message).__name__} is no request")
+
+    def _say(self, message: Message) -> None:
+        self._channel.send(self._channel.codec.encode(message, self._request))
+
+    def _fetch(self, message: Message) -> None:
+        missing = tuple(dict.fromkeys(name for name in blobs_of(message) if name not in self._store))
+        if not missing:
+            return
+        self._say(Need(blobs=missing))
+        frame = self._channel.receive()
+        if frame is None or not isinstance(self._channel.codec.decode(frame), Blobs):
+            raise WireError("asked the driver for blobs and got something else")
+        for name, data in frame.attachments.items():
+            if self._store.put(data) != name:
+                raise WireError(f"blob {name} arrived with other bytes")
+
+    def _send_blobs(self, need: Need) -> None:
+        blobs = {name: self._store.read(name) for name in need.blobs}
+        self._channel.send(self._channel.codec.encode(Blobs(), self._request, blobs))
+
+    def _cache(self, target: Target) -> BlobCache:
+        return _DriverCache(self, target)
+
+    def ask_cache(self, message: CacheGet | CachePut, value: bytes | None) -> bytes | None:
+        """Asks the driver for, or gives it, a cached blob; from whatever thread the plugin uses."""
+        attachments = {} if value is None else {"value": value}
+        with self._asking:
+            self._channel.send(self._channel.codec.encode(message, self._request, attachments))
+            frame = self._channel.receive()
+            if frame is None or not isinstance(self._channel.codec.decode(frame), CacheValue):
+                raise WireError("asked the driver for a cached blob and got something else")
+        return frame.attachments.get("value")
+
+
+class _DriverCache:
+    """A target's blob cache, kept by the driver."""
+
+    def __init__(self, worker: WorkerMain, target: Target) -> None:
+        self._worker = worker
+        self._target = target
+
+    def get(self, key: str) -> bytes | None:
+        return self._worker.ask_cache(CacheGet(target=self._target, key=key), None)
+
+    def put(self, key: str, data: bytes) -> None:
+        self._worker.ask_cache(CachePut(target=self._target, key=key), data)
+
+
+def main() -> None:
+    """Runs the worker until the driver is gone."""
+    parser = argparse.ArgumentParser(prog="python -m collage_core.measure.worker", description=__doc__)
+    parser.add_argument("toolchain")
+    parser.add_argument("--plugin", help="module:attribute of a plugin that is not installed")
+    parser.add_argument("--path", action="append", default=[], help="folder to find that module in")
+    parser.add_argument("--blobs", type=Path, required=True)
+    parser.add_argument("--scratch", type=Path, required=True)
+    parser.add_argument("--kernel-kills", action="store_true")
+    options = parser.parse_args()
+    prepare_process(kernel_kills=options.kernel_kills)
+    channel = Channel.take_standard_streams()
+    channel.die_with_driver()
+    sys.path[:0] = options.path
+    tempfile.tempdir = str(options.scratch)  # what a killed library leaves behind goes with the directory
+    try:
+        toolchain = (
+            load_reference(options.plugin, options.toolchain) if options.plugin else load_toolchain(options.toolchain)
+        )
+    except PluginError as error:
+        channel.send(channel.codec.encode(Hello(toolchain=options.toolchain, failure=str(error)), 0))
+        return
+    channel.send(channel.codec.encode(Hello(toolchain=options.toolchain), 0))
+    WorkerMain(channel, toolchain, BlobStore(options.blobs), options.scratch).serve()
+
+
+if __name__ == "__main__":
+    main()

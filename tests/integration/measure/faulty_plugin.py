@@ -1,0 +1,166 @@
+"""A toolchain for functions `y = x + w`, which misbehaves as its target's option `mode` says."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from collage_core.contract import (
+    Artifact,
+    BoundCall,
+    Buffer,
+    BuildContext,
+    Host,
+    Kernel,
+    KernelFunction,
+    Measurement,
+    Protocol,
+    RunContext,
+    Target,
+    Unsupported,
+)
+from collage_core.errors import LoweringError
+from collage_core.hookspecs import hookimpl
+
+MODES = (
+    "",
+    "refuses",
+    "refuses-to-load",
+    "raises-in-lower",
+    "lowering-error",
+    "raises-in-bind",
+    "raises-in-run",
+    "wrong-element",
+    "nan",
+    "skips-an-element",
+    "writes-its-input",
+    "accumulates",
+    "hangs",
+    "segfaults",
+    "exits",
+    "prints",
+    "forks",
+    "second-variant-hangs",
+    "second-variant-wrong",
+    "second-variant-fast",
+    "own-clock",
+    "caches",
+    "wants-constants",
+    "reads-stdin",
+)
+
+
+def target(mode: str) -> Target:
+    return Target(toolchain="faulty", options=(("mode", mode),) if mode else (), fingerprint="faulty 1")
+
+
+class FaultyPlugin:
+    @hookimpl
+    def collage_targets(self, host: Host) -> Sequence[Target]:
+        return [target(mode) for mode in MODES]
+
+    @hookimpl
+    def collage_query(self, target: Target, model: KernelFunction) -> Mapping[str, str]:
+        return {node.name or "": "not an Add" for node in model.model.graph if node.op_type != "Add"}
+
+    @hookimpl
+    def collage_lower(
+        self, target: Target, function: KernelFunction, build: BuildContext
+    ) -> Iterable[Artifact] | Unsupported:
+        mode = target.option("mode")
+        if mode == "refuses":
+            return Unsupported("k=30 is not a multiple of 8")
+        if mode == "raises-in-lower":
+            raise RuntimeError("no such pass")
+        if mode == "prints":
+            print("library banner", flush=True)
+            os.write(1, b"CLG1 from a C library\n")
+        if mode == "reads-stdin":
+            assert sys.stdin.read() == ""
+        if mode == "forks" and os.fork() == 0:
+            return iter(())  # the child goes on as if it were the worker
+        return self._variants(mode, function, build)
+
+    def _variants(self, mode: str, function: KernelFunction, build: BuildContext) -> Iterator[Artifact]:
+        if mode == "lowering-error":
+            raise LoweringError("out of registers")
+        weight = function.constant("w")
+        files = {"w.bin": weight.tobytes()}
+        if mode == "wants-constants":
+            yield Artifact(files={}, constants={"weight": function.constants["w"]}, variant="bound")
+            return
+        if mode == "caches":
+            assert build.blobs.get("timings") in (None, b"\x01\x02")
+            build.blobs.put("timings", b"\x01\x02")
+            yield Artifact(files=files, variant="cached" if build.blobs.get("timings") == b"\x01\x02" else "lost")
+            return
+        yield Artifact(files=files, metadata={"mode": mode, "part": (1, 2)}, variant="first")
+        if mode.startswith("second-variant"):
+            yield Artifact(files=files, metadata={"mode": mode.removeprefix("second-variant-")}, variant="second")
+
+    @hookimpl
+    def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
+        mode = str(artifact.metadata.get("mode", ""))
+        if mode == "refuses-to-load":
+            return Unsupported("needs AVX-1024")
+        if "weight" in artifact.constants:
+            return AddKernel(run.constants[artifact.constants["weight"]], mode)
+        return AddKernel(np.frombuffer(artifact.files["w.bin"], np.float32), mode)
+
+    @hookimpl
+    def collage_measure(self, target: Target, call: BoundCall, protocol: Protocol) -> Measurement | None:
+        if target.option("mode") == "own-clock":
+            return Measurement(samples_us=(42.0,), warmup_runs=0)
+        return None
+
+
+class AddKernel:
+    def __init__(self, weight: np.ndarray[Any, Any], mode: str) -> None:
+        self._weight = weight
+        self._mode = mode
+
+    def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
+        [x], [y] = inputs, outputs
+        mode = self._mode
+        weight = self._weight.reshape(x.array.shape)
+        if mode == "raises-in-bind":
+            raise RuntimeError("misaligned")
+
+        def call() -> None:
+            if mode == "skips-an-element":
+                np.add(x.array[:-1], weight[:-1], out=y.array[:-1])
+                return
+            if mode == "accumulates":
+                y.array[...] = x.array + weight + np.nan_to_num(y.array)
+                return
+            np.add(x.array, weight, out=y.array)
+            match mode:
+                case "raises-in-run":
+                    raise RuntimeError("device lost")
+                case "wrong-element":
+                    y.array.reshape(-1)[-1] += 0.5
+                case "nan":
+                    y.array.reshape(-1)[0] = np.nan
+                case "writes-its-input":
+                    x.array[0] += 1
+                case "hangs":
+                    time.sleep(3600)
+                case "segfaults":
+                    ctypes.string_at(0)
+                case "exits":
+                    os._exit(7)
+                case "wrong":
+                    y.array.fill(1.0)
+                case "" | "second-variant-fast":
+                    time.sleep(0.002 if mode else 0)
+
+        return call
+
+
+plugin = FaultyPlugin()

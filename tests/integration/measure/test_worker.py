@@ -1,0 +1,301 @@
+"""Whatever a toolchain does, the driver gets an outcome."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable
+
+import numpy as np
+import psutil
+import pytest
+
+from collage_core.contract import Host, Target, Unsupported
+from collage_core.errors import WorkerError
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.client import PluginSource, Worker, WorkerPool, artifact_of
+from collage_core.measure.function_codec import FunctionEncoder
+from collage_core.measure.messages import (
+    AskBuild,
+    AskEvaluate,
+    AskMeasure,
+    Built,
+    Failed,
+    Measured,
+    Refused,
+    Stage,
+    WireValue,
+)
+from tests.integration.measure.conftest import SIZE, SOURCE, add_function
+
+Ask = Callable[..., AskMeasure]
+
+
+def test_a_candidate_that_is_right_is_timed(worker: Worker, ask: Ask) -> None:
+    outcome = worker.measure(ask(""))
+
+    assert isinstance(outcome, Measured)
+    assert len(outcome.samples_us) >= 3
+    assert outcome.variant == "first"
+    assert outcome.error == 0.0
+    assert outcome.repeatable
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [("refuses", "k=30 is not a multiple of 8"), ("refuses-to-load", "needs AVX-1024")],
+)
+def test_a_refusal_is_an_outcome(worker: Worker, ask: Ask, mode: str, reason: str) -> None:
+    outcome = worker.measure(ask(mode))
+
+    assert isinstance(outcome, Refused)
+    assert reason in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("mode", "stage", "reason"),
+    [
+        ("raises-in-lower", Stage.LOWER, "RuntimeError: no such pass"),
+        ("lowering-error", Stage.LOWER, "out of registers"),
+        ("raises-in-bind", Stage.BIND, "RuntimeError: misaligned"),
+        ("raises-in-run", Stage.RUN, "RuntimeError: device lost"),
+        ("wrong-element", Stage.CHECK, "wrong numbers: output 'y'"),
+        ("nan", Stage.CHECK, "wrong numbers: output 'y'"),
+        ("skips-an-element", Stage.CHECK, "wrong numbers: output 'y'"),
+        ("writes-its-input", Stage.CHECK, "writes its input 'x'"),
+        ("accumulates", Stage.CHECK, "wrong numbers when run again"),
+    ],
+)
+def test_a_failure_says_where_and_why(worker: Worker, ask: Ask, mode: str, stage: Stage, reason: str) -> None:
+    outcome = worker.measure(ask(mode))
+
+    assert isinstance(outcome, Failed)
+    assert outcome.stage is stage
+    assert reason in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        ("segfaults", "crash: killed by SIGSEGV.*faulty_plugin.py"),
+        ("exits", "crash: exited with status 7"),
+        ("hangs", "deadline: it did not answer in time and was killed"),
+    ],
+)
+def test_a_worker_that_dies_costs_its_candidate_only(worker: Worker, ask: Ask, mode: str, reason: str) -> None:
+    outcome = worker.measure(ask(mode, deadline_s=2.0 if mode == "hangs" else 20.0))
+
+    assert isinstance(outcome, Failed)
+    assert outcome.stage is Stage.RUN
+    assert re.search(reason, outcome.reason)
+    assert isinstance(worker.measure(ask("")), Measured)
+
+
+@pytest.mark.parametrize("mode", ["prints", "reads-stdin", "forks"])
+def test_a_library_cannot_disturb_the_conversation(worker: Worker, ask: Ask, mode: str) -> None:
+    assert isinstance(worker.measure(ask(mode)), Measured)
+    assert isinstance(worker.measure(ask("")), Measured)
+
+
+def test_the_fastest_right_variant_is_kept(worker: Worker, ask: Ask) -> None:
+    fast = worker.measure(ask("second-variant-fast"))
+    wrong = worker.measure(ask("second-variant-wrong"))
+
+    assert isinstance(fast, Measured)
+    assert fast.variant == "second"
+    assert isinstance(wrong, Measured)
+    assert wrong.variant == "first"
+    assert [reason.partition(":")[0] for reason in wrong.discarded] == ["second"]
+
+
+def test_only_as_many_variants_are_tried_as_asked(worker: Worker, ask: Ask) -> None:
+    outcome = worker.measure(ask("second-variant-fast", variants=1))
+
+    assert isinstance(outcome, Measured)
+    assert outcome.variant == "first"
+
+
+def test_a_variant_that_hangs_does_not_cost_the_one_before(worker: Worker, ask: Ask) -> None:
+    outcome = worker.measure(ask("second-variant-hangs", deadline_s=2.0))
+
+    assert isinstance(outcome, Measured)
+    assert outcome.variant == "first"
+    assert "deadline" in outcome.discarded[0]
+
+
+def test_a_plugins_own_clock_is_used(worker: Worker, ask: Ask) -> None:
+    outcome = worker.measure(ask("own-clock"))
+
+    assert isinstance(outcome, Measured)
+    assert outcome.samples_us == (42.0,)
+
+
+def test_constants_an_artifact_asks_for_are_supplied(worker: Worker, ask: Ask) -> None:
+    assert isinstance(worker.measure(ask("wants-constants")), Measured)
+
+
+class Memory:
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        return self.kept.get(key)
+
+    def put(self, key: str, data: bytes) -> None:
+        self.kept[key] = data
+
+
+def test_the_blob_cache_is_the_drivers(store: BlobStore, ask: Ask) -> None:
+    memory = Memory()
+    worker = Worker(SOURCE, store, cache=lambda target: memory)
+    try:
+        first, second = worker.measure(ask("caches")), worker.measure(ask("caches"))
+    finally:
+        worker.close()
+
+    assert isinstance(first, Measured)
+    assert isinstance(second, Measured)
+    assert first.variant == "cached"
+    assert memory.kept == {"timings": b"\x01\x02"}
+
+
+def test_a_worker_without_the_drivers_directory_is_sent_what_it_lacks(store: BlobStore, ask: Ask) -> None:
+    worker = Worker(SOURCE, store, shared=False)
+    request = ask("")
+    try:
+        measured = worker.measure(request)
+        built = worker.build(_build(request))
+    finally:
+        worker.close()
+
+    assert isinstance(measured, Measured)
+    assert isinstance(built, Built)
+    assert set(artifact_of(built.artifact, store).files) == {"w.bin"}
+
+
+def _build(ask: AskMeasure, variant: str | None = None) -> AskBuild:
+    return AskBuild(
+        target=ask.target,
+        function=ask.function,
+        variant=variant,
+        inputs=ask.inputs,
+        expected=ask.expected,
+        build=ask.build,
+        tolerance=ask.tolerance,
+        deadline_s=ask.deadline_s,
+    )
+
+
+def test_a_build_gives_the_variant_asked_for(worker: Worker, store: BlobStore, ask: Ask) -> None:
+    any_variant = worker.build(_build(ask("second-variant-fast")))
+    second = worker.build(_build(ask("second-variant-fast"), "second"))
+    lost = worker.build(_build(ask("second-variant-fast"), "third"))
+
+    assert isinstance(any_variant, Built)
+    assert any_variant.artifact.variant == "first"
+    assert isinstance(second, Built)
+    assert artifact_of(second.artifact, store).metadata["mode"] == "fast"
+    assert lost == Failed(stage=Stage.LOWER, reason="it no longer yields variant 'third'")
+
+
+def test_a_built_artifact_is_checked(worker: Worker, ask: Ask) -> None:
+    outcome = worker.build(_build(ask("nan")))
+
+    assert isinstance(outcome, Failed)
+    assert outcome.stage is Stage.CHECK
+
+
+def test_an_output_without_expectation_is_not_compared(worker: Worker, ask: Ask) -> None:
+    request = ask("wrong-element")
+    unchecked = AskMeasure(**{name: getattr(request, name) for name in request.__slots__} | {"expected": (None,)})
+
+    assert isinstance(worker.measure(unchecked), Measured)
+
+
+def test_a_worker_evaluates_for_the_reference(worker: Worker, ask: Ask) -> None:
+    request = ask("")
+    values = worker.evaluate(
+        AskEvaluate(
+            target=request.target,
+            function=request.function,
+            inputs=request.inputs,
+            build=request.build,
+            deadline_s=20.0,
+        )
+    )
+
+    assert isinstance(values, list)
+    np.testing.assert_array_equal(
+        values[0], np.linspace(-1, 1, SIZE, dtype=np.float32) + np.arange(SIZE, dtype=np.float32)
+    )
+
+
+def test_targets_and_the_librarys_opinion(worker: Worker, store: BlobStore) -> None:
+    targets = worker.targets(Host.this())
+
+    assert not isinstance(targets, Unsupported)
+    assert targets[0].name == "faulty"
+    assert worker.query(targets[0], FunctionEncoder(store).encode(add_function())) == {}
+
+
+def test_a_plugin_that_does_not_import_is_a_refusal_and_is_not_tried_again(store: BlobStore) -> None:
+    worker = Worker(PluginSource(toolchain="absent", plugin="no_such_module:plugin"), store)
+
+    assert "no_such_module" in getattr(worker.targets(Host.this()), "reason", "")
+    assert worker.pid is None
+    with pytest.raises(WorkerError, match="no_such_module"):
+        worker.ping()
+
+
+def test_a_target_of_another_toolchain_is_a_broken_contract(store: BlobStore) -> None:
+    worker = Worker(
+        PluginSource(toolchain="other", plugin=SOURCE.plugin, paths=SOURCE.paths),
+        store,
+    )
+    try:
+        answer = worker.targets(Host.this())
+    finally:
+        worker.close()
+
+    assert isinstance(answer, Unsupported)
+    assert "not a target of 'other'" in answer.reason
+
+
+def test_leaving_a_pool_kills_its_workers(store: BlobStore) -> None:
+    with WorkerPool([SOURCE], store) as pool:
+        pool.worker("faulty").ping()
+        pid = pool.worker("faulty").pid
+        assert pid is not None
+        assert psutil.pid_exists(pid)
+
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_worker_killed_from_outside_is_started_again(worker: Worker, ask: Ask) -> None:
+    worker.ping()
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+
+    outcome = worker.measure(ask(""))
+
+    assert isinstance(outcome, Measured) or "SIGKILL" in outcome.reason
+    assert isinstance(worker.measure(ask("")), Measured)
+
+
+def test_a_request_that_is_no_message_is_refused(store: BlobStore, ask: Ask) -> None:
+    missing = WireValue(kind="tensor", dtype="FLOAT", shape=(SIZE,), blob="0" * 64)
+    request = ask("")
+    broken = AskMeasure(**{name: getattr(request, name) for name in request.__slots__} | {"inputs": (missing,)})
+    worker = Worker(SOURCE, store)
+    try:
+        outcome = worker.measure(broken)
+    finally:
+        worker.close()
+
+    assert isinstance(outcome, Failed)
+    assert "0" * 64 in outcome.reason
+
+
+def test_a_target_survives_the_wire(worker: Worker) -> None:
+    assert Target(toolchain="faulty", fingerprint="faulty 1") in worker.targets(Host.this())  # type: ignore[operator]
