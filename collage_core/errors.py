@@ -317,3 +317,18 @@ class DatabaseLockedError(DatabaseError):
     """Another process kept the file locked for too long."""
 
     advice = "End that process, or try again."
+
+
+class PartitioningError(CollageError):
+    """Kernels chosen for a graph are no partitioning of it.
+
+    Attributes:
+        reason: What is wrong with them.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"these kernels do not partition the graph: {reason}. "
+            "Give disjoint kernels that cover every node and can run one after the other."
+        )

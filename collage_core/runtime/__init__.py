@@ -1,0 +1,27 @@
+"""Running partitioned models: memory, kernels, sessions and the package format."""
+
+from collage_core.runtime.bound_run import BoundRun, BoundStep
+from collage_core.runtime.executable import Executable
+from collage_core.runtime.load import load, loader
+from collage_core.runtime.loading import Load, Relower
+from collage_core.runtime.package import Package, export_model, load_package, save_package
+from collage_core.runtime.profiling import Profile, StepProfile
+from collage_core.runtime.session import NodeArg, Session
+
+__all__ = [
+    "BoundRun",
+    "BoundStep",
+    "Executable",
+    "Load",
+    "NodeArg",
+    "Package",
+    "Profile",
+    "Relower",
+    "Session",
+    "StepProfile",
+    "export_model",
+    "load",
+    "load_package",
+    "loader",
+    "save_package",
+]

@@ -1,0 +1,174 @@
+"""The partitioned model made runnable: kernels loaded, values placed, calls bound once."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from collage_core.contract import Artifact, BoundCall, Buffer, Host, Target, TensorSpec, ValueKind
+from collage_core.errors import KernelError, KernelLoadError
+from collage_core.passes.call_sites import CallSite, call_sites
+from collage_core.runtime.bound_run import BoundRun, BoundStep
+from collage_core.runtime.loading import Load, Loaded, Loader, Relower
+from collage_core.runtime.places import Places, Rim
+from collage_core.runtime.wiring import Step, Wiring, wire
+
+Array = np.ndarray[Any, Any]
+
+
+class Executable:
+    """Loaded kernels over one planned arena. Make one with `Executable.build`.
+
+    Values inside lie in the arena; graph inputs and outputs have memory of their own, so that they can be bound
+    to a caller's arrays. One run at a time: all bound runs share the kernels and the arena. `clone` for more.
+    """
+
+    def __init__(self, wiring: Wiring, kernels: Mapping[str, Loaded], again: Callable[[], Executable]) -> None:
+        self._wiring = wiring
+        self._kernels = kernels
+        self._again = again
+        self._places = Places(wiring, {name: loaded.workspace_bytes for name, loaded in kernels.items()})
+        self._inner: dict[str, BoundStep] = {}
+
+    @classmethod
+    def build(
+        cls,
+        model: ir.Model,
+        artifacts: Mapping[str, Artifact],
+        targets: Mapping[str, Target],
+        load: Load,
+        *,
+        threads: int,
+        relower: Relower | None = None,
+        weights: Mapping[str, Array] | None = None,
+        host: Host | None = None,
+    ) -> Executable:
+        """Load every kernel of a partitioned model and plan its memory.
+
+        Args:
+            model: A partitioned model, its nodes in topological order.
+            artifacts: Artifact of each call site, by call-site id; each is asked for when it is loaded, not kept.
+            targets: Target of each call site, by call-site id.
+            load: The toolchains' loaders.
+            threads: CPU threads of each kernel.
+            relower: Lowers a call site again when its artifact does not load on this machine.
+            weights: Weights by content hash for artifacts that do not embed them; None to take the model's.
+            host: The machine; None for this one.
+
+        Raises:
+            ModelError: If the model is not a partitioned one.
+            KernelLoadError: If a kernel cannot be loaded.
+        """
+
+        def again() -> Executable:
+            return cls.build(
+                model, artifacts, targets, load, threads=threads, relower=relower, weights=weights, host=host
+            )
+
+        sites = call_sites(model)
+        wiring = wire(model, sites)
+        scratch = Path(tempfile.mkdtemp(prefix="collage-"))
+        loader = Loader(
+            load=load, threads=threads, scratch=scratch, host=host or Host.this(), weights=weights, relower=relower
+        )
+        try:
+            kernels = {site.name: _loaded(loader, site, artifacts, targets) for site in sites}
+            executable = cls(wiring, kernels, again)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        weakref.finalize(executable, shutil.rmtree, scratch, ignore_errors=True)
+        return executable
+
+    @property
+    def inputs(self) -> tuple[ir.Value, ...]:
+        """The model's inputs in order, weights excepted."""
+        return self._wiring.inputs
+
+    @property
+    def outputs(self) -> tuple[ir.Value, ...]:
+        """The model's outputs in order."""
+        return self._wiring.outputs
+
+    @property
+    def arena_bytes(self) -> int:
+        """Memory of all values inside, and of the kernels' scratch."""
+        return self._places.plan.nbytes
+
+    def spec(self, value: ir.Value) -> TensorSpec:
+        """What is known of an input or output."""
+        return self._wiring.specs[value]
+
+    def clone(self) -> Executable:
+        """The same executable with kernels and memory of its own, to run beside this one; weights are shared.
+
+        Raises:
+            KernelLoadError: If a kernel cannot be loaded again.
+        """
+        return self._again()
+
+    def bind(self, inputs: Mapping[str, Array] | None = None, outputs: Mapping[str, Array] | None = None) -> BoundRun:
+        """Fix the memory of one run.
+
+        Args:
+            inputs: Arrays to read graph inputs from, by name; inputs not named get arrays of their own.
+            outputs: Arrays to write graph outputs into, by name; outputs not named get arrays of their own.
+
+        Raises:
+            FeedError: If a name is unknown, or an array does not fit or overlaps one that is written.
+            KernelError: If a kernel refuses its buffers.
+        """
+        rim = self._places.rim(inputs or {}, outputs or {})
+        steps = [self._bound(step, rim) for step in self._wiring.steps]
+        for value in self._wiring.copied_outputs():
+            name = self._wiring.specs[value].name
+            target = rim.outputs[name].array
+            source = self._places.of(value, rim).array
+            steps.append(BoundStep(name=f"copy {name}", target="host", nodes=(name,), call=_copy(target, source)))
+        order = [self._wiring.specs[value].name for value in self.outputs]
+        return BoundRun(steps=steps, inputs=rim.inputs, outputs=rim.outputs, order=order)
+
+    def _bound(self, step: Step, rim: Rim) -> BoundStep:
+        """A step's call; one that touches no graph input or output is the same in every bound run."""
+        inner = not any(self._places.at_rim(value, rim) for value in (*step.reads, *step.writes))
+        if inner and step.name in self._inner:
+            return self._inner[step.name]
+        reads = [self._places.of(value, rim) for value in step.reads]
+        writes = [self._places.of(value, rim) for value in step.writes]
+        if step.view is not None:
+            call = _view_call(step.view, reads[0], writes[0])
+        else:
+            try:
+                call = self._kernels[step.name].kernel.bind(reads, writes, self._places.workspace(step.name))
+            except Exception as error:
+                raise KernelLoadError(step.name, step.target, step.nodes, f"it refuses its buffers: {error}") from error
+        bound = BoundStep(name=step.name, target=step.target, nodes=step.nodes, call=call)
+        if inner:
+            self._inner[step.name] = bound
+        return bound
+
+
+def _loaded(loader: Loader, site: CallSite, artifacts: Mapping[str, Artifact], targets: Mapping[str, Target]) -> Loaded:
+    if site.name not in artifacts or site.name not in targets:
+        raise KernelError(f"call site {site.name!r} of {site.target} has no artifact or no target")
+    return loader(site, targets[site.name], artifacts[site.name])
+
+
+def _copy(target: Array, source: Array) -> BoundCall:
+    return functools.partial(np.copyto, target, source)
+
+
+def _view_call(view: Callable[[Any], Any], source: Buffer, target: Buffer) -> BoundCall:
+    """A view of a value whose place or shape changes from run to run."""
+    if target.spec.kind is ValueKind.FOREIGN and source.spec.kind is not ValueKind.FOREIGN:
+        # a foreign value outlives the place it was made from
+        return lambda: target.put(np.array(view(source.value)))
+    return lambda: target.put(view(source.value))

@@ -1,0 +1,71 @@
+"""From a package on disk to a session, without anything that searches or measures."""
+
+from __future__ import annotations
+
+import os
+
+from collage_core.contract import Artifact, Kernel, RunContext, Target, Unsupported
+from collage_core.errors import PluginError
+from collage_core.registry import Registry, Toolchain, load_toolchain
+from collage_core.runtime.executable import Executable
+from collage_core.runtime.loading import Load, Relower
+from collage_core.runtime.package import Package, load_package
+from collage_core.runtime.session import Session
+
+
+def load(
+    package: str | os.PathLike[str] | Package,
+    *,
+    threads: int | None = None,
+    registry: Registry | None = None,
+    relower: Relower | None = None,
+) -> Session:
+    """Make a package runnable in this process.
+
+    Args:
+        package: A `.collage` file, or one already open.
+        threads: CPU threads of each kernel; None for as many as it was measured with.
+        registry: Where toolchains come from; None to import those the package needs and no others.
+        relower: Lowers a call site again when its artifact does not load on this machine; None to fail then.
+
+    Raises:
+        PackageError: If the file is no sound package.
+        KernelLoadError: If a toolchain is missing or refuses; it says which and why.
+    """
+    opened = package if isinstance(package, Package) else load_package(package)
+    executable = Executable.build(
+        opened.model,
+        opened.artifacts,
+        opened.targets,
+        loader(registry),
+        threads=threads or opened.manifest.threads,
+        relower=relower,
+        weights=opened.weights,
+    )
+    return Session(executable)
+
+
+def loader(registry: Registry | None) -> Load:
+    """The `load` of whichever toolchain a target belongs to.
+
+    Args:
+        registry: Where toolchains come from; None to import each when it is first needed.
+    """
+    known: dict[str, Toolchain] = {}
+
+    def load_artifact(target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
+        name = target.toolchain
+        if name not in known:
+            if registry is None:
+                try:
+                    known[name] = load_toolchain(name)
+                except PluginError as error:
+                    return Unsupported(f"toolchain {name!r} is not usable: {error.reason}")
+            elif name in registry.toolchains:
+                known[name] = registry.toolchains[name]
+            else:
+                failed = [failure.reason for failure in registry.failures if failure.name == name]
+                return Unsupported(f"toolchain {name!r} is not installed{f': {failed[0]}' if failed else ''}")
+        return known[name].load(target, artifact, run)
+
+    return load_artifact

@@ -1,0 +1,125 @@
+"""Artifacts become kernels: requirements first, then the toolchain's loader, then a second lowering if allowed."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collage_core.contract import Artifact, Host, Kernel, RunContext, Target, Unsupported
+from collage_core.errors import KernelLoadError, PluginError
+from collage_core.passes.call_sites import CallSite
+from collage_core.runtime.requirements import VersionOf, check_requirements, installed_version
+
+Load = Callable[[Target, Artifact, RunContext], Kernel | Unsupported]
+"""A toolchain's loader, as `Toolchain.load` is."""
+
+Relower = Callable[[CallSite], Artifact]
+"""Lowers a call site again, for an artifact that does not load on this machine."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A kernel ready to be bound.
+
+    Attributes:
+        kernel: The kernel.
+        workspace_bytes: Scratch memory its calls need.
+    """
+
+    kernel: Kernel
+    workspace_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Loader:
+    """Loads kernels for one executable.
+
+    Attributes:
+        load: The toolchains' loaders.
+        threads: CPU threads of each kernel.
+        scratch: A directory in which each kernel gets its own.
+        host: This machine.
+        weights: Weights by content hash; None to take them from the model.
+        relower: What to do about an artifact that does not load; None to give up.
+        version_of: Looks up installed distributions.
+    """
+
+    load: Load
+    threads: int
+    scratch: Path
+    host: Host
+    weights: Mapping[str, np.ndarray[Any, Any]] | None = None
+    relower: Relower | None = None
+    version_of: VersionOf = installed_version
+
+    def __call__(self, site: CallSite, target: Target, artifact: Artifact) -> Loaded:
+        """Load one kernel.
+
+        Raises:
+            KernelLoadError: If the machine lacks what the artifact needs or the toolchain refuses, and lowering
+                again is not possible or does not help.
+        """
+        if target.device != "cpu":
+            raise _error(site, target, f"values live in CPU memory, not on {target.device}")
+        answer = self._attempt(site, target, artifact)
+        if isinstance(answer, Loaded):
+            return answer
+        if self.relower is None:
+            raise _error(site, target, answer.reason)
+        try:
+            again = self.relower(site)
+        except Exception as error:
+            raise _error(site, target, f"{answer.reason}; lowering it again failed: {error}") from error
+        second = self._attempt(site, target, again)
+        if isinstance(second, Loaded):
+            return second
+        raise _error(site, target, f"{answer.reason}; lowered again: {second.reason}")
+
+    def _attempt(self, site: CallSite, target: Target, artifact: Artifact) -> Loaded | Unsupported:
+        met = check_requirements(artifact.requires, self.host, self.version_of)
+        if isinstance(met, Unsupported):
+            return met
+        scratch = Path(tempfile.mkdtemp(dir=self.scratch))
+        constants: Mapping[str, np.ndarray[Any, Any]] = {}
+        if artifact.constants:
+            constants = SiteConstants(site) if self.weights is None else self.weights
+            missing = [name for name, key in artifact.constants.items() if key not in constants]
+            if missing:
+                return Unsupported(f"its weights {', '.join(missing)} are not at hand")
+        context = RunContext(threads=self.threads, device=target.device, constants=constants, scratch=scratch)
+        try:
+            kernel = self.load(target, artifact, context)
+        except PluginError as error:
+            raise _error(site, target, error.reason) from error
+        if isinstance(kernel, Unsupported):
+            return kernel
+        return Loaded(kernel=kernel, workspace_bytes=artifact.workspace_bytes)
+
+
+class SiteConstants(Mapping[str, "np.ndarray[Any, Any]"]):
+    """Weights of one call site by content hash, read from the model when asked for."""
+
+    def __init__(self, site: CallSite) -> None:
+        self._function = site.kernel_function()
+        self._names = {key: name for name, key in self._function.constants.items()}
+
+    def __getitem__(self, key: str) -> np.ndarray[Any, Any]:
+        array: np.ndarray[Any, Any] = self._function.constant(self._names[key]).view()
+        array.flags.writeable = False
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _error(site: CallSite, target: Target, reason: str) -> KernelLoadError:
+    nodes = tuple(node.name or node.op_type for node in site.function)
+    return KernelLoadError(site.name, target.name, nodes, reason)

@@ -1,0 +1,229 @@
+"""What a package says about itself: `manifest.json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import cattrs
+import onnx_ir as ir
+
+from collage_core.contract import Artifact, Requirement, Target
+from collage_core.errors import NotAPackageError, PackageDamagedError, PackageVersionError
+
+FORMAT = "collage-package"
+SCHEMA_VERSION = 1
+
+MANIFEST = "manifest.json"
+MODEL = "model.onnx"
+RECORD = "record.json"
+WEIGHTS = "weights/"
+ARTIFACTS = "artifacts/"
+
+# letters that are no path separator, drive or device anywhere; a name is made of them or refused
+_SAFE_NAME = re.compile(r"^(?!\.{1,2}(/|$))[\w.@+=()\[\], -]+(/(?!\.{1,2}(/|$))[\w.@+=()\[\], -]+)*$", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of the archive.
+
+    Attributes:
+        size: Its bytes.
+        sha256: Of its content, in hexadecimal.
+    """
+
+    size: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """A tensor stored under `weights/`, named by its content hash.
+
+    Attributes:
+        dtype: ONNX name of the element type, e.g. `"FLOAT"`.
+        shape: Its extents.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ir.DataType.__members__ or min(self.shape, default=0) < 0:
+            raise ValueError(f"{self.dtype}{list(self.shape)} is no tensor")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensor, several elements to a byte below 8 bits."""
+        return -(-math.prod(self.shape) * self.data_type.bitwidth // 8)
+
+    @property
+    def data_type(self) -> ir.DataType:
+        """The element type."""
+        return ir.DataType[self.dtype]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PackagedArtifact:
+    """An artifact whose files are entries of the archive; see `contract.Artifact` for the other attributes.
+
+    Attributes:
+        target: Name of its target.
+        files: Entry by file name; call sites with equal files share entries.
+    """
+
+    target: str
+    files: dict[str, str]
+    metadata: dict[str, Any]
+    requires: tuple[Requirement, ...]
+    constants: dict[str, str]
+    workspace_bytes: int
+    variant: str
+    capturable: bool
+    deterministic: bool
+    dynamic: bool
+
+    @classmethod
+    def of(cls, artifact: Artifact, target: str, files: Mapping[str, str]) -> PackagedArtifact:
+        """The manifest's words for an artifact."""
+        return cls(
+            target=target,
+            files=dict(files),
+            metadata=dict(artifact.metadata),
+            requires=artifact.requires,
+            constants=dict(artifact.constants),
+            workspace_bytes=artifact.workspace_bytes,
+            variant=artifact.variant,
+            capturable=artifact.capturable,
+            deterministic=artifact.deterministic,
+            dynamic=artifact.dynamic,
+        )
+
+    def artifact(self, files: Mapping[str, bytes]) -> Artifact:
+        """The artifact, given its files' content."""
+        return Artifact(
+            files=files,
+            metadata=self.metadata,
+            requires=self.requires,
+            constants=self.constants,
+            workspace_bytes=self.workspace_bytes,
+            variant=self.variant,
+            capturable=self.capturable,
+            deterministic=self.deterministic,
+            dynamic=self.dynamic,
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """A distribution the artifacts were built with, for whoever redistributes the package.
+
+    Attributes:
+        name: Its name.
+        version: Its version.
+        license: As its metadata states it; empty if it does not.
+    """
+
+    name: str
+    version: str
+    license: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The content of `manifest.json`.
+
+    Attributes:
+        format: Always `FORMAT`.
+        schema_version: Of the format.
+        collage_version: Version that wrote it.
+        created: When, in ISO 8601 with time zone.
+        model_name: Name of the model the package was made from.
+        model_sha256: Of that model's file, in hexadecimal.
+        threads: CPU threads it was measured with.
+        targets: By name.
+        artifacts: By call site.
+        weights: By content hash.
+        libraries: What the artifacts were built with.
+        entries: Every other entry of the archive, by name.
+    """
+
+    format: str = FORMAT
+    schema_version: int = SCHEMA_VERSION
+    collage_version: str
+    created: str
+    model_name: str
+    model_sha256: str
+    threads: int
+    targets: dict[str, Target]
+    artifacts: dict[str, PackagedArtifact]
+    weights: dict[str, Weight]
+    libraries: tuple[Library, ...]
+    entries: dict[str, Entry]
+
+    def to_json(self) -> bytes:
+        """The bytes of `manifest.json`."""
+        return json.dumps(_converter().unstructure(self), indent=1, sort_keys=True, allow_nan=False).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> Manifest:
+        """Read `manifest.json`.
+
+        Args:
+            data: Its bytes.
+            path: The package, for messages.
+
+        Raises:
+            NotAPackageError: If it is some other manifest.
+            PackageVersionError: If its schema is newer than this code.
+            PackageDamagedError: If it is not what any version writes.
+        """
+        try:
+            loaded = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise PackageDamagedError(path, f"its manifest is no JSON ({error}); get the file again") from error
+        if not isinstance(loaded, dict) or loaded.get("format") != FORMAT:
+            raise NotAPackageError(path, f"its manifest does not say that it is a {FORMAT}")
+        version = loaded.get("schema_version")
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            written_by = loaded.get("collage_version", "a newer Collage")
+            raise PackageVersionError(
+                path,
+                f"it has schema version {version}, this Collage reads up to {SCHEMA_VERSION}; "
+                f"it was written by {written_by}: upgrade collage-core",
+            )
+        try:
+            return _converter().structure(loaded, cls)
+        except Exception as error:  # cattrs wraps whatever a constructor or a hook raises
+            reasons = "; ".join(cattrs.transform_error(error)) if isinstance(error, cattrs.BaseValidationError) else ""
+            raise PackageDamagedError(path, f"its manifest is malformed: {reasons or error}") from error
+
+
+def is_safe_name(name: str) -> bool:
+    """Whether an entry's name stays inside whatever folder it is extracted to, on any system.
+
+    Examples:
+        >>> is_safe_name("artifacts/k0001/model.onnx"), is_safe_name("../x"), is_safe_name("/x"), is_safe_name("c:x")
+        (True, False, False, False)
+    """
+    return _SAFE_NAME.match(name) is not None
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(prefer_attrib_converters=True)
+    # cattrs turns "3" into 3 by default; here a wrong type is damage
+    for kind in (int, str, bool):
+        converter.register_structure_hook(kind, _exactly)
+    converter.register_unstructure_hook(frozenset, sorted)
+    return converter
+
+
+def _exactly(value: Any, kind: Any) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"expected {kind.__name__}, got {value!r}")
+    return value

@@ -1,0 +1,205 @@
+"""Running a model as with `onnxruntime.InferenceSession`."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from collage_core.contract import BoundCall, TensorSpec, ValueKind
+from collage_core.errors import FeedError
+from collage_core.runtime.bound_run import BoundRun
+from collage_core.runtime.executable import Executable
+from collage_core.runtime.profiling import Profile
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeArg:
+    """An input or output of a model, described as `onnxruntime.NodeArg` does.
+
+    Attributes:
+        name: Its name.
+        shape: Extent of each axis: a number, a symbol, or None where nothing is known.
+        type: Such as `tensor(float)` or `seq(tensor(int64))`.
+    """
+
+    name: str
+    shape: list[int | str | None]
+    type: str
+
+
+class Session:
+    """A model ready to run. Thread-safe: runs of one session wait for each other, so `clone` it to run in parallel.
+
+    Args:
+        executable: What to run. The session takes it over.
+    """
+
+    def __init__(self, executable: Executable) -> None:
+        self._executable = executable
+        self._lock = threading.Lock()
+        self._default = executable.bind()
+        self._inputs = {value.name or "": executable.spec(value) for value in executable.inputs}
+        self._outputs = [value.name or "" for value in executable.outputs]
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The model's inputs in order."""
+        return [_describe(value) for value in self._executable.inputs]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """The model's outputs in order."""
+        return [_describe(value) for value in self._executable.outputs]
+
+    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+        """Run the model.
+
+        Args:
+            output_names: Outputs to return, in this order; None for all in the model's order.
+            feeds: Value of every input, by name: arrays of the input's dtype, in any memory order, also read-only;
+                objects that speak DLPack; numbers and nested lists, which take the input's dtype.
+
+        Returns:
+            Copies of the outputs: arrays, or for other types what the kernel made.
+
+        Raises:
+            FeedError: If a name, dtype or shape does not fit; it says what is expected.
+            KernelRunError: If a kernel fails; it names the kernel and its nodes.
+        """
+        wanted = self._outputs if output_names is None else list(output_names)
+        for name in wanted:
+            if name not in self._outputs:
+                raise FeedError(name, f"the model has no such output; it has {', '.join(self._outputs)}")
+        values = self._checked(feeds)
+        with self._lock:
+            for name, value in values.items():
+                self._default.input_buffers[name].put(value)
+            self._default.run()
+            held = self._default.output_buffers
+            return [_copy(held[name].value) for name in wanted]
+
+    def bind(self, inputs: Mapping[str, Array] | None = None, outputs: Mapping[str, Array] | None = None) -> BoundRun:
+        """Fix the memory of a run, so that nothing is copied, checked or locked when it runs.
+
+        Not thread-safe: runs of this session and of everything bound from it share memory.
+
+        Args:
+            inputs: Arrays to read from, by name: C-contiguous, of the exact dtype and shape. Inputs not named get
+                arrays of their own, to be written into through `BoundRun.inputs`.
+            outputs: Arrays to write into, likewise.
+
+        Raises:
+            FeedError: If a name is unknown, or an array does not fit or overlaps one that is written.
+        """
+        with self._lock:
+            return self._executable.bind(inputs, outputs)
+
+    @property
+    def bound_call(self) -> BoundCall:
+        """What `run_bound` calls, for loops that count nanoseconds."""
+        return self._default.call
+
+    def run_bound(self) -> list[Any]:
+        """Run on what the inputs hold from the last `run`, and return the outputs uncopied.
+
+        The next run overwrites what is returned. Not thread-safe.
+        """
+        return self._default.run()
+
+    def profile(self, feeds: Mapping[str, Any] | None = None, *, runs: int = 20, warmup: int = 3) -> Profile:
+        """Time every kernel in place.
+
+        Args:
+            feeds: Input values as for `run`; None for what the inputs hold.
+            runs: Timed runs.
+            warmup: Runs before them.
+        """
+        values = {} if feeds is None else self._checked(feeds)
+        with self._lock:
+            for name, value in values.items():
+                self._default.input_buffers[name].put(value)
+            return self._default.profile(runs, warmup)
+
+    def clone(self) -> Session:
+        """A session beside this one, with memory and kernels of its own; weights and artifacts are shared."""
+        return Session(self._executable.clone())
+
+    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        for name in feeds:
+            if name not in self._inputs:
+                raise FeedError(name, f"the model has no such input; it has {', '.join(self._inputs) or 'none'}")
+        for name, spec in self._inputs.items():
+            if name not in feeds:
+                raise FeedError(name, f"no value given for this input ({_expected(spec)})")
+        return {name: _fitted(value, self._inputs[name]) for name, value in feeds.items()}
+
+
+def _fitted(value: Any, spec: TensorSpec) -> Any:
+    """A value as an array of the input's dtype and shape, or as it is for inputs that are no tensors."""
+    if spec.dtype is None:
+        return value
+    array = _as_array(value, spec)
+    fits = array.dtype == spec.numpy_dtype or (spec.dtype == ir.DataType.STRING and array.dtype.kind in "OUS")
+    if fits and spec.shape is not None:
+        fits = array.ndim == len(spec.shape) and all(
+            extent in (None, given) for extent, given in zip(spec.shape, array.shape, strict=True)
+        )
+    if not fits:
+        raise FeedError(spec.name, f"expected {_expected(spec)}, got {array.dtype}{list(array.shape)}")
+    if spec.kind is ValueKind.FOREIGN:
+        # kept by reference: the caller may change its own array before or while the model runs
+        return np.array(array, object if spec.dtype == ir.DataType.STRING else None)
+    return array
+
+
+def _as_array(value: Any, spec: TensorSpec) -> Array:
+    try:
+        if isinstance(value, np.ndarray):
+            return value
+        if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
+            return np.from_dlpack(value)
+        array = np.asarray(value)
+        typed = hasattr(value, "dtype")  # a NumPy scalar, or another library's array
+        if typed or spec.dtype == ir.DataType.STRING or not np.can_cast(array.dtype, spec.numpy_dtype, "same_kind"):
+            return array
+        return np.asarray(value, spec.numpy_dtype)
+    except (TypeError, ValueError, OverflowError, BufferError, RuntimeError) as error:
+        kind = type(value).__name__
+        raise FeedError(spec.name, f"expected {_expected(spec)}, and {kind} cannot be read as one: {error}") from error
+
+
+def _expected(spec: TensorSpec) -> str:
+    if spec.dtype is None:
+        return "a value that is no tensor"
+    dtype = "strings" if spec.dtype == ir.DataType.STRING else str(spec.numpy_dtype)
+    if spec.shape is None:
+        return f"{dtype} of any shape"
+    return f"{dtype}[{', '.join('?' if extent is None else str(extent) for extent in spec.shape)}]"
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, list | tuple):
+        return [_copy(item) for item in value]
+    return value
+
+
+def _describe(value: ir.Value) -> NodeArg:
+    shape: list[int | str | None] = []
+    if value.shape is not None:
+        shape = [extent if isinstance(extent, int) else extent.value for extent in value.shape]
+    return NodeArg(value.name or "", shape, _type(value.type))
+
+
+def _type(kind: ir.TypeProtocol | None) -> str:
+    if isinstance(kind, ir.SequenceType):
+        return f"seq({_type(kind.elem_type)})"
+    if isinstance(kind, ir.OptionalType):
+        return f"optional({_type(kind.elem_type)})"
+    return "" if kind is None else f"tensor({kind.dtype.name.lower()})"

@@ -1,0 +1,208 @@
+"""Partitioned models and a toolchain made in place: kernels that evaluate their function with the reference."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from collage_core.contract import (
+    Artifact,
+    BoundCall,
+    Buffer,
+    Kernel,
+    Requirement,
+    RunContext,
+    Target,
+    Unsupported,
+    ValueKind,
+)
+from collage_core.ir.canonical import canonical_form
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.extract import copied_graph
+from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.model_io import model_from_bytes, model_to_bytes
+from collage_core.ir.value_bounds import BOUND_METADATA
+from collage_core.passes.call_sites import CallSite, call_sites
+from collage_core.reference import evaluate
+from collage_core.runtime import Executable
+
+MOCK = Target(toolchain="mock", fingerprint="mock 1")
+
+
+def partition(model: ir.Model, groups: Sequence[Sequence[str]] | None = None) -> ir.Model:
+    """A partitioned model.
+
+    Args:
+        model: A prepared model.
+        groups: Names of the nodes of each kernel; None for one kernel per node that is not a view.
+    """
+    graph = DataflowGraph(model)
+    if groups is None:
+        groups = [[graph.names[index]] for index in iterate_bits(graph.needs_kernel)]
+    old = model.graph
+    new: dict[ir.Value, ir.Value] = {}
+    for value in (*old.inputs, *old.initializers.values()):
+        new[value] = ir.Value(name=value.name, type=value.type, shape=value.shape, const_value=value.const_value)
+    waiting: list[Unit] = []
+    functions = []
+    covered = 0
+    for number, group in enumerate(groups):
+        mask = sum(1 << graph.index_of(name) for name in group)
+        covered |= mask
+        form = canonical_form(graph, mask)
+        body = copied_graph(graph, form, name=f"kernel_{number}", constants_are_inputs=True)
+        function = ir.Function("collage", f"kernel_{number}", graph=body, attributes=())
+        function.metadata_props["collage.primitive"] = "1"
+        function.metadata_props["collage.compiler"] = MOCK.toolchain
+        function.metadata_props["collage.target"] = MOCK.name
+        function.metadata_props["collage.global_symbol"] = f"kernel_{number}"
+        functions.append(function)
+        reads = (*form.inputs, *form.constants)
+        waiting.append(Unit("collage", f"kernel_{number}", f"k{number:04}", reads, form.outputs, ()))
+    for index in iterate_bits(graph.all_mask & ~covered):
+        node = graph.nodes[index]
+        attributes = tuple(node.attributes.values())
+        waiting.append(Unit(node.domain, node.op_type, graph.names[index], node.inputs, node.outputs, attributes))
+    nodes = []
+    while waiting:
+        unit = next(unit for unit in waiting if all(value is None or value in new for value in unit.reads))
+        waiting.remove(unit)
+        inputs = [None if value is None else new[value] for value in unit.reads]
+        node = ir.Node(unit.domain, unit.op_type, inputs, unit.attributes, name=unit.name, num_outputs=len(unit.writes))
+        for value, made in zip(unit.writes, node.outputs, strict=True):
+            made.name, made.type, made.shape = value.name, value.type, value.shape
+            if (spec := graph.spec(value)).kind is ValueKind.BOUNDED:
+                made.metadata_props[BOUND_METADATA] = str(list(spec.static_shape))
+            new[value] = made
+        nodes.append(node)
+    main = ir.Graph(
+        [new[value] for value in old.inputs],
+        [new[value] for value in old.outputs],
+        nodes=nodes,
+        initializers=[new[value] for value in old.initializers.values()],
+        opset_imports={**old.opset_imports, "collage": 1},
+        name=old.name,
+    )
+    return ir.Model(main, ir_version=10, functions=functions)
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """A node of the partitioned model before it is made, in terms of the old values."""
+
+    domain: str
+    op_type: str
+    name: str
+    reads: Sequence[ir.Value | None]
+    writes: Sequence[ir.Value]
+    attributes: Sequence[ir.Attr]
+
+
+@dataclasses.dataclass
+class MockToolchain:
+    """Lowers to the function itself, loads to a kernel that evaluates it.
+
+    Attributes:
+        embed: Whether artifacts hold their weights; otherwise they ask for them by content hash.
+        workspace_bytes: Scratch memory each artifact asks for; its kernel overwrites it.
+        requires: What each artifact requires.
+        refuse: What the loader answers instead of a kernel, while there is something.
+        fail: Call site whose kernel raises when it runs.
+        loaded: How many kernels were made.
+    """
+
+    embed: bool = True
+    workspace_bytes: int = 0
+    requires: tuple[Requirement, ...] = ()
+    refuse: list[str] = dataclasses.field(default_factory=list)
+    fail: str = ""
+    loaded: int = 0
+
+    def lower(self, site: CallSite) -> Artifact:
+        function = site.kernel_function()
+        constants = {}
+        model = function.model
+        if not self.embed:
+            constants = dict(function.constants)
+            model = model.clone()
+            for name in constants:
+                value = model.graph.initializers.pop(name)
+                value.const_value = None
+                model.graph.inputs.append(value)
+        return Artifact(
+            files={"model.onnx": model_to_bytes(model)},
+            metadata={"site": site.name},
+            requires=self.requires,
+            constants=constants,
+            workspace_bytes=self.workspace_bytes,
+        )
+
+    def lower_all(self, model: ir.Model) -> dict[str, Artifact]:
+        return {site.name: self.lower(site) for site in call_sites(model)}
+
+    def load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
+        assert run.scratch is not None
+        assert run.scratch.is_dir()
+        if self.refuse:
+            return Unsupported(self.refuse.pop())
+        self.loaded += 1
+        constants = {name: run.constants[key] for name, key in artifact.constants.items()}
+        fail = artifact.metadata["site"] == self.fail
+        return MockKernel(model_from_bytes(artifact.files["model.onnx"]), constants, artifact.workspace_bytes, fail)
+
+    def build(self, model: ir.Model, **options: Any) -> Executable:
+        artifacts = self.lower_all(model)
+        return Executable.build(model, artifacts, dict.fromkeys(artifacts, MOCK), self.load, threads=1, **options)
+
+
+class MockKernel:
+    """Evaluates a model, and checks on every call what the runtime promises a kernel."""
+
+    def __init__(self, model: ir.Model, constants: Mapping[str, Any], workspace_bytes: int, fail: bool) -> None:
+        self.model = model
+        self.constants = constants
+        self.workspace_bytes = workspace_bytes
+        self.fail = fail
+
+    def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
+        names = [str(value.name) for value in self.model.graph.inputs if value.name not in self.constants]
+        wanted = [str(value.name) for value in self.model.graph.outputs]
+        assert (workspace is None) == (self.workspace_bytes == 0)
+        arrays = [(buffer, buffer.array) for buffer in (*inputs, *outputs) if buffer.spec.kind is ValueKind.PLANNED]
+        written = [array for buffer, array in arrays if buffer in outputs]
+        if workspace is not None:
+            assert workspace.array.nbytes == self.workspace_bytes
+            written.append(workspace.array)
+        for one, other in itertools.combinations([array for _, array in arrays], 2):
+            if any(one is array or other is array for array in written):
+                assert not np.shares_memory(one, other)
+        assert all(array.flags.aligned and array.flags.c_contiguous for _, array in arrays)
+
+        def call() -> None:
+            if self.fail:
+                raise RuntimeError("out of luck")
+            assert all(buffer.array is array for buffer, array in arrays)
+            feeds = {name: buffer.value for name, buffer in zip(names, inputs, strict=True)}
+            # what a kernel returns by reference must not lie in memory the runtime reuses
+            values = evaluate(self.model, copy.deepcopy(feeds) | self.constants).values
+            if workspace is not None:
+                workspace.array.fill(0xAB)
+            for array in written:
+                array.view(np.uint8 if array.ndim else array.dtype).fill(0)
+            for name, buffer in zip(wanted, outputs, strict=True):
+                value = values[name]
+                buffer.put(value if isinstance(value, list | type(None)) else np.asarray(value))
+
+        return call
+
+
+def reference(model: ir.Model, feeds: Mapping[str, Any]) -> list[Any]:
+    """Outputs of a model by the reference evaluator."""
+    values = evaluate(model, feeds).values
+    return [values[str(value.name)] for value in model.graph.outputs]

@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from collage_core.contract import Host, Requirement
+from collage_core.errors import FeedError, KernelLoadError, KernelRunError, ModelError
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
+from collage_core.runtime import Executable, Session
+from tests.unit.runtime.mocks import MOCK, MockToolchain, partition, reference
+
+Parse = Callable[[str], ir.Model]
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+
+
+def run(model: ir.Model, *, toolchain: MockToolchain | None = None, **feeds: Any) -> list[Any]:
+    return Session((toolchain or MockToolchain()).build(model)).run(None, feeds)
+
+
+def assert_same(got: list[Any], expected: list[Any]) -> None:
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected, strict=True):
+        if isinstance(other, list):
+            assert_same(one, other)
+        else:
+            assert one.shape == np.shape(other)
+            assert one.dtype == np.asarray(other).dtype or one.dtype == object
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_random_partitioning_computes_what_the_model_does(random_model: Callable[..., ir.Model], seed: int) -> None:
+    model = random_model(seed, 10)
+    rng = random.Random(seed)
+    graph = DataflowGraph(model)
+    order = list(iterate_bits(graph.needs_kernel))
+    groups: list[list[str]] = []
+    covered = 0
+    while order:  # runs of neighbours in topological order never depend on each other in a cycle
+        size = rng.choice([1, 1, 2, 3, 5])
+        mask = graph.completed(sum(1 << index for index in order[:size]))
+        groups.append([graph.names[index] for index in iterate_bits(mask)])
+        covered |= mask
+        del order[:size]
+    toolchain = MockToolchain(embed=rng.random() < 0.5, workspace_bytes=rng.choice([0, 100]))
+    session = Session(toolchain.build(partition(model, groups)))
+
+    for _ in range(2):
+        draw = np.random.default_rng(rng.randrange(1000))
+        feeds = {name: draw.normal(size=(4, 4)).astype(np.float32) for name in ("x", "z")}
+        assert_same(session.run(None, feeds), reference(model, feeds))
+
+
+def test_values_inside_share_one_arena(parsed: Parse) -> None:
+    chain = "\n".join(f"v{step + 1} = Neg(v{step})" for step in range(10))
+    model = parsed(f"g (float[64] v0) => (float[64] v10) {{ {chain} }}")
+
+    executable = MockToolchain().build(partition(model))
+
+    assert executable.arena_bytes == 2 * 256
+
+
+def test_views_cost_nothing_and_share_memory(parsed: Parse) -> None:
+    model = partition(
+        parsed("""g (float[2,3] x) => (float[2,3] y) <int64[1] flat = {6}, int64[2] back = {3,2}, int64[2] same = {2,3}>
+        { a = Neg(x) b = Reshape(a, flat) c = Reshape(b, back) d = Abs(c) y = Reshape(d, same) }""")
+    )
+    executable = MockToolchain().build(model)
+    bound = executable.bind()
+
+    assert [step.name for step in bound.steps] == ["k0000", "k0001"]
+    assert executable.arena_bytes == 64
+    assert_same(Session(executable).run(None, {"x": X}), [np.abs(X.reshape(3, 2)).reshape(2, 3)])
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        # an output that is a view of an input, of a constant, of another output
+        "g (float[2,3] x) => (float[6] y) <int64[1] flat = {6}> { y = Reshape(x, flat) }",
+        "g (float[2,3] x) => (float[2,3] y, float[2] z) <float[2] w = {1.0, 2.0}> { y = Neg(x) z = Identity(w) }",
+        """g (float[2,3] x) => (float[2,3] y, float[6] z) <int64[1] flat = {6}>
+        { y = Neg(x) z = Reshape(y, flat) }""",
+        # an inside value and its view both read on, the view being an output
+        """g (float[2,3] x) => (float[6] y, float[2,3] z) <int64[1] flat = {6}>
+        { a = Neg(x) y = Reshape(a, flat) b = Abs(a) c = Exp(y) d = Reshape(c, two) z = Add(b, d) }""".replace(
+            "{6}>", "{6}, int64[2] two = {2,3}>"
+        ),
+        # a value read twice by one kernel, and a view of an input read by a kernel
+        "g (float[2,3] x) => (float[2,3] y) { a = Neg(x) y = Mul(a, a) }",
+        "g (float[2,3] x) => (float[3,2] y) <int64[2] s = {3,2}> { a = Reshape(x, s) y = Neg(a) }",
+    ],
+)
+def test_outputs_that_are_views(parsed: Parse, graph: str) -> None:
+    model = parsed(graph)
+
+    assert_same(run(partition(model), x=X), reference(model, {"x": X}))
+
+
+def test_an_input_passed_through_and_a_weight_given_out(parsed: Parse) -> None:
+    model = parsed("g (float[2,3] x) => (float[2,3] y) <float[2] w = {1.0, 2.0}> { y = Neg(x) }")
+    model.graph.outputs.extend([model.graph.inputs[0], model.graph.initializers["w"]])
+    session = Session(MockToolchain().build(partition(model)))
+
+    for scale in (1, 2):
+        y, x, w = session.run(None, {"x": X * scale})
+        assert_same([y, x, w], [-X * scale, X * scale, np.float32([1, 2])])
+        w[:] = 0  # what a caller does to its copies stays with the caller
+
+
+def test_an_output_listed_twice(parsed: Parse) -> None:
+    model = parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }")
+    partitioned = partition(model)
+    partitioned.graph.outputs.append(partitioned.graph.outputs[0])
+
+    assert_same(run(partitioned, x=X), [-X, -X])
+
+
+def test_scalars_and_tensors_without_elements(parsed: Parse) -> None:
+    model = parsed("""g (float x, float[0,3] e) => (float y, float[0,3] z, float[3] s)
+    <int64[1] zero = {0}> { a = Neg(x) y = Exp(a) b = Neg(e) z = Abs(b) s = ReduceSum<keepdims=0>(b, zero) }""")
+    feeds = {"x": np.float32(2), "e": np.zeros((0, 3), np.float32)}
+
+    assert_same(run(partition(model), **feeds), reference(model, feeds))
+
+
+def test_a_shape_known_only_after_running(parsed: Parse) -> None:
+    model = parsed("""g (float[1,6,4] boxes, float[1,2,6] scores) => (int64[n,3] y, int64[m,3] z)
+    <int64[1] most = {4}, float[1] iou = {0.5}, float[1] score = {0.4}>
+    { y = NonMaxSuppression(boxes, scores, most, iou, score) a = Add(y, y) b = Identity(a) z = Neg(b) }""")
+    session = Session(MockToolchain().build(partition(model)))
+    rng = np.random.default_rng(0)
+    shapes = set()
+    for _ in range(6):
+        corner = rng.random((1, 6, 2)).astype(np.float32) * 4
+        boxes = np.concatenate([corner, corner + 1], -1)
+        feeds = {"boxes": boxes, "scores": rng.random((1, 2, 6)).astype(np.float32)}
+        got = session.run(None, feeds)
+        assert_same(got, reference(model, feeds))
+        shapes.add(got[0].shape)
+    assert len(shapes) > 1
+
+
+def test_strings_and_sequences_pass_between_kernels(parsed: Parse) -> None:
+    model = parsed("""g (string[2] s, float[2,3] x) => (string[2] t, seq(float[2,3]) q, float[2,3] y)
+    <int64 one = {1}> { u = Identity(s) t = Identity(u) a = Neg(x) q = SequenceConstruct(a, x) b = Neg(a)
+      y = SequenceAt(q, one) }""")
+    feeds = {"s": np.array(["p", "qr"], object), "x": X}
+
+    assert_same(run(partition(model), **feeds), reference(model, feeds))
+
+
+def test_control_flow_reads_what_it_captures(parsed: Parse) -> None:
+    model = parsed("""g (float[2,3] x, bool c) => (float[2,3] y) <float[3] w = {1.0, 2.0, 3.0}> {
+    a = Neg(x)
+    y = If(c) <then_branch = t () => (float[2,3] p) { p = Add(a, w) }, else_branch = e () => (float[2,3] q) { q = Abs(a) }>
+    }""")
+    session = Session(MockToolchain(embed=False).build(partition(model)))
+
+    for condition in (True, False):
+        feeds = {"x": X, "c": np.array(condition)}
+        assert_same(session.run(None, feeds), reference(model, feeds))
+
+
+def test_a_plan_of_one_kernel_is_that_kernels_own_call(parsed: Parse) -> None:
+    toolchain = MockToolchain()
+    made: list[Any] = []
+
+    def load(*arguments: Any) -> Any:
+        kernel = toolchain.load(*arguments)
+        bind = kernel.bind  # type: ignore[union-attr]
+        kernel.bind = lambda *buffers: made.append(bind(*buffers)) or made[-1]  # type: ignore[union-attr]
+        return kernel
+
+    model = parsed("g (float[2,3] x) => (float[2,3] y) { a = Neg(x) y = Exp(a) }")
+    model = partition(model, [DataflowGraph(model).names])
+    artifacts = toolchain.lower_all(model)
+    executable = Executable.build(model, artifacts, {"k0000": MOCK}, load, threads=1)
+
+    assert executable.bind().call is made[-1]
+
+
+def test_a_failing_kernel_is_named(parsed: Parse) -> None:
+    model = parsed("g (float[2,3] x) => (float[2,3] y) { a = Neg(x) y = Exp(a) }")
+    for groups, site in ((None, "k0001"), ([DataflowGraph(model).names], "k0000")):
+        with pytest.raises(KernelRunError, match="out of luck") as caught:
+            run(partition(model, groups), toolchain=MockToolchain(fail=site), x=X)
+        assert (caught.value.site, caught.value.target) == (site, "mock")
+        assert caught.value.nodes
+
+
+def test_a_refused_artifact_is_lowered_again(parsed: Parse) -> None:
+    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { a = Neg(x) y = Exp(a) }"))
+    toolchain = MockToolchain(refuse=["made for another CPU"])
+    asked = []
+
+    executable = toolchain.build(model, relower=lambda site: asked.append(site.name) or toolchain.lower(site))
+
+    assert asked == ["k0000"]
+    assert_same(Session(executable).run(None, {"x": X}), [np.exp(-X)])
+
+
+def test_a_refused_artifact_without_relowering_is_one_error(parsed: Parse) -> None:
+    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
+
+    with pytest.raises(KernelLoadError, match="'k0000' of mock .* made for another CPU"):
+        MockToolchain(refuse=["made for another CPU"]).build(model)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "reason"),
+    [
+        (Requirement(kind="library", name="numpy", specifier="<1"), "needs numpy<1, .* is installed"),
+        (Requirement(kind="library", name="no-such-library"), "needs no-such-library, which is not installed"),
+        (Requirement(kind="library", name="numpy", specifier="not one"), "no version specifier"),
+        (Requirement(kind="isa", name="avx9000"), "CPU feature avx9000"),
+    ],
+)
+def test_an_unmet_requirement_is_found_before_loading(parsed: Parse, requirement: Requirement, reason: str) -> None:
+    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
+    toolchain = MockToolchain(requires=(requirement,))
+
+    with pytest.raises(KernelLoadError, match=reason):
+        toolchain.build(model)
+    assert toolchain.loaded == 0
+
+
+def test_met_requirements_are_no_obstacle(parsed: Parse) -> None:
+    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
+    host = Host(system="Linux", cpu="test", physical_cores=1, cpu_flags=frozenset({"avx512f"}), memory_bytes=1 << 30)
+    needs = (
+        Requirement(kind="isa", name="AVX512F"),
+        Requirement(kind="library", name="numpy", specifier=">=2"),
+        Requirement(kind="driver", name="cuda", specifier=">=13"),
+    )
+
+    assert MockToolchain(requires=needs).build(model, host=host)
+
+
+def test_a_node_nobody_runs_is_refused(parsed: Parse) -> None:
+    model = parsed("g (float[2,3] x) => (float[2,3] y) { a = Neg(x) y = Exp(a) }")
+
+    with pytest.raises(ModelError, match=r"\(Exp\) has no kernel"):
+        MockToolchain().build(partition(model, [[DataflowGraph(model).names[0]]]))
+
+
+def test_bound_arrays_are_read_and_written_in_place(parsed: Parse) -> None:
+    model = parsed("g (float[2,3] x) => (float[2,3] y, float[2,3] z) { a = Neg(x) y = Exp(a) z = Abs(a) }")
+    executable = MockToolchain().build(partition(model))
+    x, y = X.copy(), np.zeros_like(X)
+
+    bound = executable.bind({"x": x}, {"y": y})
+    bound.call()
+
+    assert bound.outputs["y"] is y
+    np.testing.assert_array_equal(y, np.exp(-X))
+    np.testing.assert_array_equal(bound.outputs["z"], np.abs(X))
+    x += 1
+    assert bound.run()[0] is y
+    np.testing.assert_array_equal(y, np.exp(-X - 1))
+
+
+def test_bound_runs_share_the_calls_inside(parsed: Parse) -> None:
+    model = parsed("g (float[2,3] x) => (float[2,3] y) { a = Neg(x) b = Abs(a) c = Neg(b) y = Exp(c) }")
+    executable = MockToolchain().build(partition(model))
+
+    one, other = executable.bind(), executable.bind()
+
+    same = [a.call is b.call for a, b in zip(one.steps, other.steps, strict=True)]
+    assert same == [False, True, True, False]
+    assert not np.shares_memory(one.outputs["y"], other.outputs["y"])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "reason"),
+    [
+        ({"nope": X}, {}, "no such input; it has x"),
+        ({}, {"nope": X}, "no such output; it has y"),
+        ({"x": X.astype(np.float64)}, {}, r"bind an array of float32\[2, 3\].* got float64\[2, 3\]"),
+        ({"x": X.T.copy().T}, {}, "not C-contiguous"),
+        ({"x": X.tolist()}, {}, "not list"),
+        ({}, {"y": np.broadcast_to(np.float32(0), (2, 3))}, "read-only"),
+    ],
+)
+def test_arrays_that_do_not_fit_cannot_be_bound(parsed: Parse, inputs: Any, outputs: Any, reason: str) -> None:
+    executable = MockToolchain().build(partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }")))
+
+    with pytest.raises(FeedError, match=reason):
+        executable.bind(inputs, outputs)
+
+
+def test_an_output_cannot_be_bound_to_the_memory_of_an_input(parsed: Parse) -> None:
+    executable = MockToolchain().build(partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }")))
+    memory = X.copy()
+
+    with pytest.raises(FeedError, match="shares memory with that of 'x'"):
+        executable.bind({"x": memory}, {"y": memory})
+
+
+def test_a_profile_names_every_step(parsed: Parse) -> None:
+    model = parsed("""g (float[2,3] x) => (float[2,3] y, float[6] z) <int64[1] flat = {6}>
+    { a = Neg(x) y = Exp(a) z = Reshape(x, flat) }""")
+
+    profile = MockToolchain().build(partition(model)).bind().profile(runs=4)
+
+    assert [(step.name, step.target) for step in profile.steps] == [
+        ("k0000", "mock"),
+        ("k0001", "mock"),
+        ("copy z", "host"),
+    ]
+    assert all(len(step.samples_us) == 4 and step.median_us > 0 for step in profile.steps)
+    assert profile.total_us > 0
+    events = profile.chrome_trace()["traceEvents"]
+    assert [event["ph"] for event in events].count("X") == 12
+    assert {event["tid"] for event in events} == {0, 1}
+
+
+def test_scratch_directories_are_removed(parsed: Parse, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
+    executable = MockToolchain().build(model)
+    assert len(list(tmp_path.iterdir())) == 1
+
+    del executable
+
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(KernelLoadError):
+        MockToolchain(refuse=["no"]).build(model)
+    assert not list(tmp_path.iterdir())
