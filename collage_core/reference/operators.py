@@ -18,7 +18,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import RuntimeContextError
 from onnx.reference.ops import load_op
 
-from collage_core.reference.kernels import KERNELS
+from collage_core.reference.kernels import find_kernel
 
 Values = Sequence[Any]
 Operator = Callable[[Values], tuple[Any, ...]]
@@ -60,7 +60,7 @@ def standard_operator(node: onnx.NodeProto, version: int, inputs: Values) -> Ope
     Raises:
         Exception: Whatever ONNX raises where it has no implementation.
     """
-    kernel = KERNELS.get(node.op_type)
+    kernel = find_kernel(node.op_type, len(node.output))
     if kernel is None:
         compute = _onnx_operator(node, version, inputs)
     else:
@@ -119,7 +119,7 @@ def schema_function(
 
 def is_implemented(op_type: str, version: int) -> bool:
     """Whether ONNX implements an operator itself, and not only as a function of others."""
-    if op_type in KERNELS:
+    if find_kernel(op_type, 1) is not None:
         return True
     try:
         load_op("", op_type, version, evaluator_cls=_NoExpansion)

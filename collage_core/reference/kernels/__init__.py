@@ -9,4 +9,42 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-KERNELS: Mapping[str, Callable[..., Any]] = {}
+from collage_core.reference.kernels.convolution import conv, conv_transpose
+from collage_core.reference.kernels.elementwise import einsum, erf, gelu, matmul, matmul_integer
+from collage_core.reference.kernels.gather import gather_elements, scatter_elements
+from collage_core.reference.kernels.pooling import (
+    average_pool,
+    global_lp_pool,
+    lp_pool,
+    max_pool,
+    max_pool_with_indices,
+)
+from collage_core.reference.kernels.detection import non_max_suppression
+from collage_core.reference.kernels.resize import resize
+
+Kernel = Callable[..., Any]
+
+_KERNELS: Mapping[str, Kernel] = {
+    "AveragePool": average_pool,
+    "Conv": conv,
+    "ConvTranspose": conv_transpose,
+    "Einsum": einsum,
+    "Erf": erf,
+    "GatherElements": gather_elements,
+    "Gelu": gelu,
+    "GlobalLpPool": global_lp_pool,
+    "LpPool": lp_pool,
+    "MatMul": matmul,
+    "MatMulInteger": matmul_integer,
+    "MaxPool": max_pool,
+    "NonMaxSuppression": non_max_suppression,
+    "Resize": resize,
+    "ScatterElements": scatter_elements,
+}
+
+
+def find_kernel(op_type: str, output_count: int) -> Kernel | None:
+    """Return the kernel of a standard operator that is to give so many outputs."""
+    if op_type == "MaxPool" and output_count > 1:
+        return max_pool_with_indices
+    return _KERNELS.get(op_type)

@@ -1,0 +1,53 @@
+"""GatherElements and ScatterElements by index arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from collage_core.reference.kernels.windows import Array
+
+_REDUCTIONS: Mapping[str, np.ufunc] = {
+    "add": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+}
+
+
+def gather_elements(
+    inputs: Sequence[Any], attributes: Mapping[str, Any], version: int
+) -> tuple[Array, ...]:
+    """Compute GatherElements.
+
+    ONNX's goes through `np.choose`, which takes 64 choices at most; beyond, it returns one element per row or raises
+    (onnx 1.23, `op_gather_elements.py`: data (1, 512), indices (1, 128) raises ValueError).
+    """
+    del version
+    data, indices = inputs[0], inputs[1]
+    return (data[_positions(data, indices, attributes.get("axis", 0))],)
+
+
+def scatter_elements(
+    inputs: Sequence[Any], attributes: Mapping[str, Any], version: int
+) -> tuple[Array, ...]:
+    """Compute ScatterElements; of equal indices without reduction the last wins, as in ONNX's loop."""
+    del version
+    data, indices, updates = inputs
+    result = data.copy()
+    where = _positions(data, indices, attributes.get("axis", 0))
+    reduction = _REDUCTIONS.get(attributes.get("reduction", "none"))
+    if reduction is None:
+        result[where] = updates
+    else:
+        reduction.at(result, where, updates)
+    return (result,)
+
+
+def _positions(data: Array, indices: Array, axis: int) -> tuple[Array, ...]:
+    grid = list(np.ogrid[tuple(slice(n) for n in indices.shape)])
+    axis %= data.ndim
+    grid[axis] = np.where(indices < 0, indices + data.shape[axis], indices)
+    return tuple(grid)
