@@ -1,0 +1,190 @@
+"""Opening a SQLite file that is, or becomes, a tuning database, and nothing else.
+
+Durability: write-ahead log with `synchronous=FULL`. SQLite then syncs the log at every commit, so a commit that
+returned survives the process, and the machine, being stopped at any point; with `NORMAL` the last commits may be
+lost when the machine stops (https://www.sqlite.org/pragma.html#pragma_synchronous). Readers never wait for a
+writer. Where the file system has no shared memory SQLite keeps its rollback journal, which is as durable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from collage_core.errors import (
+    DatabaseDamagedError,
+    DatabaseError,
+    DatabaseForeignError,
+    DatabaseLockedError,
+    DatabaseReadOnlyError,
+    DatabaseVersionError,
+)
+
+APPLICATION_ID = 0x436F6C67  # "Colg"
+SCHEMA_VERSION = 1
+
+_SCHEMA = (
+    """CREATE TABLE record (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        content_id TEXT NOT NULL UNIQUE,
+        structural_hash TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
+        host TEXT NOT NULL, threads INTEGER NOT NULL, launch TEXT NOT NULL,
+        purpose TEXT NOT NULL, outcome TEXT NOT NULL,
+        body TEXT NOT NULL
+    )""",
+    """CREATE INDEX record_by_key ON record
+        (structural_hash, target, fingerprint, host, threads, launch, purpose, id)""",
+    """CREATE TABLE attempt (
+        structural_hash TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
+        host TEXT NOT NULL, threads INTEGER NOT NULL, launch TEXT NOT NULL,
+        begun INTEGER NOT NULL,
+        PRIMARY KEY (structural_hash, target, fingerprint, host, threads, launch)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE blob (
+        toolchain TEXT NOT NULL, fingerprint TEXT NOT NULL, key TEXT NOT NULL,
+        checksum TEXT NOT NULL, data BLOB NOT NULL,
+        PRIMARY KEY (toolchain, fingerprint, key)
+    )""",
+    "CREATE TABLE plan (name TEXT PRIMARY KEY, body TEXT NOT NULL)",
+)
+
+_KINDS: dict[int, type[DatabaseError]] = {
+    sqlite3.SQLITE_BUSY: DatabaseLockedError,
+    sqlite3.SQLITE_LOCKED: DatabaseLockedError,
+    sqlite3.SQLITE_READONLY: DatabaseReadOnlyError,
+    sqlite3.SQLITE_CORRUPT: DatabaseDamagedError,
+    sqlite3.SQLITE_NOTADB: DatabaseForeignError,
+}
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turns SQLite's errors into ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None)
+        primary = None if code is None else code & 0xFF  # the upper bits only refine it
+        kind = DatabaseError if primary is None else _KINDS.get(primary, DatabaseError)
+        text = str(error)
+        if kind is DatabaseError and ("no such" in text or "decode" in text):
+            kind = DatabaseDamagedError  # our mark but not our tables; text that is none
+        raise kind(f"sqlite:///{path}", text[:200]) from error
+
+
+def connect(path: Path, read_only: bool, busy_timeout_s: float) -> sqlite3.Connection:
+    """Opens a tuning database, making a new one where there is no file or an empty one.
+
+    Raises:
+        DatabaseError: One of its kinds; whatever is there was left as it was.
+    """
+    url = f"sqlite:///{path}"
+    if path.is_dir():
+        raise DatabaseError(url, "it is a directory")
+    if read_only and not path.exists():
+        raise DatabaseError(url, "there is no such file")
+    if not read_only:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DatabaseReadOnlyError(url, f"its directory cannot be made: {error}") from None
+    _refuse_foreign(path, url)
+    mode = "ro" if read_only else "rwc"
+    with translated(path):
+        connection = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=busy_timeout_s,
+            isolation_level=None,  # transactions are begun where they are meant
+            check_same_thread=False,  # the store has a lock
+        )
+        try:
+            _identify(connection, url, read_only)
+            if not read_only:
+                _require_writable(connection)
+                _use_write_ahead_log(connection, busy_timeout_s)
+                connection.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _refuse_foreign(path: Path, url: str) -> None:
+    # From the header alone, https://www.sqlite.org/fileformat2.html#the_database_header: for SQLite even to read
+    # a database can mean to roll back or to check-point what its owner left.
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DatabaseError(url, f"it cannot be read: {error}") from None
+    if header and not header.startswith(b"SQLite format 3\0"):
+        raise DatabaseForeignError(url, "it is not a SQLite database")
+    application = int.from_bytes(header[68:72], "big")
+    if application not in (0, APPLICATION_ID):
+        raise DatabaseForeignError(url, "it is a SQLite database of another program")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _identify(connection: sqlite3.Connection, url: str, read_only: bool) -> None:
+    if not _is_new(connection):
+        _require_ours(connection, url)
+        return
+    if read_only:
+        raise DatabaseError(url, "it is empty")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _is_new(connection):  # unless another process was faster
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    _require_ours(connection, url)
+
+
+def _is_new(connection: sqlite3.Connection) -> bool:
+    marked = _pragma(connection, "application_id") or _pragma(connection, "user_version")
+    return not marked and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+
+
+def _require_ours(connection: sqlite3.Connection, url: str) -> None:
+    if _pragma(connection, "application_id") != APPLICATION_ID:
+        raise DatabaseForeignError(url, "it is a SQLite database of another program")
+    version = _pragma(connection, "user_version")
+    if version > SCHEMA_VERSION:
+        raise DatabaseVersionError(url, f"it has schema version {version}, this Collage knows up to {SCHEMA_VERSION}")
+    if version < 1:
+        raise DatabaseDamagedError(url, f"it has schema version {version}, which never existed")
+
+
+def _require_writable(connection: sqlite3.Connection) -> None:
+    # SQLite opens a file it may not write for reading, and says so only at the first write. This is one.
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("ROLLBACK")
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection, busy_timeout_s: float) -> None:
+    # Changing the journal needs the file for itself for a moment, and does not always wait for that.
+    deadline = time.monotonic() + busy_timeout_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return

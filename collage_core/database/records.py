@@ -1,0 +1,220 @@
+"""What the tuning database stores, and its JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import json
+import math
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, NoReturn, TypeVar
+
+import cattrs
+
+from collage_core.contract.artifact import Json
+
+Outcome = Literal["measured", "refused", "failed"]
+"""Timed; refused by its toolchain (a value, not an error); or accepted and then not built, run or right."""
+
+Purpose = Literal["select", "confirm", "end_to_end", "verify"]
+"""Why it was taken: to choose candidates; again, for those chosen; to compare whole plans; or to check numbers."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class RecordKey:
+    """What a measurement holds for: change any of it and the old time says nothing.
+
+    Attributes:
+        structural_hash: What was measured: hash of a kernel function, or of a whole plan.
+        target: Full name of the target, with options and device.
+        fingerprint: Versions of the target's libraries.
+        host: Fingerprint of processor and device.
+        threads: Threads the kernel may use.
+        launch: How kernels are launched.
+    """
+
+    structural_hash: str
+    target: str
+    fingerprint: str
+    host: str
+    threads: int
+    launch: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TuningRecord:
+    """One try at building, checking and timing a candidate, or at timing a plan.
+
+    Attributes:
+        key: What it holds for.
+        outcome: How it ended.
+        purpose: Why it was made.
+        created: When, as ISO 8601 with offset.
+        samples_us: Time of one call in each sample, in the order taken; some exactly if it was measured.
+        warmup_runs: Untimed runs before the first sample.
+        reason: Why it was refused or failed; empty if measured.
+        stage: Where that happened: `"lower"`, `"load"`, `"verify"`, `"measure"`, ...
+        error: Largest error against the reference, relative to the tensor's scale; None if not compared, or not
+            finite (then `reason` says so).
+        variant: Which of the toolchain's variants.
+        extra: Anything else worth keeping, as JSON; names are the writer's own.
+    """
+
+    key: RecordKey
+    outcome: Outcome
+    purpose: Purpose
+    created: str
+    samples_us: tuple[float, ...] = ()
+    warmup_runs: int = 0
+    reason: str = ""
+    stage: str = ""
+    error: float | None = None
+    variant: str = ""
+    extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Whatever kind of number they come as: equal records have to give equal JSON.
+        object.__setattr__(self, "samples_us", tuple(map(float, self.samples_us)))
+        if self.error is not None:
+            object.__setattr__(self, "error", float(self.error))
+        if (self.outcome == "measured") != bool(self.samples_us):
+            raise ValueError("a record has samples if, and only if, it was measured")
+        if not all(math.isfinite(sample) and sample >= 0 for sample in self.samples_us):
+            raise ValueError("samples are finite microseconds >= 0")
+        if self.error is not None and not math.isfinite(self.error):
+            raise ValueError("an error is finite or None; say in `reason` that it was not finite")
+        if datetime.datetime.fromisoformat(self.created).tzinfo is None:
+            raise ValueError(f"created needs an offset from UTC, {self.created!r} has none")
+
+    @property
+    def content_id(self) -> str:
+        """Hash of all of it; equal records are one record."""
+        return content_id(to_json(self))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class BlobSpace:
+    """Whose blobs: what one version of a library cached is of no use to another.
+
+    Attributes:
+        toolchain: Name of the toolchain, or of the part of core that keeps them.
+        fingerprint: Versions of its libraries.
+    """
+
+    toolchain: str
+    fingerprint: str
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def dumps(value: object) -> str:
+    """JSON, one spelling per value.
+
+    Raises:
+        ValueError: If a number is not finite.
+        TypeError: If something in it is not JSON.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def loads(text: str) -> Any:
+    """Reads strict JSON.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def plan_text(plan: Mapping[str, Json]) -> str:
+    """JSON of a plan.
+
+    Raises:
+        ValueError: If it is not JSON.
+    """
+    try:
+        return dumps(dict(plan))
+    except TypeError as error:
+        raise ValueError(f"a plan is JSON: {error}") from None
+
+
+def content_id(text: str) -> str:
+    """SHA-256 of a text."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _strict_converter() -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=True)
+
+    def primitive(kind: type, accepted: tuple[type, ...]) -> None:
+        def structure(value: Any, _: Any) -> Any:
+            if type(value) not in accepted:
+                raise TypeError(f"{value!r} is not a {kind.__name__}")
+            return kind(value)
+
+        converter.register_structure_hook(kind, structure)
+
+    primitive(str, (str,))
+    primitive(int, (int,))
+    primitive(float, (float, int))
+
+    def optional_float(value: Any, _: Any) -> float | None:
+        return None if value is None else converter.structure(value, float)
+
+    converter.register_structure_hook(float | None, optional_float)
+
+    def json_object(value: Any, _: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise TypeError(f"{value!r} is not an object")
+        return value
+
+    def is_mapping(kind: Any) -> bool:  # only `extra`; what is in it stays as it is
+        return typing.get_origin(kind) is Mapping
+
+    converter.register_structure_hook_func(is_mapping, json_object)
+    converter.register_unstructure_hook_func(is_mapping, dict)
+    return converter
+
+
+_CONVERTER = _strict_converter()
+_Value = TypeVar("_Value", TuningRecord, RecordKey, BlobSpace)
+
+
+def to_json(value: TuningRecord | RecordKey | BlobSpace) -> str:
+    """JSON of a record; equal records give equal text.
+
+    Raises:
+        ValueError: If something in `extra` is not JSON.
+    """
+    try:
+        return dumps(_CONVERTER.unstructure(value))
+    except TypeError as error:
+        raise ValueError(f"not JSON: {error}") from None
+
+
+def from_json(text: str, kind: type[_Value]) -> _Value:
+    """Reads what `to_json` wrote, strictly: nothing missing, nothing unknown, nothing converted.
+
+    Raises:
+        ValueError: If it is anything else.
+    """
+    return structure(loads(text), kind)
+
+
+def structure(value: object, kind: type[_Value]) -> _Value:
+    """Reads parsed JSON as a record.
+
+    Raises:
+        ValueError: If it is anything else.
+    """
+    if not isinstance(value, dict):
+        raise ValueError(f"not a {kind.__name__} but {value!r:.80}")
+    try:
+        return _CONVERTER.structure(value, kind)
+    except (cattrs.BaseValidationError, TypeError, ValueError) as error:
+        reasons = "; ".join(cattrs.transform_error(error))
+        raise ValueError(f"not a {kind.__name__}: {reasons}") from None

@@ -1,0 +1,297 @@
+"""A tuning store in one SQLite file."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sqlite3
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from collage_core.contract.artifact import Json
+from collage_core.database.connection import connect, translated
+from collage_core.database.records import (
+    BlobSpace,
+    Purpose,
+    RecordKey,
+    TuningRecord,
+    content_id,
+    from_json,
+    loads,
+    plan_text,
+    to_json,
+)
+from collage_core.database.store import Removed, StoreStats
+from collage_core.errors import DatabaseDamagedError, DatabaseError
+
+_PAGE = 500  # records read at a time by all_records
+_KEY = "structural_hash = ? AND target = ? AND fingerprint = ? AND host = ? AND threads = ? AND launch = ?"
+_KEY_COLUMNS = "structural_hash, target, fingerprint, host, threads, launch"
+
+
+def _columns(key: RecordKey) -> tuple[str | int, ...]:
+    return (
+        key.structural_hash,
+        key.target,
+        key.fingerprint,
+        key.host,
+        key.threads,
+        key.launch,
+    )
+
+
+class SqliteStore:
+    """See `TuningStore`.
+
+    One connection, used by one thread at a time. Not to be taken across a fork; open it again there.
+
+    Args:
+        path: The file; made, with its directory, unless `read_only`.
+        read_only: Open for reading; the file must exist.
+        busy_timeout_s: How long to wait for another process that writes.
+
+    Raises:
+        DatabaseError: If it is no tuning database that this version can use; the file is left as it was.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False, busy_timeout_s: float = 30.0) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = connect(path, read_only, busy_timeout_s)
+
+    @property
+    def url(self) -> str:
+        """See `TuningStore`."""
+        return f"sqlite:///{self._path}"
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            if self._connection is None:
+                raise DatabaseError(self.url, "it was closed")
+            with translated(self._path):
+                yield self._connection
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._reading() as connection:
+            # IMMEDIATE: wait for other writers now, not with half of the transaction done.
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def append(self, record: TuningRecord) -> bool:
+        """See `TuningStore`."""
+        row = _row(record)
+        with self._writing() as connection:
+            connection.execute(f"DELETE FROM attempt WHERE {_KEY}", _columns(record.key))
+            return _insert(connection, row)
+
+    def append_all(self, records: Iterable[TuningRecord]) -> int:
+        """See `TuningStore`."""
+        rows = [_row(record) for record in records]
+        with self._writing() as connection:
+            return sum([_insert(connection, row) for row in rows])
+
+    def records(self, key: RecordKey, purpose: Purpose | None = None) -> tuple[TuningRecord, ...]:
+        """See `TuningStore`."""
+        query = f"SELECT content_id, body FROM record WHERE {_KEY}"
+        values = _columns(key)
+        if purpose is not None:
+            query += " AND purpose = ?"
+            values = (*values, purpose)
+        with self._reading() as connection:
+            rows = connection.execute(f"{query} ORDER BY id", values).fetchall()
+        return tuple(self._record(*row) for row in rows)
+
+    def all_records(self) -> Iterator[TuningRecord]:
+        """See `TuningStore`."""
+        last = 0
+        while True:  # in pages, so that no lock is held while the caller works
+            with self._reading() as connection:
+                rows = connection.execute(
+                    "SELECT id, content_id, body FROM record WHERE id > ? ORDER BY id LIMIT ?",
+                    (last, _PAGE),
+                ).fetchall()
+            if not rows:
+                return
+            last = rows[-1][0]
+            for _, checksum, body in rows:
+                yield self._record(checksum, body)
+
+    def _record(self, checksum: str, body: str) -> TuningRecord:
+        try:
+            if content_id(body) != checksum:
+                raise ValueError("its checksum is wrong")
+            return from_json(body, TuningRecord)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise DatabaseDamagedError(self.url, f"a record is damaged: {error}") from None
+
+    def begin_attempt(self, key: RecordKey) -> int:
+        """See `TuningStore`."""
+        with self._writing() as connection:
+            connection.execute(
+                f"INSERT INTO attempt ({_KEY_COLUMNS}, begun) VALUES (?, ?, ?, ?, ?, ?, 1) "
+                f"ON CONFLICT ({_KEY_COLUMNS}) DO UPDATE SET begun = begun + 1",
+                _columns(key),
+            )
+            return _attempts(connection, key)
+
+    def attempts(self, key: RecordKey) -> int:
+        """See `TuningStore`."""
+        with self._reading() as connection:
+            return _attempts(connection, key)
+
+    def clear_attempts(self, key: RecordKey | None = None) -> None:
+        """See `TuningStore`."""
+        with self._writing() as connection:
+            if key is None:
+                connection.execute("DELETE FROM attempt")
+            else:
+                connection.execute(f"DELETE FROM attempt WHERE {_KEY}", _columns(key))
+
+    def put_blob(self, space: BlobSpace, key: str, data: bytes) -> None:
+        """See `TuningStore`."""
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO blob (toolchain, fingerprint, key, checksum, data) VALUES (?, ?, ?, ?, ?)",
+                (space.toolchain, space.fingerprint, key, hashlib.sha256(data).hexdigest(), data),
+            )
+
+    def get_blob(self, space: BlobSpace, key: str) -> bytes | None:
+        """See `TuningStore`."""
+        with self._reading() as connection:
+            row = connection.execute(
+                "SELECT checksum, data FROM blob WHERE toolchain = ? AND fingerprint = ? AND key = ?",
+                (space.toolchain, space.fingerprint, key),
+            ).fetchone()
+        if row is None:
+            return None
+        checksum, data = row
+        if not isinstance(data, bytes) or hashlib.sha256(data).hexdigest() != checksum:
+            raise DatabaseDamagedError(self.url, f"blob {key!r} of {space.toolchain} is not what was put there")
+        return data
+
+    def blob_keys(self) -> tuple[tuple[BlobSpace, str], ...]:
+        """See `TuningStore`."""
+        with self._reading() as connection:
+            rows = connection.execute("SELECT toolchain, fingerprint, key FROM blob").fetchall()
+        return tuple(sorted((BlobSpace(toolchain=row[0], fingerprint=row[1]), row[2]) for row in rows))
+
+    def put_plan(self, name: str, plan: Mapping[str, Json]) -> None:
+        """See `TuningStore`."""
+        text = plan_text(plan)
+        with self._writing() as connection:
+            connection.execute("INSERT OR REPLACE INTO plan (name, body) VALUES (?, ?)", (name, text))
+
+    def get_plan(self, name: str) -> dict[str, Json] | None:
+        """See `TuningStore`."""
+        with self._reading() as connection:
+            row = connection.execute("SELECT body FROM plan WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            return None
+        try:
+            plan = loads(row[0])
+            if not isinstance(plan, dict):
+                raise ValueError("it is not an object")
+        except (ValueError, TypeError) as error:
+            raise DatabaseDamagedError(self.url, f"plan {name!r} is damaged: {error}") from None
+        return plan
+
+    def plan_names(self) -> tuple[str, ...]:
+        """See `TuningStore`."""
+        with self._reading() as connection:
+            rows = connection.execute("SELECT name FROM plan").fetchall()
+        return tuple(sorted(name for (name,) in rows))
+
+    def stats(self) -> StoreStats:
+        """See `TuningStore`."""
+        with self._reading() as connection:
+            connection.execute("BEGIN")  # one snapshot for all counts
+            try:
+                counts = {
+                    column: dict(
+                        connection.execute(
+                            f"SELECT {column}, count(*) FROM record GROUP BY {column} ORDER BY {column}"
+                        ).fetchall()
+                    )
+                    for column in ("outcome", "target", "fingerprint")
+                }
+                [records] = connection.execute("SELECT count(*) FROM record").fetchone()
+                [keys] = connection.execute(
+                    f"SELECT count(*) FROM (SELECT DISTINCT {_KEY_COLUMNS} FROM record)"
+                ).fetchone()
+                [attempts] = connection.execute("SELECT count(*) FROM attempt").fetchone()
+                blobs, blob_bytes = connection.execute(
+                    "SELECT count(*), coalesce(sum(length(data)), 0) FROM blob"
+                ).fetchone()
+                [plans] = connection.execute("SELECT count(*) FROM plan").fetchone()
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+        return StoreStats(
+            records=records,
+            keys=keys,
+            by_outcome=counts["outcome"],
+            by_target=counts["target"],
+            fingerprints=counts["fingerprint"],
+            open_attempts=attempts,
+            blobs=blobs,
+            blob_bytes=blob_bytes,
+            plans=plans,
+        )
+
+    def gc(self, keep: Collection[str]) -> Removed:
+        """See `TuningStore`."""
+        removed: dict[str, int] = {}
+        with self._writing() as connection:
+            for table in ("record", "attempt", "blob"):
+                rows = connection.execute(f"SELECT DISTINCT fingerprint FROM {table}").fetchall()
+                stale = [row for row in rows if row[0] not in keep]
+                done = connection.executemany(f"DELETE FROM {table} WHERE fingerprint = ?", stale)
+                removed[table] = max(0, done.rowcount)
+        return Removed(records=removed["record"], blobs=removed["blob"])
+
+    def close(self) -> None:
+        """See `TuningStore`."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+
+    def __enter__(self) -> SqliteStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _row(record: TuningRecord) -> tuple[str | int, ...]:
+    body = to_json(record)
+    return (content_id(body), *_columns(record.key), record.purpose, record.outcome, body)
+
+
+def _insert(connection: sqlite3.Connection, row: tuple[str | int, ...]) -> bool:
+    done = connection.execute(
+        f"INSERT OR IGNORE INTO record (content_id, {_KEY_COLUMNS}, purpose, outcome, body) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        row,
+    )
+    return done.rowcount == 1
+
+
+def _attempts(connection: sqlite3.Connection, key: RecordKey) -> int:
+    row = connection.execute(f"SELECT begun FROM attempt WHERE {_KEY}", _columns(key)).fetchone()
+    return 0 if row is None else int(row[0])
