@@ -101,9 +101,12 @@ def load(path: str | Path, *, threads: int | None = None) -> Session:
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        return version("collage-core")
+        try:
+            return version("collage-core")
+        except PackageNotFoundError:
+            return "0+source"  # a checkout on the path, never installed
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -40,6 +40,16 @@ def interval(bounds: tuple[float, float], digits: int = 4) -> str:
     return f"[{low}, {high}]"
 
 
+def span(bounds: tuple[float, float], digits: int = 4) -> str:
+    """An interval where columns are scarce.
+
+    Examples:
+        >>> span((95.04, 96.96))
+        '95.04-96.96'
+    """
+    return "-".join(_significant(bound, digits) for bound in bounds)
+
+
 def ratio(value: float) -> str:
     """A ratio of latencies.
 

@@ -52,10 +52,8 @@ def optimize_summary(record: Record, *, everything: bool = False) -> RenderableT
 
 def comparison_table(comparison: Comparison) -> RenderableType:
     """Contenders side by side; under the table, why any of them failed."""
-    table = plain_table(
-        "contender", "kind", "toolchains", ">kernels", ">p50 ms", ">95 % interval", ">ratio", ">95 % interval"
-    )
-    table.columns[0].no_wrap = True
+    table = plain_table("contender", "kind", "toolchains", ">kernels", ">p50 ms", ">95 % CI", ">ratio", ">95 % CI")
+    table.columns[1].no_wrap = True
     for contender in comparison.contenders:
         table.add_row(*(Text(cell) for cell in _contender_cells(contender)), style=_style(contender, comparison))
     failures = [Text(f"{c.name} failed: {c.failed}", style="red") for c in comparison.contenders if c.failed]
@@ -162,15 +160,16 @@ def search_lines(search: SearchFacts) -> tuple[str, ...]:
 
 
 def _contender_cells(contender: ContenderFacts) -> tuple[str, ...]:
-    names = (contender.name, contender.kind, ", ".join(contender.toolchains))
+    # a line each: side by side they would take the room of the figures
+    names = (contender.name, contender.kind, ",\n".join(contender.toolchains))
     kernels = str(contender.regions) if contender.regions else "-"
     latency = contender.latency_ms
     if latency is None:
         return (*names, kernels, "failed", "", "", "")
-    shown = (figures.milliseconds(latency.p50), figures.interval(latency.ci95))
+    shown = (figures.milliseconds(latency.p50), figures.span(latency.ci95))
     if contender.ratio <= 0:
         return (*names, kernels, *shown, "-", "")
-    return (*names, kernels, *shown, figures.ratio(contender.ratio), figures.interval(contender.ratio_ci95, 3))
+    return (*names, kernels, *shown, figures.ratio(contender.ratio), figures.span(contender.ratio_ci95, 3))
 
 
 def _style(contender: ContenderFacts, comparison: Comparison) -> str:

@@ -1,0 +1,101 @@
+"""The public JSON, against the keys that docs/design promises."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from collage_core.report.bench_json import BenchReport, bench_json
+from collage_core.report.optimize_json import optimize_json, regions_json
+from collage_core.report.record import Comparison, ContenderFacts
+from tests.unit.report.records import COMPARISON, HOST, MODEL, RECORD
+
+BENCH_KEYS = [
+    "schema_version",
+    "model",
+    "host",
+    "threads",
+    "contenders",
+    "best_single",
+    "speedup_vs_best_single",
+    "speedup_ci95",
+]
+OPTIMIZE_KEYS = ["search", "predicted_ms", "measured_ms", "max_error", "regions", "refusals"]
+
+
+def bench_document(comparison: Comparison) -> Any:
+    return json.loads(bench_json(BenchReport(model=MODEL, host=HOST, threads=2, comparison=comparison)))
+
+
+def test_a_comparison_has_the_promised_keys() -> None:
+    document = bench_document(COMPARISON)
+    mixed, single, _, failed = document["contenders"]
+
+    assert list(document) == BENCH_KEYS
+    assert list(document["model"]) == ["name", "sha256", "nodes"]
+    assert list(mixed) == ["name", "kind", "toolchains", "regions", "latency_ms"]
+    assert list(mixed["latency_ms"]) == ["p50", "p90", "p99", "mean", "min", "n", "ci95"]
+    assert list(single) == ["name", "kind", "latency_ms"]
+    assert list(failed) == ["name", "kind", "failed"]
+    assert document["best_single"] == "openvino"
+    assert document["speedup_ci95"] == [1.506, 1.536]
+
+
+def test_what_is_not_known_is_null() -> None:
+    nobody = Comparison(contenders=(ContenderFacts(name="a", kind="single", failed="it crashed"),))
+
+    document = bench_document(nobody)
+
+    assert document["best_single"] is None
+    assert document["speedup_vs_best_single"] is None
+    assert document["speedup_ci95"] is None
+
+
+def test_a_single_toolchain_that_needs_help_says_of_whom() -> None:
+    helped = ContenderFacts(name="openvino", kind="single", toolchains=("reference", "openvino"), regions=3, failed="x")
+
+    [contender] = bench_document(Comparison(contenders=(helped,)))["contenders"]
+
+    assert contender["toolchains"] == ["openvino", "reference"]
+    assert contender["regions"] == 3
+
+
+def test_an_optimisation_has_the_promised_keys() -> None:
+    document = json.loads(optimize_json(RECORD))
+
+    assert list(document) == BENCH_KEYS + OPTIMIZE_KEYS
+    assert list(document["search"]) == [
+        "method",
+        "exact",
+        "gap_us",
+        "candidates",
+        "distinct_candidates",
+        "measured",
+        "cache_hits",
+        "seconds",
+    ]
+    assert list(document["search"]["seconds"]) == ["prepare", "candidates", "measure", "search", "refine", "total"]
+    assert [list(region) for region in document["regions"]] == [["id", "toolchain", "composite", "nodes", "cost_us"]] * 3
+    assert document["regions"][1] == {
+        "id": "k0001",
+        "toolchain": "openvino",
+        "composite": "argmax",
+        "nodes": ["head/argmax"],
+        "cost_us": 35800.0,
+    }
+
+
+def test_regions_are_the_same_bytes_for_runs_that_chose_alike() -> None:
+    later = tuple(
+        dataclasses.replace(region, measured_us=region.measured_us * 1.1, error=1e-5) for region in RECORD.regions
+    )
+    again = dataclasses.replace(RECORD, created="2027-01-01T00:00:00+00:00", regions=later, measured_ms=99.0)
+
+    assert regions_json(again) == regions_json(RECORD)
+
+
+def test_refusals_come_in_one_order() -> None:
+    turned = dataclasses.replace(RECORD, refusals=tuple(reversed(RECORD.refusals)))
+
+    assert optimize_json(turned) == optimize_json(RECORD)

@@ -1,0 +1,43 @@
+"""What importing Collage costs, seen from a fresh interpreter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("onnx", "onnx_ir", "onnxruntime", "openvino", "torch", "numpy", "onnxscript", "rich", "pluggy", "cattrs")
+
+
+def loaded_after(code: str) -> set[str]:
+    """Top-level modules loaded once `code` ran."""
+    script = f"{code}\nimport sys\nprint('\\n' + ' '.join(sorted({{name.partition('.')[0] for name in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    assert loaded_after("import collage_core").isdisjoint({*HEAVY, "click"})
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["optimize", "--help"], ["db", "--help"]])
+def test_showing_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = f"from collage_core.cli import main\ntry: main({arguments!r})\nexcept SystemExit as end: assert end.code == 0"
+
+    assert loaded_after(code).isdisjoint(HEAVY)
+
+
+def test_the_version_is_found_when_asked_for() -> None:
+    import collage_core
+
+    assert collage_core.__version__[0].isdigit()
+
+
+def test_every_public_name_can_be_listed_and_unknown_ones_are_refused() -> None:
+    import collage_core
+
+    assert set(collage_core.__all__) <= set(dir(collage_core))
+    assert collage_core.CollageError.__module__ == "collage_core.errors"
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = collage_core.no_such_name
