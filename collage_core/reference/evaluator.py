@@ -250,7 +250,8 @@ def constant_value(value: ir.Value) -> Any:
         return np.array(
             [v.decode() if isinstance(v, bytes) else v for v in array.ravel()], dtype=object
         ).reshape(array.shape)
-    return array
+    # bytes inside a protobuf start anywhere, and NumPy keeps unaligned operands away from BLAS
+    return array if array.flags.aligned else array.copy()
 
 
 def _subgraphs(node: ir.Node) -> list[ir.Graph]:
