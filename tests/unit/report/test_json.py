@@ -76,7 +76,9 @@ def test_an_optimisation_has_the_promised_keys() -> None:
         "seconds",
     ]
     assert list(document["search"]["seconds"]) == ["prepare", "candidates", "measure", "search", "refine", "total"]
-    assert [list(region) for region in document["regions"]] == [["id", "toolchain", "composite", "nodes", "cost_us"]] * 3
+    assert [list(region) for region in document["regions"]] == [
+        ["id", "toolchain", "composite", "nodes", "cost_us"]
+    ] * 3
     assert document["regions"][1] == {
         "id": "k0001",
         "toolchain": "openvino",

@@ -25,9 +25,7 @@ def test_reasons_that_differ_in_numbers_and_names_are_one() -> None:
 
 
 def test_targets_and_stages_are_kept_apart() -> None:
-    groups = group_refusals(
-        [refusal("b", "n", "no"), refusal("a", "n", "no"), refusal("a", "n", "no", stage="lower")]
-    )
+    groups = group_refusals([refusal("b", "n", "no"), refusal("a", "n", "no"), refusal("a", "n", "no", stage="lower")])
 
     assert [(group.target, group.stage) for group in groups] == [("a", "lower"), ("a", "predicate"), ("b", "predicate")]
 

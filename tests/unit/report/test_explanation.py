@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from collage_core.report.explanation import explain
+from collage_core.report.record import AlternativeFacts, Record, RegionFacts
+from tests.unit.report.records import RECORD
+
+
+def with_alternatives(*alternatives: AlternativeFacts) -> Record:
+    region = dataclasses.replace(RECORD.regions[2], alternatives=alternatives)
+    return dataclasses.replace(RECORD, regions=(region,))
+
+
+def lines_of(record: Record) -> list[str]:
+    return [line.strip() for line in explain(record).splitlines()]
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_no_line_is_wider_than_asked_unless_one_word_is(width: int) -> None:
+    for line in explain(RECORD, width=width).splitlines():
+        assert len(line) <= width or len(line.split()) == 1
+        assert line == line.rstrip()
+        assert "\x1b" not in line
+
+
+def test_every_region_says_where_it_went_what_it_cost_and_what_else_there_was() -> None:
+    text = explain(RECORD)
+
+    for region in RECORD.regions:
+        assert f"{region.id}  {region.target}:" in text
+        for alternative in region.alternatives:
+            assert alternative.reason in text
+    assert "52,340 us predicted, 57,100 us in place (+9.1 %)" in text
+    assert "onnxruntime 110,200 us (+207.8 %): measured slower" in text
+    assert "tensorrt has no way: no NVIDIA device" in text
+
+
+def test_the_decision_comes_first() -> None:
+    assert lines_of(RECORD)[2] == RECORD.decision
+
+
+def test_near_ties_are_named() -> None:
+    text = explain(RECORD)
+
+    assert "k0002: onnxruntime 110.0 us, openvino 113.0 us" in text
+    assert "k0000: onnxruntime" not in text
+    assert "Near ties" not in explain(with_alternatives())
+
+
+@pytest.mark.parametrize(
+    ("alternatives", "why"),
+    [
+        ((), "why onnxruntime: no other target was asked"),
+        ((AlternativeFacts(target="b", cost_us=None, reason="no"),), "why onnxruntime: no other target can take it"),
+        ((AlternativeFacts(target="b", cost_us=200.0, reason=""),), "why onnxruntime: it is the cheapest here"),
+        (
+            (AlternativeFacts(target="b", cost_us=50.0, reason="copies"),),
+            "why onnxruntime: not the cheapest here alone; the plan as a whole is cheaper with it",
+        ),
+    ],
+)
+def test_the_reason_fits_the_alternatives(alternatives: tuple[AlternativeFacts, ...], why: str) -> None:
+    assert why in lines_of(with_alternatives(*alternatives))
+
+
+def test_long_lists_of_nodes_are_shortened_unless_everything_is_wanted() -> None:
+    assert "backbone/node_5" not in explain(RECORD)
+    assert "backbone/node_5" in explain(RECORD, everything=True)
+
+
+def test_what_was_not_checked_and_what_was_refused_is_said() -> None:
+    text = explain(RECORD)
+
+    assert "backbone/node_3: ONNX's evaluator has no com.example::Op" in text
+    assert "openvino refused 2 times (query) on head/cast, head/mul" in text
+
+
+def test_a_plan_of_one_kernel_without_profile_is_explained() -> None:
+    region = RegionFacts(
+        id="k0000", toolchain="a", target="a", composite="", nodes=("n",), operators=("Relu",), cost_us=1.0
+    )
+
+    text = explain(dataclasses.replace(RECORD, regions=(region,), refusals=(), unchecked={}, notes=()))
+
+    assert "1.0 us predicted; error at its boundary 0" in text
