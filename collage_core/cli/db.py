@@ -103,6 +103,7 @@ def gc(keep: tuple[str, ...], dry_run: bool, yes: bool, tuning_db: str | None) -
     """Remove measurements and caches of library versions that are no longer installed."""
     from collage_core import pipeline
     from collage_core.database import open_database
+    from collage_core.report.figures import counted
 
     installed = [toolchain.fingerprint for toolchain in pipeline.doctor().toolchains if toolchain.fingerprint]
     with open_database(tuning_db, read_only=dry_run) as store:
@@ -119,11 +120,14 @@ def gc(keep: tuple[str, ...], dry_run: bool, yes: bool, tuning_db: str | None) -
         if not yes:
             click.confirm("Remove all that was measured with them?", abort=True)
         removed = store.gc(kept)
-        click.echo(f"removed {removed.records} records and {removed.blobs} cached files from {store.url}")
+        records, blobs = counted(removed.records, "record"), counted(removed.blobs, "cached file")
+        click.echo(f"removed {records} and {blobs} from {store.url}")
 
 
 def _say_what_was_added(store: TuningStore, added: Transferred) -> None:
+    from collage_core.report.figures import counted
+
     click.echo(
-        f"{store.url}: {added.records} new records, {added.known} known already, "
-        f"{added.blobs} new cached files, {added.plans} new plans"
+        f"{store.url}: {counted(added.records, 'new record')}, {added.known} known already, "
+        f"{counted(added.blobs, 'new cached file')}, {counted(added.plans, 'new plan')}"
     )

@@ -106,7 +106,7 @@ def compare_verdict(report: CompareReport) -> str:
     bad = [value for value in report.values if not value.passed]
     values = figures.counted(len(report.values), "value")
     if not bad:
-        return f"all {values} within tolerance ({tolerance}); largest error {figures.error(report.max_error)}"
+        return f"{values} within tolerance, none beyond ({tolerance}); largest error {figures.error(report.max_error)}"
     first = f"{bad[0].name!r}" + (f", made by {bad[0].region} ({bad[0].target})" if bad[0].region else "")
     return f"{len(bad)} of {values} beyond tolerance ({tolerance}); the first is {first}"
 
