@@ -9,10 +9,11 @@ import onnx_ir
 
 from collage_core.ir.content import constant_of
 from collage_core.ir.index_set import iterate_bits
-from collage_core.ir.op_kind import OpPatternKind, is_pure, kind_of
+from collage_core.ir.op_kind import OpPatternKind, kind_of
 from collage_core.ir.signature import node_signature
 from collage_core.ir.tensor_spec import TensorSpec, ValueKind
 from collage_core.ir.value_bounds import infer_bounds, spec_of
+from collage_core.ir.walk import bodies, captured_values, depth_first, is_pure_node, unique_names
 
 PRIMITIVE_METADATA = "collage.primitive"
 COMPILER_METADATA = "collage.compiler"
@@ -20,43 +21,13 @@ COMPILER_METADATA = "collage.compiler"
 _VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
 
 
-def captured_values(node: onnx_ir.Node) -> tuple[onnx_ir.Value, ...]:
-    """Values of enclosing graphs that only the bodies of an If, Loop or Scan read, in order of first use."""
-    inside: set[onnx_ir.Value] = set()
-    read: dict[onnx_ir.Value, None] = {}
-
-    def visit(body: onnx_ir.Graph) -> None:
-        inside.update(body.inputs)
-        inside.update(body.initializers.values())
-        for inner in body:
-            read.update(dict.fromkeys(value for value in inner.inputs if value is not None and value not in inside))
-            inside.update(inner.outputs)
-            for sub_body in bodies(inner):
-                visit(sub_body)
-        read.update(dict.fromkeys(value for value in body.outputs if value not in inside))
-
-    for body in bodies(node):
-        visit(body)
-    return tuple(value for value in read if value not in inside and value not in node.inputs)
-
-
-def bodies(node: onnx_ir.Node) -> Iterator[onnx_ir.Graph]:
-    """Graphs in a node's attributes."""
-    for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        if attribute.type == onnx_ir.AttributeType.GRAPH:
-            yield attribute.as_graph()
-        elif attribute.type == onnx_ir.AttributeType.GRAPHS:
-            yield from attribute.as_graphs()
-
-
 class DataflowGraph:
     """The main graph of a prepared model, its nodes numbered in topological order.
 
     The order is depth first from the graph's outputs, so that the nodes of one branch are neighbours and a run of
     consecutive numbers is a meaningful region. Sets of nodes are plain integers, bit i standing for node i. Constants
-    are not nodes. The model is not changed and must not be while the index is in use.
+    are not nodes, and nodes no output depends on are left out. The model is not changed and must not be while the
+    index is in use.
 
     Args:
         model: A prepared model: shapes inferred, constants in initializers.
@@ -83,8 +54,8 @@ class DataflowGraph:
         graph = model.graph
         captured = {node: captured_values(node) for node in graph if any(True for _ in bodies(node))}
         members = set(graph)
-        self.nodes: tuple[onnx_ir.Node, ...] = _depth_first(graph, members, captured)
-        self.names: tuple[str, ...] = _unique_names(self.nodes)
+        self.nodes: tuple[onnx_ir.Node, ...] = depth_first(graph, members, captured)
+        self.names: tuple[str, ...] = unique_names(self.nodes)
         self.operands: tuple[tuple[onnx_ir.Value | None, ...], ...] = tuple(
             tuple(node.inputs) + captured.get(node, ()) for node in self.nodes
         )
@@ -186,7 +157,7 @@ class DataflowGraph:
     @cached_property
     def pure(self) -> tuple[bool, ...]:
         """Whether each node is pure, its bodies included."""
-        return tuple(map(_pure, self.nodes))
+        return tuple(map(is_pure_node, self.nodes))
 
     @cached_property
     def compilers(self) -> dict[int, str]:
@@ -305,8 +276,10 @@ class DataflowGraph:
 
     @cached_property
     def _views_after(self) -> dict[int, tuple[tuple[int, int], ...]]:
-        """By node that needs a kernel: the views on its outputs, each with the mask of kernel nodes that read through
-        it. Views have one data input, so every view hangs on one node."""  # noqa: D209
+        """By kernel node: the views on its outputs, each with the mask of kernel nodes that read through it.
+
+        Views have one data input, so every view hangs on one node.
+        """
         through = [0] * len(self.nodes)
         root: list[int | None] = [None] * len(self.nodes)
         for index in iterate_bits(self.host_mask):
@@ -378,57 +351,6 @@ class DataflowGraph:
     def is_exported(self, value: onnx_ir.Value, nodes: int) -> bool:
         """Whether a value produced inside `nodes` is used outside or is a graph output."""
         return bool(self._users.get(value, 0) & ~nodes) or value in self._graph_outputs
-
-
-def _depth_first(
-    graph: onnx_ir.Graph, members: set[onnx_ir.Node], captured: dict[onnx_ir.Node, tuple[onnx_ir.Value, ...]]
-) -> tuple[onnx_ir.Node, ...]:
-    order: dict[onnx_ir.Node, None] = {}
-
-    def producers(node: onnx_ir.Node) -> Iterator[onnx_ir.Node]:
-        for value in (*node.inputs, *captured.get(node, ())):
-            producer = value.producer() if value is not None else None
-            if producer is not None and producer in members and producer not in order:
-                yield producer
-
-    roots = [value.producer() for value in graph.outputs]
-    for root in (*roots, *graph):  # nodes that reach no output come last
-        if root is None or root in order or root not in members:
-            continue
-        stack = [(root, producers(root))]
-        while stack:
-            node, pending = stack[-1]
-            following = next(pending, None)
-            if following is None:
-                order.setdefault(node)
-                stack.pop()
-            elif following not in order:
-                stack.append((following, producers(following)))
-    return tuple(order)
-
-
-def _unique_names(nodes: tuple[onnx_ir.Node, ...]) -> tuple[str, ...]:
-    used: set[str] = set()
-    names = []
-    own = {node.name for node in nodes}
-    for index, node in enumerate(nodes):
-        name = node.name or f"{node.op_type}_{index}"
-        suffix = 0
-        while name in used or (suffix and name in own):
-            suffix += 1
-            name = f"{node.name or node.op_type}_{suffix}"
-        used.add(name)
-        names.append(name)
-    return tuple(names)
-
-
-def _pure(node: onnx_ir.Node) -> bool:
-    mode = node.inputs[2] if node.op_type == "Dropout" and len(node.inputs) > 2 else None
-    tensor = constant_of(mode)
-    training = mode is not None and (tensor is None or bool(tensor.numpy()))
-    if not is_pure(node.op_type, node.domain, training=training):
-        return False
-    return all(_pure(inner) for body in bodies(node) for inner in body)
 
 
 def _meet(nodes: list[int], parent: list[int], depth: list[int]) -> int:

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import onnx_ir
-from onnx_ir.passes.common import InlinePass
 
 from collage_core.ir.canonical import CanonicalForm, Composite, canonical_form
 from collage_core.ir.dataflow import DataflowGraph
@@ -52,14 +51,17 @@ def extract(graph: DataflowGraph, nodes: int, *, name: str, composites: Sequence
         name: Name of the new graph.
         composites: Labelled parts, which become functions of the new model.
     """
-    form = canonical_form(graph, nodes, composites)
+    return extract_form(graph, canonical_form(graph, nodes, composites), name=name, composites=composites)
+
+
+def extract_form(
+    graph: DataflowGraph, form: CanonicalForm, *, name: str, composites: Sequence[Composite] = ()
+) -> Extraction:
+    """`extract` in an order that is known already."""
     body = copied_graph(graph, form, name=name, constants_are_inputs=False)
     model = onnx_ir.Model(body, ir_version=max(graph.model.ir_version, MIN_IR_VERSION), producer_name="collage")
     if composites:
         _call_composites(model, graph, form, composites)
-    called = {node.op_identifier() for node in body.all_nodes()} & set(graph.model.functions)
-    if called:
-        _inline(model, graph.model.functions)
     return Extraction(
         model=model,
         inputs=tuple(graph.spec(value) for value in form.inputs),
@@ -71,7 +73,7 @@ def extract(graph: DataflowGraph, nodes: int, *, name: str, composites: Sequence
 
 
 def copied_graph(graph: DataflowGraph, form: CanonicalForm, *, name: str, constants_are_inputs: bool) -> onnx_ir.Graph:
-    """Copies the nodes of a candidate into a new graph.
+    """Copies the nodes of a candidate into a new graph, calls replaced by what they call.
 
     Args:
         graph: The graph.
@@ -93,15 +95,19 @@ def copied_graph(graph: DataflowGraph, form: CanonicalForm, *, name: str, consta
         value.const_value = None
     for index, node in zip(form.order, copy, strict=True):
         node.name = graph.names[index]
+    _inline_calls(copy, graph.model.functions)
     return copy
 
 
-def _inline(model: onnx_ir.Model, functions: Mapping[onnx_ir.OperatorIdentifier, onnx_ir.Function]) -> None:
-    own = set(model.functions)
-    model.functions.update({key: function.clone() for key, function in functions.items() if key not in own})
-    InlinePass(criteria=lambda function: function.identifier() not in own)(model)
-    for key in set(model.functions) - own:
-        del model.functions[key]
+def _inline_calls(body: onnx_ir.Graph, functions: Mapping[onnx_ir.OperatorIdentifier, onnx_ir.Function]) -> None:
+    """Replaces calls to the source model's functions by their bodies, in place."""
+    if not any(node.op_identifier() in functions for node in body.all_nodes()):
+        return
+    # Imported here because onnx_ir.passes.common loads onnx's compiled extension, and marked functions are rare.
+    from onnx_ir.passes.common import InlinePass
+
+    copies = [function.clone() for function in functions.values()]
+    InlinePass()(onnx_ir.Model(body, ir_version=MIN_IR_VERSION, functions=copies))
 
 
 def _call_composites(

@@ -9,6 +9,7 @@ import onnx_ir
 
 from collage_core.ir.content import constant_of, tensor_content_hash
 from collage_core.ir.tensor_spec import TensorSpec
+from collage_core.ir.walk import bodies
 
 SMALL_CONSTANT_ELEMENTS = 64
 """Float constants up to this size enter a signature by value (scales, epsilons, axes); larger ones are weights."""
@@ -145,18 +146,10 @@ def _depth_first(graph: onnx_ir.Graph) -> list[onnx_ir.Node]:
 def _reads(node: onnx_ir.Node) -> list[onnx_ir.Value]:
     """What a node reads, its bodies' reads included; values of the bodies themselves do no harm here."""
     values = [value for value in node.inputs if value is not None]
-    for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        graphs: Sequence[onnx_ir.Graph] = ()
-        if attribute.type == onnx_ir.AttributeType.GRAPH:
-            graphs = (attribute.as_graph(),)
-        elif attribute.type == onnx_ir.AttributeType.GRAPHS:
-            graphs = attribute.as_graphs()
-        for body in graphs:
-            for inner in body:
-                values.extend(_reads(inner))
-            values.extend(body.outputs)
+    for body in bodies(node):
+        for inner in body:
+            values.extend(_reads(inner))
+        values.extend(body.outputs)
     return values
 
 

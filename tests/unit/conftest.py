@@ -92,7 +92,9 @@ class _Builder:
         # added here because the text form cannot hold random data
         proto.graph.initializer.extend(onnx.numpy_helper.from_array(data, name) for name, data in weights.items())
         model = onnx_ir.from_proto(onnx.shape_inference.infer_shapes(proto))
-        onnx_ir.passes.common.RemoveUnusedNodesPass()(model)
+        for _ in range(self.count):  # a removed If still counts as a use of what its bodies captured
+            onnx_ir.passes.common.RemoveUnusedNodesPass()(model)
+            model = onnx_ir.from_proto(onnx_ir.to_proto(model))
         return model
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,7 @@ seeds = st.integers(0, 10_000)
 
 def contiguous_parts(graph: DataflowGraph, rng: random.Random) -> list[int]:
     cuts = sorted({0, len(graph), *(rng.randrange(len(graph) + 1) for _ in range(3))})
-    return [((1 << end) - 1) & ~((1 << start) - 1) for start, end in zip(cuts, cuts[1:], strict=False)]
+    return [((1 << end) - 1) & ~((1 << start) - 1) for start, end in itertools.pairwise(cuts)]
 
 
 @given(seeds)

@@ -1,0 +1,52 @@
+"""How many candidates are made."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateBounds:
+    """Limits on the candidates of one target. What they leave out is reported.
+
+    Attributes:
+        segments: Runs between neighbouring cut positions of a `joins=any` target; K segments give at most
+            K * (K + 1) / 2 regions before those around refused nodes.
+        max_depth: Longest path, in nodes, inside a natively fused group.
+        max_exits: Most exits of a natively fused group.
+        max_candidates: Most sub-graphs the closure under combiners makes, smallest first.
+        max_live: Most tensors that may cross a cut position.
+    """
+
+    segments: int = 8
+    max_depth: int = 8
+    max_exits: int = 1
+    max_candidates: int = 20_000
+    max_live: int = 3
+
+    def __post_init__(self) -> None:
+        if min(self.segments, self.max_depth, self.max_exits, self.max_candidates, self.max_live) < 1:
+            raise ValueError(f"every bound is at least 1: {self}")
+
+    @classmethod
+    def preset(cls, name: Literal["quick", "default", "extensive"]) -> CandidateBounds:
+        """The bounds of one of the command line's presets.
+
+        | preset | segments | regions at most | depth of fused groups | candidates of the closure |
+        |---|---|---|---|---|
+        | quick | 4 | 10 | 4 | 2,000 |
+        | default | 8 | 36 | 8 | 20,000 |
+        | extensive | 16 | 136 | 12 | 100,000 |
+
+        Raises:
+            ValueError: If there is no such preset.
+        """
+        match name:
+            case "quick":
+                return cls(segments=4, max_depth=4, max_candidates=2_000)
+            case "default":
+                return cls()
+            case "extensive":
+                return cls(segments=16, max_depth=12, max_candidates=100_000)
+        raise ValueError(f"no preset {name!r}; choose quick, default or extensive")

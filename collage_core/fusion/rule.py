@@ -1,0 +1,91 @@
+"""How candidates are found: the base of every rule."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from collage_core.contract.target import Target
+from collage_core.fusion.bounds import CandidateBounds
+from collage_core.fusion.sub_graph import SubGraph
+from collage_core.ir.dataflow import DataflowGraph
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RuleContext:
+    """What a rule may use besides the graph.
+
+    Attributes:
+        target: Whom the candidates are for.
+        bounds: How many to make.
+        refusals: Reason by index of each node the toolchain's own query refused; such nodes are never inside.
+        weights: Cost of each node, in any unit, where something better than an estimate from shapes is known.
+        cut_positions: Where regions may begin and end; None to choose them by `cut_positions`.
+    """
+
+    target: Target
+    bounds: CandidateBounds = dataclasses.field(default_factory=CandidateBounds)
+    refusals: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    weights: Sequence[float] | None = None
+    cut_positions: Sequence[int] | None = None
+
+    @cached_property
+    def refused(self) -> int:
+        """Mask of the refused nodes."""
+        mask = 0
+        for index in self.refusals:
+            mask |= 1 << index
+        return mask
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RuleOutcome:
+    """What a rule found.
+
+    Attributes:
+        sub_graphs: The candidates, in a deterministic order; they may overlap.
+        refusals: Reason by index of each node that is in no candidate because it was refused.
+        left_out: What a bound cut off, a sentence each.
+    """
+
+    sub_graphs: tuple[SubGraph, ...] = ()
+    refusals: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+    def with_sub_graphs(self, sub_graphs: Iterable[SubGraph], *left_out: str) -> RuleOutcome:
+        """The same refusals, other sub-graphs, each once."""
+        return RuleOutcome(
+            sub_graphs=tuple(dict.fromkeys(sub_graphs)),
+            refusals=self.refusals,
+            left_out=(*self.left_out, *left_out),
+        )
+
+    @property
+    def covered(self) -> int:
+        """Mask of the nodes some candidate holds."""
+        mask = 0
+        for sub_graph in self.sub_graphs:
+            mask |= sub_graph.nodes
+        return mask
+
+
+class FusionRule(abc.ABC):
+    """Finds the candidates of one target in a graph. Rules are values: they keep nothing between graphs."""
+
+    @abc.abstractmethod
+    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+        """Finds candidates.
+
+        Args:
+            graph: The prepared model's graph.
+            context: Target, bounds and what the toolchain refused.
+
+        Returns:
+            Candidates with no refused node inside, and why nodes were refused.
+        """
+
+    def candidates(self, graph: DataflowGraph, context: RuleContext) -> list[SubGraph]:
+        """The sub-graphs `propose` finds."""
+        return list(self.propose(graph, context).sub_graphs)

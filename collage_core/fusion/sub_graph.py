@@ -1,0 +1,241 @@
+"""A set of nodes seen as inside and outside."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import cached_property
+
+import onnx_ir
+
+from collage_core.contract.support import Supported, Unsupported
+from collage_core.ir.canonical import Composite, structural_hash
+from collage_core.ir.content import constant_of
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import IndexSet, iterate_bits
+from collage_core.ir.op_kind import OpPatternKind
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SubGraphConfig:
+    """Which sub-graphs are valid; None is no limit.
+
+    Attributes:
+        max_exits: Most exit nodes.
+        max_depth: Longest inside path, in nodes that need a kernel.
+        max_inputs: Most values read from outside, constants excluded.
+        allow_taps: Whether an exit node may also feed an inside node.
+    """
+
+    max_exits: int | None = None
+    max_depth: int | None = None
+    max_inputs: int | None = None
+    allow_taps: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class SubGraph:
+    """A set of nodes of one graph, seen as inside and outside. It builds no model: thousands are alive at once.
+
+    Attributes:
+        graph: The graph.
+        nodes: Mask of the nodes inside.
+        label: Name of the pattern the whole matched, or `""`.
+        composites: Labelled parts inside.
+        attributes: What the pattern's `attrs_getter` found, as sorted pairs.
+    """
+
+    graph: DataflowGraph = dataclasses.field(repr=False)
+    nodes: int
+    label: str = ""
+    composites: tuple[Composite, ...] = ()
+    attributes: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.nodes <= self.graph.all_mask:
+            raise ValueError(f"a sub-graph has at least one of the graph's {len(self.graph)} nodes")
+
+    @property
+    def index_set(self) -> IndexSet:
+        """The nodes as a set."""
+        return IndexSet(self.nodes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the nodes, in the graph's order."""
+        return tuple(self.graph.names[index] for index in iterate_bits(self.nodes))
+
+    @cached_property
+    def kind(self) -> OpPatternKind:
+        """The largest kind inside; views, which leave the bytes alone, are not counted unless alone."""
+        graph, kernels = self.graph, self.nodes & self.graph.needs_kernel
+        return max(graph.kinds[index] for index in iterate_bits(kernels or self.nodes))
+
+    @cached_property
+    def entries(self) -> int:
+        """Inside nodes that read something from outside, or nothing at all; constants do not count."""
+        mask = 0
+        for index in iterate_bits(self.nodes):
+            read = [value for value in self.graph.operands[index] if value is not None and constant_of(value) is None]
+            if not read or any(self._is_outside(value) for value in read):
+                mask |= 1 << index
+        return mask
+
+    @cached_property
+    def exits(self) -> int:
+        """Inside nodes used outside or producing a graph output."""
+        graph, mask = self.graph, self.nodes & self.graph.outputs_mask
+        for index in iterate_bits(self.nodes):
+            if graph.successors[index] & ~self.nodes:
+                mask |= 1 << index
+        return mask
+
+    @cached_property
+    def inputs(self) -> int:
+        """Outside nodes whose values are read inside."""
+        mask = 0
+        for index in iterate_bits(self.nodes):
+            mask |= self.graph.predecessors[index]
+        return mask & ~self.nodes
+
+    @cached_property
+    def outputs(self) -> int:
+        """Outside nodes that read values produced inside."""
+        mask = 0
+        for index in iterate_bits(self.nodes):
+            mask |= self.graph.successors[index]
+        return mask & ~self.nodes
+
+    @cached_property
+    def input_values(self) -> frozenset[onnx_ir.Value]:
+        """Values read from outside, constants excluded."""
+        return frozenset(
+            value
+            for value in self.graph.read_values(iterate_bits(self.nodes))
+            if constant_of(value) is None and self._is_outside(value)
+        )
+
+    @cached_property
+    def ancestors(self) -> int:
+        """Outside nodes it depends on."""
+        return self.graph.ancestors_of(self.nodes)
+
+    @cached_property
+    def descendants(self) -> int:
+        """Outside nodes that depend on it."""
+        return self.graph.descendants_of(self.nodes)
+
+    @cached_property
+    def depth(self) -> int:
+        """Nodes that need a kernel on the longest inside path."""
+        return inside_depth(self.graph, self.nodes)
+
+    @property
+    def is_convex(self) -> bool:
+        """Whether nothing flows out and back in."""
+        return self.ancestors & self.descendants == 0
+
+    @property
+    def has_taps(self) -> bool:
+        """Whether an exit node also feeds an inside node."""
+        return any(self.graph.successors[index] & self.nodes for index in iterate_bits(self.exits))
+
+    @cached_property
+    def structural_hash(self) -> str:
+        """Hash shared by all equal candidates, the label included."""
+        parts = self.composites
+        if self.label:
+            parts = (*parts, Composite(self.label, self.nodes, self.attributes))
+        return structural_hash(self.graph, self.nodes, parts)
+
+    def validity(self, config: SubGraphConfig) -> Supported | Unsupported:
+        """Whether it can be one kernel under `config`, cheapest checks first."""
+        if self.nodes & self.graph.needs_kernel == 0:
+            return Unsupported("nothing in it needs a kernel")
+        if self.graph.completed(self.nodes) != self.nodes:
+            return Unsupported("a view lies on its border or is missing between two of its nodes")
+        seen = 0
+        for part in self.composites:
+            if part.nodes & ~self.nodes or part.nodes & seen:
+                return Unsupported(f"its parts are not disjoint subsets of it: {part.label}")
+            seen |= part.nodes
+        exits = self.exits.bit_count()
+        if config.max_exits is not None and exits > config.max_exits:
+            return Unsupported(f"{exits} exits, at most {config.max_exits} are allowed")
+        if not config.allow_taps and self.has_taps:
+            return Unsupported("a value used outside is also used inside")
+        if config.max_inputs is not None and len(self.input_values) > config.max_inputs:
+            return Unsupported(f"{len(self.input_values)} inputs, at most {config.max_inputs} are allowed")
+        if config.max_depth is not None and self.depth > config.max_depth:
+            return Unsupported(f"depth {self.depth}, at most {config.max_depth} is allowed")
+        if not self.is_convex:
+            return Unsupported("a value flows out of it and back in")
+        return Supported()
+
+    def touches(self, other: SubGraph) -> bool:
+        """Whether an output of one is an entry of the other and their union stays convex."""
+        if self.nodes & other.nodes or not (self.outputs & other.entries or other.outputs & self.entries):
+            return False
+        return self.graph.is_convex(self.nodes | other.nodes)
+
+    def union(self, other: SubGraph) -> SubGraph:
+        """Both as one, with the views between them; what was a labelled whole becomes a part.
+
+        Raises:
+            ValueError: If they overlap or belong to different graphs.
+        """
+        if self.graph is not other.graph or self.nodes & other.nodes:
+            raise ValueError("only disjoint sub-graphs of one graph have a union")
+        nodes = self.nodes | other.nodes
+        return SubGraph(self.graph, self.graph.completed(nodes) | nodes, "", (*self.as_parts(), *other.as_parts()))
+
+    def as_parts(self) -> tuple[Composite, ...]:
+        """The labelled parts it contributes to a larger sub-graph: itself, if labelled."""
+        return (Composite(self.label, self.nodes, self.attributes),) if self.label else self.composites
+
+    def labelled(self, label: str, attributes: Mapping[str, str] | None = None) -> SubGraph:
+        """The same nodes under a label."""
+        return dataclasses.replace(self, label=label, attributes=tuple(sorted((attributes or {}).items())))
+
+    def completed(self) -> SubGraph | None:
+        """The same without views on its border, and with those between its nodes; None if nothing is left."""
+        nodes = self.graph.completed(self.nodes)
+        if nodes == self.nodes:
+            return self
+        parts = [dataclasses.replace(part, nodes=part.nodes & nodes) for part in self.composites]
+        kept = tuple(part for part in parts if part.nodes)
+        return dataclasses.replace(self, nodes=nodes, composites=kept) if nodes else None
+
+    def substituted(self, graph: DataflowGraph, indices: Mapping[int, int]) -> SubGraph:
+        """The same sub-graph in a rewritten graph.
+
+        Args:
+            graph: The rewritten graph.
+            indices: New index of each old one; nodes may share one, when they were replaced together.
+
+        Raises:
+            KeyError: If a node has no new index.
+        """
+
+        def moved(nodes: int) -> int:
+            mask = 0
+            for index in iterate_bits(nodes):
+                mask |= 1 << indices[index]
+            return mask
+
+        parts = tuple(dataclasses.replace(part, nodes=moved(part.nodes)) for part in self.composites)
+        return dataclasses.replace(self, graph=graph, nodes=moved(self.nodes), composites=parts)
+
+    def _is_outside(self, value: onnx_ir.Value) -> bool:
+        producer = self.graph.producer(value)
+        return producer is None or not self.nodes >> producer & 1
+
+
+def inside_depth(graph: DataflowGraph, nodes: int) -> int:
+    """Nodes that need a kernel on the longest path inside `nodes`, views between them not counted."""
+    kernels = nodes & graph.needs_kernel
+    depth: dict[int, int] = {}
+    for index in iterate_bits(kernels):
+        above = graph.kernel_predecessors[index] & kernels
+        depth[index] = 1 + max((depth[before] for before in iterate_bits(above)), default=0)
+    return max(depth.values(), default=0)

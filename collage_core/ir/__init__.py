@@ -1,0 +1,1 @@
+"""Models, indices over them, and candidates cut out of them."""

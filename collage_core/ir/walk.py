@@ -1,0 +1,100 @@
+"""Walking a graph: bodies, captured values, a topological order, names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir
+
+from collage_core.ir.content import constant_of
+from collage_core.ir.op_kind import is_pure
+
+
+def captured_values(node: onnx_ir.Node) -> tuple[onnx_ir.Value, ...]:
+    """Values of enclosing graphs that only the bodies of an If, Loop or Scan read, in order of first use."""
+    inside: set[onnx_ir.Value] = set()
+    read: dict[onnx_ir.Value, None] = {}
+
+    def visit(body: onnx_ir.Graph) -> None:
+        inside.update(body.inputs)
+        inside.update(body.initializers.values())
+        for inner in body:
+            read.update(dict.fromkeys(value for value in inner.inputs if value is not None and value not in inside))
+            inside.update(inner.outputs)
+            for sub_body in bodies(inner):
+                visit(sub_body)
+        read.update(dict.fromkeys(value for value in body.outputs if value not in inside))
+
+    for body in bodies(node):
+        visit(body)
+    return tuple(value for value in read if value not in inside and value not in node.inputs)
+
+
+def bodies(node: onnx_ir.Node) -> Iterator[onnx_ir.Graph]:
+    """Graphs in a node's attributes."""
+    for attribute in node.attributes.values():
+        if attribute.is_ref():
+            continue
+        if attribute.type == onnx_ir.AttributeType.GRAPH:
+            yield attribute.as_graph()
+        elif attribute.type == onnx_ir.AttributeType.GRAPHS:
+            yield from attribute.as_graphs()
+
+
+def depth_first(
+    graph: onnx_ir.Graph, members: set[onnx_ir.Node], captured: dict[onnx_ir.Node, tuple[onnx_ir.Value, ...]]
+) -> tuple[onnx_ir.Node, ...]:
+    """The nodes outputs depend on, each after what it reads, walking from the outputs and inputs in order.
+
+    Args:
+        graph: The graph.
+        members: Its nodes.
+        captured: Values only the bodies of a node read, by node.
+    """
+    order: dict[onnx_ir.Node, None] = {}
+
+    def producers(node: onnx_ir.Node) -> Iterator[onnx_ir.Node]:
+        for value in (*node.inputs, *captured.get(node, ())):
+            producer = value.producer() if value is not None else None
+            if producer is not None and producer in members and producer not in order:
+                yield producer
+
+    for root in [value.producer() for value in graph.outputs]:
+        if root is None or root in order or root not in members:
+            continue
+        stack = [(root, producers(root))]
+        while stack:
+            node, pending = stack[-1]
+            following = next(pending, None)
+            if following is None:
+                order.setdefault(node)
+                stack.pop()
+            elif following not in order:
+                stack.append((following, producers(following)))
+    return tuple(order)
+
+
+def unique_names(nodes: tuple[onnx_ir.Node, ...]) -> tuple[str, ...]:
+    """A unique name for each node: its own for the first that has it."""
+    used: set[str] = set()
+    names = []
+    own = {node.name for node in nodes}
+    for index, node in enumerate(nodes):
+        name = node.name or f"{node.op_type}_{index}"
+        suffix = 0
+        while name in used or (suffix and name in own):
+            suffix += 1
+            name = f"{node.name or node.op_type}_{suffix}"
+        used.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def is_pure_node(node: onnx_ir.Node) -> bool:
+    """Whether a node is pure, its bodies included."""
+    mode = node.inputs[2] if node.op_type == "Dropout" and len(node.inputs) > 2 else None
+    tensor = constant_of(mode)
+    training = mode is not None and (tensor is None or bool(tensor.numpy()))
+    if not is_pure(node.op_type, node.domain, training=training):
+        return False
+    return all(is_pure_node(inner) for body in bodies(node) for inner in body)

@@ -1,0 +1,141 @@
+"""The kernels of a partitioned model: where they are called, and what each computes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import onnx_ir
+
+from collage_core.contract.function import KernelFunction
+from collage_core.errors import ModelError
+from collage_core.ir.canonical import CanonicalForm, Composite
+from collage_core.ir.content import constant_of
+from collage_core.ir.dataflow import COMPILER_METADATA, PRIMITIVE_METADATA, DataflowGraph
+from collage_core.ir.extract import COLLAGE_DOMAIN, COMPOSITE_METADATA, extract_form
+from collage_core.ir.value_bounds import BOUND_METADATA
+from collage_core.passes.apply import NODES_METADATA, PARTS_METADATA, TARGET_METADATA
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CallSite:
+    """One call of a kernel in a partitioned model.
+
+    Attributes:
+        node: The call, in the main graph.
+        function: What is called; several call sites may share it.
+        target: Name of the target that runs it.
+        toolchain: Name of the target's toolchain.
+        data_inputs: Arguments that are not constants, in order.
+        constants: Arguments that are constants of the main graph, in order.
+        outputs: What the call produces.
+    """
+
+    node: onnx_ir.Node
+    function: onnx_ir.Function
+    target: str
+    toolchain: str
+    data_inputs: tuple[onnx_ir.Value | None, ...]
+    constants: tuple[onnx_ir.Value, ...]
+    outputs: tuple[onnx_ir.Value, ...]
+
+    @property
+    def name(self) -> str:
+        """Unique name of the call site, such as `k0003`."""
+        return self.node.name or ""
+
+    @property
+    def composite(self) -> str:
+        """Label of the pattern the whole kernel matched, or `""`."""
+        return self.function.metadata_props.get(COMPOSITE_METADATA, "")
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the prepared model's nodes it stands for."""
+        return tuple(json.loads(self.node.metadata_props.get(NODES_METADATA, "[]")))
+
+    def kernel_function(self) -> KernelFunction:
+        """The function with this call's weights bound: what `kernel_function` of its sub-graph would be.
+
+        Inputs and outputs have the order of `data_inputs` and `outputs`, and the function's own names for them.
+        """
+        body = self.function.graph.clone()
+        for inner, outer in zip(body.inputs, self.node.inputs, strict=True):
+            if outer is not None:
+                _typed_like(inner, outer)
+        for inner, outer in zip(body.outputs, self.node.outputs, strict=True):
+            _typed_like(inner, outer)
+        weights = [
+            inner for inner, outer in zip(body.inputs, self.node.inputs, strict=True) if constant_of(outer) is not None
+        ]
+        for inner, outer in zip(weights, self.constants, strict=True):
+            inner.const_value = outer.const_value
+            body.inputs.remove(inner)
+            body.initializers.add(inner)
+        model = onnx_ir.Model(body, ir_version=10, producer_name="collage")
+        graph = DataflowGraph(model)
+        index = {node: position for position, node in enumerate(graph.nodes)}
+        # The body is in canonical order already. Ordering it anew could swap inputs that look alike.
+        form = CanonicalForm(
+            order=tuple(index[node] for node in body),
+            inputs=tuple(body.inputs),
+            constants=tuple(body.initializers.values()),
+            outputs=tuple(body.outputs),
+            text="",
+        )
+        parts = [
+            Composite(label, sum(1 << form.order[place] for place in places), tuple(map(tuple, attributes)))
+            for label, places, attributes in json.loads(self.function.metadata_props.get(PARTS_METADATA, "[]"))
+        ]
+        extraction = extract_form(graph, form, name=self.function.name, composites=parts)
+        metadata = self.function.metadata_props
+        for key, value in metadata.items():
+            if key.startswith(f"{COMPOSITE_METADATA}."):
+                extraction.model.metadata_props[key] = value
+        return KernelFunction(
+            name=self.function.name,
+            model=extraction.model,
+            inputs=extraction.inputs,
+            outputs=extraction.outputs,
+            composite=self.composite,
+        )
+
+
+def call_sites(model: onnx_ir.Model) -> tuple[CallSite, ...]:
+    """The kernels a partitioned model calls, in execution order.
+
+    Args:
+        model: What `apply_partitioning` made, perhaps saved and loaded since.
+
+    Raises:
+        ModelError: If two call sites have the same name, or one has none.
+    """
+    found = []
+    seen: set[str] = set()
+    for node in model.graph:
+        function = model.functions.get(node.op_identifier())
+        if function is None or function.domain != COLLAGE_DOMAIN or PRIMITIVE_METADATA not in function.metadata_props:
+            continue
+        if not node.name or node.name in seen:
+            raise ModelError(f"the call sites of a partitioned model have unique names; {node.name!r} is not one")
+        seen.add(node.name)
+        arguments = [(value, constant_of(value) is not None) for value in node.inputs]
+        found.append(
+            CallSite(
+                node=node,
+                function=function,
+                target=function.metadata_props.get(TARGET_METADATA, ""),
+                toolchain=function.metadata_props.get(COMPILER_METADATA, ""),
+                data_inputs=tuple(value for value, constant in arguments if not constant),
+                constants=tuple(value for value, constant in arguments if constant and value is not None),
+                outputs=tuple(node.outputs),
+            )
+        )
+    return tuple(found)
+
+
+def _typed_like(inner: onnx_ir.Value, outer: onnx_ir.Value) -> None:
+    inner.type = outer.type
+    inner.shape = outer.shape.copy() if outer.shape is not None else None
+    if BOUND_METADATA in outer.metadata_props:
+        inner.metadata_props[BOUND_METADATA] = outer.metadata_props[BOUND_METADATA]

@@ -1,0 +1,1 @@
+"""The dataflow pattern language and the tables plugins fill."""
