@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from click.testing import Result
 
+from collage_core.report.codec import record_from_json, to_jsonable
 from tests.unit.cli.conftest import FakePipeline
 from tests.unit.report.records import RECORD
 
@@ -63,7 +67,7 @@ def test_json_on_standard_output_is_alone_there(collage: Collage, pipeline: Fake
 
 
 def test_json_goes_to_a_file(collage: Collage, pipeline: FakePipeline, model: Path, package: Path) -> None:
-    commands = {
+    commands: dict[str, list[object]] = {
         "doctor": ["doctor"],
         "inspect": ["inspect", model],
         "optimize": ["optimize", model, "-o", "out.collage"],
@@ -131,3 +135,31 @@ def test_doctor_fails_when_nothing_is_usable(collage: Collage, pipeline: FakePip
 
     assert result.exit_code == 1
     assert "No toolchain is usable" in result.stderr
+
+
+def test_explain_reads_the_record_of_a_package(
+    collage: Collage, monkeypatch: pytest.MonkeyPatch, package: Path
+) -> None:
+    runtime = types.ModuleType("collage_core.runtime")
+    runtime.load_package = lambda path: types.SimpleNamespace(record=to_jsonable(RECORD))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "collage_core.runtime", runtime)
+
+    result = collage("explain", package, "--json", "record.json")
+
+    assert result.exit_code == 0, result.output
+    assert "k0001  openvino: 1 node, 40.1 % of the time" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 100
+    assert record_from_json(Path("record.json").read_text()) == RECORD
+
+
+def test_explain_refuses_a_record_of_another_version(
+    collage: Collage, monkeypatch: pytest.MonkeyPatch, package: Path
+) -> None:
+    runtime = types.ModuleType("collage_core.runtime")
+    runtime.load_package = lambda path: types.SimpleNamespace(record={"schema_version": 9})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "collage_core.runtime", runtime)
+
+    result = collage("explain", package)
+
+    assert result.exit_code == 1
+    assert "its schema version is 9, this Collage reads 1" in result.stderr
