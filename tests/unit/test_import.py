@@ -23,7 +23,9 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("arguments", [["--help"], ["optimize", "--help"], ["db", "--help"]])
 def test_showing_help_imports_nothing_heavy(arguments: list[str]) -> None:
-    code = f"from collage_core.cli import main\ntry: main({arguments!r})\nexcept SystemExit as end: assert end.code == 0"
+    code = (
+        f"from collage_core.cli import main\ntry: main({arguments!r})\nexcept SystemExit as end: assert end.code == 0"
+    )
 
     assert loaded_after(code).isdisjoint(HEAVY)
 
