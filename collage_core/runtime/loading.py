@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +85,14 @@ class Loader:
         if isinstance(met, Unsupported):
             return met
         scratch = Path(tempfile.mkdtemp(dir=self.scratch))
-        constants: Mapping[str, np.ndarray[Any, Any]] = {}
+        constants: dict[str, np.ndarray[Any, Any]] = {}
         if artifact.constants:
-            constants = SiteConstants(site) if self.weights is None else self.weights
-            missing = [name for name, key in artifact.constants.items() if key not in constants]
+            weights = _weights_of(site) if self.weights is None else self.weights
+            missing = [name for name, key in artifact.constants.items() if key not in weights]
             if missing:
                 return Unsupported(f"its weights {', '.join(missing)} are not at hand")
+            # looked up here, not in the plugin: a damaged package must not be blamed on a toolchain
+            constants = {key: weights[key] for key in artifact.constants.values()}
         context = RunContext(threads=self.threads, device=target.device, constants=constants, scratch=scratch)
         try:
             kernel = self.load(target, artifact, context)
@@ -101,25 +103,15 @@ class Loader:
         return Loaded(kernel=kernel, workspace_bytes=artifact.workspace_bytes)
 
 
-class SiteConstants(Mapping[str, "np.ndarray[Any, Any]"]):
-    """Weights of one call site by content hash, read from the model when asked for."""
-
-    def __init__(self, site: CallSite) -> None:
-        self._function = site.kernel_function()
-        self._names = {key: name for name, key in self._function.constants.items()}
-
-    def __getitem__(self, key: str) -> np.ndarray[Any, Any]:
-        array: np.ndarray[Any, Any] = self._function.constant(self._names[key]).view()
-        array.flags.writeable = False
-        return array
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
+def _weights_of(site: CallSite) -> dict[str, np.ndarray[Any, Any]]:
+    """Weights of one call site by content hash, taken from the model; read-only."""
+    function = site.kernel_function()
+    weights = {}
+    for name, key in function.constants.items():
+        weights[key] = function.constant(name).view()
+        weights[key].flags.writeable = False
+    return weights
 
 
 def _error(site: CallSite, target: Target, reason: str) -> KernelLoadError:
-    nodes = tuple(node.name or node.op_type for node in site.function)
-    return KernelLoadError(site.name, target.name, nodes, reason)
+    return KernelLoadError(site.name, target.name, site.nodes, reason)

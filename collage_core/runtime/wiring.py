@@ -153,7 +153,7 @@ def _kernel_step(site: CallSite) -> Step:
     return Step(
         name=site.name,
         target=site.target,
-        nodes=tuple(node.name or node.op_type for node in site.function),
+        nodes=site.nodes,
         site=site,
         reads=tuple(value for value in site.data_inputs if value is not None),
         writes=tuple(site.outputs),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import cattrs
+import cattrs.preconf.json
 import onnx_ir as ir
 
 from collage_core.contract import Artifact, Requirement, Target
@@ -215,11 +216,10 @@ def is_safe_name(name: str) -> bool:
 
 
 def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter(prefer_attrib_converters=True)
+    converter = cattrs.preconf.json.make_converter()
     # cattrs turns "3" into 3 by default; here a wrong type is damage
     for kind in (int, str, bool):
         converter.register_structure_hook(kind, _exactly)
-    converter.register_unstructure_hook(frozenset, sorted)
     return converter
 
 

@@ -22,12 +22,19 @@ from collage_core.contract import (
     Unsupported,
     ValueKind,
 )
-from collage_core.ir.canonical import canonical_form
+from collage_core.fusion import (
+    CandidateKernel,
+    FusionRule,
+    FusionSpec,
+    Partitioning,
+    RuleContext,
+    RuleOutcome,
+    SubGraph,
+)
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.extract import copied_graph
 from collage_core.ir.index_set import iterate_bits
 from collage_core.ir.model_io import model_from_bytes, model_to_bytes
-from collage_core.ir.value_bounds import BOUND_METADATA
+from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.reference import evaluate
 from collage_core.runtime import Executable
@@ -45,63 +52,17 @@ def partition(model: ir.Model, groups: Sequence[Sequence[str]] | None = None) ->
     graph = DataflowGraph(model)
     if groups is None:
         groups = [[graph.names[index]] for index in iterate_bits(graph.needs_kernel)]
-    old = model.graph
-    new: dict[ir.Value, ir.Value] = {}
-    for value in (*old.inputs, *old.initializers.values()):
-        new[value] = ir.Value(name=value.name, type=value.type, shape=value.shape, const_value=value.const_value)
-    waiting: list[Unit] = []
-    functions = []
-    covered = 0
-    for number, group in enumerate(groups):
-        mask = sum(1 << graph.index_of(name) for name in group)
-        covered |= mask
-        form = canonical_form(graph, mask)
-        body = copied_graph(graph, form, name=f"kernel_{number}", constants_are_inputs=True)
-        function = ir.Function("collage", f"kernel_{number}", graph=body, attributes=())
-        function.metadata_props["collage.primitive"] = "1"
-        function.metadata_props["collage.compiler"] = MOCK.toolchain
-        function.metadata_props["collage.target"] = MOCK.name
-        function.metadata_props["collage.global_symbol"] = f"kernel_{number}"
-        functions.append(function)
-        reads = (*form.inputs, *form.constants)
-        waiting.append(Unit("collage", f"kernel_{number}", f"k{number:04}", reads, form.outputs, ()))
-    for index in iterate_bits(graph.all_mask & ~covered):
-        node = graph.nodes[index]
-        attributes = tuple(node.attributes.values())
-        waiting.append(Unit(node.domain, node.op_type, graph.names[index], node.inputs, node.outputs, attributes))
-    nodes = []
-    while waiting:
-        unit = next(unit for unit in waiting if all(value is None or value in new for value in unit.reads))
-        waiting.remove(unit)
-        inputs = [None if value is None else new[value] for value in unit.reads]
-        node = ir.Node(unit.domain, unit.op_type, inputs, unit.attributes, name=unit.name, num_outputs=len(unit.writes))
-        for value, made in zip(unit.writes, node.outputs, strict=True):
-            made.name, made.type, made.shape = value.name, value.type, value.shape
-            if (spec := graph.spec(value)).kind is ValueKind.BOUNDED:
-                made.metadata_props[BOUND_METADATA] = str(list(spec.static_shape))
-            new[value] = made
-        nodes.append(node)
-    main = ir.Graph(
-        [new[value] for value in old.inputs],
-        [new[value] for value in old.outputs],
-        nodes=nodes,
-        initializers=[new[value] for value in old.initializers.values()],
-        opset_imports={**old.opset_imports, "collage": 1},
-        name=old.name,
-    )
-    return ir.Model(main, ir_version=10, functions=functions)
+    spec = FusionSpec(name="by hand", rule=ByHand(), targets=(MOCK,))
+    masks = [sum(1 << graph.index_of(name) for name in group) for group in groups]
+    kernels = tuple(CandidateKernel(SubGraph(graph, graph.completed(mask)), spec) for mask in masks)
+    return apply_partitioning(Partitioning(graph, kernels))
 
 
-@dataclasses.dataclass(frozen=True)
-class Unit:
-    """A node of the partitioned model before it is made, in terms of the old values."""
+class ByHand(FusionRule):
+    """The rule of kernels a test chooses itself."""
 
-    domain: str
-    op_type: str
-    name: str
-    reads: Sequence[ir.Value | None]
-    writes: Sequence[ir.Value]
-    attributes: Sequence[ir.Attr]
+    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+        raise NotImplementedError
 
 
 @dataclasses.dataclass
@@ -190,7 +151,7 @@ class MockKernel:
             assert all(buffer.array is array for buffer, array in arrays)
             feeds = {name: buffer.value for name, buffer in zip(names, inputs, strict=True)}
             # what a kernel returns by reference must not lie in memory the runtime reuses
-            values = evaluate(self.model, copy.deepcopy(feeds) | self.constants).values
+            values = evaluate(self.model, {**copy.deepcopy(feeds), **self.constants}).values
             if workspace is not None:
                 workspace.array.fill(0xAB)
             for array in written:

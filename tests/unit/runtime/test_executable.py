@@ -1,17 +1,28 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
-from collage_core.contract import Host, Requirement
+from collage_core.contract import (
+    Artifact,
+    BoundCall,
+    Buffer,
+    Host,
+    Kernel,
+    Requirement,
+    RunContext,
+    Target,
+    Unsupported,
+)
 from collage_core.errors import FeedError, KernelLoadError, KernelRunError, ModelError
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
+from collage_core.passes.call_sites import CallSite
 from collage_core.runtime import Executable, Session
 from tests.unit.runtime.mocks import MOCK, MockToolchain, partition, reference
 
@@ -20,7 +31,7 @@ Parse = Callable[[str], ir.Model]
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 
 
-def run(model: ir.Model, *, toolchain: MockToolchain | None = None, **feeds: Any) -> list[Any]:
+def run(model: ir.Model, feeds: dict[str, Any], toolchain: MockToolchain | None = None) -> list[Any]:
     return Session((toolchain or MockToolchain()).build(model)).run(None, feeds)
 
 
@@ -101,7 +112,7 @@ def test_views_cost_nothing_and_share_memory(parsed: Parse) -> None:
 def test_outputs_that_are_views(parsed: Parse, graph: str) -> None:
     model = parsed(graph)
 
-    assert_same(run(partition(model), x=X), reference(model, {"x": X}))
+    assert_same(run(partition(model), {"x": X}), reference(model, {"x": X}))
 
 
 def test_an_input_passed_through_and_a_weight_given_out(parsed: Parse) -> None:
@@ -111,7 +122,7 @@ def test_an_input_passed_through_and_a_weight_given_out(parsed: Parse) -> None:
 
     for scale in (1, 2):
         y, x, w = session.run(None, {"x": X * scale})
-        assert_same([y, x, w], [-X * scale, X * scale, np.float32([1, 2])])
+        assert_same([y, x, w], [-X * scale, X * scale, np.array([1, 2], np.float32)])
         w[:] = 0  # what a caller does to its copies stays with the caller
 
 
@@ -120,7 +131,7 @@ def test_an_output_listed_twice(parsed: Parse) -> None:
     partitioned = partition(model)
     partitioned.graph.outputs.append(partitioned.graph.outputs[0])
 
-    assert_same(run(partitioned, x=X), [-X, -X])
+    assert_same(run(partitioned, {"x": X}), [-X, -X])
 
 
 def test_scalars_and_tensors_without_elements(parsed: Parse) -> None:
@@ -128,7 +139,7 @@ def test_scalars_and_tensors_without_elements(parsed: Parse) -> None:
     <int64[1] zero = {0}> { a = Neg(x) y = Exp(a) b = Neg(e) z = Abs(b) s = ReduceSum<keepdims=0>(b, zero) }""")
     feeds = {"x": np.float32(2), "e": np.zeros((0, 3), np.float32)}
 
-    assert_same(run(partition(model), **feeds), reference(model, feeds))
+    assert_same(run(partition(model), feeds), reference(model, feeds))
 
 
 def test_a_shape_known_only_after_running(parsed: Parse) -> None:
@@ -154,13 +165,14 @@ def test_strings_and_sequences_pass_between_kernels(parsed: Parse) -> None:
       y = SequenceAt(q, one) }""")
     feeds = {"s": np.array(["p", "qr"], object), "x": X}
 
-    assert_same(run(partition(model), **feeds), reference(model, feeds))
+    assert_same(run(partition(model), feeds), reference(model, feeds))
 
 
 def test_control_flow_reads_what_it_captures(parsed: Parse) -> None:
     model = parsed("""g (float[2,3] x, bool c) => (float[2,3] y) <float[3] w = {1.0, 2.0, 3.0}> {
     a = Neg(x)
-    y = If(c) <then_branch = t () => (float[2,3] p) { p = Add(a, w) }, else_branch = e () => (float[2,3] q) { q = Abs(a) }>
+    y = If(c) <then_branch = t () => (float[2,3] p) { p = Add(a, w) },
+    else_branch = e () => (float[2,3] q) { q = Abs(a) }>
     }""")
     session = Session(MockToolchain(embed=False).build(partition(model)))
 
@@ -171,13 +183,19 @@ def test_control_flow_reads_what_it_captures(parsed: Parse) -> None:
 
 def test_a_plan_of_one_kernel_is_that_kernels_own_call(parsed: Parse) -> None:
     toolchain = MockToolchain()
-    made: list[Any] = []
+    made: list[BoundCall] = []
 
-    def load(*arguments: Any) -> Any:
-        kernel = toolchain.load(*arguments)
-        bind = kernel.bind  # type: ignore[union-attr]
-        kernel.bind = lambda *buffers: made.append(bind(*buffers)) or made[-1]  # type: ignore[union-attr]
-        return kernel
+    class Recorded:
+        def __init__(self, kernel: Kernel) -> None:
+            self.kernel = kernel
+
+        def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
+            made.append(self.kernel.bind(inputs, outputs, workspace))
+            return made[-1]
+
+    def load(target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
+        kernel = toolchain.load(target, artifact, run)
+        return kernel if isinstance(kernel, Unsupported) else Recorded(kernel)
 
     model = parsed("g (float[2,3] x) => (float[2,3] y) { a = Neg(x) y = Exp(a) }")
     model = partition(model, [DataflowGraph(model).names])
@@ -191,7 +209,7 @@ def test_a_failing_kernel_is_named(parsed: Parse) -> None:
     model = parsed("g (float[2,3] x) => (float[2,3] y) { a = Neg(x) y = Exp(a) }")
     for groups, site in ((None, "k0001"), ([DataflowGraph(model).names], "k0000")):
         with pytest.raises(KernelRunError, match="out of luck") as caught:
-            run(partition(model, groups), toolchain=MockToolchain(fail=site), x=X)
+            run(partition(model, groups), {"x": X}, MockToolchain(fail=site))
         assert (caught.value.site, caught.value.target) == (site, "mock")
         assert caught.value.nodes
 
@@ -201,7 +219,11 @@ def test_a_refused_artifact_is_lowered_again(parsed: Parse) -> None:
     toolchain = MockToolchain(refuse=["made for another CPU"])
     asked = []
 
-    executable = toolchain.build(model, relower=lambda site: asked.append(site.name) or toolchain.lower(site))
+    def relower(site: CallSite) -> Artifact:
+        asked.append(site.name)
+        return toolchain.lower(site)
+
+    executable = toolchain.build(model, relower=relower)
 
     assert asked == ["k0000"]
     assert_same(Session(executable).run(None, {"x": X}), [np.exp(-X)])
@@ -210,7 +232,7 @@ def test_a_refused_artifact_is_lowered_again(parsed: Parse) -> None:
 def test_a_refused_artifact_without_relowering_is_one_error(parsed: Parse) -> None:
     model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
 
-    with pytest.raises(KernelLoadError, match="'k0000' of mock .* made for another CPU"):
+    with pytest.raises(KernelLoadError, match=r"'k0000' of mock .* made for another CPU"):
         MockToolchain(refuse=["made for another CPU"]).build(model)
 
 
@@ -245,10 +267,14 @@ def test_met_requirements_are_no_obstacle(parsed: Parse) -> None:
 
 
 def test_a_node_nobody_runs_is_refused(parsed: Parse) -> None:
-    model = parsed("g (float[2,3] x) => (float[2,3] y) { a = Neg(x) y = Exp(a) }")
+    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
+    toolchain = MockToolchain()
+    artifacts = toolchain.lower_all(model)
+    for function in model.functions.values():
+        function.metadata_props.clear()
 
-    with pytest.raises(ModelError, match=r"\(Exp\) has no kernel"):
-        MockToolchain().build(partition(model, [[DataflowGraph(model).names[0]]]))
+    with pytest.raises(ModelError, match=r"node 'k0000' .* has no kernel"):
+        Executable.build(model, artifacts, dict.fromkeys(artifacts, MOCK), toolchain.load, threads=1)
 
 
 def test_bound_arrays_are_read_and_written_in_place(parsed: Parse) -> None:
