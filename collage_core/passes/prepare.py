@@ -61,12 +61,25 @@ def prepare(model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None
     model = model.clone()
     model.ir_version = max(model.ir_version or 0, MINIMUM_IR_VERSION)
     common_passes.RemoveInitializersFromInputsPass()(model)
-    bind_input_shapes(model, input_shapes or {})
     _inline(model)
     _sort(model)
     model = upgrade_opset(model)
+    bind_input_shapes(model, input_shapes or {})
+    _simplify(model)
+    upgraded = upgrade_opset(model)  # what no converter knows may have been folded
+    if upgraded is not model:
+        model = upgraded
+        _simplify(model)
+    common_passes.RemoveUnusedFunctionsPass()(model)
+    common_passes.RemoveUnusedOpsetsPass()(model)
     _name(model)
+    return model
+
+
+def _simplify(model: ir.Model) -> None:
+    """Fold, merge and fuse until nothing changes."""
     graph = model.graph
+    _name(model)
     infer_model(model)
     for _ in range(_MAX_ROUNDS):
         folder = Folder(model)
@@ -84,10 +97,6 @@ def prepare(model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None
             break
         _name(model)
         infer_model(model)
-    common_passes.RemoveUnusedFunctionsPass()(model)
-    common_passes.RemoveUnusedOpsetsPass()(model)
-    _name(model)
-    return model
 
 
 def _inline(model: ir.Model) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from collage_core.passes.prepare_noop import unchanged_input
-from collage_core.passes.prepare_shapes import infer_node, static_shape
+from collage_core.passes.prepare_shapes import infer_loop_state, infer_node, static_shape
 from collage_core.reference.evaluator import NodeEvaluator
 
 FOLD_LIMIT_BYTES = 16 << 20
@@ -41,6 +41,8 @@ class Folder:
                 self._lift_constant(graph, node)
                 continue
             bodies = list(subgraphs(node))
+            if node.op_type == "Loop" and _standard(node):
+                infer_loop_state(node, self._opsets)
             for body in bodies:
                 self.fold(body)
             if bodies:

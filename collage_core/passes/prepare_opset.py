@@ -36,12 +36,21 @@ def upgrade_opset(model: ir.Model) -> ir.Model:
     proto = _without(model, weights)
     try:
         converted = onnx.version_converter.convert_version(proto, TARGET_OPSET)
-        onnx.checker.check_model(converted)
+        if _is_valid(proto) and not _is_valid(converted):
+            return model
     except Exception:  # no adapter for some operator: every toolchain still reads the old version
         return model
     result = ir.serde.deserialize_model(converted)
     _restore(result, model, weights)
     return result
+
+
+def _is_valid(proto: onnx.ModelProto) -> bool:
+    try:
+        onnx.checker.check_model(proto)
+    except onnx.checker.ValidationError:
+        return False
+    return True
 
 
 def _without(model: ir.Model, weights: dict[str, ir.Value]) -> onnx.ModelProto:

@@ -118,6 +118,32 @@ def infer_node(node: ir.Node, opset_imports: Mapping[str, int]) -> None:
             output.shape = _merged(shape, output.shape)
 
 
+def infer_loop_state(node: ir.Node, opset_imports: Mapping[str, int]) -> None:
+    """Give the state of a Loop its shape where no step changes it, in place.
+
+    ONNX's inference gives up on the shape of any state that might change. By induction: if the body keeps the initial
+    shapes, assuming them, they hold at every step. Otherwise they are forgotten again.
+    """
+    body = node.attributes["body"].as_graph()
+    state, initial = body.inputs[2:], node.inputs[2:]
+    shapes = [static_shape(value) for value in initial]
+    if any(shape is None for shape in shapes):
+        return
+    before = [value.shape for value in state]
+    known = [(value, value.shape) for inner in body.all_nodes() for value in inner.outputs]
+    for value, shape in zip(state, shapes, strict=True):
+        value.shape = ir.Shape(shape or ())
+    for inner in body:
+        infer_node(inner, opset_imports)
+    results = body.outputs[1 : 1 + len(state)]
+    if [static_shape(value) for value in results] == shapes:
+        for value, shape in zip(node.outputs, shapes, strict=False):
+            value.shape = ir.Shape(shape or ())
+        return
+    for value, shape_before in [*zip(state, before, strict=True), *known]:
+        value.shape = shape_before
+
+
 def static_shape(value: ir.Value | None) -> tuple[int, ...] | None:
     """Return a value's shape if every dimension is known."""
     if value is None or value.shape is None or not value.shape.is_static():

@@ -122,7 +122,7 @@ def is_implemented(op_type: str, version: int) -> bool:
     if find_kernel(op_type, 1) is not None:
         return True
     try:
-        load_op("", op_type, version, evaluator_cls=_NoExpansion)
+        load_op("", op_type, max(version, _SINCE.get(op_type, 1)), evaluator_cls=_NoExpansion)
     except (RuntimeContextError, NotImplementedError, _ExpansionError):
         return False
     return True
@@ -136,7 +136,12 @@ def ml_operator(node: onnx.NodeProto, version: int) -> Operator:
     return lambda values: tuple(run.run(*values))
 
 
+_SINCE = {"DequantizeLinear": 19, "QuantizeLinear": 19}
+"""First version ONNX implements; what earlier ones define is part of it."""
+
+
 def _onnx_operator(node: onnx.NodeProto, version: int, inputs: Values) -> Operator:
+    version = max(version, _SINCE.get(node.op_type, 1))
     implementation = load_op("", node.op_type, version, evaluator_cls=ReferenceEvaluator)
     run = implementation(node, _run_parameters(node, version))
     return lambda values: tuple(run.run(*values))

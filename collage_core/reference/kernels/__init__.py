@@ -11,7 +11,7 @@ from typing import Any
 
 from collage_core.reference.kernels.convolution import conv, conv_transpose
 from collage_core.reference.kernels.elementwise import einsum, erf, gelu, matmul, matmul_integer
-from collage_core.reference.kernels.gather import gather_elements, scatter_elements
+from collage_core.reference.kernels.gather import gather_elements, pad, scatter_elements
 from collage_core.reference.kernels.pooling import (
     average_pool,
     global_lp_pool,
@@ -38,6 +38,7 @@ _KERNELS: Mapping[str, Kernel] = {
     "MatMulInteger": matmul_integer,
     "MaxPool": max_pool,
     "NonMaxSuppression": non_max_suppression,
+    "Pad": pad,
     "Resize": resize,
     "ScatterElements": scatter_elements,
 }
