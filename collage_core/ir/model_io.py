@@ -15,7 +15,6 @@ from typing import Any
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError, EncodeError
 
 from collage_core.errors import ExternalDataError, ModelFileError
 
@@ -63,7 +62,7 @@ def model_from_bytes(data: bytes) -> ir.Model:
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
-    except DecodeError as error:
+    except Exception as error:  # protobuf's own DecodeError, which has no typed home
         raise ModelFileError("<bytes>", _first_line(error)) from error
     model = _deserialize(proto, "<bytes>")
     for tensor in external_tensors(model):
@@ -110,10 +109,8 @@ def model_to_bytes(model: ir.Model) -> bytes:
     proto = ir.serde.serialize_model(_private_copy(model))
     try:
         return bytes(proto.SerializeToString())
-    except (EncodeError, ValueError) as error:
-        raise ModelFileError(
-            "<bytes>", f"{_first_line(error)}; save it with `save_model` instead"
-        ) from error
+    except Exception as error:  # EncodeError or ValueError, by protobuf's implementation
+        raise ModelFileError("<bytes>", f"{_first_line(error)}; save it with `save_model` instead") from error
 
 
 def external_tensors(model: ir.Model) -> Iterator[ir.ExternalTensor]:
@@ -152,13 +149,9 @@ def _locate_external_data(model: ir.Model, source: str) -> None:
         name = tensor.name or "?"
         file = folder / location
         if os.path.isabs(location) or not file.resolve().is_relative_to(folder):
-            raise ExternalDataError(
-                source, name, location, "it lies outside the folder of the model; copy it there"
-            )
+            raise ExternalDataError(source, name, location, "it lies outside the folder of the model; copy it there")
         if not file.is_file():
-            raise ExternalDataError(
-                source, name, location, "the file does not exist; put it beside the model"
-            )
+            raise ExternalDataError(source, name, location, "the file does not exist; put it beside the model")
         needed = (tensor.offset or 0) + tensor.nbytes
         present = file.stat().st_size
         if present < needed:
@@ -188,14 +181,13 @@ def _private_copy(model: ir.Model) -> ir.Model:
                     node.attributes[name] = ir.AttrTensor(name, _inside(tensor))
             elif attribute.type == ir.AttributeType.TENSORS:
                 tensors = [
-                    _inside(each) if isinstance(each, ir.ExternalTensor) else each
-                    for each in attribute.as_tensors()
+                    _inside(each) if isinstance(each, ir.ExternalTensor) else each for each in attribute.as_tensors()
                 ]
                 node.attributes[name] = ir.AttrTensors(name, tensors)
     return copy
 
 
-def _inside(tensor: ir.ExternalTensor) -> ir.Tensor:
+def _inside(tensor: ir.ExternalTensor) -> ir.Tensor[Any]:
     return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)
 
 
@@ -204,11 +196,7 @@ def _write_external_data(holders: list[ir.Value], staging: _Staging, name: str) 
     with staging.open(name) as stream:
         for value in holders:
             tensor = value.const_value
-            if (
-                tensor is None
-                or tensor.dtype == ir.DataType.STRING
-                or tensor.nbytes <= SMALL_TENSOR_BYTES
-            ):
+            if tensor is None or tensor.dtype == ir.DataType.STRING or tensor.nbytes <= SMALL_TENSOR_BYTES:
                 continue
             padding = -offset % _ALIGNMENT
             stream.write(b"\0" * padding)

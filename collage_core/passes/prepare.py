@@ -70,7 +70,7 @@ def prepare(model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None
     if upgraded is not model:
         model = upgraded
         _simplify(model)
-    common_passes.RemoveUnusedFunctionsPass()(model)
+    common_passes.RemoveUnusedFunctionsPass()(model)  # type: ignore[no-untyped-call]
     common_passes.RemoveUnusedOpsetsPass()(model)
     _name(model)
     return model

@@ -234,8 +234,10 @@ def _known_dims(node: ir.Node) -> Any:
         return None if shape is None else np.array(int(np.prod(shape, dtype=np.int64)))
     if node.op_type == "Shape":
         dims = _shape_result(node)
-        return np.array(dims, np.int64) if dims and all(isinstance(d, int) for d in dims) else (
-            np.zeros(0, np.int64) if dims == [] else None
+        return (
+            np.array(dims, np.int64)
+            if dims and all(isinstance(d, int) for d in dims)
+            else (np.zeros(0, np.int64) if dims == [] else None)
         )
     if node.op_type == "Gather":
         maker = value.producer()
@@ -285,7 +287,7 @@ def _freed_bytes(node: ir.Node) -> int:
     )
 
 
-def _tensor(array: Any, value: ir.Value) -> ir.Tensor:
+def _tensor(array: Any, value: ir.Value) -> ir.Tensor[Any]:
     # an array may be a view of a larger one that would be kept alive by it
     own = np.ascontiguousarray(array) if np.ndim(array) else np.asarray(array)
     if own.base is not None and own.base.nbytes > own.nbytes:

@@ -73,9 +73,7 @@ def fuse_padding(graph: ir.Graph) -> bool:
             continue
         amounts = _zero_padding(pad)
         automatic = node.attributes.get("auto_pad")
-        if amounts is None or (
-            automatic is not None and automatic.as_string() not in ("NOTSET", "VALID")
-        ):
+        if amounts is None or (automatic is not None and automatic.as_string() not in ("NOTSET", "VALID")):
             continue
         rank = len(amounts) // 2
         added = amounts[2:rank] + amounts[rank + 2 :]
@@ -156,7 +154,7 @@ def _fuse_one_normalization(graph: ir.Graph, maker: ir.Node, node: ir.Node) -> b
         maker.attributes.pop("beta")
     shifted = (np.asarray(bias, np.float64) - mean) * factor + beta
     output = node.outputs[0]
-    new_weight = _initializer(graph, f"{maker.inputs[1].name}_{output.name}", scaled, weight.dtype)
+    new_weight = _initializer(graph, f"weight_{output.name}", scaled, weight.dtype)
     new_bias = _initializer(graph, f"bias_{output.name}", shifted, weight.dtype)
     maker.resize_inputs(3)
     maker.replace_input_with(1, new_weight)

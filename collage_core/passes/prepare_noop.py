@@ -67,11 +67,7 @@ def _in_order(node: ir.Node) -> ir.Value | None:
     shape = static_shape(source)
     if source is None or shape is None:
         return None
-    order = (
-        list(node.attributes["perm"].as_ints())
-        if "perm" in node.attributes
-        else list(range(len(shape)))[::-1]
-    )
+    order = list(node.attributes["perm"].as_ints()) if "perm" in node.attributes else list(range(len(shape)))[::-1]
     moving = [axis for axis in order if shape[axis] != 1]
     if moving == sorted(moving) and shape == tuple(shape[axis] for axis in order):
         return source

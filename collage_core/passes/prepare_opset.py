@@ -96,6 +96,4 @@ def _restore(result: ir.Model, model: ir.Model, weights: dict[str, ir.Value]) ->
 
 
 def _outputs(model: ir.Model) -> list[ir.Value]:
-    return [
-        value for graph in all_graphs(model.graph) for node in graph for value in node.outputs
-    ]
+    return [value for graph in all_graphs(model.graph) for node in graph for value in node.outputs]

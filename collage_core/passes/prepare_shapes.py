@@ -29,8 +29,7 @@ def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]
     for name in input_shapes:
         if name not in inputs:
             raise ModelError(
-                f"the model has no input {name!r} to give a shape to; its inputs are "
-                f"{', '.join(map(repr, inputs))}"
+                f"the model has no input {name!r} to give a shape to; its inputs are {', '.join(map(repr, inputs))}"
             )
     symbols = _bind_given(inputs, input_shapes)
     bound = bool(input_shapes)
@@ -90,11 +89,7 @@ def infer_node(node: ir.Node, opset_imports: Mapping[str, int]) -> None:
             ir.serde.serialize_shape_into(kind, value.shape)
         types[str(value.name)] = kind
         constant = value.const_value
-        if (
-            constant is not None
-            and constant.size <= _DATA_LIMIT
-            and constant.dtype != ir.DataType.STRING
-        ):
+        if constant is not None and constant.size <= _DATA_LIMIT and constant.dtype != ir.DataType.STRING:
             data[str(value.name)] = ir.serde.serialize_tensor(constant)
     schema = onnx.defs.get_schema(node.op_type, version, node.domain)
     try:
@@ -157,9 +152,7 @@ def all_graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
     yield from graph.subgraphs()
 
 
-def _bind_given(
-    inputs: Mapping[str, ir.Value], input_shapes: Mapping[str, Sequence[int]]
-) -> dict[str, int]:
+def _bind_given(inputs: Mapping[str, ir.Value], input_shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
     symbols: dict[str, int] = {}
     owners: dict[str, str] = {}
     for name, given in input_shapes.items():
@@ -169,9 +162,7 @@ def _bind_given(
             raise InputShapeError(name, f"{shape} has a negative dimension")
         if value.shape is not None:
             if len(value.shape) != len(shape):
-                raise InputShapeError(
-                    name, f"{shape} has {len(shape)} dimensions, the model declares {value.shape}"
-                )
+                raise InputShapeError(name, f"{shape} has {len(shape)} dimensions, the model declares {value.shape}")
             for dim, size in zip(value.shape, shape, strict=True):
                 if isinstance(dim, int) and dim != size:
                     raise InputShapeError(name, f"{shape} contradicts the model's {value.shape}")
@@ -179,8 +170,7 @@ def _bind_given(
                 if symbol and symbols.setdefault(symbol, size) != size:
                     raise InputShapeError(
                         name,
-                        f"{shape} makes {symbol} {size}, but input {owners[symbol]!r} makes it "
-                        f"{symbols[symbol]}",
+                        f"{shape} makes {symbol} {size}, but input {owners[symbol]!r} makes it {symbols[symbol]}",
                     )
                 owners.setdefault(symbol, name)
         value.shape = ir.Shape(shape)

@@ -64,13 +64,9 @@ def compare(actual: Any, expected: Any) -> Discrepancy:
     actual, expected = np.asarray(actual), np.asarray(expected)
     total = expected.size
     if actual.shape != expected.shape:
-        return Discrepancy(
-            np.inf, f"shape is {actual.shape} instead of {expected.shape}", total, total
-        )
+        return Discrepancy(np.inf, f"shape is {actual.shape} instead of {expected.shape}", total, total)
     if actual.dtype != expected.dtype and not _both_strings(actual, expected):
-        return Discrepancy(
-            np.inf, f"type is {actual.dtype} instead of {expected.dtype}", total, total
-        )
+        return Discrepancy(np.inf, f"type is {actual.dtype} instead of {expected.dtype}", total, total)
     if not is_floating(expected):
         mismatched = int(np.count_nonzero(actual != expected))
         return Discrepancy(mismatched / total if total else 0.0, "", mismatched, total)

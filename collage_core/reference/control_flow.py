@@ -70,9 +70,7 @@ def run_scan(node: ir.Node, inputs: Sequence[Any], run: RunGraph) -> tuple[Any, 
             column.append(result)
     stacks = [
         np.stack(column[::-1] if back else column, axis=axis) if column else _empty(value, axis)
-        for column, value, axis, back in zip(
-            collected, out_values, out_axes, out_backwards, strict=True
-        )
+        for column, value, axis, back in zip(collected, out_values, out_axes, out_backwards, strict=True)
     ]
     return (*state, *stacks)
 

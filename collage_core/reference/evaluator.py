@@ -94,9 +94,7 @@ class NodeEvaluator:
             return self._call(function, inputs, own, function.opset_imports)
         if node.domain in ("", "ai.onnx"):
             if (run := control_flow.OPERATORS.get(node.op_type)) is not None:
-                return run(
-                    node, inputs, lambda graph, args: self._graph(graph, args, scope, attributes)
-                )
+                return run(node, inputs, lambda graph, args: self._graph(graph, args, scope, attributes))
             return self._standard(node, inputs, attributes or {})
         if node.domain == "ai.onnx.ml":
             return ml_operator(_proto(node, attributes or {}), self._version(node))(inputs)
@@ -108,9 +106,7 @@ class NodeEvaluator:
             version = self._opsets["ai.onnx" if node.domain == "" else ""]
         return version
 
-    def _standard(
-        self, node: ir.Node, inputs: Sequence[Any], attributes: Mapping[str, ir.Attr]
-    ) -> tuple[Any, ...]:
+    def _standard(self, node: ir.Node, inputs: Sequence[Any], attributes: Mapping[str, ir.Attr]) -> tuple[Any, ...]:
         operator = self._operators.get(node)
         if operator is not None:
             return operator(inputs)
@@ -190,8 +186,8 @@ def evaluate(
     for value in graph.initializers.values():
         scope[value] = constant_value(value)
     for value in graph.inputs:
-        if value.name in inputs:
-            scope[value] = inputs[value.name]
+        if (name := str(value.name)) in inputs:
+            scope[value] = inputs[name]
         elif value not in scope:
             raise EvaluationError(str(value.name), "graph input", "no value is given for it")
     last_use = _last_uses(graph)
@@ -247,9 +243,9 @@ def constant_value(value: ir.Value) -> Any:
         return None
     array = tensor.numpy()
     if tensor.dtype == ir.DataType.STRING:
-        return np.array(
-            [v.decode() if isinstance(v, bytes) else v for v in array.ravel()], dtype=object
-        ).reshape(array.shape)
+        return np.array([v.decode() if isinstance(v, bytes) else v for v in array.ravel()], dtype=object).reshape(
+            array.shape
+        )
     # bytes inside a protobuf start anywhere, and NumPy keeps unaligned operands away from BLAS
     return array if array.flags.aligned else array.copy()
 
@@ -297,9 +293,7 @@ def _fall_back(
         outputs = fallback(_node_model(model, node, feeds), feeds)
         return tuple(outputs.get(str(value.name)) for value in node.outputs)
     except Exception as second:
-        raise EvaluationError(
-            str(node.name), op_type, f"{reason}; and the fallback: {_reason(second)}"
-        ) from second
+        raise EvaluationError(str(node.name), op_type, f"{reason}; and the fallback: {_reason(second)}") from second
 
 
 def _node_model(model: ir.Model, node: ir.Node, feeds: Mapping[str, Any]) -> ir.Model:
@@ -307,9 +301,7 @@ def _node_model(model: ir.Model, node: ir.Node, feeds: Mapping[str, Any]) -> ir.
     for name, value in feeds.items():
         array = np.asarray(value)
         kind = (
-            onnx.TensorProto.STRING
-            if array.dtype.kind in "OUS"
-            else onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+            onnx.TensorProto.STRING if array.dtype.kind in "OUS" else onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
         )
         inputs.append(onnx.helper.make_tensor_value_info(name, kind, array.shape))
     outputs = []
@@ -317,9 +309,7 @@ def _node_model(model: ir.Model, node: ir.Node, feeds: Mapping[str, Any]) -> ir.
         if value.name:
             proto = ir.serde.serialize_value(value)
             outputs.append(proto)
-    graph = onnx.helper.make_graph(
-        [ir.serde.serialize_node(node)], str(node.name) or "node", inputs, outputs
-    )
+    graph = onnx.helper.make_graph([ir.serde.serialize_node(node)], str(node.name) or "node", inputs, outputs)
     proto = onnx.helper.make_model(
         graph,
         ir_version=model.ir_version,

@@ -85,13 +85,8 @@ def attribute_values(node: onnx.NodeProto, version: int) -> dict[str, Any]:
         for name, attribute in schema.attributes.items()
         if attribute.default_value.type != onnx.AttributeProto.UNDEFINED
     }
-    values.update(
-        (attribute.name, onnx.helper.get_attribute_value(attribute)) for attribute in node.attribute
-    )
-    return {
-        name: value.decode() if isinstance(value, bytes) else value
-        for name, value in values.items()
-    }
+    values.update((attribute.name, onnx.helper.get_attribute_value(attribute)) for attribute in node.attribute)
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
 
 
 def schema_function(
@@ -104,9 +99,7 @@ def schema_function(
     elif schema.has_context_dependent_function:
         types = [_type_of(value).SerializeToString() for value in inputs]
         body = onnx.FunctionProto()
-        body.ParseFromString(
-            schema.get_context_dependent_function(node.SerializeToString(), types)
-        )
+        body.ParseFromString(schema.get_context_dependent_function(node.SerializeToString(), types))
     else:
         return None
     defaults = {
@@ -193,14 +186,9 @@ def _in_float32(compute: Operator, same_type: Callable[[int], int | None]) -> Op
         low = [isinstance(v, np.ndarray) and v.dtype in LOW_PRECISION for v in values]
         if not any(low):
             return compute(values)
-        wide = [
-            v.astype(np.float32) if narrow else v for v, narrow in zip(values, low, strict=True)
-        ]
+        wide = [v.astype(np.float32) if narrow else v for v, narrow in zip(values, low, strict=True)]
         with np.errstate(over="ignore"):  # rounding to infinity is what the type means
-            return tuple(
-                _rounded(result, values, same_type(index))
-                for index, result in enumerate(compute(wide))
-            )
+            return tuple(_rounded(result, values, same_type(index)) for index, result in enumerate(compute(wide)))
 
     return computed
 
@@ -216,9 +204,7 @@ def _rounded(result: Any, inputs: Values, source: int | None) -> Any:
 
 def _type_of(value: Any) -> onnx.TypeProto:
     if isinstance(value, np.ndarray):
-        return onnx.helper.make_tensor_type_proto(
-            onnx.helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
-        )
+        return onnx.helper.make_tensor_type_proto(onnx.helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
     return onnx.TypeProto()
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from collage_core.reference.kernels.convolution import conv, conv_transpose
+from collage_core.reference.kernels.detection import non_max_suppression
 from collage_core.reference.kernels.elementwise import einsum, erf, gelu, matmul, matmul_integer
 from collage_core.reference.kernels.gather import gather_elements, pad, scatter_elements
 from collage_core.reference.kernels.pooling import (
@@ -19,7 +20,6 @@ from collage_core.reference.kernels.pooling import (
     max_pool,
     max_pool_with_indices,
 )
-from collage_core.reference.kernels.detection import non_max_suppression
 from collage_core.reference.kernels.resize import resize
 
 Kernel = Callable[..., Any]

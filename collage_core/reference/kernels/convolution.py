@@ -45,13 +45,10 @@ def _depthwise(source: Array, weight: Array, windows: Windows) -> Array:
     for position in itertools.product(*map(range, windows.kernel)):
         where = tuple(
             slice(p * d, p * d + (n - 1) * s + 1, s)
-            for p, d, n, s in zip(
-                position, windows.dilations, windows.out, windows.strides, strict=True
-            )
+            for p, d, n, s in zip(position, windows.dilations, windows.out, windows.strides, strict=True)
         )
-        result += source[(slice(None), slice(None), *where)] * weight[
-            (slice(None), 0, *position)
-        ].reshape(broadcast)
+        factor = weight[(slice(None), 0, *position)].reshape(broadcast)  # type: ignore[arg-type]
+        result += source[(slice(None), slice(None), *where)] * factor
     return result
 
 
@@ -74,15 +71,11 @@ def _grouped(source: Array, weight: Array, windows: Windows, group: int) -> Arra
             part = every[image][:, start:stop].transpose(order)
             columns = part.reshape(group, channels * int(np.prod(windows.kernel)), -1)
             product = matrix @ columns
-            result[image, :, start:stop] = product.reshape(
-                weight.shape[0], stop - start, *windows.out[1:]
-            )
+            result[image, :, start:stop] = product.reshape(weight.shape[0], stop - start, *windows.out[1:])
     return result
 
 
-def conv_transpose(
-    inputs: Sequence[Any], attributes: Mapping[str, Any], version: int
-) -> tuple[Array, ...]:
+def conv_transpose(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
     """Compute ConvTranspose of any rank, with groups, output padding and output shape."""
     del version
     x, weight = inputs[0], inputs[1]
@@ -92,10 +85,7 @@ def conv_transpose(
     strides = attributes.get("strides") or [1] * rank
     dilations = attributes.get("dilations") or [1] * rank
     more = attributes.get("output_padding") or [0] * rank
-    full = [
-        s * (n - 1) + (k - 1) * d + 1
-        for s, n, k, d in zip(strides, size, kernel, dilations, strict=True)
-    ]
+    full = [s * (n - 1) + (k - 1) * d + 1 for s, n, k, d in zip(strides, size, kernel, dilations, strict=True)]
     begin, out = _transposed_extent(attributes, size, strides, full, more)
     filters = weight.shape[1]
     batch, channels = x.shape[:2]
@@ -109,9 +99,7 @@ def conv_transpose(
             slice(p * d, p * d + (n - 1) * s + 1, s)
             for p, d, n, s in zip(position, dilations, size, strides, strict=True)
         )
-        result[(slice(None), slice(None), *where)] += columns[
-            (slice(None), slice(None), *position)
-        ]
+        result[(slice(None), slice(None), *where)] += columns[(slice(None), slice(None), *position)]
     result = _window(result, begin, out)
     if bias is not None:
         result = result + bias.reshape(1, -1, *[1] * rank)

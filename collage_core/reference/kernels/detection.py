@@ -10,9 +10,7 @@ import numpy as np
 from collage_core.reference.kernels.windows import Array
 
 
-def non_max_suppression(
-    inputs: Sequence[Any], attributes: Mapping[str, Any], version: int
-) -> tuple[Array, ...]:
+def non_max_suppression(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
     """Compute NonMaxSuppression; of equal scores the lower box index comes first, as in ONNX's own."""
     del version
     boxes, scores = inputs[0], inputs[1]
@@ -59,9 +57,7 @@ def _overlap(box: Array, others: Array) -> Array:
     areas = np.prod(others[:, 2:] - others[:, :2], axis=1)
     union = area + areas - intersection
     valid = (intersection > 0) & (area > 0) & (areas > 0) & (union > 0)
-    ratio: Array = np.divide(
-        intersection, union, out=np.full(len(others), -np.inf, others.dtype), where=valid
-    )
+    ratio: Array = np.divide(intersection, union, out=np.full(len(others), -np.inf, others.dtype), where=valid)
     return ratio
 
 

@@ -11,14 +11,30 @@ from collage_core.reference.kernels.windows import Array
 
 # W. J. Cody, "Rational Chebyshev approximations for the error function", Math. Comp. 23 (1969), in the form of
 # netlib's CALERF; double precision, relative error below 1.2e-16 in exact arithmetic.
-_A = (1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2, 3.77485237685302021e2,
-      3.20937758913846947e3)
+_A = (1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2, 3.77485237685302021e2, 3.20937758913846947e3)
 _B = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3)
-_C = (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594, 6.61191906371416295e1,
-      2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
-      1.23033935479799725e3)
-_D = (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2, 1.62138957456669019e3,
-      3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3, 1.23033935480374942e3)
+_C = (
+    2.15311535474403846e-8,
+    5.64188496988670089e-1,
+    8.88314979438837594,
+    6.61191906371416295e1,
+    2.98635138197400131e2,
+    8.81952221241769090e2,
+    1.71204761263407058e3,
+    2.05107837782607147e3,
+    1.23033935479799725e3,
+)
+_D = (
+    1.0,
+    1.57449261107098347e1,
+    1.17693950891312499e2,
+    5.37181101862009858e2,
+    1.62138957456669019e3,
+    3.29079923573345963e3,
+    4.36261909014324716e3,
+    3.43936767414372164e3,
+    1.23033935480374942e3,
+)
 _BLOCK = 1 << 14  # elements whose intermediate results stay in the cache
 _SMALL = 0.46875
 _SATURATED = 6.0  # erf is 1 to double precision from 5.93 on
@@ -88,9 +104,7 @@ def matmul(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -
     return (np.asarray(np.matmul(first, second)),)
 
 
-def matmul_integer(
-    inputs: Sequence[Any], attributes: Mapping[str, Any], version: int
-) -> tuple[Array, ...]:
+def matmul_integer(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
     """Compute MatMulInteger in float64, exact for any inner size below 2**37, where NumPy has BLAS."""
     del attributes, version
     first, second = inputs[0].astype(np.float64), inputs[1].astype(np.float64)

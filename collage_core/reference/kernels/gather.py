@@ -17,9 +17,7 @@ _REDUCTIONS: Mapping[str, np.ufunc] = {
 }
 
 
-def gather_elements(
-    inputs: Sequence[Any], attributes: Mapping[str, Any], version: int
-) -> tuple[Array, ...]:
+def gather_elements(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
     """Compute GatherElements.
 
     ONNX's goes through `np.choose`, which takes 64 choices at most; beyond, it returns one element per row or raises
@@ -30,9 +28,7 @@ def gather_elements(
     return (data[_positions(data, indices, attributes.get("axis", 0))],)
 
 
-def scatter_elements(
-    inputs: Sequence[Any], attributes: Mapping[str, Any], version: int
-) -> tuple[Array, ...]:
+def scatter_elements(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
     """Compute ScatterElements; of equal indices without reduction the last wins, as in ONNX's loop."""
     del version
     data, indices, updates = inputs

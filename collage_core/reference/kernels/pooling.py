@@ -23,9 +23,7 @@ from collage_core.reference.kernels.windows import (
 )
 
 
-def max_pool(
-    inputs: Sequence[Any], attributes: Mapping[str, Any], version: int
-) -> tuple[Array, ...]:
+def max_pool(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
     """Compute MaxPool; the indices too, which cost most, so `with_indices` is a kernel of its own."""
     del version
     x = inputs[0]
@@ -36,9 +34,7 @@ def max_pool(
     return (result,)
 
 
-def max_pool_with_indices(
-    inputs: Sequence[Any], attributes: Mapping[str, Any], version: int
-) -> tuple[Array, ...]:
+def max_pool_with_indices(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
     """Compute MaxPool and the flat index of each maximum, the first one in a window."""
     del version
     x = inputs[0]
@@ -64,9 +60,7 @@ def max_pool_with_indices(
     return values, index + images * int(np.prod(size))
 
 
-def average_pool(
-    inputs: Sequence[Any], attributes: Mapping[str, Any], version: int
-) -> tuple[Array, ...]:
+def average_pool(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
     """Compute AveragePool; sums in float64."""
     del version
     x = inputs[0]
@@ -81,10 +75,7 @@ def average_pool(
             inside[: length - windows.extra[axis]] = 1
         else:
             inside[windows.begin[axis] : windows.begin[axis] + size] = 1
-        count = sum(
-            inside[offset_slice(windows, axis, position)]
-            for position in range(windows.kernel[axis])
-        )
+        count = sum(inside[offset_slice(windows, axis, position)] for position in range(windows.kernel[axis]))
         shape = [1] * x.ndim
         shape[2 + axis] = -1
         counts = counts * np.reshape(count, shape)
@@ -92,9 +83,7 @@ def average_pool(
         return ((result / counts).astype(x.dtype),)
 
 
-def lp_pool(
-    inputs: Sequence[Any], attributes: Mapping[str, Any], version: int
-) -> tuple[Array, ...]:
+def lp_pool(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
     """Compute LpPool; sums in float64."""
     del version
     x = inputs[0]
@@ -106,16 +95,12 @@ def lp_pool(
     return ((result ** (1.0 / power)).astype(x.dtype),)
 
 
-def global_lp_pool(
-    inputs: Sequence[Any], attributes: Mapping[str, Any], version: int
-) -> tuple[Array, ...]:
+def global_lp_pool(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
     """Compute GlobalLpPool, which ONNX's evaluator lacks."""
     del version
     x = inputs[0]
     power = attributes.get("p", 2)
-    total = np.sum(
-        np.abs(x.astype(np.float64)) ** power, axis=tuple(range(2, x.ndim)), keepdims=True
-    )
+    total = np.sum(np.abs(x.astype(np.float64)) ** power, axis=tuple(range(2, x.ndim)), keepdims=True)
     return ((total ** (1.0 / power)).astype(x.dtype),)
 
 

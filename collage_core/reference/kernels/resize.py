@@ -57,9 +57,7 @@ def resize(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -
     return (result,)
 
 
-def _axis_matrix(
-    length: int, amount: Any, by_size: bool, options: Mapping[str, Any], version: int
-) -> Array:
+def _axis_matrix(length: int, amount: Any, by_size: bool, options: Mapping[str, Any], version: int) -> Array:
     """Return the (out, in) matrix by which one axis is resized."""
     names = ["eye", "", "" if by_size else "amount", "amount" if by_size else ""]
     node = onnx.helper.make_node("Resize", names, ["matrix"], **options)
@@ -77,9 +75,7 @@ def _axis_matrix(
         ),
         opset_imports=[onnx.helper.make_opsetid("", version)],
     )
-    amounts = (
-        np.array([amount, length], np.int64) if by_size else np.array([amount, 1], np.float32)
-    )
+    amounts = np.array([amount, length], np.int64) if by_size else np.array([amount, 1], np.float32)
     [matrix] = ReferenceEvaluator(model).run(None, {"eye": np.eye(length), "amount": amounts})
     return np.asarray(matrix)
 
@@ -89,4 +85,5 @@ def _apply(matrix: Array, x: Array, axis: int) -> Array:
         return (x.reshape(-1, x.shape[-1]) @ matrix.T).reshape(*x.shape[:-1], -1)
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     folded = x.reshape(int(np.prod(before)), x.shape[axis], -1)
-    return np.matmul(matrix, folded).reshape(*before, matrix.shape[0], *after)
+    result: Array = np.matmul(matrix, folded).reshape(*before, matrix.shape[0], *after)
+    return result

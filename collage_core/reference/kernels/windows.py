@@ -75,7 +75,7 @@ def padded(x: Array, windows: Windows, fill: float) -> Array:
     ends = [e + extra for e, extra in zip(windows.end, windows.extra, strict=True)]
     widths = [(0, 0), (0, 0), *zip(windows.begin, ends, strict=True)]
     if min(min(pair) for pair in widths) < 0:  # a negative pad crops
-        crop = tuple(slice(max(-b, 0), n - max(-e, 0)) for (b, e), n in zip(widths, x.shape))
+        crop = tuple(slice(max(-b, 0), n - max(-e, 0)) for (b, e), n in zip(widths, x.shape, strict=True))
         x, widths = x[crop], [(max(b, 0), max(e, 0)) for b, e in widths]
     return np.pad(x, widths, constant_values=fill)
 
@@ -86,7 +86,7 @@ def view(x: Array, windows: Windows) -> Array:
     reach = [(k - 1) * d + 1 for k, d in zip(windows.kernel, windows.dilations, strict=True)]
     axes = tuple(range(2, 2 + rank))
     every = np.lib.stride_tricks.sliding_window_view(x, reach, axis=axes)
-    steps = tuple(slice(0, (n - 1) * s + 1, s) for n, s in zip(windows.out, windows.strides))
+    steps = tuple(slice(0, (n - 1) * s + 1, s) for n, s in zip(windows.out, windows.strides, strict=True))
     inside = tuple(slice(None, None, d) for d in windows.dilations)
     return every[(slice(None), slice(None), *steps, *inside)]
 
@@ -98,9 +98,7 @@ def offset_slice(windows: Windows, axis: int, position: int) -> slice:
     return slice(start, start + (windows.out[axis] - 1) * stride + 1, stride)
 
 
-def _automatic_pads(
-    mode: str, size: Sequence[int], reach: Sequence[int], strides: Sequence[int]
-) -> list[int]:
+def _automatic_pads(mode: str, size: Sequence[int], reach: Sequence[int], strides: Sequence[int]) -> list[int]:
     if mode == "VALID":
         return [0] * (2 * len(size))
     begin, end = [], []

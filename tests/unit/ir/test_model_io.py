@@ -20,9 +20,7 @@ def linear_model(weight: np.ndarray) -> onnx.ModelProto:
         [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, weight.shape[1]])],
         [onnx.numpy_helper.from_array(weight, "w")],
     )
-    return onnx.helper.make_model(
-        graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10
-    )
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
 
 
 WEIGHT = np.arange(4096, dtype=np.float32).reshape(64, 64)
@@ -54,9 +52,7 @@ def test_a_saved_model_loads_as_it_was(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
 
 
-def test_external_data_is_found_beside_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_external_data_is_found_beside_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved_with_external_data(tmp_path)
 
     model = load_model(path)
@@ -139,9 +135,7 @@ def test_large_weights_go_to_a_data_file(tmp_path: Path, monkeypatch: pytest.Mon
     onnx.checker.check_model(str(tmp_path / "big.onnx"))
 
 
-def test_saving_over_a_model_keeps_it_readable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_saving_over_a_model_keeps_it_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_io, "EXTERNAL_THRESHOLD_BYTES", 1000)
     path = tmp_path / "big.onnx"
     save_model(model_from_bytes(linear_model(WEIGHT).SerializeToString()), path)
