@@ -237,6 +237,7 @@ class AskMeasure:
         protocol: How to time it.
         tolerance: How exact it must be.
         deadline_s: When the driver kills the worker; the worker stops trying variants well before.
+        variant: Name of the only variant to try; None for as many as `build.max_variants`.
     """
 
     target: Target
@@ -247,6 +248,7 @@ class AskMeasure:
     protocol: Protocol
     tolerance: Tolerance
     deadline_s: float
+    variant: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,6 +364,57 @@ class CacheValue:
     """Answers `CacheGet` and `CachePut`: the attachment `value`, absent if there is none."""
 
 
+# --- contenders: whole models, end to end ---------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AskPrepare:
+    """Asks for `Prepared` or `Failed`.
+
+    Attributes:
+        call: `module:attribute` of a function that returns a call without arguments.
+        arguments: The function's keyword arguments.
+        paths: Folders to find the module in, besides the installed ones.
+    """
+
+    call: str
+    arguments: dict[str, Any]
+    paths: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """The call is there and ran once.
+
+    Attributes:
+        first_us: How long that took.
+    """
+
+    first_us: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AskBurst:
+    """Asks for `Burst` or `Failed`.
+
+    Attributes:
+        duration_s: How long to take samples, at least.
+        min_runs: How many samples to take, at least.
+        warmup_s: How long to run before, at least once: other contenders had the caches.
+    """
+
+    duration_s: float
+    min_runs: int
+    warmup_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Burst:
+    """Time of each run, in the order taken."""
+
+    samples_us: tuple[float, ...]
+
+
 MESSAGES: Final[Mapping[str, type]] = {
     "ping": Ping,
     "ask_targets": AskTargets,
@@ -384,4 +437,8 @@ MESSAGES: Final[Mapping[str, type]] = {
     "cache_get": CacheGet,
     "cache_put": CachePut,
     "cache_value": CacheValue,
+    "ask_prepare": AskPrepare,
+    "prepared": Prepared,
+    "ask_burst": AskBurst,
+    "burst": Burst,
 }

@@ -112,7 +112,7 @@ class Trials:
 
     def _measure(self, trial: _Trial, ask: AskMeasure) -> Measured | Refused | Failed:
         best: Measured | None = None
-        for artifact in trial.variants(ask.build.max_variants):
+        for artifact in trial.variants(ask.build.max_variants, ask.variant):
             try:
                 bound = trial.bind(artifact)
                 error, repeatable = trial.check(bound, ask.expected, ask)
@@ -145,9 +145,7 @@ class Trials:
             return self._build(trial, ask)
 
     def _build(self, trial: _Trial, ask: AskBuild) -> Built | Refused | Failed:
-        for artifact in trial.variants(None if ask.variant is not None else ask.build.max_variants):
-            if ask.variant not in (None, artifact.variant):
-                continue
+        for artifact in trial.variants(ask.build.max_variants, ask.variant):
             try:
                 error = 0.0
                 if ask.inputs or ask.expected:
@@ -159,8 +157,6 @@ class Trials:
                 trial.discard(artifact, stopped.outcome)
                 continue
             return Built(artifact=wire, error=error, build_s=trial.build_s, discarded=trial.discarded)
-        if ask.variant is not None and trial.outcome is None:
-            return Failed(stage=Stage.LOWER, reason=f"it no longer yields variant {ask.variant!r}")
         return trial.why_none()
 
     def evaluate(self, ask: AskEvaluate) -> Evaluated | Refused | Failed:
@@ -231,28 +227,38 @@ class _Trial:
         if os.getpid() == self._owner:  # not in a process that a library forked and that came back here
             shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def variants(self, limit: int | None) -> Iterator[Artifact]:
-        """Lowers, one variant at a time; a failure to lower is noted like a variant's."""
+    def variants(self, limit: int, wanted: str | None = None) -> Iterator[Artifact]:
+        """Lowers, one variant at a time; a failure to lower is noted like a variant's.
+
+        Args:
+            limit: Most variants to make, unless one is wanted by name.
+            wanted: Name of the only one to give.
+        """
         self._report(Progress(stage=Stage.LOWER))
+        for made, artifact in enumerate(self._lowered(), start=1):
+            if wanted in (None, artifact.variant):
+                yield artifact
+            if wanted == artifact.variant or (wanted is None and made == limit):
+                return
+            if time.monotonic() > self._soft_deadline:
+                return
+        if wanted is not None and self.outcome is None:
+            self.discard(None, Failed(stage=Stage.LOWER, reason=f"it no longer yields variant {wanted!r}"))
+
+    def _lowered(self) -> Iterator[Artifact]:
         build = _build_context(self._settings, self._deadline_s, self._cache, self._scratch)
-        started = time.monotonic()
+        began = time.monotonic()
         try:
             answer = self._toolchain.lower(self._target, self._function, build)
             if isinstance(answer, Unsupported):
                 self.outcome = Refused(reason=answer.reason)
                 return
-            variants = iter(answer)
-            made = 0
-            while (limit is None or made < limit) and (made == 0 or time.monotonic() < self._soft_deadline):
-                artifact = next(variants, None)
-                self.build_s += time.monotonic() - started
-                if artifact is None:
-                    return
-                made += 1
+            for artifact in answer:
+                self.build_s += time.monotonic() - began
                 yield artifact
-                started = time.monotonic()
+                began = time.monotonic()
         except CollageError as error:
-            self.build_s += time.monotonic() - started
+            self.build_s += time.monotonic() - began
             self.discard(None, Failed(stage=Stage.LOWER, reason=str(error)))
 
     def load(self, artifact: Artifact) -> Any:

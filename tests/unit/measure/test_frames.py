@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 
@@ -57,10 +58,8 @@ def test_a_damaged_frame_never_raises_anything_else(frame: Frame, data: st.DataO
         stream[data.draw(st.integers(0, len(stream) - 1))] = data.draw(st.integers(0, 255))
     parser = FrameParser()
     parser.feed(bytes(stream))
-    try:
+    with contextlib.suppress(WireError):
         list(parser.frames())
-    except WireError:
-        pass
 
 
 def _with_header(header: object) -> bytes:

@@ -1,0 +1,173 @@
+"""The values of a model's tensors in one real run: what candidates are run on and compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import onnx_ir
+
+from collage_core.contract import Host, KernelFunction, Target, Unsupported
+from collage_core.errors import EvaluationError
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.client import Worker
+from collage_core.measure.function_codec import FunctionEncoder
+from collage_core.measure.messages import AskEvaluate, BuildSettings, WireValue
+from collage_core.measure.values import decode_value, encode_value
+from collage_core.reference.evaluator import Fallback, evaluate
+
+
+class Capture:
+    """Values by name, kept on disk in a blob store and mapped when read.
+
+    Args:
+        values: The values.
+        store: Where their bytes are.
+        unchecked: Reason by name of each node the reference could not compute, so that another toolchain did.
+    """
+
+    def __init__(self, values: Mapping[str, WireValue], store: BlobStore, unchecked: Mapping[str, str]) -> None:
+        self._values = values
+        self._store = store
+        self.unchecked = unchecked
+
+    @classmethod
+    def take(
+        cls,
+        graph: DataflowGraph,
+        inputs: Mapping[str, Any],
+        store: BlobStore,
+        *,
+        fallback: Fallback | None = None,
+        deadline_s: float | None = None,
+        keep: Callable[[str], bool] | None = None,
+    ) -> Capture:
+        """Runs the reference once and keeps what it computes.
+
+        Args:
+            graph: The prepared model.
+            inputs: A value for each of its inputs.
+            store: Where to keep the values.
+            fallback: Computes the nodes the reference cannot; see `worker_fallback`.
+            deadline_s: Time limit for the whole run.
+            keep: Which values to keep, by name; all by default.
+
+        Raises:
+            EvaluationError: If a node cannot be computed.
+            DeadlineExceededError: If the time limit passes.
+        """
+        evaluation = evaluate(graph.model, inputs, fallback=fallback, deadline_s=deadline_s, keep=keep)
+        values = dict(evaluation.values)
+        wire = {}
+        while values:  # each is freed as soon as it is on disk
+            name, value = values.popitem()
+            wire[name] = encode_value(value, store)
+        return cls(wire, store, evaluation.unchecked)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def wire(self, name: str) -> WireValue:
+        """A value as it goes to a worker.
+
+        Raises:
+            KeyError: If it was not kept.
+        """
+        return self._values[name]
+
+    def value(self, name: str) -> Any:
+        """A value; a tensor is mapped from disk and read-only.
+
+        Raises:
+            KeyError: If it was not kept.
+        """
+        return decode_value(self._values[name], self._store)
+
+    def inputs_of(self, function: KernelFunction) -> tuple[WireValue, ...]:
+        """What a kernel function reads, in the order of its inputs."""
+        return tuple(self._values[spec.name] for spec in function.inputs)
+
+    def expected_of(self, function: KernelFunction, graph: DataflowGraph, nodes: int) -> tuple[WireValue | None, ...]:
+        """What it should give, in the order of its outputs.
+
+        None where that cannot be said, because inside it a random or stateful node has a say.
+
+        Args:
+            function: The function.
+            graph: The graph it was extracted from.
+            nodes: Mask of its nodes.
+        """
+        tainted = _tainted(graph, nodes)
+        free = {value.name for index in iterate_bits(tainted) for value in graph.nodes[index].outputs}
+        return tuple(None if spec.name in free else self._values[spec.name] for spec in function.outputs)
+
+    def nbytes(self) -> int:
+        """Bytes on disk, values that are equal counted once."""
+        blobs = {value.blob for value in self._values.values() if value.kind == "tensor"}
+        return sum(self._store.path(blob).stat().st_size for blob in blobs)
+
+
+def worker_fallback(
+    worker: Worker, host: Host, store: BlobStore, *, threads: int, deadline_s: float, target: Target | None = None
+) -> Fallback:
+    """Computes, in a toolchain's worker, the nodes the reference cannot.
+
+    Args:
+        worker: The toolchain's.
+        host: This machine.
+        store: Blobs shared with the worker.
+        threads: CPU threads it may use.
+        deadline_s: Time limit for each node.
+        target: Which of its targets; by default the first that computes in the model's own dtypes.
+
+    Returns:
+        A fallback for `Capture.take`; it raises `EvaluationError` where the toolchain fails too.
+    """
+    encoder = FunctionEncoder(store)
+
+    def compute(model: onnx_ir.Model, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        node = model.graph[0]
+        chosen = target or _exact_target(worker, host, node)
+        function = _as_function(model, inputs)
+        answer = worker.evaluate(
+            AskEvaluate(
+                target=chosen,
+                function=encoder.encode(function),
+                inputs=tuple(encode_value(inputs[spec.name], store) for spec in function.inputs),
+                build=BuildSettings(threads=threads),
+                deadline_s=deadline_s,
+            )
+        )
+        if not isinstance(answer, list):
+            raise EvaluationError(str(node.name), node.op_type, f"{chosen.name}: {answer.reason}")
+        return {spec.name: value for spec, value in zip(function.outputs, answer, strict=True)}
+
+    return compute
+
+
+def _exact_target(worker: Worker, host: Host, node: onnx_ir.Node) -> Target:
+    targets = worker.targets(host)
+    if isinstance(targets, Unsupported):
+        raise EvaluationError(str(node.name), node.op_type, targets.reason)
+    return next((target for target in targets if target.exact), targets[0])
+
+
+def _as_function(model: onnx_ir.Model, inputs: Mapping[str, Any]) -> KernelFunction:
+    graph = DataflowGraph(model)
+    return KernelFunction(
+        name="node",
+        model=model,
+        inputs=tuple(graph.spec(value) for value in model.graph.inputs if value.name in inputs),
+        outputs=tuple(graph.spec(value) for value in model.graph.outputs),
+    )
+
+
+def _tainted(graph: DataflowGraph, nodes: int) -> int:
+    """Nodes of a candidate whose values depend on an impure node of it."""
+    tainted = 0
+    for index in iterate_bits(nodes):
+        if not graph.pure[index] or graph.predecessors[index] & tainted:
+            tainted |= 1 << index
+    return tainted

@@ -1,0 +1,157 @@
+"""Whole models against each other: each in a fresh process, taking turns.
+
+A contender that is merely loaded can slow the others, and a machine is faster in some minutes than in others: so
+each has its own process, and all run in every round, in an order that rotates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from collage_core.contract import Json
+from collage_core.errors import WireError, WorkerError
+from collage_core.measure.child import ChildProcess
+from collage_core.measure.codec import Codec
+from collage_core.measure.messages import AskBurst, AskPrepare, Burst, Failed, Hello, Message, Prepared, Stage
+
+Rounds: TypeAlias = tuple[tuple[float, ...], ...]
+"""Microseconds of each run, by round."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """Something to time.
+
+    Attributes:
+        name: Unique among those compared.
+        call: `module:attribute` of a function that returns a call without arguments.
+        arguments: The function's keyword arguments, as JSON.
+        paths: Folders to find the module in, besides the installed ones.
+    """
+
+    name: str
+    call: str
+    arguments: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    paths: tuple[str, ...] = ()
+
+
+class ContenderProcess:
+    """The running process of a contender; after a failure it is dead.
+
+    Args:
+        contender: What it runs.
+    """
+
+    def __init__(self, contender: Contender) -> None:
+        self.contender = contender
+        self._codec = Codec()
+        self._requests = 0
+        self._child = ChildProcess(contender.name, "collage_core.measure.contender", [])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def prepare(self, deadline_s: float) -> Prepared | Failed:
+        """Loads what it runs and runs it once."""
+        ask = AskPrepare(call=self.contender.call, arguments=dict(self.contender.arguments), paths=self.contender.paths)
+        answer: Prepared | Failed = self._ask(ask, deadline_s, Stage.LOAD, Prepared)
+        return answer
+
+    def burst(self, *, duration_s: float, min_runs: int, warmup_s: float, deadline_s: float) -> Burst | Failed:
+        """Runs it for a while."""
+        ask = AskBurst(duration_s=duration_s, min_runs=min_runs, warmup_s=warmup_s)
+        answer: Burst | Failed = self._ask(ask, deadline_s, Stage.RUN, Burst)
+        return answer
+
+    def close(self) -> None:
+        """Kills it."""
+        self._child.kill()
+
+    def _ask(self, message: Message, deadline_s: float, stage: Stage, expected: type) -> Any:
+        deadline = time.monotonic() + deadline_s
+        try:
+            if self._requests == 0 and not isinstance(self._codec.decode(self._child.receive(deadline)), Hello):
+                raise WireError("its first words were not Hello")
+            self._requests += 1
+            self._child.send(self._codec.encode(message, self._requests), deadline)
+            frame = self._child.receive(deadline)
+            answer = self._codec.decode(frame)
+            if frame.id != self._requests or not isinstance(answer, (expected, Failed)):
+                raise WireError(f"it answered with {type(answer).__name__}")
+        except WorkerError as error:
+            return Failed(stage=stage, reason=f"{error.kind}: {error.reason}")
+        except WireError as error:
+            self.close()
+            return Failed(stage=stage, reason=str(error))
+        except BaseException:
+            self.close()
+            raise
+        return answer
+
+
+def interleaved(
+    contenders: Sequence[Contender],
+    *,
+    rounds: int,
+    burst_s: float,
+    min_runs: int = 3,
+    warmup_s: float = 0.05,
+    deadline_s: float = 300.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Rounds | Failed]:
+    """Times contenders in turns.
+
+    Args:
+        contenders: What to time; names are unique.
+        rounds: How often each has its turn.
+        burst_s: Seconds of samples in a turn, at least.
+        min_runs: Samples in a turn, at least.
+        warmup_s: Seconds of untimed runs before a turn's samples, at least one run.
+        deadline_s: Seconds after which a contender that does not answer is killed, for loading and for each turn.
+        progress: Told how many bursts are done, of how many.
+
+    Returns:
+        By name, samples by round; or why there are none. Round `i` of all contenders ran together.
+
+    Raises:
+        ValueError: If two contenders have one name.
+    """
+    if len({contender.name for contender in contenders}) != len(contenders):
+        raise ValueError("contenders need different names")
+    found: dict[str, list[tuple[float, ...]]] = {}
+    failed: dict[str, Failed] = {}
+    processes: dict[str, ContenderProcess] = {}
+    done, total = 0, rounds * len(contenders)
+    try:
+        for contender in contenders:
+            process = processes[contender.name] = ContenderProcess(contender)
+            answer = process.prepare(deadline_s)
+            if isinstance(answer, Failed):
+                failed[contender.name] = answer
+        for index in range(rounds):
+            shift = index % max(1, len(contenders))
+            for contender in (*contenders[shift:], *contenders[:shift]):
+                done += 1
+                if contender.name not in failed:
+                    burst = processes[contender.name].burst(
+                        duration_s=burst_s, min_runs=min_runs, warmup_s=warmup_s, deadline_s=deadline_s
+                    )
+                    if isinstance(burst, Failed):
+                        failed[contender.name] = burst
+                    else:
+                        found.setdefault(contender.name, []).append(burst.samples_us)
+                if progress is not None:
+                    progress(done, total)
+    finally:
+        for process in processes.values():
+            process.close()
+    return {c.name: failed.get(c.name) or tuple(found.get(c.name, ())) for c in contenders}

@@ -1,0 +1,157 @@
+"""Values for a model's inputs: given by the user, or invented so that the model accepts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx_ir
+
+from collage_core.errors import FeedError
+from collage_core.ir.content import constant_of
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.tensor_spec import TensorSpec
+
+_FULL_RANGE: Final = (onnx_ir.DataType.UINT8, onnx_ir.DataType.INT8, onnx_ir.DataType.UINT16, onnx_ir.DataType.INT16)
+"""Pixels and quantized activations; wider integers are indices, masks and counts."""
+
+_CARRIES_VALUES: Final = frozenset(
+    {"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose"}
+    | {"Slice", "Split", "Expand", "Tile", "Concat", "Gather"}
+)
+"""Operators whose output elements are elements of their first input."""
+
+
+def required_inputs(graph: DataflowGraph) -> list[onnx_ir.Value]:
+    """Graph inputs that are not constants."""
+    return [value for value in graph.model.graph.inputs if constant_of(value) is None]
+
+
+def random_inputs(graph: DataflowGraph, seed: int) -> dict[str, Any]:
+    """Invents a value for each input.
+
+    Floats are standard normal. Booleans are random. Bytes and 16-bit integers, as pixels and quantized values
+    are, cover their range; wider ones are indices below the extent of the axis they select from, and where
+    they select nothing, zeros and ones, as masks are.
+
+    Args:
+        graph: A prepared model: inputs have static shapes.
+        seed: The same seed gives the same values.
+
+    Raises:
+        FeedError: If an input is no tensor, or its shape is not known.
+    """
+    values: dict[str, Any] = {}
+    for number, value in enumerate(required_inputs(graph)):
+        name = str(value.name)
+        spec = graph.spec(value)
+        if spec.dtype is None or spec.shape is None or None in spec.shape:
+            raise FeedError(name, "no value can be made up for it; give one with --inputs FILE.npz")
+        random = np.random.default_rng((seed, number))
+        values[name] = _random(spec, random, _index_bound(graph, value))
+    return values
+
+
+def checked_inputs(graph: DataflowGraph, values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """Values for all inputs of a model, and no others, with the shapes and types it needs.
+
+    Raises:
+        FeedError: If one is missing, unknown or does not fit.
+    """
+    wanted = {str(value.name): graph.spec(value) for value in required_inputs(graph)}
+    for name in values:
+        if name not in wanted:
+            raise FeedError(name, f"the model has no such input; it has {', '.join(wanted)}")
+    checked = {}
+    for name, spec in wanted.items():
+        if name not in values:
+            raise FeedError(name, "no value is given for this input")
+        array = np.asarray(values[name])
+        if spec.dtype is not None and spec.dtype != onnx_ir.DataType.STRING and array.dtype != spec.numpy_dtype:
+            raise FeedError(name, f"it is {array.dtype}, the model needs {spec.numpy_dtype}")
+        if spec.shape is not None and None not in spec.shape and array.shape != spec.shape:
+            raise FeedError(name, f"it has shape {array.shape}, the model needs {spec.shape}")
+        checked[name] = array
+    return checked
+
+
+def load_inputs(graph: DataflowGraph, path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """Values for all inputs from an NPZ file whose arrays are named as the inputs.
+
+    Raises:
+        FeedError: If the file cannot be read, or does not fit the model.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            values = {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, AttributeError) as error:  # a .npy file has no `files`
+        raise FeedError(str(path), f"it is not an NPZ file of plain arrays: {error}") from error
+    return checked_inputs(graph, values)
+
+
+def _random(spec: TensorSpec, random: np.random.Generator, bound: int | None) -> np.ndarray[Any, Any]:
+    dtype, shape = spec.dtype, spec.static_shape
+    assert dtype is not None
+    if dtype == onnx_ir.DataType.STRING:
+        words = np.array(["collage", "of", "toolchains", ""], dtype=object)
+        return np.asarray(words[random.integers(0, len(words), shape)], dtype=object)
+    if dtype == onnx_ir.DataType.BOOL:
+        return random.integers(0, 2, shape).astype(bool)
+    kind = spec.numpy_dtype
+    if dtype.is_integer():
+        if bound is not None:
+            return random.integers(0, max(1, bound), shape).astype(kind)
+        if dtype in _FULL_RANGE:
+            limits = np.iinfo(kind)
+            return random.integers(limits.min, limits.max + 1, shape).astype(kind)
+        mask: np.ndarray[Any, Any] = random.integers(0, 2, shape).astype(kind)
+        mask[..., :1] = 1  # a row that masks everything makes Softmax divide zero by zero
+        return mask
+    if kind.kind == "c":
+        real, imaginary = random.standard_normal((2, *shape))
+        return np.asarray(real + 1j * imaginary, dtype=kind)
+    values: np.ndarray[Any, Any] = np.asarray(random.standard_normal(shape), dtype=np.float32).astype(kind)
+    return values
+
+
+def _index_bound(graph: DataflowGraph, value: onnx_ir.Value) -> int | None:
+    """Smallest extent of the axes that elements of `value` select from, followed through what carries them on."""
+    bound: int | None = None
+    seen: set[onnx_ir.Value] = set()
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        for node, position in current.uses():
+            extents = _selected_extents(graph, node, position)
+            if extents:
+                bound = min(extents) if bound is None else min(bound, *extents)
+            elif node.op_type in _CARRIES_VALUES and (position == 0 or node.op_type == "Concat"):
+                waiting.extend(node.outputs)
+    return bound
+
+
+def _selected_extents(graph: DataflowGraph, node: onnx_ir.Node, position: int) -> list[int]:
+    """Extents of the axes a node selects from with its input at `position`; none if it selects nothing."""
+    if node.op_type == "OneHot" and position == 0:
+        depth = constant_of(node.inputs[1])
+        return [] if depth is None else [int(depth.numpy().reshape(-1)[0])]
+    if position != 1 or node.inputs[0] is None:
+        return []
+    shape = graph.spec(node.inputs[0]).shape
+    if shape is None or not shape:
+        return []
+    match node.op_type:
+        case "Gather" | "GatherElements" | "ScatterElements" | "Scatter":
+            attribute = node.attributes.get("axis")
+            axes: Iterable[int] = [attribute.as_int() if attribute is not None else 0]
+        case "GatherND" | "ScatterND":
+            axes = range(len(shape))
+        case _:
+            return []
+    extents = [shape[axis] for axis in axes]
+    return [extent for extent in extents if extent is not None]

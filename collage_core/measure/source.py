@@ -1,0 +1,329 @@
+"""Costs by measuring: what the tuning database lacks is built, checked and timed in the toolchain's worker."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from collage_core.contract import (
+    INVALID,
+    UNMEASURED,
+    Cost,
+    Host,
+    Protocol,
+    Target,
+    Unmeasured,
+    ValueKind,
+)
+from collage_core.database import (
+    MAX_ATTEMPTS,
+    BlobSpace,
+    Purpose,
+    RecordKey,
+    StoredBlobs,
+    TuningRecord,
+    TuningStore,
+)
+from collage_core.fusion.kernel import kernel_function
+from collage_core.fusion.spec import CandidateKernel
+from collage_core.fusion.sub_graph import SubGraph
+from collage_core.measure.capture import Capture
+from collage_core.measure.client import WorkerPool
+from collage_core.measure.function_codec import FunctionEncoder
+from collage_core.measure.messages import (
+    AskBuild,
+    AskMeasure,
+    BuildSettings,
+    Built,
+    Failed,
+    Outcome,
+    Refused,
+    Stage,
+    Tolerance,
+    WireFunction,
+    WireValue,
+)
+from collage_core.measure.records import Limits, objection, superseded, to_outcome, to_record
+
+CacheKey: TypeAlias = tuple[str, str]
+"""Name of a target and key of a candidate: what a search looks costs up by."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureSettings:
+    """How candidates are measured.
+
+    Attributes:
+        build: How they are built.
+        protocol: How they are timed.
+        tolerance: How exact they must be.
+        inexact_tolerance: How exact those of targets must be that do not compute in the model's own dtypes.
+        deadline_s: When the worker of one is killed.
+    """
+
+    build: BuildSettings
+    protocol: Protocol = dataclasses.field(default_factory=Protocol)
+    tolerance: Tolerance = dataclasses.field(default_factory=Tolerance)
+    inexact_tolerance: Tolerance = dataclasses.field(default_factory=Tolerance)
+    deadline_s: float = 120.0
+
+    def limits(self, target: Target) -> Limits:
+        """What kernels of a target are held to."""
+        return Limits(self.tolerance if target.exact else self.inexact_tolerance, self.deadline_s)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """News for a progress display: one candidate is settled.
+
+    Attributes:
+        done: How many are, this one included.
+        total: How many there are to settle.
+        candidate: This one.
+        outcome: What came of it.
+        seconds: How long it took.
+    """
+
+    done: int
+    total: int
+    candidate: CandidateKernel
+    outcome: Outcome
+    seconds: float
+
+
+@dataclasses.dataclass(slots=True)
+class Counts:
+    """What a source did so far.
+
+    Attributes:
+        measured: Distinct candidates it measured, whatever the outcome.
+        cache_hits: Distinct candidates whose outcome was in the database.
+        seconds: Time it spent measuring.
+    """
+
+    measured: int = 0
+    cache_hits: int = 0
+    seconds: float = 0.0
+
+
+class MeasuringCostSource:
+    """Costs of candidates on one machine, from the tuning database and from measurements that go into it.
+
+    Structurally equal candidates of a target are one, whichever of them was measured.
+
+    Args:
+        pool: Workers of the toolchains.
+        capture: Values to run candidates on.
+        database: Where outcomes are kept.
+        host: This machine.
+        settings: How to measure.
+        now: The time of a record.
+    """
+
+    def __init__(
+        self,
+        *,
+        pool: WorkerPool,
+        capture: Capture,
+        database: TuningStore,
+        host: Host,
+        settings: MeasureSettings,
+        now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
+    ) -> None:
+        self._pool = pool
+        self._capture = capture
+        self._database = database
+        self._host = host
+        self._settings = settings
+        self._now = now
+        self._encoder = FunctionEncoder(pool.store)
+        self._transient: dict[RecordKey, Failed] = {}
+        self._seen: set[RecordKey] = set()
+        self._keys: dict[SubGraph, str] = {}
+        self._known: dict[RecordKey, list[TuningRecord]] = {}
+        self.counts = Counts()
+
+    # What is known
+
+    def key(self, sub_graph: SubGraph) -> str:
+        """What makes a sub-graph the same as another to measure: structure, and values where work depends on them."""
+        graph = sub_graph.graph
+        known = self._keys.get(sub_graph)
+        if known is None:
+            known = sub_graph.structural_hash
+            unplanned = [v for v in sub_graph.input_values if graph.spec(v).kind is not ValueKind.PLANNED]
+            if unplanned or sub_graph.nodes & graph.data_dependent_mask:
+                function = kernel_function(sub_graph, "keyed")
+                digest = hashlib.sha256(repr(self._capture.inputs_of(function)).encode())
+                known = f"{known}+{digest.hexdigest()[:16]}"
+            self._keys[sub_graph] = known
+        return known
+
+    def record_key(self, candidate: CandidateKernel) -> RecordKey:
+        """Under what a candidate is recorded."""
+        return RecordKey(
+            structural_hash=self.key(candidate.sub_graph),
+            target=candidate.target.name,
+            fingerprint=candidate.target.fingerprint,
+            host=self._host.fingerprint,
+            threads=self._settings.build.threads,
+            launch=self._settings.build.launch,
+        )
+
+    def cost(self, candidate: CandidateKernel) -> Cost | Unmeasured:
+        """Median of fresh samples if the candidate was confirmed, of those it was selected by otherwise.
+
+        `INVALID` if it was refused or failed, `UNMEASURED` if nobody tried.
+        """
+        records = self._usable(candidate)
+        key = self.record_key(candidate)
+        if key in self._transient:
+            return INVALID
+        if not records:
+            return UNMEASURED
+        if objection(records[-1], self._settings.limits(candidate.target)):
+            return INVALID
+        confirmed = [r for r in records if r.purpose == "confirm" and r.samples_us]
+        chosen = confirmed or [records[-1]]
+        return statistics.median(sample for record in chosen for sample in record.samples_us)
+
+    def costs(self, candidates: Iterable[CandidateKernel]) -> dict[CacheKey, Cost]:
+        """Costs that are known, by target and key: what a search's `CostTable` takes."""
+        table: dict[CacheKey, Cost] = {}
+        for candidate in candidates:
+            where = (candidate.target.name, self.key(candidate.sub_graph))
+            if where not in table:
+                cost = self.cost(candidate)
+                if not isinstance(cost, Unmeasured):
+                    table[where] = cost
+        return table
+
+    def outcome(self, candidate: CandidateKernel) -> Outcome | None:
+        """What came of measuring a candidate last; None if nobody tried."""
+        transient = self._transient.get(self.record_key(candidate))
+        if transient is not None:
+            return transient
+        records = self._usable(candidate)
+        if not records:
+            return None
+        return to_outcome(records[-1], self._settings.limits(candidate.target))
+
+    # Measuring
+
+    def measure(
+        self,
+        candidates: Iterable[CandidateKernel],
+        purpose: Purpose = "select",
+        progress: Callable[[Step], None] | None = None,
+    ) -> None:
+        """Measures what the database lacks; each outcome is durable before the next candidate begins.
+
+        Args:
+            candidates: What to measure, in this order; equal ones once.
+            purpose: `"select"` measures what was never tried, `"confirm"` adds fresh samples to each.
+            progress: Told of each candidate that was measured.
+        """
+        waiting: dict[RecordKey, CandidateKernel] = {}
+        for candidate in candidates:
+            key = self.record_key(candidate)
+            if key in waiting or key in self._transient:
+                continue
+            if purpose == "select" and self._usable(candidate):
+                self.counts.cache_hits += key not in self._seen
+                self._seen.add(key)
+                continue
+            waiting[key] = candidate
+        for number, (key, candidate) in enumerate(waiting.items(), start=1):
+            began = time.monotonic()
+            outcome = self._measured(key, candidate, purpose)
+            seconds = time.monotonic() - began
+            self._seen.add(key)
+            self.counts.measured += 1
+            self.counts.seconds += seconds
+            if progress is not None:
+                progress(Step(done=number, total=len(waiting), candidate=candidate, outcome=outcome, seconds=seconds))
+
+    def build(self, sub_graph: SubGraph, target: Target, variant: str | None = None) -> Built | Refused | Failed:
+        """Builds one call site, with its own weights, and checks it on its own captured values.
+
+        Args:
+            sub_graph: What.
+            target: For whom.
+            variant: Name of the variant to build; None for the first that is right.
+        """
+        function, inputs, expected = self._request(sub_graph)
+        return self._pool.worker(target.toolchain).build(
+            AskBuild(
+                target=target,
+                function=function,
+                variant=variant,
+                inputs=inputs,
+                expected=expected,
+                build=self._settings.build,
+                tolerance=self._settings.limits(target).tolerance,
+                deadline_s=self._settings.deadline_s,
+            )
+        )
+
+    def variant(self, candidate: CandidateKernel) -> str | None:
+        """Name of the variant a candidate's cost stands for; None if it was not measured."""
+        measured = [record for record in self._usable(candidate) if record.outcome == "measured"]
+        return measured[-1].variant if measured else None
+
+    def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose) -> Outcome:
+        attempt = self._database.begin_attempt(key)
+        if attempt > MAX_ATTEMPTS:
+            reason = f"measuring it was begun {attempt - 1} times and never ended: it kills what measures it"
+            outcome: Outcome = Failed(stage=Stage.START, reason=reason)
+        else:
+            function, inputs, expected = self._request(candidate.sub_graph)
+            outcome = self._pool.worker(candidate.target.toolchain).measure(
+                AskMeasure(
+                    target=candidate.target,
+                    function=function,
+                    inputs=inputs,
+                    expected=expected,
+                    build=self._settings.build,
+                    protocol=self._settings.protocol,
+                    tolerance=self._settings.limits(candidate.target).tolerance,
+                    deadline_s=self._settings.deadline_s,
+                    variant=self.variant(candidate) if purpose == "confirm" else None,
+                )
+            )
+            if isinstance(outcome, Failed) and outcome.stage is Stage.START:
+                self._transient[key] = outcome  # the worker did not start: that says nothing about the candidate
+                self._database.clear_attempts(key)
+                return outcome
+        record = to_record(outcome, key, purpose, self._now(), self._settings.limits(candidate.target))
+        self._database.append(record)
+        self._known.pop(key, None)
+        return outcome
+
+    def _request(self, sub_graph: SubGraph) -> tuple[WireFunction, tuple[WireValue, ...], tuple[WireValue | None, ...]]:
+        function = kernel_function(sub_graph, f"k_{sub_graph.structural_hash[:12]}")
+        expected = self._capture.expected_of(function, sub_graph.graph, sub_graph.nodes)
+        return self._encoder.encode(function), self._capture.inputs_of(function), expected
+
+    # Reading records
+
+    def _usable(self, candidate: CandidateKernel) -> list[TuningRecord]:
+        """Records that say something under the present settings."""
+        key = self.record_key(candidate)
+        if key not in self._known:
+            limits = self._settings.limits(candidate.target)
+            self._known[key] = [
+                record
+                for record in self._database.records(key)
+                if record.purpose in ("select", "confirm") and not superseded(record, limits)
+            ]
+        return self._known[key]
+
+
+def database_cache(database: TuningStore) -> Callable[[Target], StoredBlobs]:
+    """Blob caches for a `WorkerPool`, kept in a tuning database by toolchain and fingerprint."""
+    return lambda target: StoredBlobs(database, BlobSpace(toolchain=target.toolchain, fingerprint=target.fingerprint))

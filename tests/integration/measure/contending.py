@@ -1,0 +1,29 @@
+"""Calls for contender processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+
+def sleeper(seconds: float, dies_after: int = -1) -> Callable[[], None]:
+    runs = 0
+
+    def call() -> None:
+        nonlocal runs
+        runs += 1
+        if runs == dies_after:
+            os.abort()
+        print("noise")
+        time.sleep(seconds)
+
+    return call
+
+
+def broken() -> Callable[[], None]:
+    raise RuntimeError("no such model")
+
+
+def stuck() -> Callable[[], None]:
+    return lambda: time.sleep(3600)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import pytest
+
+from collage_core.contract import Json
+from collage_core.measure.contenders import Contender, interleaved
+from collage_core.measure.messages import Failed, Stage
+
+HERE = str(Path(__file__).parent)
+
+
+def contender(name: str, call: str = "sleeper", **arguments: Json) -> Contender:
+    return Contender(name=name, call=f"contending:{call}", arguments=arguments, paths=(HERE,))
+
+
+def test_contenders_take_turns_and_failures_cost_only_themselves() -> None:
+    bursts: list[tuple[int, int]] = []
+
+    timed = interleaved(
+        [
+            contender("fast", seconds=0.001),
+            contender("slow", seconds=0.004),
+            contender("absent", call="nonsense"),
+            contender("broken", call="broken"),
+            contender("stuck", call="stuck"),
+            contender("dies", seconds=0.001, dies_after=30),
+        ],
+        rounds=3,
+        burst_s=0.03,
+        min_runs=2,
+        warmup_s=0.0,
+        deadline_s=12.0,
+        progress=lambda done, total: bursts.append((done, total)),
+    )
+
+    fast, slow = timed["fast"], timed["slow"]
+    assert not isinstance(fast, Failed)
+    assert not isinstance(slow, Failed)
+    assert len(fast) == len(slow) == 3
+    assert statistics.median(fast[0]) < statistics.median(slow[0])
+    assert all(len(samples) >= 2 for samples in slow)
+    assert bursts[-1] == (18, 18)
+    for name, stage, reason in [
+        ("absent", Stage.LOAD, "nonsense"),
+        ("broken", Stage.LOAD, "RuntimeError: no such model"),
+        ("stuck", Stage.LOAD, "deadline"),
+        ("dies", Stage.RUN, "SIGABRT"),
+    ]:
+        failed = timed[name]
+        assert isinstance(failed, Failed)
+        assert failed.stage is stage
+        assert reason in failed.reason
+
+
+def test_contenders_need_names_of_their_own() -> None:
+    with pytest.raises(ValueError, match="different names"):
+        interleaved([contender("a"), contender("a")], rounds=1, burst_s=0.1)

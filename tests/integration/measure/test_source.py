@@ -1,0 +1,259 @@
+"""Costs by measuring, over a real database, a real worker and a toolchain that misbehaves."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import onnx_ir
+import pytest
+from onnx_ir.passes.common import ShapeInferencePass
+
+from collage_core.contract import INVALID, UNMEASURED, Host, Protocol, Target
+from collage_core.database import MAX_ATTEMPTS, MemoryStore, TuningStore
+from collage_core.fusion import CandidateKernel, FusionRule, FusionSpec, SubGraph
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.capture import Capture, worker_fallback
+from collage_core.measure.client import Worker, WorkerPool, artifact_of
+from collage_core.measure.messages import BuildSettings, Built, Failed, Measured, Refused, Tolerance
+from collage_core.measure.random_inputs import random_inputs
+from collage_core.measure.source import MeasureSettings, MeasuringCostSource
+from tests.integration.measure.conftest import SOURCE, faulty_target
+
+Make = Callable[..., MeasuringCostSource]
+
+
+class NoRule(FusionRule):
+    def candidates(self, *arguments: object) -> list[SubGraph]:  # type: ignore[override]
+        return []
+
+
+def chain() -> DataflowGraph:
+    """Three equal additions, then one of another shape of weight."""
+    model = onnx_ir.from_onnx_text(
+        """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[512] x) => (float[512] d) { a = Add(x, w)  b = Add(a, w)  c = Add(b, w)  d = Mul(c, w) }"""
+    )
+    w = next(value for value in model.graph[0].inputs if value is not None and value.name == "w")
+    for node in model.graph:
+        node.replace_input_with(1, w)
+    w.const_value = onnx_ir.tensor(np.arange(512, dtype=np.float32), name="w")
+    model.graph.initializers["w"] = w
+    return DataflowGraph(ShapeInferencePass()(model).model)
+
+
+def candidate(graph: DataflowGraph, node: int, mode: str = "") -> CandidateKernel:
+    target = faulty_target(mode)
+    return CandidateKernel(SubGraph(graph, 1 << node), FusionSpec(name=target.name, rule=NoRule(), targets=(target,)))
+
+
+@pytest.fixture(scope="module")
+def pool(store: BlobStore) -> Iterator[WorkerPool]:
+    with WorkerPool([SOURCE], store) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def graph() -> DataflowGraph:
+    return chain()
+
+
+@pytest.fixture(scope="module")
+def capture(graph: DataflowGraph, store: BlobStore) -> Capture:
+    return Capture.take(graph, random_inputs(graph, seed=0), store)
+
+
+@pytest.fixture
+def database() -> TuningStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def make(pool: WorkerPool, capture: Capture, database: TuningStore) -> Make:
+    def make(tolerance: float = 1e-4, deadline_s: float = 20.0) -> MeasuringCostSource:
+        return MeasuringCostSource(
+            pool=pool,
+            capture=capture,
+            database=database,
+            host=Host.this(),
+            settings=MeasureSettings(
+                build=BuildSettings(threads=1, max_variants=2),
+                protocol=Protocol(warmup_s=0, duration_s=0.005, min_samples=3, min_sample_us=10),
+                tolerance=Tolerance(relative=tolerance),
+                deadline_s=deadline_s,
+            ),
+            now=lambda: datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+        )
+
+    return make
+
+
+def test_equal_candidates_are_measured_once(make: Make, graph: DataflowGraph) -> None:
+    source = make()
+    three = [candidate(graph, node) for node in range(3)]
+    assert source.cost(three[0]) is UNMEASURED
+
+    source.measure(three)
+
+    costs = {source.cost(each) for each in three}
+    assert len(costs) == 1
+    assert 0 < min(costs) < INVALID  # type: ignore[type-var]
+    assert source.counts.measured == 1
+    assert source.costs(three) == {("faulty", source.key(three[0].sub_graph)): costs.pop()}
+
+
+def test_what_the_database_has_is_not_measured_again(make: Make, graph: DataflowGraph) -> None:
+    first, second = make(), make()
+    candidates = [candidate(graph, 0), candidate(graph, 0, "refuses"), candidate(graph, 0, "raises-in-run")]
+    steps: list[str] = []
+
+    first.measure(candidates, progress=lambda step: steps.append(f"{step.done}/{step.total}"))
+    second.measure(candidates, progress=lambda step: steps.append("again"))
+
+    assert steps == ["1/3", "2/3", "3/3"]
+    assert (second.counts.measured, second.counts.cache_hits) == (0, 3)
+    assert [second.outcome(each) for each in candidates] == [first.outcome(each) for each in candidates]
+    assert [type(second.outcome(each)) for each in candidates] == [Measured, Refused, Failed]
+    assert [second.cost(each) == INVALID for each in candidates] == [False, True, True]
+
+
+def test_fresh_samples_displace_those_that_selected(make: Make, graph: DataflowGraph, database: TuningStore) -> None:
+    source, add = make(), candidate(graph, 0)
+    source.measure([add])
+    selected = source.cost(add)
+
+    source.measure([add], purpose="confirm")
+    confirmed = database.records(source.record_key(add), "confirm")
+
+    assert len(confirmed) == 1
+    assert source.cost(add) == float(np.median(confirmed[0].samples_us)) != selected
+
+
+def test_confirming_measures_the_variant_that_was_selected(make: Make, graph: DataflowGraph) -> None:
+    source, add = make(), candidate(graph, 0, "second-variant-fast")
+    source.measure([add])
+    source.measure([add], purpose="confirm")
+
+    outcome = source.outcome(add)
+
+    assert source.variant(add) == "second"
+    assert isinstance(outcome, Measured)
+    assert outcome.variant == "second"
+
+
+def test_a_candidate_that_killed_earlier_runs_is_left_alone(
+    make: Make, graph: DataflowGraph, database: TuningStore
+) -> None:
+    source, add = make(), candidate(graph, 0)
+    for _ in range(MAX_ATTEMPTS):
+        database.begin_attempt(source.record_key(add))
+
+    source.measure([add])
+
+    outcome = source.outcome(add)
+    assert isinstance(outcome, Failed)
+    assert "kills what measures it" in outcome.reason
+    assert make().cost(add) == INVALID
+
+
+def test_a_failure_is_tried_again_when_more_is_allowed(make: Make, graph: DataflowGraph) -> None:
+    wrong, slow = candidate(graph, 0, "wrong-element"), candidate(graph, 0, "hangs")
+    strict, loose = make(deadline_s=3.0), make(tolerance=0.5, deadline_s=3.5)
+    strict.measure([wrong, slow])
+
+    assert [strict.cost(each) for each in (wrong, slow)] == [INVALID, INVALID]
+    assert loose.cost(wrong) is UNMEASURED
+    assert loose.cost(slow) is UNMEASURED
+    loose.measure([wrong])
+    assert 0 < loose.cost(wrong) < INVALID  # type: ignore[operator]
+    assert make().cost(wrong) == INVALID
+    assert isinstance(make().outcome(wrong), Failed)
+
+
+def test_a_call_site_is_built_with_its_own_weights_and_checked(
+    make: Make, graph: DataflowGraph, pool: WorkerPool
+) -> None:
+    source = make()
+
+    built = source.build(SubGraph(graph, 1), faulty_target())
+    multiplied = source.build(SubGraph(graph, 8), faulty_target())
+
+    assert isinstance(built, Built)
+    weight = artifact_of(built.artifact, pool.store).files["w.bin"]
+    np.testing.assert_array_equal(np.frombuffer(weight, np.float32), np.arange(512, dtype=np.float32))
+    assert isinstance(multiplied, Failed)
+    assert "wrong numbers" in multiplied.reason
+
+
+def test_a_worker_that_does_not_start_says_nothing_about_candidates(
+    make: Make, graph: DataflowGraph, database: TuningStore, capture: Capture, store: BlobStore
+) -> None:
+    from collage_core.measure.client import PluginSource
+
+    settings = MeasureSettings(build=BuildSettings(threads=1))
+    with WorkerPool([PluginSource(toolchain="faulty", plugin="absent_module:plugin")], store) as pool:
+        source = MeasuringCostSource(pool=pool, capture=capture, database=database, host=Host.this(), settings=settings)
+        source.measure([candidate(graph, 0)])
+
+        assert source.cost(candidate(graph, 0)) == INVALID
+        assert "absent_module" in getattr(source.outcome(candidate(graph, 0)), "reason", "")
+    assert make().cost(candidate(graph, 0)) is UNMEASURED
+
+
+def test_what_the_reference_cannot_compute_a_worker_does(worker: Worker, store: BlobStore) -> None:
+    model = onnx_ir.from_onnx_text(
+        """<ir_version: 10, opset_import: ["" : 21, "vendor" : 1]>
+        g (float[512] x) => (float[512] z) { y = vendor.Add(x, w)  z = Neg(y) }"""
+    )
+    w = next(value for value in model.graph[0].inputs if value is not None and value.name == "w")
+    w.const_value = onnx_ir.tensor(np.ones(512, np.float32), name="w")
+    model.graph.initializers["w"] = w
+    y = model.graph[0].outputs[0]
+    y.dtype, y.shape = onnx_ir.DataType.FLOAT, onnx_ir.Shape([512])
+    graph = DataflowGraph(model)
+    x = np.linspace(0, 1, 512, dtype=np.float32)
+
+    capture = Capture.take(
+        graph,
+        {"x": x},
+        store,
+        fallback=worker_fallback(worker, Host.this(), store, threads=1, deadline_s=20, target=faulty_target()),
+    )
+
+    np.testing.assert_allclose(capture.value("z"), -(x + 1), rtol=1e-6)
+    assert list(capture.unchecked) == [model.graph[0].name]
+
+
+def test_random_outputs_are_not_compared(store: BlobStore) -> None:
+    model = onnx_ir.from_onnx_text(
+        """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[8] x) => (float[8] y, float[8] z) {
+            r = RandomNormalLike(x)  y = Add(x, r)  z = Neg(x) }"""
+    )
+    graph = DataflowGraph(ShapeInferencePass()(model).model)
+    capture = Capture.take(graph, random_inputs(graph, seed=0), store)
+    from collage_core.fusion import kernel_function
+
+    function = kernel_function(SubGraph(graph, graph.all_mask), "k")
+    expected = dict(
+        zip(
+            [spec.name for spec in function.outputs],
+            capture.expected_of(function, graph, graph.all_mask),
+            strict=True,
+        )
+    )
+
+    assert expected["y"] is None
+    assert expected["z"] == capture.wire("z")
+
+
+def test_a_target_names_its_own_records(make: Make, graph: DataflowGraph) -> None:
+    newer = Target(toolchain="faulty", fingerprint="faulty 2")
+    source, add = make(), candidate(graph, 0)
+    spec = FusionSpec(name="newer", rule=NoRule(), targets=(newer,))
+
+    source.measure([add])
+
+    assert source.cost(CandidateKernel(add.sub_graph, spec)) is UNMEASURED
