@@ -332,3 +332,20 @@ class PartitioningError(CollageError):
             f"these kernels do not partition the graph: {reason}. "
             "Give disjoint kernels that cover every node and can run one after the other."
         )
+
+
+class PlanBuildError(CollageError):
+    """A kernel that was measured cannot be built for one of its call sites, or is wrong there.
+
+    Attributes:
+        target: Name of its target.
+        nodes: Names of its nodes.
+        reason: What happened.
+    """
+
+    def __init__(self, target: str, nodes: tuple[str, ...], reason: str) -> None:
+        self.target = target
+        self.nodes = nodes
+        self.reason = reason
+        shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
+        super().__init__(f"{target} cannot build {shown}: {reason}")

@@ -1,0 +1,242 @@
+"""Phase 3: candidates are measured, searched, merged, measured again, until the best path is stable.
+
+Which candidates are measured depends on recorded costs and on nothing else, so that a second run over the same
+database takes the same steps and measures nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from collage_core.contract import Joins, Unmeasured
+from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, cut_positions
+from collage_core.ir.work import estimated_work_us
+from collage_core.measure.messages import Failed
+from collage_core.measure.source import Step
+from collage_core.pipeline.options import Preset
+from collage_core.pipeline.pool import CandidatePool
+from collage_core.pipeline.proposals import Proposals, TargetRule, propose, worthwhile
+from collage_core.report.progress import Progress
+from collage_core.search import SearchResult
+
+_UNMEASURED_WEIGHT = 0.1
+"""Weight of a node's estimated work against a measured difference between targets, when cuts are placed."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Explored:
+    """What an exploration came to.
+
+    Attributes:
+        proposals: What each target proposed, by target name.
+        result: The last search.
+        rounds: Searches run.
+        left_out: What bounds and budget cut off, a sentence each.
+        search_s: Seconds spent searching.
+    """
+
+    proposals: dict[str, Proposals]
+    result: SearchResult
+    rounds: int
+    left_out: tuple[str, ...]
+    search_s: float
+
+
+class Explorer:
+    """One exploration of one graph.
+
+    Args:
+        pool: Takes the candidates.
+        rules: The targets with their rules.
+        preset: How much to measure.
+        bounds: How many candidates to make.
+        progress: Is told.
+        budget_s: Seconds after which nothing new is measured; None for no limit.
+    """
+
+    def __init__(
+        self,
+        pool: CandidatePool,
+        rules: Sequence[TargetRule],
+        *,
+        preset: Preset,
+        bounds: CandidateBounds,
+        progress: Progress,
+        budget_s: float | None = None,
+    ) -> None:
+        self._pool = pool
+        self._graph = pool.graph
+        self._source = pool.source
+        self._rules = rules
+        self._preset = preset
+        self._bounds = bounds
+        self._progress = progress
+        self._deadline = None if budget_s is None else time.monotonic() + budget_s
+        self._skipped = 0
+        self._search_s = 0.0
+        self._rounds = 0
+
+    def run(self) -> Explored:
+        """Measures and searches.
+
+        Raises:
+            NoCoverError: If no plan covers the graph.
+        """
+        proposals = self._propose(())
+        first = [
+            candidate
+            for each in proposals.values()
+            for candidate in worthwhile(self._graph, each.candidates, self._source.key, self._preset.operators)
+        ]
+        self._measure("measuring operators and whole models", first)
+        cuts = self._cuts()
+        known = set(self._pool)
+        regional = self._propose(cuts)
+        regions = [c for each in regional.values() for c in each.candidates if c not in known]
+        self._measure(f"measuring regions between {len(cuts)} cuts", regions)
+        self._cover()
+        result = self._settled()
+        return Explored(
+            proposals=regional,
+            result=result,
+            rounds=self._rounds,
+            left_out=self._left_out(regional),
+            search_s=self._search_s,
+        )
+
+    def _propose(self, cuts: Sequence[int]) -> dict[str, Proposals]:
+        self._progress.phase("finding candidates", len(self._rules))
+        found = {}
+        for rule in self._rules:
+            each = found[rule.target.name] = propose(rule, self._graph, self._bounds, cuts=cuts)
+            for candidate in each.candidates:
+                self._pool.add(candidate)
+            self._progress.advance()
+        return found
+
+    def _cuts(self) -> tuple[int, ...]:
+        """Positions around the nodes on which targets differ most, and where the work is."""
+        graph, pool = self._graph, self._pool
+        costs: dict[str, dict[str, float]] = {}
+        keys: dict[int, str] = {}
+        for candidate in pool:
+            nodes = candidate.sub_graph.nodes & graph.needs_kernel
+            if nodes.bit_count() != 1 or not candidate.target.mixable:
+                continue
+            key = keys[nodes.bit_length() - 1] = self._source.key(candidate.sub_graph)
+            cost = pool.selected_us(candidate)
+            if cost is not None:
+                costs.setdefault(key, {})[candidate.target.name] = cost
+        weights = [_UNMEASURED_WEIGHT * work for work in estimated_work_us(graph)]
+        for index, key in keys.items():
+            known = costs.get(key, {}).values()
+            if len(known) > 1:
+                weights[index] = max(known) - min(known)
+        return tuple(cut_positions(graph, self._preset.cuts, weights=weights))
+
+    def _measure(
+        self, what: str, candidates: Iterable[CandidateKernel], purpose: Literal["select", "confirm"] = "select"
+    ) -> None:
+        waiting: dict[tuple[str, str], CandidateKernel] = {}
+        for candidate in candidates:
+            self._pool.add(candidate)
+            waiting.setdefault(self._pool.cache_key(candidate), candidate)
+        if not waiting:
+            return
+        self._progress.phase(what, len(waiting))
+        for number, candidate in enumerate(waiting.values()):
+            if self._deadline is not None and time.monotonic() > self._deadline:
+                self._skipped += len(waiting) - number
+                return
+            self._source.measure([candidate], purpose, self._tell)
+            self._progress.advance()
+
+    def _tell(self, step: Step) -> None:
+        if isinstance(step.outcome, Failed):
+            names = step.candidate.sub_graph.names
+            shown = ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
+            self._progress.message(f"{step.candidate.target.name} failed on {shown}: {step.outcome.reason}")
+
+    def _cover(self) -> None:
+        """Measures single operators until something usable covers every node."""
+        pool, missing = self._pool, self._graph.needs_kernel
+        for candidate in pool:
+            if pool.selected_us(candidate) is not None:
+                missing &= ~candidate.sub_graph.nodes
+        self._measure(
+            "measuring what nothing covers yet",
+            [
+                candidate
+                for candidate in pool
+                if candidate.sub_graph.nodes & missing
+                and (candidate.sub_graph.nodes & self._graph.needs_kernel).bit_count() == 1
+            ],
+        )
+
+    # Searching
+
+    def _settled(self) -> SearchResult:
+        """Searches, merges neighbours, confirms the path, and searches again until it stays the same."""
+        result = self._search()
+        for _ in range(self._preset.coalesce_rounds):
+            merged = self._merged(result)
+            for candidate in merged:
+                self._pool.add(candidate)
+            fresh = [c for c in merged if isinstance(self._source.cost(c, confirmed=False), Unmeasured)]
+            self._measure("measuring merged neighbours", fresh)
+            again = self._search()
+            if again.candidates == result.candidates:
+                break
+            result = again
+        for _ in range(self._preset.confirm_rounds):
+            path = [self._pool.candidate(chosen) for chosen in result.candidates]
+            fresh = [c for c in path if self._pool.cache_key(c) not in self._pool.confirmed]
+            if not fresh:
+                break
+            lacking = [c for c in fresh if not self._source.is_confirmed(c)]
+            self._measure("measuring the chosen path again", lacking, "confirm")
+            self._pool.confirmed.update(map(self._pool.cache_key, fresh))
+            result = self._search()
+        return result
+
+    def _search(self) -> SearchResult:
+        began = time.monotonic()
+        result = self._pool.engine().run()
+        self._search_s += time.monotonic() - began
+        self._rounds += 1
+        return result
+
+    def _merged(self, result: SearchResult) -> list[CandidateKernel]:
+        """Neighbours on a plan that one target runs and could run as one kernel."""
+        path = [self._pool.candidate(chosen) for chosen in result.candidates]
+        merged = []
+        for name in sorted({candidate.target.name for candidate in path}):
+            mine = [c for c in path if c.target.name == name and c.target.joins is Joins.ANY]
+            while mine:
+                seed = mine.pop(0)
+                nodes, parts = seed.sub_graph, 1
+                for other in list(mine):
+                    union = SubGraph(self._graph, self._graph.completed(nodes.nodes | other.sub_graph.nodes))
+                    if nodes.touches(other.sub_graph) and union.is_convex:
+                        nodes, parts = union, parts + 1
+                        mine.remove(other)
+                if parts > 1:
+                    merged.append(CandidateKernel(nodes, seed.spec))
+        return merged
+
+    def _left_out(self, proposals: dict[str, Proposals]) -> tuple[str, ...]:
+        said = [sentence for each in proposals.values() for sentence in each.left_out]
+        unmeasured = {
+            self._pool.cache_key(c) for c in self._pool if isinstance(self._source.cost(c, confirmed=False), Unmeasured)
+        }
+        if unmeasured:
+            said.append(
+                f"{len(unmeasured)} of {self._pool.distinct()} distinct candidates were not measured "
+                f"(preset {self._preset.name})"
+            )
+        if self._skipped:
+            said.append(f"the budget ended before {self._skipped} of them were reached")
+        return tuple(dict.fromkeys(said))

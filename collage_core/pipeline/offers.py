@@ -1,0 +1,164 @@
+"""Phase 1: which targets the installed toolchains offer here, and which of them the user wants."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from collage_core.contract import Host, Target, TargetSpelling, Unsupported, split_targets
+from collage_core.errors import UsageError
+from collage_core.measure.client import WorkerPool
+from collage_core.registry import PluginFailure, Registry, Toolchain
+
+ON_REQUEST = frozenset({"reference"})
+"""Toolchains that take part only when named: slow, and meant for what nobody else runs."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One toolchain and what it offers.
+
+    Attributes:
+        toolchain: The toolchain.
+        targets: Every usable target, selected or not, the default one first.
+        unusable: Why there is none; empty if there are some.
+        selected: The targets that take part.
+        skipped: Reason by name of each usable target that does not.
+    """
+
+    toolchain: Toolchain
+    targets: tuple[Target, ...] = ()
+    unusable: str = ""
+    selected: tuple[Target, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What the user asked for.
+
+    Attributes:
+        wanted: Targets named with `--toolchains`; None for all.
+        excluded: Targets named with `--exclude`.
+        inexact: Whether targets that do not compute in the model's dtypes may take part.
+    """
+
+    wanted: tuple[TargetSpelling, ...] | None = None
+    excluded: tuple[TargetSpelling, ...] = ()
+    inexact: bool = False
+
+    @classmethod
+    def parse(cls, toolchains: str | None, exclude: Iterable[str], *, inexact: bool) -> Selection:
+        """Reads the options.
+
+        Raises:
+            UsageError: If a target is misspelt, or none is named.
+        """
+        try:
+            wanted = None if toolchains is None else split_targets(toolchains)
+            excluded = tuple(spelling for text in exclude for spelling in split_targets(text))
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        if wanted == ():
+            raise UsageError("--toolchains names none; leave it out to use all that are installed")
+        return cls(wanted=wanted, excluded=excluded, inexact=inexact)
+
+    def toolchains(self, registry: Registry) -> tuple[str, ...]:
+        """Names of the toolchains whose workers are to be asked, sorted.
+
+        Raises:
+            UsageError: If a named toolchain is not installed, or failed to load.
+        """
+        for spelling in (*(self.wanted or ()), *self.excluded):
+            if spelling.toolchain not in registry.toolchains:
+                raise UsageError(_unknown(spelling.toolchain, registry))
+        if self.wanted is not None:
+            return tuple(sorted({spelling.toolchain for spelling in self.wanted}))
+        whole = {s.toolchain for s in self.excluded if not s.options and s.device is None}
+        return tuple(name for name in registry.toolchains if name not in ON_REQUEST | whole)
+
+    def reason_against(self, target: Target) -> str:
+        """Why a usable target does not take part; empty if it does.
+
+        A toolchain named without options brings every target it offers of the kind the user allows; one named with
+        options brings just that target.
+        """
+        if any(_covers(spelling, target) for spelling in self.excluded):
+            return "excluded"
+        named = self.wanted is None or any(_covers(spelling, target) for spelling in self.wanted)
+        if not named:
+            return "not named with --toolchains"
+        if not target.exact and not self.inexact:
+            return "it does not compute in the model's own dtypes; allow an error with --max-error"
+        return ""
+
+
+def offers(registry: Registry, pool: WorkerPool, host: Host, selection: Selection) -> tuple[Offer, ...]:
+    """Asks each wanted toolchain's worker for its targets.
+
+    Raises:
+        UsageError: If a target named with `--toolchains` is none of its toolchain's.
+    """
+    found = []
+    for name in selection.toolchains(registry):
+        answer = pool.worker(name).targets(host)
+        toolchain = registry.toolchains[name]
+        if isinstance(answer, Unsupported):
+            found.append(Offer(toolchain=toolchain, unusable=answer.reason))
+            continue
+        against = {target: selection.reason_against(target) for target in answer}
+        found.append(
+            Offer(
+                toolchain=toolchain,
+                targets=tuple(answer),
+                selected=tuple(target for target, reason in against.items() if not reason),
+                skipped=tuple((target.name, reason) for target, reason in against.items() if reason),
+            )
+        )
+    _check_named(found, selection)
+    return tuple(found)
+
+
+def selected_targets(found: Sequence[Offer]) -> tuple[Target, ...]:
+    """The targets that take part, by toolchain.
+
+    Raises:
+        UsageError: If there is none; says why for each toolchain.
+    """
+    chosen = tuple(target for offer in found for target in offer.selected)
+    if chosen:
+        return chosen
+    reasons = [
+        f"{offer.toolchain.name}: {offer.unusable or '; '.join(f'{name} {why}' for name, why in offer.skipped)}"
+        for offer in found
+    ]
+    raise UsageError(
+        "no toolchain is usable here"
+        + (f" ({' | '.join(reasons)})" if reasons else ": none is installed")
+        + ". Install one, for example collage-onnxruntime; see `collage doctor`."
+    )
+
+
+def _covers(spelling: TargetSpelling, target: Target) -> bool:
+    if not spelling.options:
+        return spelling.toolchain == target.toolchain and spelling.device in (None, target.device)
+    return spelling.matches(target)
+
+
+def _check_named(found: Sequence[Offer], selection: Selection) -> None:
+    for spelling in selection.wanted or ():
+        for offer in found:
+            if offer.toolchain.name != spelling.toolchain or not offer.targets:
+                continue
+            if not any(_covers(spelling, target) for target in offer.targets):
+                options = ",".join(f"{name}={value}" for name, value in spelling.options)
+                names = ", ".join(target.name for target in offer.targets)
+                raise UsageError(f"{spelling.toolchain} offers no target ({options}) here; it offers {names}")
+
+
+def _unknown(name: str, registry: Registry) -> str:
+    failed: PluginFailure | None = next((f for f in registry.failures if f.name == name), None)
+    if failed is not None:
+        return f"toolchain {name!r} ({failed.distribution}) failed to load: {failed.reason}"
+    installed = ", ".join(registry.toolchains) or "none"
+    return f"no toolchain {name!r} is installed; installed: {installed}"

@@ -1,0 +1,73 @@
+"""A plan: which kernels, in which order, at which cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+
+from collage_core.fusion import CandidateKernel, Partitioning
+from collage_core.ir.dataflow import DataflowGraph
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One way to run a whole model.
+
+    Attributes:
+        name: Shown to users: a target's name, or `"mixed"` with a number.
+        single: Whether it stands for one target alone, so that it is an incumbent.
+        partitioning: Its kernels.
+        costs_us: Cost of each kernel, in the order of `kernels`.
+        dispatch_us: What the runtime's loop adds to each kernel.
+    """
+
+    name: str
+    single: bool
+    partitioning: Partitioning
+    costs_us: tuple[float, ...]
+    dispatch_us: float
+
+    def __post_init__(self) -> None:
+        if len(self.costs_us) != len(self.partitioning.kernels):
+            raise ValueError(f"plan {self.name!r} needs a cost for each kernel")
+
+    @property
+    def graph(self) -> DataflowGraph:
+        """The graph it covers."""
+        return self.partitioning.graph
+
+    @property
+    def kernels(self) -> tuple[CandidateKernel, ...]:
+        """Its kernels in execution order; kernel `i` is call site `k000i` of the partitioned model."""
+        return tuple(step for step in self.partitioning.order if isinstance(step, CandidateKernel))
+
+    @property
+    def toolchains(self) -> tuple[str, ...]:
+        """Names of the toolchains it uses, sorted."""
+        return tuple(sorted({kernel.target.toolchain for kernel in self.partitioning.kernels}))
+
+    @property
+    def cost_of(self) -> dict[int, float]:
+        """Cost of each kernel, by the mask of its nodes."""
+        return {
+            kernel.sub_graph.nodes: cost for kernel, cost in zip(self.partitioning.kernels, self.costs_us, strict=True)
+        }
+
+    @property
+    def predicted_us(self) -> float:
+        """Sum of its kernels' costs and what the loop adds."""
+        return sum(self.costs_us) + self.dispatch_us * len(self.costs_us)
+
+    @property
+    def key(self) -> str:
+        """Hash of what is run where; equal for equal plans of one model."""
+        parts = sorted(
+            (hex(kernel.sub_graph.nodes), kernel.target.name, kernel.target.fingerprint, kernel.sub_graph.label)
+            for kernel in self.partitioning.kernels
+        )
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def same_kernels(self, other: Plan) -> bool:
+        """Whether both run the same kernels."""
+        return self.key == other.key

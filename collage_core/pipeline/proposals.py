@@ -1,0 +1,162 @@
+"""Phase 2: the candidates of every target, and which of them a preset has measured."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from collage_core.contract import Joins, Target
+from collage_core.fusion import (
+    CandidateBounds,
+    CandidateKernel,
+    FusionRule,
+    FusionSpec,
+    RuleContext,
+    SubGraph,
+    default_rule,
+)
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.work import estimated_work_us
+from collage_core.registry import Toolchain
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TargetRule:
+    """One target with the rule that finds its candidates.
+
+    Attributes:
+        target: The target.
+        spec: The rule, named.
+        query: Reason by node index of what the library itself refused.
+    """
+
+    target: Target
+    spec: FusionSpec
+    query: Mapping[int, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Proposals:
+    """What one target proposes for one graph.
+
+    Attributes:
+        rule: Whose.
+        candidates: Its candidates, each once, in a deterministic order.
+        refusals: Reason by node index of what it does not take.
+        left_out: What bounds cut off, a sentence each.
+    """
+
+    rule: TargetRule
+    candidates: tuple[CandidateKernel, ...]
+    refusals: Mapping[int, str]
+    left_out: tuple[str, ...]
+
+    @property
+    def covered(self) -> int:
+        """Mask of the nodes in some candidate."""
+        mask = 0
+        for candidate in self.candidates:
+            mask |= candidate.sub_graph.nodes
+        return mask
+
+
+def target_rule(toolchain: Toolchain, target: Target, query: Mapping[int, str]) -> TargetRule:
+    """Phase 1 for one target: its table becomes a rule.
+
+    Raises:
+        PluginError: If a hook fails.
+    """
+    table = toolchain.pattern_table(target)
+    rule: FusionRule = toolchain.fusion_rule(target, default_rule(table, target))
+    return TargetRule(target=target, spec=FusionSpec(name=target.name, rule=rule, targets=(target,)), query=query)
+
+
+def propose(
+    rule: TargetRule,
+    graph: DataflowGraph,
+    bounds: CandidateBounds,
+    *,
+    cuts: Sequence[int] = (),
+) -> Proposals:
+    """Runs one target's rule.
+
+    A target that does not mix proposes nothing but the whole graph.
+
+    Args:
+        rule: The rule.
+        graph: The prepared model's graph.
+        bounds: How many candidates to make.
+        cuts: Where regions may begin and end.
+    """
+    context = RuleContext(target=rule.target, bounds=bounds, refusals=rule.query, cut_positions=tuple(cuts))
+    outcome = rule.spec.rule.propose(graph, context)
+    sub_graphs: Iterable[SubGraph] = outcome.sub_graphs
+    if not rule.target.mixable:
+        whole = graph.completed(graph.needs_kernel)
+        sub_graphs = [sub_graph for sub_graph in outcome.sub_graphs if sub_graph.nodes == whole]
+    return Proposals(
+        rule=rule,
+        candidates=tuple(CandidateKernel(sub_graph, rule.spec) for sub_graph in sub_graphs),
+        refusals=outcome.refusals,
+        left_out=outcome.left_out,
+    )
+
+
+def worthwhile(
+    graph: DataflowGraph,
+    candidates: Sequence[CandidateKernel],
+    key: Callable[[SubGraph], str],
+    operators: int,
+) -> tuple[CandidateKernel, ...]:
+    """The candidates of one target a preset has measured before any region is chosen.
+
+    Of a target that joins anything, regions that no other candidate contains are always among them: the whole
+    graph, or what the target can take of it. Of single operators, and of fused groups, the structurally distinct
+    ones with most estimated work in the whole model come first.
+
+    Args:
+        graph: The graph.
+        candidates: One target's, without regions between cuts.
+        key: What makes two sub-graphs the same to measure.
+        operators: How many distinct operators, and half as many groups.
+    """
+    work = estimated_work_us(graph)
+    maximal = _maximal([c for c in candidates if c.target.joins is Joins.ANY])
+    single: dict[str, float] = {}
+    group: dict[str, float] = {}
+    keys: dict[CandidateKernel, str] = {}
+    largest: dict[int, CandidateKernel] = {}
+    for candidate in candidates:
+        nodes = candidate.sub_graph.nodes & graph.needs_kernel
+        if candidate in maximal or not nodes:
+            continue
+        if nodes.bit_count() == 1:
+            name = keys[candidate] = key(candidate.sub_graph)
+            single[name] = single.get(name, 0.0) + work[nodes.bit_length() - 1]
+            continue
+        lowest = (nodes & -nodes).bit_length() - 1
+        rival = largest.get(lowest)
+        if rival is None or nodes.bit_count() > (rival.sub_graph.nodes & graph.needs_kernel).bit_count():
+            largest[lowest] = candidate
+    for candidate in largest.values():
+        name = keys[candidate] = key(candidate.sub_graph)
+        nodes = candidate.sub_graph.nodes & graph.needs_kernel
+        group[name] = group.get(name, 0.0) + sum(work[index] for index in iterate_bits(nodes))
+    wanted = {*_heaviest(single, operators), *_heaviest(group, operators // 2)}
+    return tuple(c for c in candidates if c in maximal or keys.get(c) in wanted)
+
+
+def _heaviest(work: Mapping[str, float], count: int) -> list[str]:
+    return sorted(work, key=lambda name: (-work[name], name))[:count]
+
+
+def _maximal(candidates: Sequence[CandidateKernel]) -> set[CandidateKernel]:
+    """Candidates of several nodes that no other candidate contains."""
+    by_size = sorted(candidates, key=lambda c: (-c.sub_graph.nodes.bit_count(), c.sub_graph.nodes))
+    found: list[CandidateKernel] = []
+    for candidate in by_size:
+        nodes = candidate.sub_graph.nodes
+        if nodes.bit_count() > 1 and not any(nodes & ~other.sub_graph.nodes == 0 for other in found):
+            found.append(candidate)
+    return set(found)

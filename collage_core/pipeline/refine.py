@@ -1,0 +1,184 @@
+"""End to end: plans are built, saved, and timed against each other in fresh processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from collage_core.contract import Host
+from collage_core.database import TuningStore
+from collage_core.errors import CollageError
+from collage_core.measure.contenders import Contender, interleaved
+from collage_core.measure.messages import Failed
+from collage_core.pipeline.assemble import Assembled
+from collage_core.pipeline.contender import PACKAGE_CALL
+from collage_core.pipeline.decision import Timed
+from collage_core.pipeline.options import Preset
+from collage_core.pipeline.plan import Plan
+from collage_core.report.progress import Progress
+
+_HOPELESS = 1.3
+"""After the first rounds, contenders slower than this many times the fastest are not timed any further, save the best
+single toolchain: it is what everything is compared with."""
+_FIRST_ROUNDS = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Refined:
+    """What an end-to-end comparison came to.
+
+    Attributes:
+        timed: Contenders with samples; those of the final have them from the final only.
+        failed: Reason by name of each plan that could not be built or run.
+        dropped: Contenders left out of the final, with the samples that decided it.
+        fresh: Whether anything was timed in this run.
+    """
+
+    timed: tuple[Timed, ...]
+    failed: Mapping[str, str]
+    dropped: tuple[Timed, ...]
+    fresh: bool
+
+
+class Refiner:
+    """Times plans of one model, once per database.
+
+    Args:
+        database: Keeps every sample.
+        model_key: Hash of the model with its weights and input shapes.
+        host: This machine.
+        threads: CPU threads.
+        preset: How many rounds.
+        seed: Of the inputs.
+        folder: For packages.
+        inputs: Document of `write_values` with the model's inputs, made when first wanted.
+        build: Makes a plan runnable.
+        progress: Is told.
+    """
+
+    def __init__(
+        self,
+        *,
+        database: TuningStore,
+        model_key: str,
+        host: Host,
+        threads: int,
+        preset: Preset,
+        seed: int,
+        folder: Path,
+        inputs: Callable[[], Path],
+        build: Callable[[Plan], Assembled],
+        progress: Progress,
+    ) -> None:
+        self._database = database
+        self._model_key = model_key
+        self._host = host
+        self._threads = threads
+        self._preset = preset
+        self._seed = seed
+        self._folder = folder
+        self._inputs = inputs
+        self._build = build
+        self._progress = progress
+
+    def run(self, plans: Sequence[Plan]) -> Refined:
+        """Times plans; those of equal kernels once."""
+        distinct: dict[str, Plan] = {}
+        for plan in plans:
+            distinct.setdefault(plan.key, plan)
+        chosen = list(distinct.values())
+        name = self._name(chosen)
+        document = self._database.get_plan(name)
+        fresh = document is None
+        if document is None:
+            document = self._time(chosen)
+            self._database.put_plan(name, document)
+        return _read(document, chosen, fresh)
+
+    def _name(self, plans: Sequence[Plan]) -> str:
+        what = {
+            "plans": sorted(plan.key for plan in plans),
+            "model": self._model_key,
+            "host": self._host.fingerprint,
+            "threads": self._threads,
+            "seed": self._seed,
+            "rounds": [self._preset.rounds, self._preset.round_s],
+        }
+        return f"end-to-end/{hashlib.sha256(json.dumps(what).encode()).hexdigest()}"
+
+    def _time(self, plans: Sequence[Plan]) -> dict[str, Any]:
+        self._progress.phase("building plans", sum(len(plan.kernels) for plan in plans))
+        failed: dict[str, str] = {}
+        packages: dict[str, Path] = {}
+        for plan in plans:
+            try:
+                assembled = self._build(plan)
+                path = self._folder / f"{plan.key}.collage"
+                if not path.exists():
+                    assembled.save(path, None, threads=self._threads, model_name=plan.name, model_sha256="")
+            except CollageError as error:
+                failed[plan.key] = str(error)
+                self._progress.message(f"{plan.name}: {error}")
+                continue
+            packages[plan.key] = path
+        first = self._interleaved(packages, _FIRST_ROUNDS, "timing whole plans, first rounds")
+        failed |= {key: answer.reason for key, answer in first.items() if isinstance(answer, Failed)}
+        rounds = {key: answer for key, answer in first.items() if not isinstance(answer, Failed)}
+        middle = {key: statistics.median(s for each in answer for s in each) for key, answer in rounds.items()}
+        fastest = min(middle.values(), default=0.0)
+        incumbents = sorted((middle[plan.key], plan.key) for plan in plans if plan.single and plan.key in middle)
+        kept = {key for _, key in incumbents[:1]} | {key for key in middle if middle[key] <= _HOPELESS * fastest}
+        final = {key: path for key, path in packages.items() if key in kept}
+        dropped = {key: rounds[key] for key in rounds if key not in final}
+        second = self._interleaved(final, self._preset.rounds, "timing whole plans")
+        failed |= {key: answer.reason for key, answer in second.items() if isinstance(answer, Failed)}
+        return {
+            "schema_version": 1,
+            "final": {key: [list(r) for r in a] for key, a in second.items() if not isinstance(a, Failed)},
+            "dropped": {key: [list(r) for r in answer] for key, answer in dropped.items()},
+            "failed": failed,
+        }
+
+    def _interleaved(self, packages: Mapping[str, Path], rounds: int, what: str) -> Mapping[str, Any]:
+        self._progress.phase(what, rounds * len(packages))
+        contenders = [
+            Contender(
+                name=key,
+                call=PACKAGE_CALL,
+                arguments={"package": str(path), "inputs": str(self._inputs()), "threads": self._threads},
+            )
+            for key, path in packages.items()
+        ]
+        return interleaved(
+            contenders,
+            rounds=rounds,
+            burst_s=self._preset.round_s,
+            progress=lambda done, total: self._progress.advance(),
+        )
+
+
+def _read(document: Mapping[str, Any], plans: Sequence[Plan], fresh: bool) -> Refined:
+    def timed(part: str) -> tuple[Timed, ...]:
+        return tuple(
+            Timed(
+                name=plan.name,
+                single=plan.single,
+                kernels=len(plan.kernels),
+                toolchains=len(plan.toolchains),
+                rounds_us=tuple(tuple(each) for each in document[part][plan.key]),
+            )
+            for plan in plans
+            if plan.key in document[part]
+        )
+
+    return Refined(
+        timed=timed("final"),
+        failed={plan.name: document["failed"][plan.key] for plan in plans if plan.key in document["failed"]},
+        dropped=timed("dropped"),
+        fresh=fresh,
+    )
