@@ -1,8 +1,8 @@
-"""Times inference toolchains, and anything else, on ONNX models: the judge that is not a party.
+r"""Times inference toolchains, and anything else, on ONNX models: the judge that is not a party.
 
 Usage:
     python -m benchmarks.harness MODEL.onnx [MODEL.onnx ...] [--json FILE]
-    python -m benchmarks.harness segmenter.onnx --contender \\
+    python -m benchmarks.harness segmenter.onnx --contender \
         plan=benchmarks/contenders/collage_package.py:model={name}.collage
 
 It uses ONNX Runtime and OpenVINO directly and imports nothing of Collage. Each contender runs in a

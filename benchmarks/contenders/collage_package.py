@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,17 +20,8 @@ def setup(model_path: str, inputs: dict[str, np.ndarray[Any, Any]], threads: int
     import collage_core as collage  # Not installed where only the toolchains are judged.
 
     session = collage.load(model_path)
-    call: Callable[[], Any] = session.bind(inputs)
-    names = [output.name for output in session.get_outputs()]
-
-    class Bound:
-        """The bound call, with the outputs as a user gets them."""
-
-        __slots__ = ()
-        __call__ = staticmethod(call)
-
-        @staticmethod
-        def outputs() -> dict[str, np.ndarray[Any, Any]]:
-            return dict(zip(names, session.run(None, inputs), strict=True))
-
-    return Bound()
+    run = session.bind(inputs)
+    call = functools.partial(run.call)
+    call.outputs = lambda: dict(run.outputs)  # type: ignore[attr-defined]
+    call.kept = (session, run, inputs)  # type: ignore[attr-defined]  # They own the memory.
+    return call

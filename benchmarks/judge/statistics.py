@@ -99,7 +99,7 @@ def disagreement(expected: Mapping[str, Any], got: Mapping[str, Any]) -> float:
     """
     if expected.keys() != got.keys():
         return float("inf")
-    return max((_apart(np.asarray(expected[name]), np.asarray(got[name])) for name in expected))
+    return max(_apart(np.asarray(expected[name]), np.asarray(got[name])) for name in expected)
 
 
 def _apart(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:

@@ -77,7 +77,7 @@ def serve(commands: TextIO, answers: TextIO) -> None:
                     inputs = {name: np.ascontiguousarray(archive[name]) for name in archive.files}
                 setup = load_setup(Path(command["file"]))
                 call = setup(command["model"], inputs, command["threads"], **command["options"])
-                np.savez(command["outputs"], **outputs_of(call, command["output_names"]))
+                np.savez(command["outputs"], **outputs_of(call, command["output_names"]))  # type: ignore[arg-type]
                 gc.collect()
                 gc.disable()
             elif call is not None:

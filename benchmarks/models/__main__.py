@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import numpy as np
 
 from benchmarks.judge.inputs import beside
 from benchmarks.models import MODELS
+from benchmarks.models.entry import Inputs
 
 
 def write(path: Path, content: Callable[[BinaryIO], object]) -> None:
@@ -32,6 +34,14 @@ def write(path: Path, content: Callable[[BinaryIO], object]) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _dump(data: bytes, stream: BinaryIO) -> None:
+    stream.write(data)
+
+
+def _pack(arrays: Inputs, stream: BinaryIO) -> None:
+    np.savez(stream, **arrays)  # type: ignore[arg-type]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,8 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         inputs = MODELS[name].make_inputs(options.seed)
         path = options.out / f"{name}.onnx"
         data = model.SerializeToString(deterministic=True)
-        write(path, lambda stream, data=data: stream.write(data))
-        write(beside(path), lambda stream, inputs=inputs: np.savez(stream, **inputs))
+        write(path, functools.partial(_dump, data))
+        write(beside(path), functools.partial(_pack, inputs))
         print(f"{path}: {len(model.graph.node)} nodes, {len(data) / 1e6:.1f} MB")
     return 0
 

@@ -54,7 +54,12 @@ def skeleton() -> onnx.ModelProto:
         boxes.append(head(g, feature, 4, SIZE // stride))
         scores.append(head(g, feature, CLASSES, SIZE // stride))
     offsets = g.op("Concat", *boxes, axis=1)
-    probabilities = g.op("Sigmoid", g.op("Concat", *scores, axis=1))
+    # A learned scale, and the prior belief that a box shows nothing: scores must not saturate, for where they are
+    # equal up to rounding NonMaxSuppression may order boxes either way and no two toolchains agree.
+    scale = g.constant(np.array(0.3, dtype=np.float32), "scale")
+    prior = g.constant(np.array(2.0, dtype=np.float32), "prior")
+    logits = g.op("Mul", g.op("Concat", *scores, axis=1), scale)
+    probabilities = g.op("Sigmoid", g.op("Sub", logits, prior))
 
     priors = anchors()
     centres = g.constant(priors[..., :2], "anchor_centres")
@@ -71,7 +76,7 @@ def skeleton() -> onnx.ModelProto:
     by_class = g.op("Transpose", probabilities, perm=[0, 2, 1])
     most = g.constant(np.array([50], dtype=np.int64), "boxes_per_class")
     overlap = g.constant(np.array([0.5], dtype=np.float32), "iou_threshold")
-    least = g.constant(np.array([0.6], dtype=np.float32), "score_threshold")
+    least = g.constant(np.array([0.3], dtype=np.float32), "score_threshold")
     chosen = g.op("NonMaxSuppression", corners, by_class, most, overlap, least)
     # Columns of `chosen`: image, class, box.
     box = g.op("Gather", chosen, g.constant(np.array(2, dtype=np.int64), "column"), axis=1)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import warnings
-from pathlib import Path
 from typing import Any
 
 import onnx
@@ -21,6 +20,7 @@ from benchmarks.models.exported import FOLDER
 from benchmarks.models.weights import strip
 
 OPSET = 17
+LABELS: dict[str, Any] = {"num_labels": 1000}
 
 
 class Returns(torch.nn.Module):
@@ -56,7 +56,7 @@ def export(
         torch.onnx.export(
             Returns(model, list(inputs), outputs),
             tuple(inputs.values()),
-            buffer,
+            buffer,  # type: ignore[arg-type]  # Accepted where dynamo is off.
             input_names=list(inputs),
             output_names=outputs,
             opset_version=OPSET,
@@ -78,9 +78,15 @@ def main() -> None:
     """Write all skeletons."""
     torch.manual_seed(0)
     image = {"pixel_values": torch.zeros(1, 3, 224, 224)}
-    mobilenet = transformers.MobileNetV2ForImageClassification(transformers.MobileNetV2Config(num_labels=1000))
-    export("mobilenet_v2", mobilenet, image, ["logits"], dynamic_axes={"pixel_values": {0: "batch"}, "logits": {0: "batch"}})
-    convnext = transformers.ConvNextForImageClassification(transformers.ConvNextConfig(num_labels=1000))
+    mobilenet = transformers.MobileNetV2ForImageClassification(transformers.MobileNetV2Config(**LABELS))
+    export(
+        "mobilenet_v2",
+        mobilenet,
+        image,
+        ["logits"],
+        dynamic_axes={"pixel_values": {0: "batch"}, "logits": {0: "batch"}},
+    )
+    convnext = transformers.ConvNextForImageClassification(transformers.ConvNextConfig(**LABELS))
     export("convnext_tiny", convnext, image, ["logits"])
     tokens = torch.ones(1, 128, dtype=torch.int64)
     text = {"input_ids": tokens, "attention_mask": tokens, "token_type_ids": tokens}

@@ -7,7 +7,7 @@ import onnx
 from benchmarks.models.entry import Entry, images
 from benchmarks.models.graph import GraphWriter
 
-SIZE, SCALE, WIDTH, BLOCKS = 180, 4, 48, 6
+SIZE, SCALE, WIDTH, BLOCKS = 96, 4, 48, 6
 
 
 def spatial_attention(g: GraphWriter, x: str) -> str:
@@ -27,7 +27,7 @@ def block(g: GraphWriter, x: str) -> str:
 
 
 def skeleton() -> onnx.ModelProto:
-    """Super-resolution: image [1, 3, 180, 180] -> [1, 3, 720, 720]."""
+    """Super-resolution: image [1, 3, 96, 96] -> [1, 3, 384, 384]."""
     g = GraphWriter("super_resolution")
     image = g.input("image", [1, 3, SIZE, SIZE])
     x = first = g.op("Relu", g.conv(image, WIDTH, 3))

@@ -9,10 +9,10 @@ import onnx
 from benchmarks.models.entry import Entry, images
 from benchmarks.models.graph import GraphWriter
 
+FRAMES = 32  # Of the lip-reading clip.
 
-def conv_bn_relu(
-    g: GraphWriter, x: str, out: int, kernel: Sequence[int], stride: Sequence[int] = (1, 1, 1)
-) -> str:
+
+def conv_bn_relu(g: GraphWriter, x: str, out: int, kernel: Sequence[int], stride: Sequence[int] = (1, 1, 1)) -> str:
     """Append convolution, BatchNormalization and Relu."""
     return g.op("Relu", g.batch_norm(g.conv(x, out, kernel, stride=stride, bias=False)))
 
@@ -35,30 +35,32 @@ def resnet3d() -> onnx.ModelProto:
         x = basic_block(g, x, out, stride)
         x = basic_block(g, x, out, 1)
     x = g.op("Flatten", g.op("GlobalAveragePool", x), axis=1)
-    return g.model(g.op("Gemm", x, g.weight("gemm_weight", 400, 512), g.weight("gemm_bias", 400), transB=1), rename=["logits"])
+    return g.model(
+        g.op("Gemm", x, g.weight("gemm_weight", 400, 512), g.weight("gemm_bias", 400), transB=1), rename=["logits"]
+    )
 
 
 def conv3d_gru() -> onnx.ModelProto:
-    """Conv3D + GRU: clip [1, 1, 48, 64, 128] -> symbols [48, 1, 28], as in lip reading.
+    """Conv3D + GRU: clip [1, 1, 32, 48, 96] -> symbols [32, 1, 28], as in lip reading.
 
-    Two bidirectional GRU layers in the original form (the reset gate before the matrix product).
+    Three bidirectional GRU layers in the original form (the reset gate before the matrix product).
     """
     g = GraphWriter("conv3d_gru")
-    x = g.input("clip", [1, 1, 48, 64, 128])
+    x = g.input("clip", [1, 1, FRAMES, 48, 96])
     for out, kernel, stride in ((32, (3, 5, 5), (1, 2, 2)), (64, (3, 5, 5), (1, 1, 1)), (96, (3, 3, 3), (1, 1, 1))):
         x = g.op("Relu", g.conv(x, out, kernel, stride=stride))
         x = g.op("MaxPool", x, kernel_shape=[1, 2, 2], strides=[1, 2, 2])
-    # [1, 96, 48, 4, 8] -> time first, features last.
-    x = g.op("Reshape", g.op("Transpose", x, perm=[2, 0, 1, 3, 4]), g.ints(48, 1, 96 * 4 * 8))
-    features, hidden = 96 * 4 * 8, 256
-    for _ in range(2):
+    # [1, 96, 32, 3, 6] -> time first, features last.
+    features, hidden = 96 * 3 * 6, 256
+    x = g.op("Reshape", g.op("Transpose", x, perm=[2, 0, 1, 3, 4]), g.ints(FRAMES, 1, features))
+    for _ in range(3):
         gates = [
             g.weight("gru_input", 2, 3 * hidden, features),
             g.weight("gru_recurrent", 2, 3 * hidden, hidden),
             g.weight("gru_bias", 2, 6 * hidden),
         ]
         y = g.ops("GRU", 2, x, *gates, hidden_size=hidden, direction="bidirectional", linear_before_reset=0)[0]
-        x = g.op("Reshape", g.op("Transpose", y, perm=[0, 2, 1, 3]), g.ints(48, 1, 2 * hidden))
+        x = g.op("Reshape", g.op("Transpose", y, perm=[0, 2, 1, 3]), g.ints(FRAMES, 1, 2 * hidden))
         features = 2 * hidden
     return g.model(g.op("LogSoftmax", g.linear(x, features, 28), axis=-1), rename=["symbols"])
 
@@ -73,8 +75,8 @@ ENTRIES = (
     ),
     Entry(
         name="conv3d_gru",
-        about="lip reading: 3-D convolutions, then two bidirectional GRU layers over 48 frames",
+        about="lip reading: 3-D convolutions, then three bidirectional GRU layers over 32 frames",
         skeleton=conv3d_gru,
-        inputs=images("clip", 1, 1, 48, 64, 128),
+        inputs=images("clip", 1, 1, FRAMES, 48, 96),
     ),
 )

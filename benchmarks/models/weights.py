@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.models.moments import UNIT, after
 
@@ -71,6 +71,7 @@ def fill(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     declared = {t.name: t for t in graph.initializer if is_declared(t)}
     weights = {tensor.name for tensor in graph.initializer}
     moments = {value.name: UNIT for value in graph.input if value.name not in weights}
+    constants = {tensor.name: tensor for tensor in graph.initializer if tensor.name not in declared}
     makers = {output: node for node in graph.node for output in node.output}
     values: dict[str, Array] = {}
     alias = {name: name for name in declared}
@@ -81,7 +82,7 @@ def fill(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     for node in graph.node:
         if node.op_type in _VIEWS and node.input and node.input[0] in alias:
             alias[node.output[0]] = alias[node.input[0]]
-            shapes[node.output[0]] = _viewed(node, shapes[node.input[0]])
+            shapes[node.output[0]] = _viewed(node, shapes[node.input[0]], constants)
             continue
         data = next((moments[name] for name in node.input if name in moments), UNIT)
         for index, name in enumerate(node.input):
@@ -168,8 +169,12 @@ def _trans_b(node: onnx.NodeProto) -> bool:
     return any(a.name == "transB" and a.i for a in node.attribute)
 
 
-def _viewed(node: onnx.NodeProto, shape: Sequence[int]) -> tuple[int, ...]:
+def _viewed(node: onnx.NodeProto, shape: Sequence[int], constants: Mapping[str, TensorProto]) -> tuple[int, ...]:
     """Shape after a view; only what exports contain is known, else the shape stays."""
+    if node.op_type == "Reshape" and node.input[1] in constants:
+        target = [int(size) for size in numpy_helper.to_array(constants[node.input[1]])]
+        reshaped: tuple[int, ...] = np.empty(tuple(shape), dtype=np.bool_).reshape(target).shape
+        return reshaped
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     if node.op_type == "Transpose":
         axes = attributes.get("perm") or list(reversed(range(len(shape))))

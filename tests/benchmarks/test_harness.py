@@ -1,0 +1,237 @@
+"""The harness: its statistics on known samples, and contenders that sleep, crash, hang or lie."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from benchmarks import harness
+from benchmarks.judge.contender import Contender, built_in, parse
+from benchmarks.judge.rounds import Outcome, Protocol, compete, rotated
+from benchmarks.judge.statistics import disagreement, latency, median_interval, paired_ratio
+from benchmarks.models import MODELS
+
+QUICK = Protocol(threads=1, rounds=3, seconds=0.0, min_runs=3, settle_s=0.0, deadline_s=60.0)
+ROOT = Path(harness.__file__).resolve().parent.parent
+
+SLEEPS = """
+import time
+import numpy as np
+
+def setup(model_path, inputs, threads, *, ms="1", scale="1"):
+    def call():
+        time.sleep(float(ms) / 1e3)
+        return [inputs["x"] * float(scale)]
+    return call
+"""
+
+
+def contender(folder: Path, name: str, source: str, **options: str) -> Contender:
+    file = folder / f"{name}.py"
+    file.write_text(source)
+    return Contender(name=name, file=file, options=options)
+
+
+def run(folder: Path, *contenders: Contender, protocol: Protocol = QUICK) -> list[Outcome]:
+    inputs = {"x": np.arange(4, dtype=np.float32)}
+    return compete(folder / "none.onnx", inputs, ["y"], contenders, protocol)
+
+
+def mnist(folder: Path) -> Path:
+    path = folder / "mnist.onnx"
+    onnx.save(MODELS["mnist"].build(), path)
+    return path
+
+
+def test_a_median_over_rounds_has_an_interval_that_covers_it() -> None:
+    interval = median_interval([10.0, 11.0, 12.0, 13.0, 1000.0])
+
+    assert interval.value == 12.0
+    assert 10.0 <= interval.low < 12.0 < interval.high
+
+
+def test_the_interval_narrows_with_more_rounds() -> None:
+    draws = np.random.default_rng(0).normal(100.0, 5.0, 400)
+    few, many = median_interval(list(draws[:10])), median_interval(list(draws))
+
+    assert many.high - many.low < (few.high - few.low) / 2
+    assert many.low < 100.0 < many.high
+
+
+def test_a_latency_is_the_median_of_the_medians_of_rounds() -> None:
+    summary = latency([[1.0, 2.0, 9.0], [4.0, 4.0, 4.0], [3.0, 3.0, 3.0]])
+
+    assert (summary.p50_us.value, summary.min_us, summary.n) == (3.0, 1.0, 9)
+    assert summary.p90_us == pytest.approx(5.0)
+
+
+def test_a_ratio_is_paired_so_that_a_slow_round_does_not_count() -> None:
+    slow_round = [5.0, 1.0, 1.0, 7.0, 1.0]
+    base = [[10.0 * factor] for factor in slow_round]
+    other = [[20.0 * factor] for factor in slow_round]
+
+    ratio = paired_ratio(other, base)
+
+    assert (ratio.value, ratio.low, ratio.high) == (2.0, 2.0, 2.0)
+
+
+def test_disagreement_is_relative_to_the_scale_of_the_output() -> None:
+    assert disagreement({"y": np.array([100.0, 1.0])}, {"y": np.array([100.0, 2.0])}) == pytest.approx(0.01)
+    assert disagreement({"y": np.array([1, 2])}, {"y": np.array([1, 3])}) == 0.5
+    assert disagreement({"y": np.zeros(2)}, {"y": np.zeros(3)}) == float("inf")
+    assert disagreement({"y": np.zeros(2)}, {"z": np.zeros(2)}) == float("inf")
+    assert disagreement({"y": np.ones(1)}, {"y": np.array([np.nan])}) == float("inf")
+
+
+def test_every_contender_comes_first_equally_often() -> None:
+    assert sorted(rotated(4, turn)[0] for turn in range(4)) == [0, 1, 2, 3]
+
+
+def test_a_contender_that_sleeps_twice_as_long_takes_about_twice_as_long(tmp_path: Path) -> None:
+    one, two = run(
+        tmp_path,
+        contender(tmp_path, "one", SLEEPS, ms="20"),
+        contender(tmp_path, "two", SLEEPS, ms="40"),
+    )
+
+    assert [len(samples) for samples in one.rounds_us] == [3, 3, 3]
+    assert 1.3 < paired_ratio(two.rounds_us, one.rounds_us).value < 3.0
+
+
+def test_outputs_that_differ_are_seen(tmp_path: Path) -> None:
+    _, liar = run(tmp_path, contender(tmp_path, "right", SLEEPS), contender(tmp_path, "liar", SLEEPS, scale="1.5"))
+
+    assert liar.max_error == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("raise ValueError('no such operator')", "ValueError: no such operator"),
+        ("import os; os.abort()", "was killed by signal 6"),
+        ("import os; print('bye', flush=True); os._exit(3)", "exited with status 3: bye"),
+        ("import time; time.sleep(100)", "no answer within 2 s"),
+    ],
+)
+def test_a_failing_contender_costs_itself_only(tmp_path: Path, body: str, reason: str) -> None:
+    protocol = Protocol(threads=1, rounds=1, seconds=0.0, min_runs=1, settle_s=0.0, deadline_s=2.0)
+    bad = contender(tmp_path, "bad", f"def setup(model_path, inputs, threads):\n    {body}\n")
+
+    failed, good = run(tmp_path, bad, contender(tmp_path, "good", SLEEPS), protocol=protocol)
+
+    assert failed.failed is not None
+    assert reason in failed.failed
+    assert good.rounds_us
+
+
+def test_a_contender_that_dies_in_a_later_round_has_no_times(tmp_path: Path) -> None:
+    dies = """
+import os
+
+def setup(model_path, inputs, threads):
+    runs = []
+    def call():
+        runs.append(0)
+        if len(runs) > 5:
+            os._exit(7)
+        return [inputs["x"]]
+    return call
+"""
+    (outcome,) = run(tmp_path, contender(tmp_path, "dies", dies))
+
+    assert outcome.rounds_us == []
+    assert outcome.failed == "the process exited with status 7"
+
+
+def test_what_a_contender_prints_does_not_disturb_it(tmp_path: Path) -> None:
+    noisy = SLEEPS.replace("    def call():", "    print('loading', flush=True)\n    def call():")
+
+    (outcome,) = run(tmp_path, contender(tmp_path, "noisy", noisy))
+
+    assert outcome.failed is None
+
+
+def test_a_contender_may_load_another_path_than_the_judged_model(tmp_path: Path) -> None:
+    plan = Contender(name="plan", file=tmp_path / "x.py", options={"model": "plans/{name}.collage", "depth": "2"})
+
+    assert plan.path_for(Path("models/resnet50.onnx")) == Path("plans/resnet50.collage")
+    assert plan.setup_options() == {"depth": "2"}
+
+
+@pytest.mark.parametrize("text", ["plan", "plan=missing.py", "=a.py"])
+def test_a_contender_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="contender"):
+        parse(text)
+
+
+def test_misuse_is_one_message_and_exit_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness.main([str(tmp_path / "missing.onnx")]) == 2
+    assert "there is no file" in capsys.readouterr().err
+    assert harness.main([str(mnist(tmp_path)), "--only", "tensorrt"]) == 2
+    assert "no built-in contender 'tensorrt'" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The report on MNIST of all built-in contenders and a hand-made plan."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino")
+    folder = tmp_path_factory.mktemp("harness")
+    hand_made = ROOT / "benchmarks" / "contenders" / "hand_made.py"
+    status = harness.main(
+        [
+            str(mnist(folder)),
+            *("--threads", "1", "--rounds", "2", "--seconds", "0.01"),
+            *("--contender", f"plan={hand_made}:plan=openvino>reshape_0>onnxruntime-nospin"),
+            *("--json", str(folder / "report.json")),
+        ]
+    )
+    assert status == 0
+    content: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return content
+
+
+def test_the_report_says_what_was_measured_on_what_and_how(report: dict[str, Any]) -> None:
+    assert report["schema_version"] == 1
+    assert {"machine", "system", "cpu", "cores"} <= report["host"].keys()
+    assert {"python", "numpy", "onnxruntime", "openvino"} <= report["versions"].keys()
+    assert (report["threads"], report["rounds"]) == (1, 2)
+    assert report["date"].endswith("+00:00")
+
+
+def test_the_report_compares_each_contender_with_the_best_single_toolchain(report: dict[str, Any]) -> None:
+    (result,) = report["models"]
+    rows = {row["name"]: row for row in result["contenders"]}
+
+    assert result["model"]["name"] == "mnist"
+    assert set(rows) == {*built_in(), "plan"}
+    assert rows[result["best_single"]]["kind"] == "single"
+    assert rows[result["best_single"]]["ratio_vs_best_single"] == {"ratio": 1.0, "ci95": [1.0, 1.0]}
+    for row in rows.values():
+        if "failed" in row:
+            assert row["name"] == "openvino-bf16"
+            continue
+        assert row["latency_ms"].keys() == {"p50", "p90", "p99", "mean", "min", "n", "ci95"}
+        assert row["comparable"]
+        assert row["max_error"] < (0.05 if row["name"] in {"openvino-default", "openvino-bf16"} else 1e-5)
+
+
+def test_the_harness_imports_nothing_of_collage_and_runs_as_a_file() -> None:
+    code = "import sys, benchmarks.harness; print([m for m in sys.modules if m.startswith('collage')])"
+    modules = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert modules.stdout.strip() == "[]"
+
+    usage = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "harness.py"), "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "--contender" in usage.stdout
