@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import onnx_ir
 
 from collage_core.contract import Host, KernelFunction, Target, Unsupported
 from collage_core.errors import EvaluationError
+from collage_core.ir.content import constant_of
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
 from collage_core.measure.blobs import BlobStore
@@ -110,12 +111,20 @@ class Capture:
 
 
 def worker_fallback(
-    worker: Worker, host: Host, store: BlobStore, *, threads: int, deadline_s: float, target: Target | None = None
+    worker: Worker,
+    graph: DataflowGraph,
+    host: Host,
+    store: BlobStore,
+    *,
+    threads: int,
+    deadline_s: float,
+    target: Target | None = None,
 ) -> Fallback:
     """Computes, in a toolchain's worker, the nodes the reference cannot.
 
     Args:
         worker: The toolchain's.
+        graph: The model whose nodes they are; its constants stay constants.
         host: This machine.
         store: Blobs shared with the worker.
         threads: CPU threads it may use.
@@ -126,11 +135,12 @@ def worker_fallback(
         A fallback for `Capture.take`; it raises `EvaluationError` where the toolchain fails too.
     """
     encoder = FunctionEncoder(store)
+    constants = {str(name) for name, value in graph.model.graph.initializers.items() if constant_of(value) is not None}
 
     def compute(model: onnx_ir.Model, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         node = model.graph[0]
         chosen = target or _exact_target(worker, host, node)
-        function = _as_function(model, inputs)
+        function = _as_function(model, inputs, constants)
         answer = worker.evaluate(
             AskEvaluate(
                 target=chosen,
@@ -154,12 +164,17 @@ def _exact_target(worker: Worker, host: Host, node: onnx_ir.Node) -> Target:
     return next((target for target in targets if target.exact), targets[0])
 
 
-def _as_function(model: onnx_ir.Model, inputs: Mapping[str, Any]) -> KernelFunction:
+def _as_function(model: onnx_ir.Model, inputs: Mapping[str, Any], constants: Set[str]) -> KernelFunction:
+    """The function of a one-node model all of whose operands are inputs."""
+    for value in [value for value in model.graph.inputs if value.name in constants]:
+        model.graph.inputs.remove(value)
+        value.const_value = onnx_ir.tensor(inputs[str(value.name)], name=value.name)
+        model.graph.register_initializer(value)
     graph = DataflowGraph(model)
     return KernelFunction(
         name="node",
         model=model,
-        inputs=tuple(graph.spec(value) for value in model.graph.inputs if value.name in inputs),
+        inputs=tuple(graph.spec(value) for value in model.graph.inputs),
         outputs=tuple(graph.spec(value) for value in model.graph.outputs),
     )
 

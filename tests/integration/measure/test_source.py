@@ -12,11 +12,19 @@ from onnx_ir.passes.common import ShapeInferencePass
 
 from collage_core.contract import INVALID, UNMEASURED, Host, Protocol, Target
 from collage_core.database import MAX_ATTEMPTS, MemoryStore, TuningStore
-from collage_core.fusion import CandidateKernel, FusionRule, FusionSpec, SubGraph
+from collage_core.fusion import (
+    CandidateKernel,
+    FusionRule,
+    FusionSpec,
+    RuleContext,
+    RuleOutcome,
+    SubGraph,
+    kernel_function,
+)
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture, worker_fallback
-from collage_core.measure.client import Worker, WorkerPool, artifact_of
+from collage_core.measure.client import PluginSource, Worker, WorkerPool, artifact_of
 from collage_core.measure.messages import BuildSettings, Built, Failed, Measured, Refused, Tolerance
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.measure.source import MeasureSettings, MeasuringCostSource
@@ -26,8 +34,8 @@ Make = Callable[..., MeasuringCostSource]
 
 
 class NoRule(FusionRule):
-    def candidates(self, *arguments: object) -> list[SubGraph]:  # type: ignore[override]
-        return []
+    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+        raise NotImplementedError
 
 
 def chain() -> DataflowGraph:
@@ -190,8 +198,6 @@ def test_a_call_site_is_built_with_its_own_weights_and_checked(
 def test_a_worker_that_does_not_start_says_nothing_about_candidates(
     make: Make, graph: DataflowGraph, database: TuningStore, capture: Capture, store: BlobStore
 ) -> None:
-    from collage_core.measure.client import PluginSource
-
     settings = MeasureSettings(build=BuildSettings(threads=1))
     with WorkerPool([PluginSource(toolchain="faulty", plugin="absent_module:plugin")], store) as pool:
         source = MeasuringCostSource(pool=pool, capture=capture, database=database, host=Host.this(), settings=settings)
@@ -219,7 +225,7 @@ def test_what_the_reference_cannot_compute_a_worker_does(worker: Worker, store: 
         graph,
         {"x": x},
         store,
-        fallback=worker_fallback(worker, Host.this(), store, threads=1, deadline_s=20, target=faulty_target()),
+        fallback=worker_fallback(worker, graph, Host.this(), store, threads=1, deadline_s=20, target=faulty_target()),
     )
 
     np.testing.assert_allclose(capture.value("z"), -(x + 1), rtol=1e-6)
@@ -234,8 +240,6 @@ def test_random_outputs_are_not_compared(store: BlobStore) -> None:
     )
     graph = DataflowGraph(ShapeInferencePass()(model).model)
     capture = Capture.take(graph, random_inputs(graph, seed=0), store)
-    from collage_core.fusion import kernel_function
-
     function = kernel_function(SubGraph(graph, graph.all_mask), "k")
     expected = dict(
         zip(
