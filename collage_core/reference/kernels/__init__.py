@@ -21,6 +21,7 @@ from collage_core.reference.kernels.pooling import (
     max_pool_with_indices,
 )
 from collage_core.reference.kernels.resize import resize
+from collage_core.reference.kernels.sampling import grid_sample
 
 Kernel = Callable[..., Any]
 
@@ -33,6 +34,7 @@ _KERNELS: Mapping[str, Kernel] = {
     "GatherElements": gather_elements,
     "Gelu": gelu,
     "GlobalLpPool": global_lp_pool,
+    "GridSample": grid_sample,
     "LpPool": lp_pool,
     "MatMul": matmul,
     "MatMulInteger": matmul_integer,

@@ -165,10 +165,12 @@ def test_conv_transpose_to_an_output_shape(mode: str, shape: list[int] | None) -
 def test_pooling(spatial: Any, ceil: bool, padded: bool, seed: int, op_type: str) -> None:
     size, attributes = spatial
     attributes.pop("dilations")
+    if op_type == "MaxPool" and "auto_pad" in attributes:
+        attributes["strides"] = [2] * len(size)  # with strides of 1 ONNX's raises IndexError
+        if attributes["auto_pad"] == "SAME_LOWER":
+            attributes["auto_pad"] = "SAME_UPPER"  # the other is not the standard's, see the module
     strides = attributes["strides"]
-    if op_type == "MaxPool" and attributes.get("auto_pad") == "SAME_LOWER":
-        attributes["auto_pad"] = "SAME_UPPER"  # see the module: its SAME_LOWER is not the standard's
-    if attributes.get("auto_pad", "NOTSET") == "SAME_UPPER" and any(
+    if attributes.get("auto_pad", "NOTSET").startswith("SAME") and any(
         k < s for k, s in zip(attributes["kernel_shape"], strides, strict=True)
     ):
         attributes["auto_pad"] = "VALID"  # ONNX's pads by a negative amount
@@ -346,6 +348,26 @@ def test_non_max_suppression(seed: int, count: int, centred: int, limit: int) ->
             kernel("NonMaxSuppression", given_inputs, center_point_box=centred),
             [each.reshape(-1, 3) for each in oracle("NonMaxSuppression", given_inputs, center_point_box=centred)],
         )
+
+
+@fast
+@given(
+    st.lists(st.integers(2, 4), min_size=1, max_size=3),
+    st.sampled_from(["nearest", "linear", "cubic"]),
+    st.sampled_from(["zeros", "border", "reflection"]),
+    st.integers(0, 1),
+    st.integers(0, 99),
+)
+def test_grid_sample(size: list[int], mode: str, padding: str, align: int, seed: int) -> None:
+    x = floats(seed, 2, 2, *size)
+    grid = floats(seed + 1, 2, *[2] * len(size), len(size))
+    attributes = {"mode": mode, "padding_mode": padding, "align_corners": align}
+
+    assert_equal(
+        kernel("GridSample", [x, grid], **attributes),
+        oracle("GridSample", [x, grid], **attributes),
+        1e-5,
+    )
 
 
 def test_global_lp_pool() -> None:
