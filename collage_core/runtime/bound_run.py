@@ -40,13 +40,15 @@ class BoundRun:
         inputs: Place of each graph input, by name.
         outputs: Place of each graph output, by name.
         order: Names of the graph outputs in order; one may come twice.
+        owner: What must live as long as the run does.
 
     Attributes:
         call: The whole run as one call without arguments. Of an executable of one kernel it is that kernel's
-            own bound call: nothing of Collage runs in between, and an error is the kernel's own.
+            own bound call: nothing of Collage runs in between, and an error is the kernel's own. Keep this object
+            while the call is in use.
     """
 
-    __slots__ = ("_order", "call", "input_buffers", "output_buffers", "steps")
+    __slots__ = ("_order", "_owner", "call", "input_buffers", "output_buffers", "steps")
 
     def __init__(
         self,
@@ -55,7 +57,9 @@ class BoundRun:
         inputs: Mapping[str, Buffer],
         outputs: Mapping[str, Buffer],
         order: Sequence[str],
+        owner: object = None,
     ) -> None:
+        self._owner = owner
         self.steps = tuple(steps)
         self.input_buffers = inputs
         self.output_buffers = outputs

@@ -134,7 +134,7 @@ class Executable:
             source = self._places.of(value, rim).array
             steps.append(BoundStep(name=f"copy {name}", target="host", nodes=(name,), call=_copy(target, source)))
         order = [self._wiring.specs[value].name for value in self.outputs]
-        return BoundRun(steps=steps, inputs=rim.inputs, outputs=rim.outputs, order=order)
+        return BoundRun(steps=steps, inputs=rim.inputs, outputs=rim.outputs, order=order, owner=self)
 
     def _bound(self, step: Step, rim: Rim) -> BoundStep:
         """A step's call; one that touches no graph input or output is the same in every bound run."""

@@ -120,7 +120,11 @@ class Places:
 def _constant(spec: TensorSpec, tensor: ir.TensorProtocol) -> Buffer:
     if spec.kind is ValueKind.FOREIGN:
         buffer = Buffer(spec)
-        buffer.put(tensor.numpy())
+        array = tensor.numpy()
+        if tensor.dtype == ir.DataType.STRING:  # which the IR holds as bytes
+            texts = [item.decode() if isinstance(item, bytes) else item for item in array.reshape(-1).tolist()]
+            array = np.array(texts, object).reshape(array.shape)
+        buffer.put(array)
         return buffer
     # a copy: a weight may be read-only or mapped, and some libraries take neither
     place = _given_or_new(spec, None)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from collage_core.contract import BoundCall, TensorSpec, ValueKind
+from collage_core.contract import BoundCall, Buffer, TensorSpec, ValueKind
 from collage_core.errors import FeedError
 from collage_core.runtime.bound_run import BoundRun
 from collage_core.runtime.executable import Executable
@@ -45,7 +45,7 @@ class Session:
         self._executable = executable
         self._lock = threading.Lock()
         self._default = executable.bind()
-        self._inputs = {value.name or "": executable.spec(value) for value in executable.inputs}
+        self._inputs = {name: _Input(buffer) for name, buffer in self._default.input_buffers.items()}
         self._outputs = [value.name or "" for value in executable.outputs]
 
     def get_inputs(self) -> list[NodeArg]:
@@ -76,11 +76,11 @@ class Session:
             if name not in self._outputs:
                 raise FeedError(name, f"the model has no such output; it has {', '.join(self._outputs)}")
         values = self._checked(feeds)
+        held = self._default.output_buffers
         with self._lock:
-            for name, value in values.items():
-                self._default.input_buffers[name].put(value)
+            for place, value in values:
+                place.put(value)
             self._default.run()
-            held = self._default.output_buffers
             return [_copy(held[name].value) for name in wanted]
 
     def bind(self, inputs: Mapping[str, Array] | None = None, outputs: Mapping[str, Array] | None = None) -> BoundRun:
@@ -101,7 +101,7 @@ class Session:
 
     @property
     def bound_call(self) -> BoundCall:
-        """What `run_bound` calls, for loops that count nanoseconds."""
+        """What `run_bound` calls, for loops that count nanoseconds. Keep the session while it is in use."""
         return self._default.call
 
     def run_bound(self) -> list[Any]:
@@ -119,24 +119,53 @@ class Session:
             runs: Timed runs.
             warmup: Runs before them.
         """
-        values = {} if feeds is None else self._checked(feeds)
+        values = [] if feeds is None else self._checked(feeds)
         with self._lock:
-            for name, value in values.items():
-                self._default.input_buffers[name].put(value)
+            for place, value in values:
+                place.put(value)
             return self._default.profile(runs, warmup)
 
     def clone(self) -> Session:
         """A session beside this one, with memory and kernels of its own; weights and artifacts are shared."""
         return Session(self._executable.clone())
 
-    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        for name in feeds:
-            if name not in self._inputs:
-                raise FeedError(name, f"the model has no such input; it has {', '.join(self._inputs) or 'none'}")
-        for name, spec in self._inputs.items():
-            if name not in feeds:
-                raise FeedError(name, f"no value given for this input ({_expected(spec)})")
-        return {name: _fitted(value, self._inputs[name]) for name, value in feeds.items()}
+    def _checked(self, feeds: Mapping[str, Any]) -> list[tuple[_Input, Any]]:
+        places = self._inputs
+        if feeds.keys() != places.keys():
+            for name in feeds:
+                if name not in places:
+                    raise FeedError(name, f"the model has no such input; it has {', '.join(places) or 'none'}")
+            name = next(name for name in places if name not in feeds)
+            raise FeedError(name, f"no value given for this input ({_expected(places[name].spec)})")
+        return [(place, place.checked(feeds[name])) for name, place in places.items()]
+
+
+class _Input:
+    """The place of one input, with what is cheap to compare looked up once: checking is part of every run."""
+
+    __slots__ = ("_array", "_buffer", "_dtype", "_shape", "spec")
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.spec = buffer.spec
+        self._buffer = buffer
+        planned = buffer.spec.kind is ValueKind.PLANNED
+        self._array = buffer.array if planned else None
+        self._dtype = buffer.spec.numpy_dtype if planned else None
+        self._shape = buffer.spec.shape
+
+    def checked(self, value: Any) -> Any:
+        """The value as `put` takes it."""
+        plain = self._array is not None and type(value) is np.ndarray
+        if plain and value.shape == self._shape and value.dtype == self._dtype:
+            return value
+        return _fitted(value, self.spec)
+
+    def put(self, value: Any) -> None:
+        """Store what `checked` returned."""
+        if self._array is None:
+            self._buffer.put(value)
+        else:
+            np.copyto(self._array, value)
 
 
 def _fitted(value: Any, spec: TensorSpec) -> Any:

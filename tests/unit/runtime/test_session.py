@@ -186,3 +186,10 @@ def test_a_profile_runs_on_what_it_is_given(parsed: Parse) -> None:
     profile = session.profile({"x": X, "n": N}, runs=3, warmup=0)
 
     assert [len(step.samples_us) for step in profile.steps] == [3, 3, 3]
+
+
+def test_constant_strings_given_out_are_text(parsed: Parse) -> None:
+    model = parsed('g (float[2,3] x) => (float[2,3] y) <string[2] s = {"a", "bc"}> { y = Neg(x) }')
+    model.graph.outputs.append(model.graph.initializers["s"])
+
+    assert session_of(model).run(["s"], {"x": X})[0].tolist() == ["a", "bc"]
