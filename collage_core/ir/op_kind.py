@@ -28,6 +28,11 @@ class OpPatternKind(enum.IntEnum):
     OPAQUE = 5
     """Everything else; nothing fuses with it."""
 
+    @property
+    def is_epilogue(self) -> bool:
+        """Whether compilers fuse it into the anchor it follows."""
+        return self <= OpPatternKind.BROADCAST
+
 
 _ELEMENTWISE = """
 Abs Acos Acosh Asin Asinh Atan Atanh BitCast BitwiseNot Cast Ceil Celu Clip Cos Cosh Dropout Elu Erf Exp Floor Gelu

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from types import EllipsisType, MappingProxyType
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -114,7 +114,7 @@ class Operator(Pattern):
     domain: str = ""
     operands: tuple[Pattern, ...] | None = None
     open_ended: bool = False
-    attributes: Mapping[str, Any] = MappingProxyType({})
+    attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     output: int | None = None
 
     def __call__(self, *operands: Pattern | EllipsisType) -> Operator:
@@ -131,7 +131,7 @@ class Operator(Pattern):
 
     def has_attr(self, **attributes: Any) -> Operator:
         """The operator with these attribute values; a callable is asked about the value, None if it is not set."""
-        return dataclasses.replace(self, attributes=MappingProxyType({**self.attributes, **attributes}))
+        return dataclasses.replace(self, attributes={**self.attributes, **attributes})
 
     def at(self, output: int) -> Operator:
         """One output of the operator."""

@@ -1,0 +1,66 @@
+"""Rules made of rules: unions and filters."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
+from collage_core.fusion.sub_graph import SubGraphConfig
+from collage_core.ir.dataflow import DataflowGraph
+
+
+@dataclasses.dataclass(frozen=True)
+class UnionRule(FusionRule):
+    """What several rules find, each sub-graph once.
+
+    Attributes:
+        rules: The rules, in priority order.
+    """
+
+    rules: tuple[FusionRule, ...]
+
+    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+        """Asks each rule. A node is refused if no rule has it in a candidate; the first reason is kept."""
+        outcomes = [rule.propose(graph, context) for rule in self.rules]
+        covered = 0
+        for outcome in outcomes:
+            covered |= outcome.covered
+        refusals: dict[int, str] = {}
+        for outcome in outcomes:
+            for index, reason in outcome.refusals.items():
+                if not covered >> index & 1:
+                    refusals.setdefault(index, reason)
+        merged = RuleOutcome(refusals=refusals, left_out=tuple(line for o in outcomes for line in o.left_out))
+        return merged.with_sub_graphs(sub_graph for outcome in outcomes for sub_graph in outcome.sub_graphs)
+
+
+@dataclasses.dataclass(frozen=True)
+class OnlyValidRule(FusionRule):
+    """Those of another rule's candidates that can be one kernel.
+
+    Attributes:
+        rule: The other rule.
+        config: What can be one kernel.
+    """
+
+    rule: FusionRule
+    config: SubGraphConfig
+
+    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+        """Filters, after views on the border were dropped. A node refused so everywhere gets the reason."""
+        outcome = self.rule.propose(graph, context)
+        kept = []
+        alone: dict[int, str] = {}
+        for candidate in outcome.sub_graphs:
+            sub_graph = candidate.completed()
+            if sub_graph is None:
+                continue
+            answer = sub_graph.validity(self.config)
+            if answer:
+                kept.append(sub_graph)
+            elif sub_graph.nodes.bit_count() == 1:
+                alone[sub_graph.nodes.bit_length() - 1] = answer.reason
+        result = outcome.with_sub_graphs(kept)
+        covered = result.covered
+        refusals = {index: reason for index, reason in alone.items() if not covered >> index & 1}
+        return dataclasses.replace(result, refusals={**outcome.refusals, **refusals})

@@ -1,0 +1,141 @@
+"""Where a graph is cut into runs: places few tensors cross, chosen to balance the work between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.tensor_spec import ValueKind
+from collage_core.ir.work import estimated_work_us
+
+_MAX_PLACES = 512
+"""Places considered; in larger graphs, the best of each stretch of nodes."""
+
+_CROSSING_WEIGHT = 0.05
+"""What the worst crossing costs, as a fraction of what one average segment does: enough to break ties."""
+
+
+def cut_positions(
+    graph: DataflowGraph, limit: int, weights: Sequence[float] | None = None, *, max_live: int = 3
+) -> tuple[int, ...]:
+    """Chooses positions in the topological order at which regions may begin and end.
+
+    Position p lies before node p. Candidates are positions that at most `max_live` tensors cross, not counting graph
+    inputs; a view counts as the tensor it shows. Among them, those are chosen that minimise the sum of squares of the
+    segments' weights, which balances segments and isolates nodes that weigh more than the others; near-ties fall to
+    fewer and smaller crossing tensors, and away from places right before an epilogue.
+
+    Args:
+        graph: The graph.
+        limit: Most positions.
+        weights: Weight of each node; estimated from shapes by default.
+        max_live: Most tensors that may cross.
+
+    Returns:
+        At most `limit` positions, ascending, each in 1..len(graph)-1. Empty if there is none.
+    """
+    work = np.asarray(estimated_work_us(graph) if weights is None else weights, dtype=np.float64)
+    crossing = _crossing(graph)
+    places = [place for place in range(1, len(graph)) if crossing[place][0] <= max_live]
+    places = _distinct(graph, places, crossing)
+    if not places or limit < 1:
+        return ()
+    count = min(limit, len(places))
+    largest = max(nbytes for _, nbytes in crossing) or 1
+    average = float(work.sum()) / (count + 1)
+    penalty = np.array(
+        [
+            (crossing[p][0] / max_live + crossing[p][1] / largest) / 2 + graph.kinds[_next_kernel(graph, p)].is_epilogue
+            for p in places
+        ]
+    )
+    penalty *= _CROSSING_WEIGHT * average**2
+    before = np.concatenate([[0.0], np.cumsum(work)])
+    ends = np.array([0, *places, len(graph)])
+    totals = before[ends]
+    squares = (totals[None, :] - totals[:, None]) ** 2  # [from, to]
+    squares[np.tril_indices(len(ends))] = np.inf
+    squares[:, 1:-1] += penalty[None, :]
+    return _best(squares, ends, count)
+
+
+def _next_kernel(graph: DataflowGraph, place: int) -> int:
+    after = graph.needs_kernel >> place << place
+    return (after & -after).bit_length() - 1
+
+
+def _best(squares: np.ndarray[tuple[int, int], np.dtype[np.float64]], ends: np.ndarray, count: int) -> tuple[int, ...]:
+    """Cheapest way from the first end to the last over at most `count` others, by dynamic programming."""
+    last = len(ends) - 1
+    costs = squares[0].copy()
+    choices = []
+    best, best_steps = costs[last], 0
+    for step in range(1, count + 1):
+        through = costs[:, None] + squares
+        choice = through.argmin(axis=0)
+        costs = through[choice, np.arange(len(ends))]
+        choices.append(choice)
+        if costs[last] < best:
+            best, best_steps = costs[last], step
+    chosen: list[int] = []
+    place = last
+    for choice in reversed(choices[:best_steps]):
+        place = int(choice[place])
+        chosen.append(int(ends[place]))
+    return tuple(sorted(chosen))
+
+
+def _crossing(graph: DataflowGraph) -> list[tuple[int, int]]:
+    """Number and bytes of the tensors that cross each position; unplanned ones count as a million bytes."""
+    last_use: dict[int, int] = {}
+    nbytes: dict[int, int] = {}
+    tensor_of: dict[object, int] = {}
+    size = len(graph)
+    starts: list[list[int]] = [[] for _ in range(size + 1)]
+    stops: list[list[int]] = [[] for _ in range(size + 1)]
+    for index, node in enumerate(graph.nodes):
+        for value in node.outputs:
+            users = graph.users(value)
+            until = users.bit_length() - 1 if users else -1
+            if graph.is_host(index) and node.inputs[0] in tensor_of:
+                tensor = tensor_of[node.inputs[0]]
+            elif graph.is_host(index):  # a view of a graph input, which is there anyway
+                continue
+            else:
+                tensor = len(nbytes)
+                spec = graph.spec(value)
+                nbytes[tensor] = 10**6 if spec.kind is ValueKind.FOREIGN else spec.nbytes
+                starts[index + 1].append(tensor)
+            tensor_of[value] = tensor
+            last_use[tensor] = max(last_use.get(tensor, -1), until)
+    for tensor, until in last_use.items():
+        if until >= 0:
+            stops[until + 1].append(tensor)
+    result = []
+    live: set[int] = set()
+    for place in range(size + 1):
+        live.update(tensor for tensor in starts[place] if last_use[tensor] >= place)
+        live.difference_update(stops[place])
+        result.append((len(live), sum(nbytes[tensor] for tensor in live)))
+    return result
+
+
+def _distinct(graph: DataflowGraph, places: list[int], crossing: list[tuple[int, int]]) -> list[int]:
+    """Of places with only views between them, the cheapest; and of too many places, the cheapest of each stretch."""
+    best: dict[int, int] = {}
+    kernels = np.zeros(len(graph) + 1, dtype=np.int64)
+    for index in iterate_bits(graph.needs_kernel):
+        kernels[index + 1] = 1
+    passed = np.cumsum(kernels)
+    total = int(passed[-1])
+    stretch = max(1, -(-total // _MAX_PLACES))
+    for place in places:
+        done = int(passed[place])
+        if 0 < done < total:
+            key = done // stretch
+            if key not in best or crossing[place] < crossing[best[key]]:
+                best[key] = place
+    return sorted(best.values())

@@ -1,0 +1,71 @@
+"""Rules from patterns: where they match, and under which label."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
+from collage_core.fusion.sub_graph import SubGraph
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
+from collage_core.patterns import FusionPattern, Mismatch, match
+
+
+@dataclasses.dataclass(frozen=True)
+class DFPatternRule(FusionRule):
+    """One candidate per node at which a pattern matches and its check agrees.
+
+    Nodes matched by wildcards stay outside, and overlapping matches are all kept. Candidates have the attributes the
+    pattern's `attrs_getter` finds, and no label: see `CompositeRule`.
+
+    Attributes:
+        pattern: The pattern.
+    """
+
+    pattern: FusionPattern
+
+    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+        """Tries every node as the pattern's root."""
+        found = []
+        refusals: dict[int, str] = {}
+        for index in iterate_bits(graph.needs_kernel):
+            result = match(self.pattern.pattern, graph, index)
+            if isinstance(result, Mismatch):
+                if result.nodes >> index & 1:  # the root itself matched: worth telling
+                    refusals[index] = f"{self.pattern.name}: {result.reason}"
+                continue
+            nodes = graph.completed(result.nodes)
+            refused = nodes & context.refused
+            if refused:
+                refusals[index] = context.refusals[refused.bit_length() - 1]
+                continue
+            answer = self.pattern.check(result) if self.pattern.check is not None else None
+            if answer is not None and not answer:
+                refusals[index] = f"{self.pattern.name}: {answer.reason}"
+                continue
+            if not graph.is_convex(nodes):
+                refusals[index] = f"{self.pattern.name}: a value flows out of the match and back in"
+                continue
+            attributes = self.pattern.attrs_getter(result) if self.pattern.attrs_getter is not None else {}
+            found.append(SubGraph(graph, nodes, attributes=tuple(sorted(attributes.items()))))
+        return RuleOutcome(sub_graphs=tuple(found), refusals=refusals)
+
+
+@dataclasses.dataclass(frozen=True)
+class CompositeRule(FusionRule):
+    """Labels what another rule finds, so that the toolchain sees each as one named group.
+
+    Attributes:
+        rule: The other rule.
+        label: The label.
+    """
+
+    rule: FusionRule
+    label: str
+
+    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+        """The other rule's candidates, labelled."""
+        outcome = self.rule.propose(graph, context)
+        return outcome.with_sub_graphs(
+            sub_graph.labelled(self.label, dict(sub_graph.attributes)) for sub_graph in outcome.sub_graphs
+        )

@@ -1,0 +1,66 @@
+"""Regions for toolchains that compile whole graphs: runs between cuts, and all that lies around refused nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+from collage_core.fusion.cuts import cut_positions
+from collage_core.fusion.grouping import maximal_regions
+from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
+from collage_core.fusion.sub_graph import SubGraph
+from collage_core.ir.canonical import Composite
+from collage_core.ir.dataflow import DataflowGraph
+
+
+@dataclasses.dataclass(frozen=True)
+class RegionsRule(FusionRule):
+    """Regions up to the whole model, of nodes another rule takes.
+
+    With the graph cut into K segments there is a region for each run of neighbouring segments, K * (K + 1) / 2 with
+    the whole graph, which is the last. Runs of a topological order are convex. Where a run holds refused nodes, its
+    maximal supported parts take its place. Exits are not limited.
+
+    Attributes:
+        rule: Its candidates say which nodes are taken; labelled ones become parts of the regions.
+    """
+
+    rule: FusionRule
+
+    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+        """Cuts at the context's positions, or at chosen ones."""
+        outcome = self.rule.propose(graph, context)
+        marked = 0
+        for index in graph.compilers:  # a fusion annotated in the model stays a kernel of its own
+            marked |= 1 << index
+        views = graph.host_mask & ~context.refused
+        for index in outcome.refusals:
+            views &= ~(1 << index)
+        supported = (outcome.covered & graph.needs_kernel | views) & ~marked
+        limit = context.bounds.segments - 1
+        positions = context.cut_positions
+        if positions is None:
+            positions = cut_positions(graph, limit, context.weights, max_live=context.bounds.max_live)
+        left_out = []
+        if len(positions) > limit:
+            left_out.append(f"{len(positions) - limit} cut positions beyond the first {limit}")
+        ends = sorted({0, *list(positions)[:limit], len(graph)})
+        regions: dict[int, None] = {}
+        for start, end in itertools.combinations(ends, 2):
+            run = ((1 << end) - 1) & ~((1 << start) - 1)
+            regions.update(dict.fromkeys(maximal_regions(graph, supported, run)[0]))
+        labelled = [sub_graph for sub_graph in outcome.sub_graphs if sub_graph.label]
+        return outcome.with_sub_graphs(
+            (SubGraph(graph, nodes, composites=_parts(labelled, nodes)) for nodes in regions), *left_out
+        )
+
+
+def _parts(labelled: list[SubGraph], nodes: int) -> tuple[Composite, ...]:
+    """Disjoint labelled candidates inside a region, in priority order."""
+    parts: list[Composite] = []
+    free = nodes
+    for sub_graph in labelled:
+        if not sub_graph.nodes & ~free:
+            parts.extend(sub_graph.as_parts())
+            free &= ~sub_graph.nodes
+    return tuple(parts)
