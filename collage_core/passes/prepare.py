@@ -5,12 +5,21 @@ is constant and removes what does nothing. It changes neither the model's inputs
 (beyond the rounding of weights into which a normalisation is folded), and leaves alone the forms that toolchains
 recognise: Gelu and LayerNormalization sub-graphs, MatMul and Gemm with their weight layouts.
 
-Why not one of the libraries alone. On real exports, nodes left (TorchScript, opset 17, static inputs):
-see the numbers in `docs` and in the commit that introduced this; onnxslim leaves shape arithmetic where its
-symbolic inference gives up, turns MatMul and Add into Reshape, Gemm and Reshape, and needs the weights in one
-protobuf; onnxscript's folding stops at operators it lists by name and takes 30 s on a Swin. With static input shapes
-everything a shape decides is plain constant folding, so that is what this does: ONNX's inference and evaluator node
-by node, onnx_ir's passes around it, weights never serialised.
+Why not one of the libraries alone. Nodes of TorchScript exports with dynamic axes, before, then left by
+onnxscript.optimizer 0.7, by onnxslim 0.1.98, and here:
+
+    MobileNetV2      1093    168    100    100
+    BERT, 6 layers    610    287    179    215
+    ConvNeXt-T        451    289    307    289
+    Swin-T           4097   1391    643    642
+    Segformer-B0     1527    416    554    408
+
+onnxslim leaves shape arithmetic where its symbolic inference gives up (Swin, Segformer), turns MatMul and Add into
+Reshape, Gemm and Reshape (BERT, ConvNeXt), and wants the weights in one protobuf; onnxscript's folding skips what it
+lists by name and takes half a minute on Swin. With static inputs everything a shape decides is plain constant
+folding, so that is what this does, with ONNX's inference and evaluator node by node and onnx_ir's passes around it;
+no weight is serialised. ONNX Runtime's own optimiser makes the same nodes of the prepared model as of the original,
+or fewer (Swin 524 instead of 555).
 """
 
 from __future__ import annotations
