@@ -360,3 +360,40 @@ def test_scratch_directories_are_removed(parsed: Parse, tmp_path: Any, monkeypat
     with pytest.raises(KernelLoadError):
         MockToolchain(refuse=["no"]).build(model)
     assert not list(tmp_path.iterdir())
+
+
+def test_views_of_values_that_move_are_made_in_every_run(parsed: Parse) -> None:
+    model = partition(
+        parsed("""g (float[2,3] x, string[2] s) => (int64[2,n] y, string[2] t)
+        { y = NonZero(x) t = Identity(s) }""")
+    )
+    graph = model.graph
+    [y, t] = graph.outputs
+    axis = ir.Value(name="axes", const_value=ir.tensor(np.array([0]), name="axes"), shape=ir.Shape([1]))
+    axis.dtype = ir.DataType.INT64
+    graph.register_initializer(axis)
+    views = [
+        ir.Node("", "Unsqueeze", [y, axis], name="of_bounded"),
+        ir.Node("", "Identity", [t], name="of_foreign"),
+        ir.Node("", "Identity", [graph.inputs[0]], name="foreign_of_planned"),
+    ]
+    bounded, foreign, kept = (view.outputs[0] for view in views)
+    bounded.name, bounded.type, bounded.shape = "p", y.type, ir.Shape([1, 2, None])
+    bounded.metadata_props["collage.bound"] = "[1, 2, 6]"
+    foreign.name, foreign.type, foreign.shape = "q", t.type, t.shape
+    kept.name, kept.type = "r", graph.inputs[0].type
+    graph.extend(views)
+    graph.outputs.extend([bounded, foreign, kept])
+    executable = MockToolchain().build(model)
+    bound = executable.bind()
+
+    assert [step.target for step in bound.steps[-3:]] == ["host"] * 3
+    for x in (X, np.abs(X)):
+        text = np.array(["a", "b"], object)
+        bound.input_buffers["x"].put(x)
+        bound.input_buffers["s"].put(text)
+        bound.run()
+        np.testing.assert_array_equal(bound.outputs["p"], np.stack(np.nonzero(x))[None])
+        assert bound.outputs["q"].tolist() == ["a", "b"]
+        np.testing.assert_array_equal(bound.outputs["r"], x)
+        assert not np.shares_memory(bound.outputs["r"], bound.inputs["x"])
