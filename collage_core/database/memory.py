@@ -6,8 +6,8 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from collage_core.contract.artifact import Json
 from collage_core.database.records import (
     BlobSpace,
     Purpose,
@@ -20,6 +20,9 @@ from collage_core.database.records import (
 )
 from collage_core.database.store import Removed, StoreStats
 from collage_core.errors import DatabaseError
+
+if TYPE_CHECKING:  # the contract brings the IR along, which takes long to import
+    from collage_core.contract.artifact import Json
 
 
 class MemoryStore:

@@ -9,11 +9,13 @@ import json
 import math
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 import cattrs
 
-from collage_core.contract.artifact import Json
+if TYPE_CHECKING:  # the contract brings the IR along, which takes long to import
+    from collage_core.contract.artifact import Json
+
 
 Outcome = Literal["measured", "refused", "failed"]
 """Timed; refused by its toolchain (a value, not an error); or accepted and then not built, run or right."""

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from collage_core.contract.artifact import Json
 from collage_core.database.connection import connect, translated
 from collage_core.database.records import (
     BlobSpace,
@@ -25,6 +25,9 @@ from collage_core.database.records import (
 )
 from collage_core.database.store import Removed, StoreStats
 from collage_core.errors import DatabaseDamagedError, DatabaseError
+
+if TYPE_CHECKING:  # the contract brings the IR along, which takes long to import
+    from collage_core.contract.artifact import Json
 
 _PAGE = 500  # records read at a time by all_records
 _KEY = "structural_hash = ? AND target = ? AND fingerprint = ? AND host = ? AND threads = ? AND launch = ?"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from collage_core.contract.artifact import Json
 from collage_core.database.records import BlobSpace, Purpose, RecordKey, TuningRecord
+
+if TYPE_CHECKING:  # the contract brings the IR along, which takes long to import
+    from collage_core.contract.artifact import Json
 
 MAX_ATTEMPTS = 2
 """Measuring is begun so often without an outcome before a candidate is left alone: it kills what measures it."""

@@ -11,12 +11,13 @@ from collage_core.errors import NoCoverError, SearchError
 from collage_core.search.bounds import node_prices
 from collage_core.search.constraints import advance
 from collage_core.search.costs import PICOSECONDS_PER_US, CostSource, ask
-from collage_core.search.layers import KERNEL_BITS, Key, Move, Path, Step, Sweep, state_key
+from collage_core.search.layers import KERNEL_BITS, Key, Move, Path, State, Step, Sweep, state_key
 from collage_core.search.order import execution_order
-from collage_core.search.prepared import Prepared, prepare
+from collage_core.search.prepared import Prepared, Shape, prepare
 from collage_core.search.problem import SearchCandidate, SearchProblem, bits, compatible_sets
 
 Allow = Callable[[SearchCandidate], bool]
+StateGraph = dict[State, list[tuple[Move, State]]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,14 @@ class ExactSearch:
         answers = ask(costs, self._problem.candidates)
         self._costs = [answers[candidate] for candidate in self._problem.candidates]
         toolchains = sorted({target.toolchain for target in self._problem.targets})
-        self._bit = {t.name: 1 << toolchains.index(t.toolchain) for t in self._problem.targets}
+        bit = {t.name: 1 << toolchains.index(t.toolchain) for t in self._problem.targets}
+        priced = (self._move(index, bit) for index in range(len(self._costs)))
+        self._moves = sorted(filter(None, priced), key=lambda move: (move.value, move.order))
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes of the problem."""
+        return self._problem.node_count
 
     def run(self, allow: Allow | None = None) -> SearchResult:
         """The cheapest plan of the allowed candidates.
@@ -129,13 +137,15 @@ class ExactSearch:
             NoCoverError: If no plan covers every node.
             SearchError: If the limits were reached before any plan was found.
         """
-        allowed = [
+        candidates = self._problem.candidates
+        unmeasured = [
             index
-            for index, candidate in enumerate(self._problem.candidates)
-            if self._prepared.shapes[index] is not None and (allow is None or allow(candidate))
+            for index, cost in enumerate(self._costs)
+            if isinstance(cost, Unmeasured)
+            and self._prepared.shapes[index] is not None
+            and (allow is None or allow(candidates[index]))
         ]
-        unmeasured = [index for index in allowed if isinstance(self._costs[index], Unmeasured)]
-        moves = self._moves(allowed)
+        moves = [m for m in self._moves if allow is None or allow(candidates[m.index])]
         found, states = self._best(moves)
         bound = found.bound
         if unmeasured:  # whatever they cost, it is at least their dispatch
@@ -153,27 +163,58 @@ class ExactSearch:
         dispatch_us = self._targets[self._problem.candidates[index].target].dispatch_us
         return round((cost_us + dispatch_us) * PICOSECONDS_PER_US)
 
-    def _moves(self, indices: Iterable[int]) -> list[Move]:
-        """One move per usable candidate, less those another is always as good as."""
-        chosen: dict[tuple[object, str], Move] = {}
-        for index in indices:
-            cost = self._costs[index]
-            shape = self._prepared.shapes[index]
-            if isinstance(cost, Unmeasured) or cost == INVALID or shape is None:
-                continue
-            target = self._problem.candidates[index].target
-            move = Move(
-                index=index,
-                shape=shape,
-                value=(self._price(index, cost) << KERNEL_BITS) + 1,
-                toolchain=self._bit[target],
-                order=self._prepared.order[index],
-            )
-            key = (shape, target)
-            rival = chosen.get(key)
-            if rival is None or (move.value, move.order) < (rival.value, rival.order):
-                chosen[key] = move
-        return list(chosen.values())
+    def _move(self, index: int, toolchain_bits: dict[str, int]) -> Move | None:
+        cost = self._costs[index]
+        shape = self._prepared.shapes[index]
+        if isinstance(cost, Unmeasured) or cost == INVALID or shape is None:
+            return None
+        low = (shape.kernels & -shape.kernels).bit_length() - 1
+        return Move(
+            index=index,
+            shape=shape,
+            value=(self._price(index, cost) << KERNEL_BITS) + 1,
+            toolchain=toolchain_bits[self._problem.candidates[index].target],
+            order=self._prepared.order[index],
+            low=low,
+            kernels=shape.kernels >> low,
+        )
+
+    def _mixable(self, moves: Sequence[Move]) -> list[list[Move]]:
+        """The moves of each maximal set of targets that may share a plan."""
+        target_of = [candidate.target for candidate in self._problem.candidates]
+        present = {target_of[move.index] for move in moves}
+        sets = compatible_sets(self._targets[name] for name in present) or (frozenset(),)
+        return [[move for move in moves if target_of[move.index] in names] for names in sets]
+
+    def state_graphs(self, allow: Allow | None = None) -> list[StateGraph]:
+        """All states and moves, one graph per set of targets that may share a plan.
+
+        Unlike in `run`, moves that another is always as good as are there: they make different plans. One too
+        large for the limits is left out.
+        """
+        candidates = self._problem.candidates
+        graphs: list[StateGraph] = []
+        moves = [m for m in self._moves if allow is None or allow(candidates[m.index])]
+        for usable in self._mixable(moves):
+            different: dict[tuple[int, str], Move] = {}
+            for move in usable:  # cheapest first
+                candidate = candidates[move.index]
+                different.setdefault((candidate.nodes, candidate.target), move)
+            edges: StateGraph = {}
+            sweep = self._sweep(different.values())
+            if sweep.run(max_states=self._limits.max_states, edges=edges).complete:
+                graphs.append(edges)
+        return graphs
+
+    def result_of(self, moves: Sequence[Move]) -> SearchResult:
+        """A path through a state graph as a plan; nothing is claimed of how good it is."""
+        best_us = sum(move.value >> KERNEL_BITS for move in moves)
+        result = self._result(_Found(moves=tuple(moves), states=0, bound=0), 0, best_us, 0)
+        return dataclasses.replace(result, exact=False, method="k-best")
+
+    def _sweep(self, moves: Iterable[Move]) -> Sweep:
+        problem = self._problem
+        return Sweep(problem.node_count, problem.needs_kernel, moves, step=self._step, key=self._key)
 
     def _best(self, moves: Sequence[Move]) -> tuple[_Found, int]:
         """Searches each set of targets that may share a plan and keeps the best."""
@@ -185,11 +226,7 @@ class ExactSearch:
         states = 0
         bounds: list[int] = []
         gaps: list[int] = []
-        target_of = [candidate.target for candidate in self._problem.candidates]
-        present = {target_of[move.index] for move in moves}
-        sets = compatible_sets(self._targets[name] for name in present) or (frozenset(),)
-        for names in sets:
-            usable = [move for move in moves if target_of[move.index] in names]
+        for usable in self._mixable(moves):
             missing = needs & ~_union(usable)
             if missing:
                 gaps.append(missing)
@@ -212,13 +249,7 @@ class ExactSearch:
 
     def _solve(self, moves: Sequence[Move]) -> _Found:
         limits = self._limits
-        sweep = Sweep(
-            self._problem.node_count,
-            self._problem.needs_kernel,
-            _undominated(moves),
-            step=self._step,
-            key=self._key,
-        )
+        sweep = self._sweep(_undominated(moves))
         plain = sweep.run(max_states=min(limits.plain_states, limits.max_states))
         if plain.complete:
             return self._exact(plain.path, plain.states, plain.stuck)
@@ -282,9 +313,12 @@ def _undominated(moves: Iterable[Move]) -> list[Move]:
     """Leaves out moves of the same shape that cost more, and ties within a toolchain that come later.
 
     Sound because nothing but the shape decides what a move can be combined with.
+
+    Args:
+        moves: Cheapest first, ties in canonical order.
     """
-    kept: dict[object, list[Move]] = {}
-    for move in sorted(moves, key=lambda move: (move.value, move.order)):
+    kept: dict[Shape, list[Move]] = {}
+    for move in moves:
         equals = kept.setdefault(move.shape, [])
         if not equals or (move.value == equals[0].value and all(move.toolchain != other.toolchain for other in equals)):
             equals.append(move)

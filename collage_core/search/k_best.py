@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 from collections.abc import Iterator
 
-from collage_core.errors import NoCoverError
-from collage_core.search.exact import Allow, ExactSearch, SearchResult
-from collage_core.search.problem import SearchCandidate
+from collage_core.search.exact import Allow, ExactSearch, SearchResult, StateGraph
+from collage_core.search.layers import Move, State
 
 
 def k_best(
@@ -15,21 +15,18 @@ def k_best(
     k: int,
     *,
     allow: Allow | None = None,
-    max_searches: int | None = None,
     within: float = float("inf"),
 ) -> tuple[SearchResult, ...]:
-    """The cheapest plans, cheapest first.
+    """The cheapest plans, cheapest first; the first is that of `search.run`.
 
-    After Lawler (1972): the next best plan differs from each one found, so it lacks one of that plan's
-    candidates; each is forbidden in turn. Exact unless `max_searches` cuts it short; then the dearest kernels
-    are tried first, whose replacement changes most. Plans that differ only in candidates that are equal in
-    nodes and target count as one.
+    Plans that differ only in candidates that are equal in nodes and target count as one. All plans carry
+    `exact` and `gap_us` of the first: whether the list may lack cheaper ones. Where there are too many states
+    to list further plans, the first is all there is.
 
     Args:
         search: Problem and costs.
         k: Most plans to return.
         allow: Which candidates may be used; all if absent.
-        max_searches: Most searches to run; no limit if absent.
         within: Leave out plans dearer than so many times the best one.
 
     Raises:
@@ -37,53 +34,48 @@ def k_best(
     """
     if k < 1:
         return ()
-    return tuple(_plans(search, k, allow, max_searches, within))
-
-
-def _plans(
-    search: ExactSearch, k: int, allow: Allow | None, max_searches: int | None, within: float
-) -> Iterator[SearchResult]:
     best = search.run(allow)
-    left = float("inf") if max_searches is None else max_searches - 1
-    serial = 0
-    queue: list[tuple[float, int, SearchResult, frozenset[tuple[int, str]]]] = []
-    heapq.heappush(queue, (best.total_us, serial, best, frozenset()))
-    found: set[frozenset[tuple[int, str]]] = set()
-    tried: set[frozenset[tuple[int, str]]] = set()
-    while queue and len(found) < k:
-        total_us, _, plan, forbidden = heapq.heappop(queue)
-        if total_us > best.total_us * within:
-            return
-        identity = frozenset(map(_identity, plan.candidates))
+    plans = [best]
+    if k == 1:
+        return tuple(plans)
+    found = {_identity(best)}
+    streams = [_paths(graph, search.node_count) for graph in search.state_graphs(allow)]
+    for _, moves in heapq.merge(*streams, key=lambda path: path[0]):
+        plan = search.result_of(moves)
+        if plan.total_us > best.total_us * within or len(plans) == k:
+            break
+        identity = _identity(plan)
         if identity not in found:
             found.add(identity)
-            yield plan
-        dearest = sorted(
-            zip(plan.costs_us, plan.candidates, strict=True),
-            key=lambda pair: (-pair[0], pair[1].nodes),
-        )
-        for _, candidate in dearest:
-            without = forbidden | {_identity(candidate)}
-            if without in tried or left <= 0 or len(found) >= k:
-                continue
-            tried.add(without)
-            left -= 1
-            try:
-                other = search.run(_except(without, allow))
-            except NoCoverError:
-                continue
-            serial += 1
-            heapq.heappush(queue, (other.total_us, serial, other, without))
+            plans.append(dataclasses.replace(plan, exact=best.exact, gap_us=best.gap_us, unmeasured=best.unmeasured))
+    return tuple(plans)
 
 
-def _identity(candidate: SearchCandidate) -> tuple[int, str]:
-    return candidate.nodes, candidate.target
+def _identity(plan: SearchResult) -> frozenset[tuple[int, str]]:
+    return frozenset((candidate.nodes, candidate.target) for candidate in plan.candidates)
 
 
-def _except(forbidden: frozenset[tuple[int, str]], allow: Allow | None) -> Allow:
-    def allowed(candidate: SearchCandidate) -> bool:
-        if _identity(candidate) in forbidden:
-            return False
-        return allow is None or allow(candidate)
-
-    return allowed
+def _paths(graph: StateGraph, goal: int) -> Iterator[tuple[int, list[Move]]]:
+    """Every whole path in order of value: best first, knowing exactly what remains from every state."""
+    remaining: dict[State, int] = {(goal, 0): 0}
+    for state in reversed(graph):  # moves lead to later layers only
+        ways = [move.value + remaining[to] for move, to in graph[state] if to in remaining]
+        if ways:
+            remaining[state] = min(ways)
+    start = next(iter(graph), None)
+    if start not in remaining:
+        return
+    # Of equally good partial plans the longest is continued, so that ties do not keep all of them open. No two
+    # have the same moves, so nothing after `order` is ever compared.
+    queue: list[tuple[int, int, tuple[int, ...], State, int, tuple[Move, ...]]] = []
+    heapq.heappush(queue, (remaining[start], 0, (), start, 0, ()))
+    while queue:
+        total, _, order, state, value, moves = heapq.heappop(queue)
+        if state[0] == goal:
+            yield total, list(moves)
+            continue
+        for move, to in graph[state]:
+            if to in remaining:
+                now = value + move.value
+                rest = (to, now, (*moves, move))
+                heapq.heappush(queue, (now + remaining[to], -to[0], (*order, move.order), *rest))

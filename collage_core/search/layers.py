@@ -18,6 +18,8 @@ KERNEL_BITS = 20
 
 Step = Callable[[Pairs, Shape, int], Pairs | None]
 Key = Callable[[int, Pairs], object]
+State = tuple[int, object]
+"""A layer and a key in it; the last layer has one state, a whole plan."""
 
 
 def state_key(covered: int, pairs: Pairs) -> object:
@@ -35,6 +37,8 @@ class Move:
         value: Its cost in picoseconds (shifted by `KERNEL_BITS`) plus one for the kernel.
         toolchain: Mask with the one bit of its toolchain.
         order: Its place in the canonical order.
+        low: The lowest node it covers.
+        kernels: Mask of the nodes it covers, relative to `low`.
     """
 
     index: int
@@ -42,6 +46,8 @@ class Move:
     value: int
     toolchain: int
     order: int
+    low: int
+    kernels: int
 
 
 class Path:
@@ -172,17 +178,16 @@ class Sweep:
         self._needs = needs_kernel
         self._host_nodes = ((1 << node_count) - 1) & ~needs_kernel
         self._host = bytes(not needs_kernel >> node & 1 for node in range(node_count)) + b"\0"
-        self._moves: list[list[tuple[int, Move]]] = [[] for _ in range(node_count)]
-        for move in sorted(moves, key=lambda move: move.order):
-            kernels = move.shape.kernels
-            low = (kernels & -kernels).bit_length() - 1
-            self._moves[low].append((kernels >> low, move))
+        self._moves: list[list[Move]] = [[] for _ in range(node_count)]
+        for move in moves:
+            self._moves[move.low].append(move)
         self._step = step
         self._key = key
 
     def run(
         self, *, max_states: int, width: int | None = None, worst: int | None = None,
         reduced: dict[int, int] | None = None,
+        edges: dict[State, list[tuple[Move, State]]] | None = None,
     ) -> Outcome:  # fmt: skip
         """Works off the layers.
 
@@ -191,6 +196,7 @@ class Sweep:
             width: Keep only so many best states per layer; then `complete` tells whether any was left out.
             worst: Leave out paths of higher value.
             reduced: Values by move index to use instead of the moves' own.
+            edges: Gets, per state expanded and in the order of layers, every move out of it and where to.
         """
         layers: list[Layer | None] = [None] * (self._count + 1)
         start = 0
@@ -212,7 +218,7 @@ class Sweep:
             states += len(layer.best)
             if states > max_states:
                 return Outcome(path=None, states=states, complete=False, stuck=())
-            if self._expand(low, layer, layers, worst, reduced):
+            if self._expand(low, layer, layers, worst, reduced, edges):
                 stuck.append(low)
         last = layers[self._count]
         best: Path | None = None
@@ -228,15 +234,15 @@ class Sweep:
         layers: list[Layer | None],
         worst: int | None,
         reduced: dict[int, int] | None,
+        edges: dict[State, list[tuple[Move, State]]] | None,
     ) -> bool:
         """Offers every path's continuations to later layers; whether some state had none."""
         host, key_of, step = self._host, self._key, self._step
         stuck = False
         moves = [
-            (kernels, move, move.value if reduced is None else reduced[move.index],
-             move.shape, move.shape.tangled)
-            for kernels, move in self._moves[low]
-        ]  # fmt: skip
+            (m.kernels, m, m.value if reduced is None else reduced[m.index], m.shape, m.shape.tangled)
+            for m in self._moves[low]
+        ]
         for key, path in layer.best.items():
             covered, pairs, value = path.covered, path.pairs, path.value
             tied = layer.ties.get(key) if layer.ties else None
@@ -265,6 +271,8 @@ class Sweep:
                 if there is None:
                     there = layers[low + shift] = Layer()
                 state = key_of(now, after)
+                if edges is not None:
+                    edges.setdefault((low, key), []).append((move, (low + shift, state)))
                 known = there.best.get(state)
                 if known is not None and known.value < cost:
                     continue

@@ -329,3 +329,18 @@ def test_the_gap_of_a_stopped_search_holds(
 
 def test_no_answer_is_not_taken_for_a_cost() -> None:
     assert CostTable({}).cost(SearchCandidate(nodes=1, target="a", key="k")) is UNMEASURED
+
+
+def test_positions_that_no_candidate_spans_split_the_problem() -> None:
+    count = 600
+    choices: list[tuple[list[int], SearchTarget, float | None]] = []
+    for node in range(count):
+        choices += [([node], A, 2.0), ([node], B, 3.0)]
+        if node + 2 < count:
+            choices.append(([node, node + 1, node + 2], B, 5.0))
+    problem, costs = problem_of([[node - 1] if node else [] for node in range(count)], choices)
+
+    result = search(problem, costs)
+
+    assert result.total_us == 1000.0
+    assert result.states == count
