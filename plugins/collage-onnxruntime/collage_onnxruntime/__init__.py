@@ -1,0 +1,1 @@
+"""ONNX Runtime on the CPU as a Collage toolchain."""

@@ -1,0 +1,188 @@
+"""An optimised model as a callable kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir
+
+from collage_core.contract import Artifact, BoundCall, Buffer, Host, Kernel, RunContext, Target, Unsupported, ValueKind
+from collage_core.errors import KernelError
+from collage_onnxruntime.weights import Array, aligned, session_values, view
+
+MODEL = "model.onnx"
+WEIGHTS = "weights.bin"
+BLOCKED_DOMAIN = "com.microsoft.nchwc"
+"""Operators on channels in blocks of one vector register; weights are stored for that register's width."""
+
+
+def vector_isa(host: Host) -> str:
+    """What the width of a channel block depends on (`MlasNchwcGetBlockSize` in microsoft/onnxruntime)."""
+    return "avx512f" if "avx512f" in host.cpu_flags else host.system.rpartition(" ")[2]
+
+
+def one_line(error: BaseException) -> str:
+    """ONNX Runtime's message without its number prefix, on one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    prefix, found, rest = text.partition("[ONNXRuntimeError] : ")
+    if found and not prefix:
+        text = rest.split(" : ", 2)[-1]  # "9 : NOT_IMPLEMENTED : Could not find ..."
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
+def load(target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
+    """Makes a session without optimising again.
+
+    Args:
+        target: Says whether threads may spin.
+        artifact: From `lower`.
+        run: Threads and the weights the artifact does not embed.
+
+    Returns:
+        The kernel, or why the session cannot be made here.
+    """
+    try:
+        import onnxruntime
+    except Exception as error:
+        return Unsupported(f"onnxruntime cannot be imported ({error}); pip install onnxruntime")
+    metadata: Mapping[str, Any] = artifact.metadata
+    isa = vector_isa(Host.this())
+    if metadata["blocked"] and metadata["vector_isa"] != isa:
+        return Unsupported(f"its weights are blocked for {metadata['vector_isa']}, this machine needs {isa}")
+    try:
+        weights = {name: np.asarray(run.constants[key], order="C") for name, key in artifact.constants.items()}
+    except KeyError as error:
+        return Unsupported(f"the constant {error} was not supplied")
+    if metadata["made"]:
+        blob = aligned(artifact.files[WEIGHTS])
+        for made in metadata["made"]:
+            weights[made["name"]] = view(blob, made["at"], onnx_ir.DataType[made["dtype"]], tuple(made["shape"]))
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = run.threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.add_external_initializers(*session_values(weights))
+    if target.option("spin") != "true":
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        session = onnxruntime.InferenceSession(artifact.files[MODEL], options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        return Unsupported(one_line(error))
+    return OnnxRuntimeKernel(session, metadata["inputs"], metadata["outputs"], weights)
+
+
+class OnnxRuntimeKernel:
+    """A session and the memory it reads weights from.
+
+    Args:
+        session: An `onnxruntime.InferenceSession`.
+        inputs: Its names of the kernel function's inputs, in their order.
+        outputs: The same for outputs.
+        weights: Arrays the session uses without owning them.
+    """
+
+    def __init__(
+        self, session: Any, inputs: Sequence[str], outputs: Sequence[str], weights: Mapping[str, Array]
+    ) -> None:
+        self._session = session
+        self._inputs = inputs
+        self._outputs = outputs
+        self._weights = weights
+
+    def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
+        """See `Kernel.bind`."""
+        if len(inputs) != len(self._inputs) or len(outputs) != len(self._outputs):
+            raise KernelError(
+                f"the kernel has {len(self._inputs)} inputs and {len(self._outputs)} outputs, "
+                f"not {len(inputs)} and {len(outputs)}"
+            )
+        named_inputs = list(zip(self._inputs, inputs, strict=True))
+        named_outputs = list(zip(self._outputs, outputs, strict=True))
+        if not all(_is_tensor(buffer) for buffer in (*inputs, *outputs)):
+            return self._call_with_objects(named_inputs, named_outputs)
+        binding = self._session.io_binding()
+        for name, buffer in named_inputs:
+            if _is_planned(buffer):
+                _bind_place(binding.bind_input, name, buffer)
+        for name, buffer in named_outputs:
+            if _is_planned(buffer):
+                _bind_place(binding.bind_output, name, buffer)
+        run = self._fastest_run(binding)
+        moving_inputs = [(name, buffer) for name, buffer in named_inputs if not _is_planned(buffer)]
+        moving_outputs = [(name, buffer) for name, buffer in named_outputs if not _is_planned(buffer)]
+        if not moving_inputs and not moving_outputs:
+            # Binding holds addresses only: the call keeps alive what they point to.
+            run.__dict__["keeps"] = (self, inputs, outputs)
+            return run
+
+        def call() -> None:
+            for name, buffer in moving_inputs:
+                _bind_place(binding.bind_input, name, buffer)
+            # A binding keeps what a run allocated and would hand it to the next run as if it had the right shape.
+            for name, _ in moving_outputs:
+                binding.bind_output(name, "cpu")
+            run()
+            # The binding lists outputs in the order they were first bound: planned ones first.
+            values = binding.get_outputs()[len(named_outputs) - len(moving_outputs) :]
+            for (_, buffer), value in zip(moving_outputs, values, strict=True):
+                buffer.put(_array_over(value, buffer.spec.numpy_dtype).copy())
+
+        return call
+
+    def _fastest_run(self, binding: Any) -> functools.partial[Any]:
+        """One run of a binding.
+
+        A trivial session takes 5.3 us by `InferenceSession.run_with_iobinding`, which checks for GPU graphs first, and
+        2.8 us by the C++ object below it with run options made once.
+        """
+        import onnxruntime
+
+        options = onnxruntime.RunOptions()
+        options.log_severity_level = 4
+        inner, bound = getattr(self._session, "_sess", None), getattr(binding, "_iobinding", None)
+        if inner is None or bound is None:
+            return functools.partial(self._session.run_with_iobinding, binding, options)
+        return functools.partial(inner.run_with_iobinding, bound, options)
+
+    def _call_with_objects(
+        self, inputs: Sequence[tuple[str, Buffer]], outputs: Sequence[tuple[str, Buffer]]
+    ) -> BoundCall:
+        """Strings, sequences and optionals have no address: they go by value, and with them everything else."""
+        names = [name for name, _ in outputs]
+
+        def call() -> None:
+            feeds = {name: buffer.value for name, buffer in inputs}
+            for (_, buffer), value in zip(outputs, self._session.run(names, feeds), strict=True):
+                buffer.put(value)
+
+        return call
+
+
+def _is_planned(buffer: Buffer) -> bool:
+    return buffer.spec.kind is ValueKind.PLANNED
+
+
+def _is_tensor(buffer: Buffer) -> bool:
+    return buffer.spec.dtype not in (None, onnx_ir.DataType.STRING)
+
+
+def _bind_place(bind: Callable[..., None], name: str, buffer: Buffer) -> None:
+    assert buffer.spec.dtype is not None
+    array = buffer.array
+    bind(name, "cpu", 0, int(buffer.spec.dtype), array.shape, array.ctypes.data)
+
+
+def _array_over(value: Any, dtype: np.dtype[Any]) -> Array:
+    """A view of an `OrtValue`; its own `numpy()` refuses bfloat16."""
+    shape = tuple(value.shape())
+    count = int(np.prod(shape, dtype=np.int64))
+    if count == 0:
+        return np.empty(shape, dtype)
+    memory = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(value.data_ptr())
+    array: Array = np.ctypeslib.as_array(memory).view(dtype).reshape(shape)
+    return array

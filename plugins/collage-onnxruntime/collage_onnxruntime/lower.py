@@ -1,0 +1,148 @@
+"""A kernel function to the model ONNX Runtime optimised it into."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir
+
+from collage_core.contract import Artifact, BuildContext, Host, KernelFunction, Requirement, TensorSpec, Unsupported
+from collage_onnxruntime.kernel import BLOCKED_DOMAIN, MODEL, WEIGHTS, one_line, vector_isa
+from collage_onnxruntime.weights import INLINE_BYTES, Known, can_be_supplied, detach, inside, pack, session_values
+
+_BLOCKED_OPERATORS = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"})
+
+
+def lower(function: KernelFunction, build: BuildContext, *, library: str) -> Iterator[Artifact] | Unsupported:
+    """Optimises a function, once per variant.
+
+    Args:
+        function: The candidate.
+        build: Effort and a folder to write in.
+        library: Distribution that brings ONNX Runtime.
+
+    Returns:
+        `blocked` (every optimisation) first. With effort and an operator that has a blocked-layout (NCHWc) kernel also
+        `plain`, since reordering in and out of the layout can cost a small kernel more than it gains. Or the refusal.
+    """
+    for spec in (*function.inputs, *function.outputs):
+        if reason := _cannot_cross(spec):
+            return Unsupported(reason)
+    lowering = _Lowering(function, build, library)
+    first = lowering.variant("blocked", "ORT_ENABLE_ALL")
+    return first if isinstance(first, Unsupported) else _variants(first, lowering)
+
+
+def _variants(first: Artifact, lowering: _Lowering) -> Iterator[Artifact]:
+    yield first
+    if lowering.may_block and first.metadata["blocked"]:
+        second = lowering.variant("plain", "ORT_ENABLE_EXTENDED")
+        if isinstance(second, Artifact):
+            yield second
+
+
+class _Lowering:
+    """One function on its way; what its variants share."""
+
+    def __init__(self, function: KernelFunction, build: BuildContext, library: str) -> None:
+        self._function = function
+        self._build = build
+        self._library = library
+        self._model, self._weights = detach(function.model)
+        self._known = Known(self._weights, function.constants)
+        self.may_block = build.effort >= 1 and any(
+            node.op_type in _BLOCKED_OPERATORS for node in function.model.graph.all_nodes()
+        )
+
+    def variant(self, name: str, level: str) -> Artifact | Unsupported:
+        """The function optimised up to one level, or ONNX Runtime's reason why not."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # what goes wrong is in the exception, too
+        options.intra_op_num_threads = self._build.threads
+        options.inter_op_num_threads = 1
+        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+        options.add_external_initializers(*session_values(self._weights))
+        # The session made here is thrown away: only the optimised model counts.
+        options.add_session_config_entry("session.disable_prepacking", "1")
+        # Products with 4-bit weights: 1 computes in float32; the default, 4, rounds the activations to 8 bits.
+        options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+        with tempfile.TemporaryDirectory(dir=self._build.scratch) as folder:
+            path = Path(folder) / MODEL
+            options.optimized_model_filepath = str(path)
+            for key, value in (
+                ("file_name", WEIGHTS),
+                ("min_size_in_bytes", str(INLINE_BYTES)),
+            ):
+                options.add_session_config_entry(f"session.optimized_model_external_initializers_{key}", value)
+            try:
+                onnxruntime.InferenceSession(self._model, options, providers=["CPUExecutionProvider"])
+            except Exception as error:
+                return Unsupported(one_line(error))
+            return self._artifact(path, name, str(onnxruntime.__version__))
+
+    def _artifact(self, path: Path, name: str, version: str) -> Artifact:
+        optimised = onnx_ir.load(path)
+        constants: dict[str, str] = {}
+        made: dict[str, np.ndarray[Any, Any]] = {}
+        unsuppliable: list[onnx_ir.Value] = []
+        for graph, weight, value, tensor in _external_initializers(optimised):
+            if graph is not optimised.graph or not can_be_supplied(tensor.dtype):
+                unsuppliable.append(value)
+                continue
+            array = tensor.numpy()
+            known = self._known.content_hash(weight, array)
+            if known is not None:
+                constants[weight] = known
+            else:
+                made[weight] = array
+        packed, offsets = pack(made.values())
+        blocked = any(node.domain == BLOCKED_DOMAIN for node in optimised.graph.all_nodes())
+        files = {MODEL: _with_inside(optimised, unsuppliable) if unsuppliable else path.read_bytes()}
+        if made:
+            files[WEIGHTS] = packed
+        return Artifact(
+            files=files,
+            metadata={
+                "inputs": [spec.name for spec in self._function.inputs],
+                "outputs": [spec.name for spec in self._function.outputs],
+                "made": [
+                    {"name": key, "dtype": onnx_ir.DataType.from_numpy(a.dtype).name, "shape": list(a.shape), "at": at}
+                    for (key, a), at in zip(made.items(), offsets, strict=True)
+                ],
+                "blocked": blocked,
+                "vector_isa": vector_isa(Host.this()),
+            },
+            # An optimised model is for the version that wrote it: its private operators come and go.
+            requires=(Requirement(kind="library", name=self._library, specifier=f"=={version}"),),
+            constants=constants,
+            variant=name,
+        )
+
+
+def _external_initializers(
+    model: onnx_ir.Model,
+) -> Iterator[tuple[onnx_ir.Graph, str, onnx_ir.Value, onnx_ir.ExternalTensor]]:
+    for graph in (model.graph, *model.graph.subgraphs()):
+        for name, value in graph.initializers.items():
+            if isinstance(value.const_value, onnx_ir.ExternalTensor):
+                yield graph, name, value, value.const_value
+
+
+def _with_inside(model: onnx_ir.Model, values: list[onnx_ir.Value]) -> bytes:
+    """Serializes a model with some weights in it: those inside branches and packed ones cannot be supplied."""
+    for value in values:
+        if isinstance(value.const_value, onnx_ir.ExternalTensor):
+            value.const_value = inside(value.const_value)
+    return bytes(onnx_ir.to_proto(model).SerializeToString())
+
+
+def _cannot_cross(spec: TensorSpec) -> str:
+    if spec.dtype is not None and spec.dtype != onnx_ir.DataType.STRING and spec.dtype.bitwidth < 8:
+        return f"{spec.name!r} is {spec.dtype.name}: ONNX Runtime packs such elements, a buffer has a byte for each"
+    return ""

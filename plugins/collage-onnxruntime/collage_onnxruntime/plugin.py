@@ -1,0 +1,91 @@
+"""The hooks of the toolchain `onnxruntime`. Importing this imports no ONNX Runtime."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterator, Mapping, Sequence
+
+from collage_core.contract import (
+    Artifact,
+    BuildContext,
+    Host,
+    Joins,
+    Kernel,
+    KernelFunction,
+    RunContext,
+    Target,
+    Unsupported,
+)
+from collage_core.hookspecs import hookimpl
+from collage_core.patterns import PatternTable
+from collage_onnxruntime.kernel import load
+from collage_onnxruntime.lower import lower
+from collage_onnxruntime.patterns import takes
+from collage_onnxruntime.query import refusals
+
+OLDEST = (1, 22)
+"""First version with everything the plugin calls; the same as the pin in `pyproject.toml`."""
+
+
+class OnnxRuntimePlugin:
+    """Hooks of the toolchain `onnxruntime`."""
+
+    @hookimpl
+    def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
+        """`onnxruntime`, which mixes, and `onnxruntime(spin=true)`, which runs whole models.
+
+        ONNX Runtime's threads by default go on spinning for a while after a run, and take the cores away from the next
+        kernel if another library runs it: an OpenVINO convolution followed by a Gelu took 1.8 times the sum of
+        both. The default target does without. A whole model may need the spinning, so that is a target too, but one
+        that shares its process with nobody.
+        """
+        try:
+            import onnxruntime
+        except Exception as error:
+            return Unsupported(f"onnxruntime cannot be imported ({error}); pip install onnxruntime")
+        version = str(onnxruntime.__version__)
+        if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+            wanted = ".".join(map(str, OLDEST))
+            return Unsupported(f"onnxruntime {version} is too old; pip install 'onnxruntime>={wanted}'")
+        fingerprint = f"onnxruntime {version}"
+        return [
+            Target(toolchain="onnxruntime", fingerprint=fingerprint, joins=Joins.ANY),
+            Target(
+                toolchain="onnxruntime",
+                options=(("spin", "true"),),
+                fingerprint=fingerprint,
+                joins=Joins.ANY,
+                mixable=False,
+            ),
+        ]
+
+    @hookimpl
+    def collage_register_predicates(self, table: PatternTable, target: Target) -> None:
+        """Every operator of the domains the CPU provider knows."""
+        table.predicate("*", takes)
+
+    @hookimpl
+    def collage_query(self, target: Target, model: KernelFunction) -> Mapping[str, str] | None:
+        """Nodes for which no session can be made, with ONNX Runtime's message."""
+        return refusals(model)
+
+    @hookimpl
+    def collage_lower(
+        self, target: Target, function: KernelFunction, build: BuildContext
+    ) -> Iterator[Artifact] | Unsupported:
+        """The model as ONNX Runtime optimised it."""
+        return lower(function, build, library=_distribution())
+
+    @hookimpl
+    def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
+        """A session over the optimised model, nothing left to optimise."""
+        return load(target, artifact, run)
+
+
+def _distribution() -> str:
+    """Which distribution brings the module: `onnxruntime`, `onnxruntime-gpu`, ..."""
+    names = importlib.metadata.packages_distributions().get("onnxruntime", ())
+    return min(names, key=len, default="onnxruntime")
+
+
+plugin = OnnxRuntimePlugin()

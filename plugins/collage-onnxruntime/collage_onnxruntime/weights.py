@@ -1,0 +1,133 @@
+"""Weights apart from the model that uses them, so that none is copied through a protobuf message."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx_ir
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+INLINE_BYTES = 1024
+"""Tensors up to this size stay inside: shapes, axes and scales are read while a session is made."""
+
+ALIGNMENT = 64  # bytes: one cache line, one AVX-512 register
+
+_TO_BE_SUPPLIED = "supplied-at-load"
+_PACKED_BELOW_BITS = 8
+
+
+def detach(model: onnx_ir.Model) -> tuple[bytes, dict[str, Array]]:
+    """Serializes a model without its large weights.
+
+    Args:
+        model: Left as it is.
+
+    Returns:
+        The model, in which each large initializer refers to external data that does not exist, and those
+        initializers by name, to be given to the session.
+    """
+    copy = model.clone()
+    weights: dict[str, Array] = {}
+    for name, value in copy.graph.initializers.items():
+        tensor = value.const_value
+        if tensor is None:
+            continue
+        if tensor.nbytes > INLINE_BYTES and can_be_supplied(tensor.dtype):
+            weights[name] = np.asarray(tensor.numpy(), order="C")
+            value.const_value = onnx_ir.ExternalTensor(
+                _TO_BE_SUPPLIED, 0, tensor.nbytes, tensor.dtype, shape=onnx_ir.Shape(tensor.shape.numpy()), name=name
+            )
+        elif isinstance(tensor, onnx_ir.ExternalTensor):
+            value.const_value = inside(tensor)
+    for graph in copy.graph.subgraphs():  # only the main graph's initializers can be supplied
+        for value in graph.initializers.values():
+            if isinstance(value.const_value, onnx_ir.ExternalTensor):
+                value.const_value = inside(value.const_value)
+    return onnx_ir.to_proto(copy).SerializeToString(), weights
+
+
+def can_be_supplied(dtype: onnx_ir.DataType) -> bool:
+    """Whether NumPy and ONNX Runtime have the same bytes for a tensor of this type."""
+    return (
+        dtype not in (onnx_ir.DataType.STRING, onnx_ir.DataType.COMPLEX64, onnx_ir.DataType.COMPLEX128)
+        and dtype.bitwidth >= _PACKED_BELOW_BITS
+    )
+
+
+def session_values(weights: Mapping[str, Array]) -> tuple[list[str], list[Any]]:
+    """Names and `OrtValue`s over the arrays' own memory: keep the arrays as long as the session."""
+    import onnxruntime
+
+    values = []
+    for array in weights.values():
+        dtype = onnx_ir.DataType.from_numpy(array.dtype)
+        if array.dtype.isbuiltin == 1:
+            values.append(onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        else:  # bfloat16, float8: a NumPy type of the same size, relabelled
+            words = array.view(np.dtype(f"u{array.dtype.itemsize}"))
+            values.append(onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(words, int(dtype)))
+    return list(weights), values
+
+
+class Known:
+    """The function's constants, to recognise one in an optimised model whatever its name there.
+
+    Args:
+        weights: By name, as handed to the session.
+        hashes: Content hash by the same names.
+    """
+
+    def __init__(self, weights: Mapping[str, Array], hashes: Mapping[str, str]) -> None:
+        self._by_type: dict[tuple[np.dtype[Any], tuple[int, ...]], list[str]] = {}
+        self._weights = {name: array for name, array in weights.items() if name in hashes}
+        self._hashes = hashes
+        for name, array in self._weights.items():
+            self._by_type.setdefault((array.dtype, array.shape), []).append(name)
+
+    def content_hash(self, name: str, array: Array) -> str | None:
+        """Hash of the constant with these very bytes, or None if the optimiser made them."""
+        alike = self._by_type.get((array.dtype, array.shape), [])
+        for other in sorted(alike, key=lambda candidate: candidate != name):  # the namesake first
+            if _same_bytes(self._weights[other], array):
+                return self._hashes[other]
+        return None
+
+
+def pack(arrays: Iterable[Array]) -> tuple[bytes, list[int]]:
+    """Bytes of all arrays, each aligned, and where each starts."""
+    parts: list[bytes] = []
+    offsets: list[int] = []
+    end = 0
+    for array in arrays:
+        gap = -end % ALIGNMENT
+        parts += (b"\0" * gap, array.tobytes())
+        offsets.append(end + gap)
+        end += gap + array.nbytes
+    return b"".join(parts), offsets
+
+
+def aligned(data: bytes) -> Array:
+    """A copy of `data` that starts on a cache line: `bytes` objects do not, and blocked kernels read whole lines."""
+    room = np.empty(len(data) + ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % ALIGNMENT
+    room[start : start + len(data)] = np.frombuffer(data, np.uint8)
+    return room[start : start + len(data)]
+
+
+def view(blob: Array, offset: int, dtype: onnx_ir.DataType, shape: tuple[int, ...]) -> Array:
+    """One tensor inside a blob that `pack` made."""
+    item = np.dtype(dtype.numpy())
+    return blob[offset : offset + math.prod(shape) * item.itemsize].view(item).reshape(shape)
+
+
+def _same_bytes(one: Array, other: Array) -> bool:
+    return np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8))
+
+
+def inside(tensor: onnx_ir.ExternalTensor) -> onnx_ir.TensorProtocol:
+    """The same tensor, independent of its file."""
+    return onnx_ir.Tensor(tensor.numpy(), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)

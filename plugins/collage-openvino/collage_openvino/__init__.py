@@ -1,0 +1,1 @@
+"""OpenVINO on the CPU as a Collage toolchain."""

@@ -1,0 +1,112 @@
+"""The hooks of the toolchain `openvino`. Importing this imports no OpenVINO."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from collage_core.contract import (
+    Artifact,
+    BuildContext,
+    Host,
+    Joins,
+    Kernel,
+    KernelFunction,
+    RunContext,
+    Target,
+    Unsupported,
+)
+from collage_core.hookspecs import hookimpl
+from collage_core.patterns import PatternTable
+from collage_openvino.kernel import load
+from collage_openvino.lower import lower
+from collage_openvino.patterns import takes
+from collage_openvino.query import refusals
+
+OLDEST = (2026, 2)
+"""First version with everything the plugin calls; the same as the pin in `pyproject.toml`."""
+
+
+def targets(version: str, capabilities: Collection[str]) -> list[Target]:
+    """The targets a CPU has.
+
+    Args:
+        version: Of OpenVINO.
+        capabilities: Its `OPTIMIZATION_CAPABILITIES` of the device, e.g. `{"FP32", "BF16", "INT8"}`.
+    """
+    fingerprint = f"openvino {version}"
+    found = [Target(toolchain="openvino", fingerprint=fingerprint, joins=Joins.ANY)]
+    if "BF16" in capabilities:  # reported where the CPU multiplies bfloat16 (AVX512_BF16, AMX_BF16), not emulated
+        found.append(
+            Target(
+                toolchain="openvino",
+                options=(("precision", "bf16"),),
+                fingerprint=fingerprint,
+                joins=Joins.ANY,
+                exact=False,
+            )
+        )
+    return found
+
+
+class OpenVinoPlugin:
+    """Hooks of the toolchain `openvino`; keeps the process's one `openvino.Core`."""
+
+    def __init__(self) -> None:
+        self._core: Any = None
+
+    def core(self) -> Any:
+        """The `openvino.Core`, made when first needed: it loads plugins and starts a thread pool.
+
+        Raises:
+            ImportError: If OpenVINO is not installed or cannot be loaded.
+        """
+        if self._core is None:
+            import openvino
+
+            self._core = openvino.Core()
+        return self._core
+
+    @hookimpl
+    def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
+        """`openvino`, and `openvino(precision=bf16)` where the CPU multiplies bfloat16."""
+        try:
+            import openvino
+        except Exception as error:
+            return Unsupported(f"openvino cannot be imported ({error}); pip install openvino")
+        version = str(openvino.__version__).partition("-")[0]
+        if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+            return Unsupported(f"openvino {version} is too old; pip install 'openvino>={OLDEST[0]}.{OLDEST[1]}'")
+        core = self.core()
+        if "CPU" not in core.available_devices:
+            return Unsupported(f"openvino {version} has no CPU device here, only {core.available_devices}")
+        return targets(version, core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
+
+    @hookimpl
+    def collage_register_predicates(self, table: PatternTable, target: Target) -> None:
+        """Every operator of the frontend's domains, on values the CPU plugin holds exactly."""
+        table.predicate("*", takes)
+
+    @hookimpl
+    def collage_query(self, target: Target, model: KernelFunction) -> Mapping[str, str] | None:
+        """Nodes that alone cannot be compiled, with OpenVINO's message."""
+        return refusals(self.core(), target, model)
+
+    @hookimpl
+    def collage_lower(
+        self, target: Target, function: KernelFunction, build: BuildContext
+    ) -> Iterator[Artifact] | Unsupported:
+        """The exported compiled model."""
+        return lower(self.core(), target, function, build)
+
+    @hookimpl
+    def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
+        """The compiled model, imported."""
+        try:
+            core = self.core()
+        except Exception as error:
+            return Unsupported(f"openvino cannot be imported ({error}); pip install openvino")
+        return load(core, target, artifact, run)
+
+
+plugin = OpenVinoPlugin()
