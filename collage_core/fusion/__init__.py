@@ -10,7 +10,7 @@ from collage_core.fusion.kernel import kernel_function
 from collage_core.fusion.node_rules import OpCallByKindRule, OpPredicateRule
 from collage_core.fusion.partitioning import Partitioning
 from collage_core.fusion.pattern_rules import CompositeRule, DFPatternRule
-from collage_core.fusion.regions import RegionsRule
+from collage_core.fusion.regions import RegionsRule, supported_nodes
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.spec import CandidateKernel, FusionSpec
 from collage_core.fusion.sub_graph import SubGraph, SubGraphConfig
@@ -39,4 +39,5 @@ __all__ = [
     "default_rule",
     "kernel_function",
     "maximal_regions",
+    "supported_nodes",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterable
 
 from collage_core.fusion.cuts import cut_positions
 from collage_core.fusion.grouping import maximal_regions
@@ -11,6 +12,27 @@ from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.canonical import Composite
 from collage_core.ir.dataflow import DataflowGraph
+
+
+def supported_nodes(graph: DataflowGraph, outcome: RuleOutcome, context: RuleContext) -> int:
+    """Mask of the nodes a toolchain takes into regions: those in some candidate, and the views it does not refuse.
+
+    A node that calls a function marked as one kernel stays a kernel of its own.
+
+    Args:
+        graph: The graph.
+        outcome: What the toolchain's rule found.
+        context: What its query refused.
+    """
+    views = graph.host_mask & ~context.refused & ~_mask(outcome.refusals)
+    return outcome.covered & graph.needs_kernel & ~_mask(graph.compilers) | views
+
+
+def _mask(indices: Iterable[int]) -> int:
+    mask = 0
+    for index in indices:
+        mask |= 1 << index
+    return mask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,13 +52,7 @@ class RegionsRule(FusionRule):
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
         """Cuts at the context's positions, or at chosen ones."""
         outcome = self.rule.propose(graph, context)
-        marked = 0
-        for index in graph.compilers:  # a fusion annotated in the model stays a kernel of its own
-            marked |= 1 << index
-        views = graph.host_mask & ~context.refused
-        for index in outcome.refusals:
-            views &= ~(1 << index)
-        supported = (outcome.covered & graph.needs_kernel | views) & ~marked
+        supported = supported_nodes(graph, outcome, context)
         limit = context.bounds.segments - 1
         positions = context.cut_positions
         if positions is None:

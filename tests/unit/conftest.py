@@ -91,7 +91,7 @@ class _Builder:
         }
         # added here because the text form cannot hold random data
         proto.graph.initializer.extend(onnx.numpy_helper.from_array(data, name) for name, data in weights.items())
-        model = onnx_ir.from_proto(onnx.shape_inference.infer_shapes(proto))
+        model: onnx_ir.Model = onnx_ir.from_proto(onnx.shape_inference.infer_shapes(proto))
         for _ in range(self.count):  # a removed If still counts as a use of what its bodies captured
             onnx_ir.passes.common.RemoveUnusedNodesPass()(model)
             model = onnx_ir.from_proto(onnx_ir.to_proto(model))
@@ -127,6 +127,7 @@ def parsed() -> Callable[[str], onnx_ir.Model]:
 
     def parse(graph: str, opset: int = 21) -> onnx_ir.Model:
         proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]> {graph}')
-        return onnx_ir.from_proto(onnx.shape_inference.infer_shapes(proto, data_prop=True))
+        model: onnx_ir.Model = onnx_ir.from_proto(onnx.shape_inference.infer_shapes(proto, data_prop=True))
+        return model
 
     return parse

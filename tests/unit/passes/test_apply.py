@@ -130,7 +130,8 @@ def big_weights(model: onnx_ir.Model) -> onnx_ir.Model:
     proto.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 16
     proto.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 16
     del proto.graph.value_info[:]
-    return onnx_ir.from_proto(onnx.shape_inference.infer_shapes(proto))
+    result: onnx_ir.Model = onnx_ir.from_proto(onnx.shape_inference.infer_shapes(proto))
+    return result
 
 
 def test_equal_kernels_of_one_target_share_a_function_with_their_weights_as_arguments(parsed: Parsed) -> None:

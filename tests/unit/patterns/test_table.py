@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx_ir
+import pytest
+
+from collage_core.contract import Supported, Unsupported
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.patterns import NodeContext, PatternTable, is_op
+
+Parsed = Callable[..., onnx_ir.Model]
+
+
+def test_an_operators_own_predicate_goes_before_the_general_one(parsed: Parsed) -> None:
+    table = PatternTable()
+    table.predicate("*", lambda node: Supported())
+    table.predicate("Relu", lambda node: Unsupported(f"{node.name}: not Relu"))
+    graph = DataflowGraph(parsed("g (float[2] x) => (float[2] y) { a = Exp(x) y = Relu(a) }"))
+
+    assert table.supports(graph, 0)
+    assert table.supports(graph, 1) == Unsupported("Relu_1: not Relu")
+
+
+def test_without_a_predicate_the_refusal_names_the_operator(parsed: Parsed) -> None:
+    graph = DataflowGraph(parsed("g (float[2] x) => (float[2] y) { y = Relu(x) }"))
+
+    assert PatternTable().supports(graph, 0) == Unsupported("no predicate takes Relu")
+
+
+def test_names_are_unique() -> None:
+    table = PatternTable()
+    table.pattern("a", is_op("Relu"))
+    table.predicate("Relu", lambda node: Supported())
+
+    with pytest.raises(ValueError, match="unique"):
+        table.pattern("a", is_op("Exp"))
+    with pytest.raises(ValueError, match="already"):
+        table.predicate("Relu", lambda node: Supported())
+
+
+def test_a_node_context_answers_what_predicates_ask(parsed: Parsed) -> None:
+    graph = DataflowGraph(
+        parsed(
+            """g (float[1,2,4,4] x) => (float[1,2,2,2] y) <float[2,1,3,3] w = {1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}> {
+            y = Conv<group=2, kernel_shape=[3,3], auto_pad="VALID">(x, w) }"""
+        )
+    )
+    node = NodeContext(graph, 0)
+
+    assert (node.op_type, node.domain, node.version, node.kind.name) == ("Conv", "", 21, "OUT_ELEMENTWISE_FUSABLE")
+    assert node.attribute("group") == 2
+    assert node.attribute("kernel_shape") == (3, 3)
+    assert node.attribute("auto_pad") == "VALID"
+    assert node.attribute("dilations", (1, 1)) == (1, 1)
+    assert [spec.shape for spec in node.inputs if spec] == [(1, 2, 4, 4), (2, 1, 3, 3)]
+    assert node.outputs[0].shape == (1, 2, 2, 2)
+    assert node.constant(0) is None
+    weight = node.constant(1)
+    assert weight is not None
+    assert weight.shape == (2, 1, 3, 3)
+    assert node.constant(7) is None
+    assert not node.has_bodies
