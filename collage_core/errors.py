@@ -349,3 +349,7 @@ class PlanBuildError(CollageError):
         self.reason = reason
         shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
         super().__init__(f"{target} cannot build {shown}: {reason}")
+
+
+class VerificationError(CollageError):
+    """A finished plan does not give the reference's numbers, or does not run where it will be used."""

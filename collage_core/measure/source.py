@@ -118,7 +118,8 @@ class MeasuringCostSource:
 
     Args:
         pool: Workers of the toolchains.
-        capture: Values to run candidates on.
+        capture: Gives the values to run candidates on; called when they are first needed, and then often, so it
+            should remember them.
         database: Where outcomes are kept.
         host: This machine.
         settings: How to measure.
@@ -129,7 +130,7 @@ class MeasuringCostSource:
         self,
         *,
         pool: WorkerPool,
-        capture: Capture,
+        capture: Callable[[], Capture],
         database: TuningStore,
         host: Host,
         settings: MeasureSettings,
@@ -139,7 +140,7 @@ class MeasuringCostSource:
         self._capture = capture
         self._database = database
         self._host = host
-        self._settings = settings
+        self.settings = settings
         self._now = now
         self._encoder = FunctionEncoder(pool.store)
         self._transient: dict[RecordKey, Failed] = {}
@@ -159,7 +160,7 @@ class MeasuringCostSource:
             unplanned = [v for v in sub_graph.input_values if graph.spec(v).kind is not ValueKind.PLANNED]
             if unplanned or sub_graph.nodes & graph.data_dependent_mask:
                 function = kernel_function(sub_graph, "keyed")
-                digest = hashlib.sha256(repr(self._capture.inputs_of(function)).encode())
+                digest = hashlib.sha256(repr(self._capture().inputs_of(function)).encode())
                 known = f"{known}+{digest.hexdigest()[:16]}"
             self._keys[sub_graph] = known
         return known
@@ -171,26 +172,36 @@ class MeasuringCostSource:
             target=candidate.target.name,
             fingerprint=candidate.target.fingerprint,
             host=self._host.fingerprint,
-            threads=self._settings.build.threads,
-            launch=self._settings.build.launch,
+            threads=self.settings.build.threads,
+            launch=self.settings.build.launch,
         )
 
-    def cost(self, candidate: CandidateKernel) -> Cost | Unmeasured:
-        """Median of fresh samples if the candidate was confirmed, of those it was selected by otherwise.
+    def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
+        """Median of the samples of a candidate.
 
         `INVALID` if it was refused or failed, `UNMEASURED` if nobody tried.
+
+        Args:
+            candidate: The candidate.
+            confirmed: Whether to go by fresh samples where there are some; otherwise by those it was selected by,
+                so that choices made before it was confirmed can be made again.
         """
-        records = self._usable(candidate)
         key = self.record_key(candidate)
         if key in self._transient:
             return INVALID
-        if not records:
+        records = self._usable(candidate)
+        selected = [record for record in records if record.purpose == "select"]
+        chosen = records if confirmed or not selected else selected
+        if not chosen:
             return UNMEASURED
-        if objection(records[-1], self._settings.limits(candidate.target)):
+        if objection(chosen[-1], self.settings.limits(candidate.target)):
             return INVALID
-        confirmed = [r for r in records if r.purpose == "confirm" and r.samples_us]
-        chosen = confirmed or [records[-1]]
-        return statistics.median(sample for record in chosen for sample in record.samples_us)
+        fresh = [r for r in chosen if r.purpose == "confirm" and r.samples_us]
+        return statistics.median(sample for record in fresh or chosen[-1:] for sample in record.samples_us)
+
+    def is_confirmed(self, candidate: CandidateKernel) -> bool:
+        """Whether there are fresh samples of a candidate, or it is known to be unusable."""
+        return any(record.purpose == "confirm" for record in self._usable(candidate))
 
     def costs(self, candidates: Iterable[CandidateKernel]) -> dict[CacheKey, Cost]:
         """Costs that are known, by target and key: what a search's `CostTable` takes."""
@@ -211,7 +222,7 @@ class MeasuringCostSource:
         records = self._usable(candidate)
         if not records:
             return None
-        return to_outcome(records[-1], self._settings.limits(candidate.target))
+        return to_outcome(records[-1], self.settings.limits(candidate.target))
 
     # Measuring
 
@@ -264,9 +275,9 @@ class MeasuringCostSource:
                 variant=variant,
                 inputs=inputs,
                 expected=expected,
-                build=self._settings.build,
-                tolerance=self._settings.limits(target).tolerance,
-                deadline_s=self._settings.deadline_s,
+                build=self.settings.build,
+                tolerance=self.settings.limits(target).tolerance,
+                deadline_s=self.settings.deadline_s,
             )
         )
 
@@ -288,10 +299,10 @@ class MeasuringCostSource:
                     function=function,
                     inputs=inputs,
                     expected=expected,
-                    build=self._settings.build,
-                    protocol=self._settings.protocol,
-                    tolerance=self._settings.limits(candidate.target).tolerance,
-                    deadline_s=self._settings.deadline_s,
+                    build=self.settings.build,
+                    protocol=self.settings.protocol,
+                    tolerance=self.settings.limits(candidate.target).tolerance,
+                    deadline_s=self.settings.deadline_s,
                     variant=self.variant(candidate) if purpose == "confirm" else None,
                 )
             )
@@ -299,15 +310,15 @@ class MeasuringCostSource:
                 self._transient[key] = outcome  # the worker did not start: that says nothing about the candidate
                 self._database.clear_attempts(key)
                 return outcome
-        record = to_record(outcome, key, purpose, self._now(), self._settings.limits(candidate.target))
+        record = to_record(outcome, key, purpose, self._now(), self.settings.limits(candidate.target))
         self._database.append(record)
         self._known.pop(key, None)
         return outcome
 
     def _request(self, sub_graph: SubGraph) -> tuple[WireFunction, tuple[WireValue, ...], tuple[WireValue | None, ...]]:
         function = kernel_function(sub_graph, f"k_{sub_graph.structural_hash[:12]}")
-        expected = self._capture.expected_of(function, sub_graph.graph, sub_graph.nodes)
-        return self._encoder.encode(function), self._capture.inputs_of(function), expected
+        expected = self._capture().expected_of(function, sub_graph.graph, sub_graph.nodes)
+        return self._encoder.encode(function), self._capture().inputs_of(function), expected
 
     # Reading records
 
@@ -315,7 +326,7 @@ class MeasuringCostSource:
         """Records that say something under the present settings."""
         key = self.record_key(candidate)
         if key not in self._known:
-            limits = self._settings.limits(candidate.target)
+            limits = self.settings.limits(candidate.target)
             self._known[key] = [
                 record
                 for record in self._database.records(key)

@@ -88,7 +88,7 @@ def assemble(plan: Plan, source: MeasuringCostSource, store: BlobStore, progress
         built = source.build(kernel.sub_graph, kernel.target, source.variant(kernel))
         if not isinstance(built, Built):
             raise PlanBuildError(kernel.target.name, kernel.sub_graph.names, built.reason)
-        artifacts[site.name] = artifact_of(built.artifacts[0], store)
+        artifacts[site.name] = artifact_of(built.artifact, store)
         errors[site.name] = built.error
         progress.advance()
     kernels = dict(zip((site.name for site in sites), plan.kernels, strict=True))

@@ -55,6 +55,9 @@ class Explorer:
         bounds: How many candidates to make.
         progress: Is told.
         budget_s: Seconds after which nothing new is measured; None for no limit.
+
+    Attributes:
+        proposals: What each target proposed so far, by target name.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Explorer:
         self._skipped = 0
         self._search_s = 0.0
         self._rounds = 0
+        self.proposals: dict[str, Proposals] = {}
 
     def run(self) -> Explored:
         """Measures and searches.
@@ -111,7 +115,9 @@ class Explorer:
         self._progress.phase("finding candidates", len(self._rules))
         found = {}
         for rule in self._rules:
-            each = found[rule.target.name] = propose(rule, self._graph, self._bounds, cuts=cuts)
+            each = found[rule.target.name] = self.proposals[rule.target.name] = propose(
+                rule, self._graph, self._bounds, cuts=cuts
+            )
             for candidate in each.candidates:
                 self._pool.add(candidate)
             self._progress.advance()
@@ -135,7 +141,7 @@ class Explorer:
             known = costs.get(key, {}).values()
             if len(known) > 1:
                 weights[index] = max(known) - min(known)
-        return tuple(cut_positions(graph, self._preset.cuts, weights=weights))
+        return tuple(cut_positions(graph, self._bounds.segments - 1, weights, max_live=self._bounds.max_live))
 
     def _measure(
         self, what: str, candidates: Iterable[CandidateKernel], purpose: Literal["select", "confirm"] = "select"
@@ -152,6 +158,7 @@ class Explorer:
                 self._skipped += len(waiting) - number
                 return
             self._source.measure([candidate], purpose, self._tell)
+            self._pool.forget(candidate)
             self._progress.advance()
 
     def _tell(self, step: Step) -> None:
@@ -185,7 +192,7 @@ class Explorer:
             merged = self._merged(result)
             for candidate in merged:
                 self._pool.add(candidate)
-            fresh = [c for c in merged if isinstance(self._source.cost(c, confirmed=False), Unmeasured)]
+            fresh = [c for c in merged if isinstance(self._pool.cost(c, confirmed=False), Unmeasured)]
             self._measure("measuring merged neighbours", fresh)
             again = self._search()
             if again.candidates == result.candidates:
@@ -230,7 +237,7 @@ class Explorer:
     def _left_out(self, proposals: dict[str, Proposals]) -> tuple[str, ...]:
         said = [sentence for each in proposals.values() for sentence in each.left_out]
         unmeasured = {
-            self._pool.cache_key(c) for c in self._pool if isinstance(self._source.cost(c, confirmed=False), Unmeasured)
+            self._pool.cache_key(c) for c in self._pool if isinstance(self._pool.cost(c, confirmed=False), Unmeasured)
         }
         if unmeasured:
             said.append(

@@ -20,8 +20,8 @@ class Preset:
 
     Attributes:
         name: As given to `--preset`.
-        operators: Distinct single operators and fused groups measured per target, those with most work first.
-        cuts: Cut positions; `n` of them give at most `(n + 1) * (n + 2) / 2` regions per target.
+        operators: Distinct single operators measured per target, and half as many fused groups, those with most work
+            first. Regions are bounded by `CandidateBounds.preset` of the same name.
         coalesce_rounds: How often neighbours on the best plan are merged, measured and searched again.
         confirm_rounds: How often the chosen path is measured afresh and searched again.
         challengers: Mixed plans that are timed end to end.
@@ -35,7 +35,6 @@ class Preset:
 
     name: str
     operators: int
-    cuts: int
     coalesce_rounds: int
     confirm_rounds: int
     challengers: int
@@ -53,7 +52,6 @@ PRESETS: Mapping[str, Preset] = {
         Preset(
             name="quick",
             operators=12,
-            cuts=3,
             coalesce_rounds=1,
             confirm_rounds=1,
             challengers=1,
@@ -67,7 +65,6 @@ PRESETS: Mapping[str, Preset] = {
         Preset(
             name="default",
             operators=32,
-            cuts=6,
             coalesce_rounds=2,
             confirm_rounds=3,
             challengers=2,
@@ -81,7 +78,6 @@ PRESETS: Mapping[str, Preset] = {
         Preset(
             name="extensive",
             operators=400,
-            cuts=14,
             coalesce_rounds=4,
             confirm_rounds=3,
             challengers=4,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
-from collage_core.contract import INVALID, Target, Unmeasured
+from collage_core.contract import INVALID, Cost, Target, Unmeasured
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.source import CacheKey, MeasuringCostSource
@@ -31,6 +31,7 @@ class CandidatePool:
         self.whole = graph.completed(graph.needs_kernel)
         self.confirmed: set[CacheKey] = set()
         self._candidates: dict[tuple[int, str, str], CandidateKernel] = {}
+        self._costs: dict[tuple[CacheKey, bool], Cost | Unmeasured] = {}
 
     def __iter__(self) -> Iterator[CandidateKernel]:
         return iter(self._candidates.values())
@@ -59,44 +60,62 @@ class CandidatePool:
         """Whether it covers everything that needs a kernel."""
         return candidate.sub_graph.nodes == self.whole
 
+    def cost(self, candidate: CandidateKernel, *, confirmed: bool | None = None) -> Cost | Unmeasured:
+        """What a candidate costs.
+
+        Args:
+            candidate: The candidate.
+            confirmed: Whether to go by fresh samples; None to do so if this run confirmed it.
+        """
+        key = self.cache_key(candidate)
+        fresh = key in self.confirmed if confirmed is None else confirmed
+        known = self._costs.get((key, fresh))
+        if known is None:
+            known = self._costs[key, fresh] = self.source.cost(candidate, confirmed=fresh)
+        return known
+
+    def forget(self, candidate: CandidateKernel) -> None:
+        """Asks for a candidate's cost anew: it was measured."""
+        key = self.cache_key(candidate)
+        for fresh in (False, True):
+            self._costs.pop((key, fresh), None)
+
     def selected_us(self, candidate: CandidateKernel) -> float | None:
         """Cost by the samples it was selected by; None if it is unmeasured or unusable."""
-        cost = self.source.cost(candidate, confirmed=False)
+        cost = self.cost(candidate, confirmed=False)
         return None if isinstance(cost, Unmeasured) or cost == INVALID else cost
 
-    def engine(self, without: Collection[CacheKey] = ()) -> ExactSearch:
+    def engine(self, *, within: int | None = None, target: str | None = None) -> ExactSearch:
         """A search over everything that is here now.
 
         Args:
-            without: Candidates to leave out, by what they share their costs with.
+            within: Cover these nodes only, with candidates inside them; all nodes if None.
+            target: Use this target only; all if None.
         """
         graph = self.graph
+        inside = graph.all_mask if within is None else within
         table: dict[CacheKey, float] = {}
         candidates = []
         targets: dict[str, Target] = {}
         for candidate in self:
-            key = self.cache_key(candidate)
-            if key in without:
+            nodes = candidate.sub_graph.nodes
+            if nodes & ~inside or target not in (None, candidate.target.name):
                 continue
+            key = self.cache_key(candidate)
             targets[candidate.target.name] = candidate.target
             candidates.append(
-                SearchCandidate(
-                    nodes=candidate.sub_graph.nodes,
-                    target=candidate.target.name,
-                    key=key[1],
-                    label=candidate.sub_graph.label,
-                )
+                SearchCandidate(nodes=nodes, target=candidate.target.name, key=key[1], label=candidate.sub_graph.label)
             )
             if key not in table:
-                cost = self.source.cost(candidate, confirmed=key in self.confirmed)
+                cost = self.cost(candidate)
                 if not isinstance(cost, Unmeasured):
                     table[key] = cost
         problem = SearchProblem(
             node_count=len(graph),
-            needs_kernel=graph.needs_kernel,
+            needs_kernel=graph.needs_kernel & inside,
             ancestors=graph.ancestors,
             descendants=graph.descendants,
-            targets=tuple(SearchTarget.of(target, self.dispatch_us) for _, target in sorted(targets.items())),
+            targets=tuple(SearchTarget.of(each, self.dispatch_us) for _, each in sorted(targets.items())),
             candidates=tuple(candidates),
         )
         return ExactSearch(problem, CostTable(table))

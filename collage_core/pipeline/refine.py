@@ -50,11 +50,10 @@ class Refiner:
 
     Args:
         database: Keeps every sample.
-        model_key: Hash of the model with its weights and input shapes.
+        model_key: Hash of the model with its weights, input shapes and inputs.
         host: This machine.
         threads: CPU threads.
         preset: How many rounds.
-        seed: Of the inputs.
         folder: For packages.
         inputs: Document of `write_values` with the model's inputs, made when first wanted.
         build: Makes a plan runnable.
@@ -69,7 +68,6 @@ class Refiner:
         host: Host,
         threads: int,
         preset: Preset,
-        seed: int,
         folder: Path,
         inputs: Callable[[], Path],
         build: Callable[[Plan], Assembled],
@@ -80,7 +78,6 @@ class Refiner:
         self._host = host
         self._threads = threads
         self._preset = preset
-        self._seed = seed
         self._folder = folder
         self._inputs = inputs
         self._build = build
@@ -106,7 +103,6 @@ class Refiner:
             "model": self._model_key,
             "host": self._host.fingerprint,
             "threads": self._threads,
-            "seed": self._seed,
             "rounds": [self._preset.rounds, self._preset.round_s],
         }
         return f"end-to-end/{hashlib.sha256(json.dumps(what).encode()).hexdigest()}"

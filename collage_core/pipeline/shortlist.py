@@ -35,9 +35,7 @@ def mixes(pool: CandidatePool, count: int) -> tuple[Plan, ...]:
     wholes = [cost for c in pool if pool.is_whole(c) and (cost := pool.selected_us(c)) is not None]
     limit_us = min(wholes, default=INVALID) * WITHIN
     try:
-        found = k_best(
-            pool.engine(), count, allow=lambda c: c.nodes != pool.whole, max_searches=4 * count, within=WITHIN
-        )
+        found = k_best(pool.engine(), count, allow=lambda c: c.nodes != pool.whole, within=WITHIN)
     except NoCoverError:
         return ()
     return tuple(

@@ -83,7 +83,7 @@ def make(pool: WorkerPool, capture: Capture, database: TuningStore) -> Make:
     def make(tolerance: float = 1e-4, deadline_s: float = 20.0) -> MeasuringCostSource:
         return MeasuringCostSource(
             pool=pool,
-            capture=capture,
+            capture=lambda: capture,
             database=database,
             host=Host.this(),
             settings=MeasureSettings(
@@ -200,7 +200,9 @@ def test_a_worker_that_does_not_start_says_nothing_about_candidates(
 ) -> None:
     settings = MeasureSettings(build=BuildSettings(threads=1))
     with WorkerPool([PluginSource(toolchain="faulty", plugin="absent_module:plugin")], store) as pool:
-        source = MeasuringCostSource(pool=pool, capture=capture, database=database, host=Host.this(), settings=settings)
+        source = MeasuringCostSource(
+            pool=pool, capture=lambda: capture, database=database, host=Host.this(), settings=settings
+        )
         source.measure([candidate(graph, 0)])
 
         assert source.cost(candidate(graph, 0)) == INVALID

@@ -1,0 +1,60 @@
+"""`doctor`: what is installed here, and why something is unusable."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+from collage_core.contract import Host, Unsupported
+from collage_core.database import default_path
+from collage_core.database.location import VARIABLE
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.client import PluginSource, WorkerPool
+from collage_core.pipeline.facts import host_facts
+from collage_core.registry import Registry
+from collage_core.report.doctor_facts import DoctorReport, PluginFailureFacts
+from collage_core.report.record import ToolchainFacts
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def doctor(registry: Registry | None = None) -> DoctorReport:
+    """Asks every installed toolchain, each in its own process, what it offers on this machine."""
+    registry = registry or Registry.discover()
+    host = Host.this()
+    facts: list[ToolchainFacts] = []
+    devices: dict[str, None] = {}
+    with tempfile.TemporaryDirectory(prefix="collage-") as folder:
+        sources = [PluginSource(toolchain=name) for name in registry.toolchains]
+        with WorkerPool(sources, BlobStore(Path(folder))) as pool:
+            for name, answer in pool.targets(host).items():
+                distribution = registry.toolchains[name].distribution
+                if isinstance(answer, Unsupported):
+                    facts.append(ToolchainFacts(name=name, distribution=distribution, unusable=answer.reason))
+                    continue
+                devices.update(dict.fromkeys(target.device for target in answer))
+                facts.append(
+                    ToolchainFacts(
+                        name=name,
+                        distribution=distribution,
+                        targets=tuple(target.name for target in answer),
+                        fingerprint=answer[0].fingerprint,
+                    )
+                )
+    return DoctorReport(
+        collage_version=importlib.metadata.version("collage-core"),
+        host=host_facts(host),
+        devices=tuple(sorted(devices)),
+        toolchains=tuple(facts),
+        failures=plugin_failures(registry),
+        tuning_db=os.environ.get(VARIABLE) or str(default_path()),
+    )
+
+
+def plugin_failures(registry: Registry) -> tuple[PluginFailureFacts, ...]:
+    """Entry points that gave no toolchain, as reports keep them."""
+    return tuple(
+        PluginFailureFacts(name=failure.name, distribution=failure.distribution, reason=failure.reason)
+        for failure in registry.failures
+    )

@@ -1,0 +1,89 @@
+"""`inspect`: what each toolchain would take of a model. Measures nothing."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Literal, cast
+
+import onnx_ir
+
+from collage_core.fusion import CandidateBounds
+from collage_core.ir.tensor_spec import TensorSpec
+from collage_core.pipeline.doctor import plugin_failures
+from collage_core.pipeline.offers import Selection
+from collage_core.pipeline.options import OptimizeOptions
+from collage_core.pipeline.proposals import Proposals, propose
+from collage_core.pipeline.queries import target_rules
+from collage_core.pipeline.subject import Subject
+from collage_core.pipeline.workplace import Workplace
+from collage_core.registry import Registry
+from collage_core.report.inspect_facts import InspectReport, TargetCoverage
+from collage_core.report.progress import SilentProgress
+from collage_core.report.record import RefusalFacts
+
+
+def inspect(
+    model: str | os.PathLike[str] | onnx_ir.Model,
+    options: OptimizeOptions | None = None,
+    *,
+    registry: Registry | None = None,
+) -> InspectReport:
+    """Prepares a model and asks each toolchain what it would take.
+
+    Raises:
+        CollageError: If the model cannot be used or no toolchain answers.
+    """
+    options = options or OptimizeOptions()
+    selection = Selection.parse(options.toolchains, options.exclude, inexact=options.max_error is not None)
+    subject = Subject(model, input_shapes=options.input_shapes)
+    graph = subject.graph
+    bounds = CandidateBounds.preset(cast(Literal["quick", "default", "extensive"], options.preset))
+    with Workplace(selection, tuning_db="memory:", registry=registry) as workplace:
+        workplace.targets()
+        rules = target_rules(graph, workplace, SilentProgress())
+        coverage = [_coverage(propose(rule, graph, bounds, cuts=None)) for rule in rules]
+        for offer in workplace.offers:
+            skipped = [(offer.toolchain.name, offer.unusable)] if offer.unusable else list(offer.skipped)
+            coverage += [
+                TargetCoverage(target=name, toolchain=offer.toolchain.name, unusable=why) for name, why in skipped
+            ]
+        failures = plugin_failures(workplace.registry)
+    operators = Counter(
+        f"{node.domain}::{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type for node in graph.nodes
+    )
+    return InspectReport(
+        model=subject.facts,
+        kernel_nodes=graph.needs_kernel.bit_count(),
+        operators=dict(sorted(operators.items())),
+        inputs=tuple(_described(graph.spec(value)) for value in graph.model.graph.inputs),
+        outputs=tuple(_described(graph.spec(value)) for value in graph.model.graph.outputs),
+        targets=tuple(sorted(coverage, key=lambda each: each.target)),
+        failures=failures,
+    )
+
+
+def _coverage(proposals: Proposals) -> TargetCoverage:
+    target = proposals.rule.target
+    grouped: dict[tuple[str, str], list[str]] = {}
+    graph = proposals.graph
+    for index, reason in sorted(proposals.refusals.items()):
+        stage = "query" if index in proposals.rule.query else "predicate"
+        grouped.setdefault((stage, reason), []).append(graph.names[index])
+    return TargetCoverage(
+        target=target.name,
+        toolchain=target.toolchain,
+        claimed_nodes=(proposals.covered & graph.needs_kernel).bit_count(),
+        candidates=len(proposals.candidates),
+        distinct_candidates=len({c.sub_graph.structural_hash for c in proposals.candidates}),
+        refusals=tuple(
+            RefusalFacts(target=target.name, stage=stage, nodes=tuple(names), reason=reason)
+            for (stage, reason), names in grouped.items()
+        ),
+    )
+
+
+def _described(spec: TensorSpec) -> str:
+    dtype = spec.dtype.name.lower() if spec.dtype is not None else spec.kind.value
+    extents = "?" if spec.shape is None else ",".join("?" if extent is None else str(extent) for extent in spec.shape)
+    return f"{spec.name}: {dtype}[{extents}]"

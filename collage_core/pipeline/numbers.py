@@ -1,0 +1,71 @@
+"""How far a model's outputs are from the reference's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir
+
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.reference import Discrepancy, compare
+
+_SMALLEST = 1e-30
+"""Probabilities below this have lost the bits that a logarithm would need."""
+
+
+def compared_outputs(graph: DataflowGraph) -> dict[str, str]:
+    """What each output is compared with: itself, or the input of the Softmax that produces it.
+
+    A final Softmax hides errors: once one class is certain, the others' logits may be anything. So such an output is
+    compared before it.
+
+    Args:
+        graph: The prepared model's graph.
+
+    Returns:
+        By output name, name of the reference's value to compare with.
+    """
+    found = {}
+    for value in graph.model.graph.outputs:
+        logits = _logits(value)
+        found[str(value.name)] = str(logits.name) if logits is not None else str(value.name)
+    return found
+
+
+def output_discrepancy(graph: DataflowGraph, name: str, actual: Any, expected: Mapping[str, Any]) -> Discrepancy:
+    """How far an output is from the reference's.
+
+    The error of an output of a Softmax is that of its logits: `log` of the probabilities gives them back up to a
+    constant along the axis, which the reference's own fixes.
+
+    Args:
+        graph: The prepared model's graph.
+        name: The output.
+        actual: What was computed.
+        expected: The reference's values; must hold those `compared_outputs` names.
+    """
+    value = next(v for v in graph.model.graph.outputs if v.name == name)
+    logits = _logits(value)
+    right = expected[name] if logits is None else expected[str(logits.name)]
+    if logits is None:
+        return compare(actual, right)
+    given = np.asarray(actual)
+    if given.shape != np.shape(right) or not np.isfinite(given).all():
+        return compare(given, expected.get(name, right))
+    node = value.producer()
+    assert node is not None
+    axis = node.attributes.get_int("axis", -1)
+    usable = given > _SMALLEST
+    recovered = np.log(np.where(usable, given, 1.0).astype(np.float64))
+    shift = np.sum(np.where(usable, right - recovered, 0.0), axis=axis, keepdims=True)
+    shift = shift / np.maximum(usable.sum(axis=axis, keepdims=True), 1)
+    return compare(np.where(usable, recovered + shift, right).astype(np.float64), np.asarray(right, np.float64))
+
+
+def _logits(value: onnx_ir.Value) -> onnx_ir.Value | None:
+    node = value.producer()
+    if node is None or node.op_type != "Softmax" or node.domain not in ("", "ai.onnx"):
+        return None
+    return node.inputs[0]

@@ -1,0 +1,191 @@
+"""What an optimisation found out, as the record keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from collage_core.contract import Target
+from collage_core.errors import NoCoverError
+from collage_core.fusion import CandidateKernel
+from collage_core.ir.index_set import iterate_bits
+from collage_core.measure.messages import Failed, Refused
+from collage_core.measure.statistics import Interval, median_interval, percentile
+from collage_core.pipeline.decision import Decision, Timed
+from collage_core.pipeline.offers import Offer
+from collage_core.pipeline.plan import Plan
+from collage_core.pipeline.pool import CandidatePool
+from collage_core.pipeline.proposals import Proposals
+from collage_core.pipeline.refine import Refined
+from collage_core.registry import Registry
+from collage_core.report.record import (
+    AlternativeFacts,
+    Comparison,
+    ContenderFacts,
+    LatencyFacts,
+    RefusalFacts,
+    RegionFacts,
+    ToolchainFacts,
+)
+
+_US_PER_MS = 1000.0
+
+
+def latency_facts(rounds_us: Sequence[Sequence[float]]) -> LatencyFacts:
+    """Statistics over all samples of a contender."""
+    samples = [sample / _US_PER_MS for each in rounds_us for sample in each]
+    middle = median_interval(samples)
+    return LatencyFacts(
+        p50=middle.value,
+        p90=percentile(samples, 90),
+        p99=percentile(samples, 99),
+        mean=sum(samples) / len(samples),
+        min=min(samples),
+        n=len(samples),
+        ci95=(middle.low, middle.high),
+    )
+
+
+def comparison(plans: Sequence[Plan], refined: Refined, decision: Decision) -> Comparison:
+    """The end-to-end comparison; the plan that was kept comes first, under the name `collage`."""
+    timed = {each.name: each for each in (*refined.dropped, *refined.timed)}
+    contenders = [_contender("collage", _plan(plans, decision.winner), timed, decision.ratios)]
+    contenders += [
+        _contender(plan.name, plan, timed, decision.ratios, refined.failed.get(plan.name, ""))
+        for plan in plans
+        if plan.name != decision.winner or plan.single
+    ]
+    kept = decision.ratios.get(decision.winner)
+    incumbent = _plan(plans, decision.incumbent)
+    if kept is None or not incumbent.single:
+        return Comparison(contenders=tuple(contenders))
+    return Comparison(
+        contenders=tuple(contenders),
+        best_single=incumbent.name,
+        speedup_vs_best_single=1 / kept.value,
+        speedup_ci95=(1 / kept.high, 1 / kept.low),
+    )
+
+
+def _plan(plans: Sequence[Plan], name: str) -> Plan:
+    return next(plan for plan in plans if plan.name == name)
+
+
+def _contender(
+    name: str, plan: Plan, timed: Mapping[str, Timed], ratios: Mapping[str, Interval], failed: str = ""
+) -> ContenderFacts:
+    samples, ratio = timed.get(plan.name), ratios.get(plan.name)
+    return ContenderFacts(
+        name=name,
+        kind="single" if plan.single else "mixed",
+        toolchains=plan.toolchains,
+        regions=len(plan.kernels),
+        latency_ms=latency_facts(samples.rounds_us) if samples is not None else None,
+        failed=failed if samples is None else "",
+        ratio=ratio.value if ratio is not None else 0.0,
+        ratio_ci95=(ratio.low, ratio.high) if ratio is not None else (0.0, 0.0),
+        predicted_ms=plan.predicted_us / _US_PER_MS,
+    )
+
+
+def regions(
+    plan: Plan,
+    pool: CandidatePool,
+    targets: Sequence[Target],
+    errors: Mapping[str, float],
+    measured_us: Mapping[str, float],
+) -> tuple[RegionFacts, ...]:
+    """The kernels of a plan, with what every other target would have done."""
+    found = []
+    costs = plan.cost_of
+    for number, kernel in enumerate(plan.kernels):
+        site = f"k{number:04d}"
+        sub_graph = kernel.sub_graph
+        found.append(
+            RegionFacts(
+                id=site,
+                toolchain=kernel.target.toolchain,
+                target=kernel.target.name,
+                composite=sub_graph.label,
+                nodes=sub_graph.names,
+                operators=tuple(pool.graph.nodes[index].op_type for index in iterate_bits(sub_graph.nodes)),
+                cost_us=costs[sub_graph.nodes],
+                measured_us=measured_us.get(site, 0.0),
+                error=errors.get(site, 0.0),
+                alternatives=tuple(_alternative(pool, kernel, target) for target in targets if target != kernel.target),
+            )
+        )
+    return tuple(found)
+
+
+def _alternative(pool: CandidatePool, kernel: CandidateKernel, target: Target) -> AlternativeFacts:
+    """What another target's best way to cover a kernel's nodes costs, or why it has none."""
+    nodes = kernel.sub_graph.nodes
+    if not target.mixable and nodes != pool.whole:
+        return AlternativeFacts(target=target.name, cost_us=None, reason="it runs whole models only")
+    try:
+        result = pool.engine(within=nodes, target=target.name).run()
+    except NoCoverError:
+        return AlternativeFacts(target=target.name, cost_us=None, reason=_why_not(pool, nodes, target))
+    count = len(result.candidates)
+    how = "as one kernel" if count == 1 else f"as {count} kernels"
+    return AlternativeFacts(target=target.name, cost_us=result.total_us, reason=how)
+
+
+def _why_not(pool: CandidatePool, nodes: int, target: Target) -> str:
+    for candidate in pool:
+        if candidate.target == target and candidate.sub_graph.nodes == nodes:
+            outcome = pool.source.outcome(candidate)
+            if isinstance(outcome, (Refused, Failed)):
+                return outcome.reason
+    tried = any(c.target == target and not c.sub_graph.nodes & ~nodes for c in pool)
+    return "not all of it was measured there" if tried else "it does not take these nodes"
+
+
+def toolchain_facts(
+    registry: Registry, offers: Sequence[Offer], proposals: Mapping[str, Proposals], plan: Plan
+) -> tuple[ToolchainFacts, ...]:
+    """Every toolchain, usable or not, and what became of it."""
+    needs = plan.graph.needs_kernel
+    facts = []
+    for offer in offers:
+        name = offer.toolchain.name
+        covered = [proposals[t.name].covered & needs for t in offer.selected if t.name in proposals]
+        chosen = 0
+        for kernel in plan.kernels:
+            if kernel.target.toolchain == name:
+                chosen |= kernel.sub_graph.nodes & needs
+        facts.append(
+            ToolchainFacts(
+                name=name,
+                distribution=offer.toolchain.distribution,
+                targets=tuple(target.name for target in offer.targets),
+                fingerprint=offer.targets[0].fingerprint if offer.targets else "",
+                unusable=offer.unusable,
+                claimed_nodes=max((mask.bit_count() for mask in covered), default=0),
+                chosen_nodes=chosen.bit_count(),
+            )
+        )
+    facts += [
+        ToolchainFacts(name=failure.name, distribution=failure.distribution, unusable=failure.reason)
+        for failure in registry.failures
+    ]
+    return tuple(facts)
+
+
+def refusals(pool: CandidatePool, proposals: Iterable[Proposals]) -> tuple[RefusalFacts, ...]:
+    """What targets did not take, by stage and reason."""
+    grouped: dict[tuple[str, str, str], dict[str, None]] = {}
+    for each in proposals:
+        for index, reason in sorted(each.refusals.items()):
+            stage = "query" if index in each.rule.query else "predicate"
+            grouped.setdefault((each.rule.target.name, stage, reason), {})[pool.graph.names[index]] = None
+    for candidate in pool:
+        outcome = pool.source.outcome(candidate)
+        if isinstance(outcome, (Refused, Failed)):
+            stage = outcome.stage.value if isinstance(outcome, Failed) else "lower"
+            names = grouped.setdefault((candidate.target.name, stage, outcome.reason), {})
+            names.update(dict.fromkeys(candidate.sub_graph.names))
+    return tuple(
+        RefusalFacts(target=target, stage=stage, nodes=tuple(names), reason=reason)
+        for (target, stage, reason), names in sorted(grouped.items())
+    )

@@ -1,0 +1,100 @@
+"""The model at hand: as given, prepared, indexed, and with inputs to run it on."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx_ir
+
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.capture import Capture
+from collage_core.measure.random_inputs import load_inputs, random_inputs
+from collage_core.passes.prepare import prepare
+from collage_core.pipeline.facts import model_facts, opened
+from collage_core.pipeline.feeds import write_values
+from collage_core.reference import Fallback
+from collage_core.report.record import ModelFacts
+
+_FRESH_SEED_OFFSET = 1
+
+
+class Subject:
+    """One model with its inputs.
+
+    Args:
+        model: An ONNX file, or a model in memory.
+        input_shapes: Shape to bind, by input name.
+        inputs: NPZ file with an array per input; seeded random arrays if None.
+        seed: For random arrays.
+
+    Attributes:
+        graph: The prepared model's graph.
+        facts: What the record keeps of it.
+        key: Hash of the model with its weights, input shapes and inputs.
+        seed: As given.
+
+    Raises:
+        ModelError: If it is not a model Collage can use.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | onnx_ir.Model,
+        *,
+        input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+        inputs: Path | None = None,
+        seed: int = 0,
+    ) -> None:
+        given, name, sha256 = opened(model)
+        self.graph = DataflowGraph(prepare(given, input_shapes=input_shapes or {}))
+        self.facts: ModelFacts = model_facts(name, sha256, given, self.graph.model)
+        self.seed = seed
+        self._file = inputs
+        shapes = {key: list(shape) for key, shape in sorted((input_shapes or {}).items())}
+        digest = hashlib.sha256(json.dumps([sha256, shapes, seed]).encode())
+        if inputs is not None:
+            digest.update(inputs.read_bytes() if inputs.exists() else b"")
+        self.key = digest.hexdigest()
+
+    @functools.cached_property
+    def inputs(self) -> Mapping[str, Any]:
+        """Values to search on, by input name.
+
+        Raises:
+            FeedError: If the given file does not fit the model, or no values can be made up.
+        """
+        return random_inputs(self.graph, self.seed) if self._file is None else load_inputs(self.graph, self._file)
+
+    def fresh_inputs(self) -> Mapping[str, Any]:
+        """Values the search does not see; the user's own where they were given, since others may make no sense."""
+        if self._file is not None:
+            return self.inputs
+        return random_inputs(self.graph, self.seed + _FRESH_SEED_OFFSET)
+
+    @property
+    def has_fresh_inputs(self) -> bool:
+        """Whether `fresh_inputs` differ from `inputs`."""
+        return self._file is None
+
+    def inputs_document(self, folder: Path, store: BlobStore) -> Path:
+        """The inputs as another process reads them; written when first asked for."""
+        path = folder / "inputs.json"
+        if not path.exists():
+            write_values(path, self.inputs, store)
+        return path
+
+    def capture(self, store: BlobStore, fallback: Callable[[], Fallback]) -> Callable[[], Capture]:
+        """Every value of one reference run, taken when first asked for."""
+
+        @functools.cache
+        def take() -> Capture:
+            return Capture.take(self.graph, self.inputs, store, fallback=fallback())
+
+        return take

@@ -1,0 +1,100 @@
+"""The chosen plan, saved and loaded in a fresh process, on inputs the search never saw."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from collage_core.errors import VerificationError
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.blobs import BlobStore
+from collage_core.pipeline.feeds import read_values, write_values
+from collage_core.pipeline.numbers import compared_outputs, output_discrepancy
+from collage_core.reference import Fallback, evaluate
+
+_DEADLINE_S = 600.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What a package did on fresh inputs.
+
+    Attributes:
+        max_error: Largest error of an output, relative to its scale.
+        measured_us: Median time in place of each call site.
+        unchecked: Reason by name of each node the reference could not compute itself.
+    """
+
+    max_error: float
+    measured_us: Mapping[str, float]
+    unchecked: Mapping[str, str]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "max_error": self.max_error,
+            "measured_us": dict(self.measured_us),
+            "unchecked": dict(self.unchecked),
+        }
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Verified:
+        """From JSON."""
+        return cls(**{field.name: document[field.name] for field in dataclasses.fields(cls)})
+
+
+def verify(
+    package: Path,
+    graph: DataflowGraph,
+    inputs: Mapping[str, Any],
+    *,
+    store: BlobStore,
+    folder: Path,
+    threads: int,
+    tolerance: float,
+    fallback: Fallback | None,
+) -> Verified:
+    """Runs a package once in a process of its own and compares its outputs with the reference's.
+
+    Args:
+        package: The package.
+        graph: The prepared model's graph.
+        inputs: Values of its inputs.
+        store: For tensors.
+        folder: For documents.
+        threads: CPU threads of each kernel.
+        tolerance: Largest error, relative to an output's scale.
+        fallback: Computes what the reference cannot.
+
+    Raises:
+        VerificationError: If it does not run, or its numbers are wrong.
+    """
+    given, made, timed = folder / "fresh-inputs.json", folder / "fresh-outputs.json", folder / "profile.json"
+    write_values(given, inputs, store)
+    command = [sys.executable, "-P", "-m", "collage_core.pipeline.contender", *map(str, (package, given, made, timed))]
+    command += ["--blobs", str(store.directory), "--threads", str(threads)]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise VerificationError(f"the saved plan did not finish within {_DEADLINE_S:g} s") from error
+    if run.returncode != 0:
+        raise VerificationError(f"the saved plan does not run (exit status {run.returncode}): {run.stderr[-2000:]}")
+    wanted = {*compared_outputs(graph).values(), *(str(v.name) for v in graph.model.graph.outputs)}
+    evaluation = evaluate(graph.model, inputs, fallback=fallback, keep=wanted.__contains__)
+    largest = 0.0
+    for name, actual in read_values(made).items():
+        found = output_discrepancy(graph, name, actual, evaluation.values)
+        if found.reason or found.error > tolerance:
+            why = found.reason or f"error {found.error:.3g} of its scale, allowed {tolerance:.3g}"
+            raise VerificationError(f"output {name!r} of the saved plan is wrong on fresh inputs: {why}")
+        largest = max(largest, found.error)
+    return Verified(
+        max_error=largest,
+        measured_us=json.loads(timed.read_text(encoding="utf-8")),
+        unchecked=evaluation.unchecked,
+    )

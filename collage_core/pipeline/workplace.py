@@ -1,0 +1,110 @@
+"""What every command that touches toolchains shares: their workers, a scratch folder, the tuning database."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from collage_core.contract import Host, Target
+from collage_core.database import TuningStore, open_database
+from collage_core.errors import UsageError
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.capture import worker_fallback
+from collage_core.measure.client import PluginSource, WorkerPool
+from collage_core.measure.source import database_cache
+from collage_core.pipeline.offers import Offer, Selection, offers, selected_targets
+from collage_core.reference import Fallback
+from collage_core.registry import Registry
+
+_EVALUATE_DEADLINE_S = 120.0
+
+
+class Workplace:
+    """Toolchains at work; leaving the context kills their workers and removes the scratch folder.
+
+    Args:
+        selection: Which targets take part.
+        tuning_db: URL of the tuning database; the user's own if None.
+        threads: CPU threads; one per physical core if None.
+        registry: The toolchains; those installed if None.
+
+    Attributes:
+        host: This machine.
+        threads: CPU threads of every kernel.
+        registry: The toolchains.
+        folder: For files of this run.
+        store: Bytes shared with workers.
+        database: What is known already.
+        pool: The workers.
+        offers: Each wanted toolchain and its targets.
+
+    Raises:
+        UsageError: If a named toolchain or target does not exist.
+        DatabaseError: If the database cannot be used.
+    """
+
+    def __init__(
+        self,
+        selection: Selection,
+        *,
+        tuning_db: str | None = None,
+        threads: int | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        self.registry = registry or Registry.discover()
+        self.host = Host.this()
+        self.threads = threads or self.host.physical_cores
+        names = selection.toolchains(self.registry)
+        with contextlib.ExitStack() as stack:
+            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="collage-")))
+            self.store = BlobStore(self.folder / "blobs")
+            self.database: TuningStore = stack.enter_context(open_database(tuning_db))
+            sources = [PluginSource(toolchain=name) for name in names]
+            self.pool = stack.enter_context(WorkerPool(sources, self.store, cache=database_cache(self.database)))
+            self.offers: tuple[Offer, ...] = offers(self.registry, self.pool, self.host, selection)
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def targets(self) -> tuple[Target, ...]:
+        """The targets that take part.
+
+        Raises:
+            UsageError: If there is none.
+        """
+        return selected_targets(self.offers)
+
+    def fallback(self, graph: DataflowGraph, wanted: str | None) -> Fallback:
+        """Has a toolchain compute what the reference cannot.
+
+        Args:
+            graph: The prepared model's graph.
+            wanted: A toolchain or target; the first that computes in the model's own dtypes if None.
+
+        Raises:
+            UsageError: If there is none of that name.
+        """
+        exact = [target for target in self.targets() if target.exact]
+        chosen = next((t for t in exact if wanted in (None, t.toolchain, t.name)), None)
+        if chosen is None:
+            names = ", ".join(target.name for target in exact) or "none"
+            raise UsageError(f"--reference {wanted}: choose a target that computes in the model's own dtypes: {names}")
+        return worker_fallback(
+            self.pool.worker(chosen.toolchain),
+            graph,
+            self.host,
+            self.store,
+            threads=self.threads,
+            deadline_s=_EVALUATE_DEADLINE_S,
+            target=chosen,
+        )
