@@ -74,7 +74,7 @@ def skeleton() -> onnx.ModelProto:
     corners = g.op("Concat", g.op("Sub", centre, extent), g.op("Add", centre, extent), axis=2)
 
     by_class = g.op("Transpose", probabilities, perm=[0, 2, 1])
-    most = g.constant(np.array([50], dtype=np.int64), "boxes_per_class")
+    most = g.constant(np.array([10], dtype=np.int64), "boxes_per_class")
     overlap = g.constant(np.array([0.5], dtype=np.float32), "iou_threshold")
     least = g.constant(np.array([0.3], dtype=np.float32), "score_threshold")
     chosen = g.op("NonMaxSuppression", corners, by_class, most, overlap, least)

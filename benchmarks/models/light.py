@@ -52,10 +52,10 @@ def entry(name: str, data: str, title: str, *, large: bool = False) -> Entry:
 
 ENTRIES = (
     entry("bvlc_alexnet", "data_0", "AlexNet", large=True),
-    entry("densenet121", "data_0", "DenseNet-121"),
+    entry("densenet121", "data_0", "DenseNet-121", large=True),
     entry("inception_v1", "data_0", "Inception v1"),
-    entry("inception_v2", "data_0", "Inception v2"),
-    entry("resnet50", "gpu_0/data_0", "ResNet-50"),
+    entry("inception_v2", "data_0", "Inception v2", large=True),
+    entry("resnet50", "gpu_0/data_0", "ResNet-50", large=True),
     entry("shufflenet", "gpu_0/data_0", "ShuffleNet"),
     entry("squeezenet", "data_0", "SqueezeNet"),
     entry("vgg19", "data_0", "VGG-19", large=True),

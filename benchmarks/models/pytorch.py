@@ -42,5 +42,6 @@ ENTRIES = (
         about="ConvNeXt-T",
         skeleton=functools.partial(load, "convnext_tiny"),
         inputs=images("pixel_values", 1, 3, 224, 224),
+        large=True,
     ),
 )
