@@ -7,6 +7,7 @@ the library's own output goes to standard error, whose last lines become part of
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import tempfile
 import threading
@@ -169,6 +170,8 @@ def main() -> None:
     except PluginError as error:
         channel.send(channel.codec.encode(Hello(toolchain=options.toolchain, failure=str(error)), 0))
         return
+    gc.collect()
+    gc.freeze()  # what is loaded by now stays: collecting after each candidate need not look at it
     channel.send(channel.codec.encode(Hello(toolchain=options.toolchain), 0))
     WorkerMain(channel, toolchain, BlobStore(options.blobs), options.scratch).serve()
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 
+import collage_core
 from collage_core.contract import Host, Target, Unsupported
 from collage_core.errors import WorkerError
 from collage_core.measure.blobs import BlobStore
@@ -281,6 +286,29 @@ def test_a_worker_killed_from_outside_is_started_again(worker: Worker, ask: Ask)
 
     assert isinstance(outcome, Measured) or "SIGKILL" in outcome.reason
     assert isinstance(worker.measure(ask("")), Measured)
+
+
+def test_a_worker_does_not_outlive_its_driver(store: BlobStore) -> None:
+    program = textwrap.dedent(
+        f"""
+        import sys, time
+        from pathlib import Path
+        from collage_core.measure.blobs import BlobStore
+        from collage_core.measure.client import PluginSource, Worker
+        source = PluginSource(toolchain="faulty", plugin={SOURCE.plugin!r}, paths={SOURCE.paths!r})
+        worker = Worker(source, BlobStore(Path({str(store.directory)!r})))
+        worker.ping(60)
+        print(worker.pid, flush=True)
+        time.sleep(600)
+        """
+    )
+    root = Path(collage_core.__file__).parents[1]
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=root) as driver:
+        assert driver.stdout is not None
+        orphan = psutil.Process(int(driver.stdout.readline()))
+        driver.kill()
+
+    orphan.wait(timeout=10)
 
 
 def test_a_request_that_is_no_message_is_refused(store: BlobStore, ask: Ask) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -31,7 +33,7 @@ def test_the_interval_covers_the_true_median_as_often_as_it_says() -> None:
     assert hits >= 0.93 * 400
 
 
-def _rounds(random: np.random.Generator, scale: float, drift: np.ndarray) -> list[list[float]]:  # type: ignore[type-arg]
+def _rounds(random: np.random.Generator, scale: float, drift: np.ndarray[Any, Any]) -> list[list[float]]:
     return [(scale * slow * (1 + 0.02 * random.standard_normal(20))).tolist() for slow in drift]
 
 

@@ -36,7 +36,7 @@ def test_values_survive(tmp_path: Path, value: np.ndarray[Any, Any]) -> None:
 
 def test_sequences_and_absent_optionals_survive(tmp_path: Path) -> None:
     store = BlobStore(tmp_path)
-    back = decode_value(encode_value([np.float32([1]), None, [np.int64([2])]], store), store)
+    back = decode_value(encode_value([np.array([1], np.float32), None, [np.array([2], np.int64)]], store), store)
 
     assert back[0].tolist() == [1.0]
     assert back[1] is None
@@ -45,7 +45,7 @@ def test_sequences_and_absent_optionals_survive(tmp_path: Path) -> None:
 
 def test_a_decoded_tensor_cannot_be_written(tmp_path: Path) -> None:
     store = BlobStore(tmp_path)
-    back = decode_value(encode_value(np.float32([1, 2]), store), store)
+    back = decode_value(encode_value(np.array([1, 2], np.float32), store), store)
 
     with pytest.raises(ValueError, match="read-only"):
         back[0] = 3
@@ -54,7 +54,7 @@ def test_a_decoded_tensor_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", [{"shape": (3,)}, {"shape": (-2,)}, {"dtype": "DOUBLE"}, {"dtype": "NONSENSE"}])
 def test_a_value_that_does_not_fit_its_blob_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     store = BlobStore(tmp_path)
-    wire = encode_value(np.float32([1, 2]), store)
+    wire = encode_value(np.array([1, 2], np.float32), store)
     fields = {"kind": wire.kind, "dtype": wire.dtype, "shape": wire.shape, "blob": wire.blob}
 
     with pytest.raises(WireError):
