@@ -15,6 +15,7 @@ from collage_core.contract import (
     UNMEASURED,
     Cost,
     Host,
+    KernelFunction,
     Protocol,
     Target,
     Unmeasured,
@@ -259,15 +260,18 @@ class MeasuringCostSource:
             if progress is not None:
                 progress(Step(done=number, total=len(waiting), candidate=candidate, outcome=outcome, seconds=seconds))
 
-    def build(self, sub_graph: SubGraph, target: Target, variant: str | None = None) -> Built | Refused | Failed:
+    def build(
+        self, sub_graph: SubGraph, target: Target, variant: str | None = None, *, check: bool = True
+    ) -> Built | Refused | Failed:
         """Builds one call site, with its own weights, and checks it on its own captured values.
 
         Args:
             sub_graph: What.
             target: For whom.
             variant: Name of the variant to build; None for the first that is right.
+            check: Whether to check it; otherwise it is loaded only, and nothing is captured.
         """
-        function, inputs, expected = self._request(sub_graph)
+        function, inputs, expected = self._request(sub_graph) if check else (self._function(sub_graph), (), ())
         return self._pool.worker(target.toolchain).build(
             AskBuild(
                 target=target,
@@ -316,11 +320,12 @@ class MeasuringCostSource:
         return outcome
 
     def _request(self, sub_graph: SubGraph) -> tuple[WireFunction, tuple[WireValue, ...], tuple[WireValue | None, ...]]:
-        function = kernel_function(sub_graph, f"k_{sub_graph.structural_hash[:12]}")
+        function = _named_function(sub_graph)
         expected = self._capture().expected_of(function, sub_graph.graph, sub_graph.nodes)
         return self._encoder.encode(function), self._capture().inputs_of(function), expected
 
-    # Reading records
+    def _function(self, sub_graph: SubGraph) -> WireFunction:
+        return self._encoder.encode(_named_function(sub_graph))
 
     def _usable(self, candidate: CandidateKernel) -> list[TuningRecord]:
         """Records that say something under the present settings."""
@@ -338,3 +343,7 @@ class MeasuringCostSource:
 def database_cache(database: TuningStore) -> Callable[[Target], StoredBlobs]:
     """Blob caches for a `WorkerPool`, kept in a tuning database by toolchain and fingerprint."""
     return lambda target: StoredBlobs(database, BlobSpace(toolchain=target.toolchain, fingerprint=target.fingerprint))
+
+
+def _named_function(sub_graph: SubGraph) -> KernelFunction:
+    return kernel_function(sub_graph, f"k_{sub_graph.structural_hash[:12]}")

@@ -32,7 +32,8 @@ class Assembled:
         artifacts: Artifact of each call site.
         targets: Target of each call site.
         kernels: Kernel of each call site.
-        errors: Error of each call site on its own captured values, relative to the scale of each tensor.
+        errors: Error of each call site on its own captured values, relative to the scale of each tensor; 0 if it was
+            not checked.
     """
 
     plan: Plan
@@ -68,14 +69,17 @@ class Assembled:
         )
 
 
-def assemble(plan: Plan, source: MeasuringCostSource, store: BlobStore, progress: Progress) -> Assembled:
-    """Lowers every call site with its own weights and checks it on its own captured values.
+def assemble(
+    plan: Plan, source: MeasuringCostSource, store: BlobStore, progress: Progress, *, check: bool = True
+) -> Assembled:
+    """Lowers every call site with its own weights, and checks it on its own captured values.
 
     Args:
         plan: What to build.
         source: Builds and checks.
         store: Where workers leave artifacts.
         progress: Is told of each kernel.
+        check: Whether to compare with the reference; not needed where an earlier run did.
 
     Raises:
         PlanBuildError: If a call site cannot be built, or is wrong.
@@ -85,7 +89,7 @@ def assemble(plan: Plan, source: MeasuringCostSource, store: BlobStore, progress
     artifacts: dict[str, Artifact] = {}
     errors: dict[str, float] = {}
     for site, kernel in zip(sites, plan.kernels, strict=True):
-        built = source.build(kernel.sub_graph, kernel.target, source.variant(kernel))
+        built = source.build(kernel.sub_graph, kernel.target, source.variant(kernel), check=check)
         if not isinstance(built, Built):
             raise PlanBuildError(kernel.target.name, kernel.sub_graph.names, built.reason)
         artifacts[site.name] = artifact_of(built.artifact, store)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import tempfile
+from pathlib import Path
 
 from collage_core.contract import Host, Unsupported
 from collage_core.database import default_path
@@ -13,10 +16,6 @@ from collage_core.pipeline.facts import host_facts
 from collage_core.registry import Registry
 from collage_core.report.doctor_facts import DoctorReport, PluginFailureFacts
 from collage_core.report.record import ToolchainFacts
-
-import os
-import tempfile
-from pathlib import Path
 
 
 def doctor(registry: Registry | None = None) -> DoctorReport:

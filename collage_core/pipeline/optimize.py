@@ -168,8 +168,7 @@ class _Optimization:
         with self._clock.phase("refine"):
             plans, refined, decision = self._refine()
             winner = next(plan for plan in plans if plan.name == decision.winner)
-            assembled = self._build(winner)
-            verified = self._verified(assembled)
+            assembled, verified = self._verified(winner)
         record = self._record(rules, explored, plans, refined, decision, assembled, verified)
         return Optimized(record=record, assembled=assembled)
 
@@ -255,32 +254,36 @@ class _Optimization:
             self._built = {plan.key: known}  # only the last: artifacts may hold all the weights
         return known
 
-    def _verified(self, assembled: Assembled) -> Verified:
-        """Checks the plan on fresh inputs in a process of its own, once per database."""
-        plan = assembled.plan
-        tolerance = self._tolerance(plan)
-        what = [plan.key, self._subject.key, self._workplace.host.fingerprint, self._workplace.threads, tolerance]
+    def _verified(self, plan: Plan) -> tuple[Assembled, Verified]:
+        """Builds the plan and checks it on fresh inputs in a process of its own, once per database."""
+        workplace, tolerance = self._workplace, self._tolerance(plan)
+        what = [plan.key, self._subject.key, workplace.host.fingerprint, workplace.threads, tolerance]
         name = f"verified/{hashlib.sha256(json.dumps(what).encode()).hexdigest()}"
-        known = self._workplace.database.get_plan(name)
+        known = workplace.database.get_plan(name)
         if known is not None:
-            return Verified.of(known)
+            verified = Verified.of(known)
+            assembled = self._built.get(plan.key)
+            if assembled is None:
+                self._progress.phase("building the plan", len(plan.kernels))
+                assembled = assemble(plan, self._source, workplace.store, self._progress, check=False)
+            return dataclasses.replace(assembled, errors=verified.site_errors), verified
+        assembled = self._build(plan)
         self._progress.phase("verifying on fresh inputs")
-        package = self._workplace.folder / "chosen.collage"
-        assembled.save(
-            package, None, threads=self._workplace.threads, model_name=self._subject.facts.name, model_sha256=""
-        )
+        package = workplace.folder / "chosen.collage"
+        assembled.save(package, None, threads=workplace.threads, model_name=self._subject.facts.name, model_sha256="")
         verified = verify(
             package,
             self._subject.graph,
             self._subject.fresh_inputs(),
-            store=self._workplace.store,
-            folder=self._workplace.folder,
-            threads=self._workplace.threads,
+            store=workplace.store,
+            folder=workplace.folder,
+            threads=workplace.threads,
             tolerance=tolerance,
-            fallback=self._workplace.fallback(self._subject.graph, self._options.reference),
+            fallback=workplace.fallback(self._subject.graph, self._options.reference),
+            site_errors=assembled.errors,
         )
-        self._workplace.database.put_plan(name, verified.document())
-        return verified
+        workplace.database.put_plan(name, verified.document())
+        return assembled, verified
 
     # What was found out
 
@@ -306,7 +309,7 @@ class _Optimization:
             threads=self._workplace.threads,
             seed=self._options.seed,
             preset=self._preset.name,
-            max_error_allowed=self._tolerance(plan),
+            max_error_allowed=self._options.max_error or 0.0,
             toolchains=toolchain_facts(self._workplace.registry, self._workplace.offers, explored.proposals, plan),
             search=SearchFacts(
                 method=explored.result.method,

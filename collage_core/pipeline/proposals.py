@@ -41,12 +41,14 @@ class Proposals:
     """What one target proposes for one graph.
 
     Attributes:
+        graph: The graph.
         rule: Whose.
         candidates: Its candidates, each once, in a deterministic order.
         refusals: Reason by node index of what it does not take.
         left_out: What bounds cut off, a sentence each.
     """
 
+    graph: DataflowGraph
     rule: TargetRule
     candidates: tuple[CandidateKernel, ...]
     refusals: Mapping[int, str]
@@ -77,7 +79,7 @@ def propose(
     graph: DataflowGraph,
     bounds: CandidateBounds,
     *,
-    cuts: Sequence[int] = (),
+    cuts: Sequence[int] | None = (),
 ) -> Proposals:
     """Runs one target's rule.
 
@@ -87,15 +89,18 @@ def propose(
         rule: The rule.
         graph: The prepared model's graph.
         bounds: How many candidates to make.
-        cuts: Where regions may begin and end.
+        cuts: Where regions may begin and end; None to choose by estimated work.
     """
-    context = RuleContext(target=rule.target, bounds=bounds, refusals=rule.query, cut_positions=tuple(cuts))
+    context = RuleContext(
+        target=rule.target, bounds=bounds, refusals=rule.query, cut_positions=None if cuts is None else tuple(cuts)
+    )
     outcome = rule.spec.rule.propose(graph, context)
     sub_graphs: Iterable[SubGraph] = outcome.sub_graphs
     if not rule.target.mixable:
         whole = graph.completed(graph.needs_kernel)
         sub_graphs = [sub_graph for sub_graph in outcome.sub_graphs if sub_graph.nodes == whole]
     return Proposals(
+        graph=graph,
         rule=rule,
         candidates=tuple(CandidateKernel(sub_graph, rule.spec) for sub_graph in sub_graphs),
         refusals=outcome.refusals,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from collage_core.contract import Joins, Target
+from collage_core.contract import Target
 from collage_core.database import BlobSpace
+from collage_core.database.records import dumps, loads
 from collage_core.errors import CollageError
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.dataflow import DataflowGraph
@@ -13,7 +14,6 @@ from collage_core.measure.function_codec import FunctionEncoder
 from collage_core.pipeline.proposals import TargetRule, target_rule
 from collage_core.pipeline.workplace import Workplace
 from collage_core.report.progress import Progress
-from collage_core.database.records import dumps, loads
 
 
 def target_rules(graph: DataflowGraph, workplace: Workplace, progress: Progress) -> tuple[TargetRule, ...]:

@@ -27,11 +27,13 @@ class Verified:
     Attributes:
         max_error: Largest error of an output, relative to its scale.
         measured_us: Median time in place of each call site.
+        site_errors: Error of each call site on the captured values.
         unchecked: Reason by name of each node the reference could not compute itself.
     """
 
     max_error: float
     measured_us: Mapping[str, float]
+    site_errors: Mapping[str, float]
     unchecked: Mapping[str, str]
 
     def document(self) -> dict[str, Any]:
@@ -39,6 +41,7 @@ class Verified:
         return {
             "max_error": self.max_error,
             "measured_us": dict(self.measured_us),
+            "site_errors": dict(self.site_errors),
             "unchecked": dict(self.unchecked),
         }
 
@@ -58,6 +61,7 @@ def verify(
     threads: int,
     tolerance: float,
     fallback: Fallback | None,
+    site_errors: Mapping[str, float],
 ) -> Verified:
     """Runs a package once in a process of its own and compares its outputs with the reference's.
 
@@ -70,6 +74,7 @@ def verify(
         threads: CPU threads of each kernel.
         tolerance: Largest error, relative to an output's scale.
         fallback: Computes what the reference cannot.
+        site_errors: Error of each call site on the captured values; kept with the rest.
 
     Raises:
         VerificationError: If it does not run, or its numbers are wrong.
@@ -96,5 +101,6 @@ def verify(
     return Verified(
         max_error=largest,
         measured_us=json.loads(timed.read_text(encoding="utf-8")),
+        site_errors=site_errors,
         unchecked=evaluation.unchecked,
     )

@@ -1,0 +1,167 @@
+"""`bench`: packages and single toolchains side by side, each in its own process, interleaved."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from collage_core.errors import UsageError
+from collage_core.measure.contenders import Rounds, interleaved
+from collage_core.measure.messages import BuildSettings, Failed
+from collage_core.measure.source import MeasureSettings, MeasuringCostSource
+from collage_core.measure.statistics import Interval, ratio_interval
+from collage_core.passes.call_sites import call_sites
+from collage_core.pipeline.contenders import is_package, model_of, package_contender, single_packages
+from collage_core.pipeline.facts import host_facts
+from collage_core.pipeline.offers import Selection
+from collage_core.pipeline.options import BenchOptions
+from collage_core.pipeline.recording import latency_facts
+from collage_core.pipeline.subject import Subject
+from collage_core.pipeline.workplace import Workplace
+from collage_core.registry import Registry
+from collage_core.report.bench_json import BenchReport
+from collage_core.report.progress import Progress, SilentProgress
+from collage_core.report.record import Comparison, ContenderFacts
+from collage_core.runtime import load_package
+
+
+def bench(
+    paths: Sequence[Path],
+    options: BenchOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    registry: Registry | None = None,
+) -> BenchReport:
+    """Times packages, and every single toolchain on their model, in fresh processes that take turns.
+
+    Args:
+        paths: Models and packages. A model stands for every single toolchain; so does `--compare` with packages.
+        options: How long, on which inputs, with which toolchains.
+        progress: Is told.
+        registry: The toolchains; those installed if None.
+
+    Raises:
+        CollageError: If a file cannot be used, or two of them are of different models.
+    """
+    options = options or BenchOptions()
+    progress = progress or SilentProgress()
+    packages = [path for path in paths if is_package(path)]
+    models = [path for path in paths if not is_package(path)]
+    if len(models) > 1:
+        raise UsageError(f"bench compares contenders on one model, not {len(models)}")
+    selection = Selection.parse(options.toolchains, options.exclude, inexact=True)
+    try:
+        progress.phase("preparing the model")
+        subject = Subject(
+            model_of(models[0] if models else packages[0]),
+            input_shapes=options.input_shapes,
+            inputs=options.inputs,
+            seed=options.seed,
+        )
+        with Workplace(selection, tuning_db="memory:", threads=options.threads, registry=registry) as workplace:
+            return _Bench(subject, workplace, options, progress).run(packages, bool(models) or options.compare)
+    finally:
+        progress.done()
+
+
+class _Bench:
+    def __init__(self, subject: Subject, workplace: Workplace, options: BenchOptions, progress: Progress) -> None:
+        self._subject = subject
+        self._workplace = workplace
+        self._options = options
+        self._progress = progress
+
+    def run(self, packages: Sequence[Path], singles: bool) -> BenchReport:
+        options, workplace = self._options, self._workplace
+        paths: dict[str, Path] = dict(zip(_names(packages), packages, strict=True))
+        failed: Mapping[str, str] = {}
+        own = set(paths)
+        if singles:
+            source = MeasuringCostSource(
+                pool=workplace.pool,
+                capture=self._subject.capture(workplace.store, lambda: workplace.fallback(self._subject.graph, None)),
+                database=workplace.database,
+                host=workplace.host,
+                settings=MeasureSettings(build=BuildSettings(threads=workplace.threads)),
+            )
+            built, failed = single_packages(self._subject, workplace, source, self._progress)
+            paths |= built
+        inputs = self._subject.inputs_document(workplace.folder, workplace.store)
+        contenders = [package_contender(name, path, inputs, workplace.threads) for name, path in paths.items()]
+        self._progress.phase("timing", options.rounds * len(contenders))
+        rounds = interleaved(
+            contenders,
+            rounds=options.rounds,
+            burst_s=options.duration_s / options.rounds,
+            min_runs=options.iterations,
+            progress=lambda done, total: self._progress.advance(),
+        )
+        return BenchReport(
+            model=self._subject.facts,
+            host=host_facts(workplace.host),
+            threads=workplace.threads,
+            comparison=self._comparison(paths, own, rounds, failed),
+            notes=() if options.inputs else (f"random inputs, seed {options.seed}",),
+        )
+
+    def _comparison(
+        self,
+        paths: Mapping[str, Path],
+        own: set[str],
+        rounds: Mapping[str, Rounds | Failed],
+        failed: Mapping[str, str],
+    ) -> Comparison:
+        timed = {name: answer for name, answer in rounds.items() if not isinstance(answer, Failed)}
+        medians = {name: _median(answer) for name, answer in timed.items()}
+        singles = sorted((medians[name], name) for name in medians if name not in own)
+        best = singles[0][1] if singles else ""
+        ratios: dict[str, Interval] = {}
+        if best:
+            ratios = {name: ratio_interval(answer, timed[best], seed=0) for name, answer in timed.items()}
+        contenders = []
+        for name, path in paths.items():
+            answer = rounds[name]
+            sites = call_sites(load_package(path).model)
+            toolchains = tuple(sorted({site.toolchain for site in sites}))
+            ratio = ratios.get(name)
+            contenders.append(
+                ContenderFacts(
+                    name=name,
+                    kind="mixed" if name in own and len(sites) > 1 else "single",
+                    toolchains=toolchains,
+                    regions=len(sites),
+                    latency_ms=None if isinstance(answer, Failed) else latency_facts(answer),
+                    failed=answer.reason if isinstance(answer, Failed) else "",
+                    ratio=ratio.value if ratio is not None else 0.0,
+                    ratio_ci95=(ratio.low, ratio.high) if ratio is not None else (0.0, 0.0),
+                )
+            )
+        contenders += [ContenderFacts(name=name, kind="single", failed=reason) for name, reason in failed.items()]
+        first = next((name for name in paths if name in own and name in ratios), None)
+        if first is None:
+            return Comparison(contenders=tuple(contenders), best_single=best)
+        ratio = ratios[first]
+        return Comparison(
+            contenders=tuple(contenders),
+            best_single=best,
+            speedup_vs_best_single=1 / ratio.value,
+            speedup_ci95=(1 / ratio.high, 1 / ratio.low),
+        )
+
+
+def _names(packages: Sequence[Path]) -> list[str]:
+    """A name for each package: `collage` for the only one, else its file's."""
+    if len(packages) == 1:
+        return ["collage"]
+    names: list[str] = []
+    for path in packages:
+        name = path.stem
+        while name in names:
+            name += "'"
+        names.append(name)
+    return names
+
+
+def _median(rounds: Rounds) -> float:
+    return statistics.median(statistics.median(each) for each in rounds)

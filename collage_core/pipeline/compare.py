@@ -1,0 +1,163 @@
+"""`compare`: a package's numbers against the reference, at its outputs and between its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir
+
+from collage_core.errors import UsageError
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.random_inputs import load_inputs, random_inputs
+from collage_core.passes.call_sites import CallSite, call_sites
+from collage_core.passes.prepare import prepare
+from collage_core.pipeline.facts import opened
+from collage_core.pipeline.numbers import compared_outputs, output_discrepancy
+from collage_core.reference import Discrepancy, evaluate
+from collage_core.reference import compare as compare_values
+from collage_core.registry import Registry
+from collage_core.report.compare_facts import CompareReport, ValueComparison
+from collage_core.runtime import Executable, Package, Session, load_package, loader
+
+
+def compare(
+    model: Path,
+    package: Path,
+    *,
+    rtol: float = 1e-3,
+    atol: float = 1e-6,
+    seed: int = 0,
+    inputs: Path | None = None,
+    registry: Registry | None = None,
+) -> CompareReport:
+    """Runs a package in this process and the reference beside it, and compares every value both have.
+
+    Args:
+        model: The model the package was made from.
+        package: The package.
+        rtol: Largest error relative to a tensor's scale; for integers, the share of elements that may differ.
+        atol: Largest absolute difference that passes whatever the scale.
+        seed: For random inputs.
+        inputs: NPZ file with an array per input; random arrays if None.
+        registry: The toolchains; those the package needs if None.
+
+    Raises:
+        CollageError: If a file cannot be used, or the package is not of this model.
+    """
+    opened_package = load_package(package)
+    given, name, _ = opened(model)
+    shapes = _shapes(opened_package.model)
+    graph = DataflowGraph(prepare(given, input_shapes={key: shapes[key] for key in shapes if key in _free(given)}))
+    feeds = load_inputs(graph, inputs) if inputs is not None else random_inputs(graph, seed)
+    sites = call_sites(opened_package.model)
+    boundaries = {
+        str(value.name): site for site in sites for value in site.outputs if value.name and not value.is_graph_output()
+    }
+    names = {str(value.name) for node in graph.nodes for value in node.outputs}
+    unknown = sorted(set(boundaries) - names)
+    outputs = [str(value.name) for value in graph.model.graph.outputs]
+    if unknown or outputs != [str(value.name) for value in opened_package.model.graph.outputs]:
+        raise UsageError(f"{package} was not made from {model}: they do not have the same values")
+    wanted = {*boundaries, *outputs, *compared_outputs(graph).values()}
+    evaluation = evaluate(graph.model, feeds, keep=wanted.__contains__)
+    actual = _run(opened_package, tuple(boundaries), feeds, registry)
+    by_output = {str(value.name): site for site in sites for value in site.outputs}
+    values = [
+        _judged(
+            key,
+            "boundary",
+            site,
+            compare_values(actual[key], evaluation.values[key]),
+            rtol,
+            atol,
+            evaluation.values[key],
+        )
+        for key, site in boundaries.items()
+    ]
+    values += [
+        _judged(
+            key,
+            "output",
+            by_output.get(key),
+            output_discrepancy(graph, key, actual[key], evaluation.values),
+            rtol,
+            atol,
+            evaluation.values[key],
+        )
+        for key in outputs
+    ]
+    return CompareReport(
+        model=name,
+        package=package.name,
+        rtol=rtol,
+        atol=atol,
+        seed=seed if inputs is None else None,
+        values=tuple(values),
+        unchecked=evaluation.unchecked,
+    )
+
+
+def _run(
+    package: Package, boundaries: tuple[str, ...], feeds: Mapping[str, Any], registry: Registry | None
+) -> dict[str, Any]:
+    """Values of a package's outputs and of what its kernels pass each other."""
+    model = package.model.clone()
+    values = {str(value.name): value for node in model.graph for value in node.outputs}
+    model.graph.outputs.extend(values[name] for name in boundaries)
+    executable = Executable.build(
+        model,
+        package.artifacts,
+        package.targets,
+        loader(registry),
+        threads=package.manifest.threads,
+        weights=package.weights,
+    )
+    names = [str(value.name) for value in model.graph.outputs]
+    return dict(zip(names, Session(executable).run(None, feeds), strict=True))
+
+
+def _judged(
+    name: str,
+    place: str,
+    site: CallSite | None,
+    found: Discrepancy,
+    rtol: float,
+    atol: float,
+    expected: Any,
+) -> ValueComparison:
+    scale = _scale(expected)
+    passed = found.error <= rtol or (not found.reason and scale is not None and found.error * scale <= atol)
+    return ValueComparison(
+        name=name,
+        place=place,
+        region=site.name if site is not None else "",
+        target=site.target if site is not None else "",
+        error=found.error,
+        passed=passed,
+        reason=found.reason,
+    )
+
+
+def _scale(expected: Any) -> float | None:
+    """Largest magnitude of a floating-point tensor; None for anything else, where no absolute difference counts."""
+    array = np.asarray(expected)
+    if array.dtype.kind != "f" or not array.size:
+        return None
+    return float(np.abs(array.astype(np.float64)).max())
+
+
+def _shapes(model: onnx_ir.Model) -> dict[str, tuple[int, ...]]:
+    """Static shape of each input that has one."""
+    found = {}
+    for value in model.graph.inputs:
+        if value.shape is not None and value.shape.is_static():
+            found[str(value.name)] = tuple(int(extent) for extent in value.shape.numpy())
+    return found
+
+
+def _free(model: onnx_ir.Model) -> set[str]:
+    """Names of inputs with free dimensions."""
+    return {str(value.name) for value in model.graph.inputs if value.shape is not None and not value.shape.is_static()}

@@ -1,0 +1,86 @@
+"""Contenders of a comparison: packages as they are, and each target's plan for the whole model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx_ir
+from onnx_ir.passes.common import InlinePass
+
+from collage_core.contract import Target
+from collage_core.errors import CollageError
+from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
+from collage_core.measure.contenders import Contender
+from collage_core.measure.source import MeasuringCostSource
+from collage_core.pipeline.assemble import assemble
+from collage_core.pipeline.contender import PACKAGE_CALL
+from collage_core.pipeline.plan import Plan
+from collage_core.pipeline.subject import Subject
+from collage_core.pipeline.workplace import Workplace
+from collage_core.report.progress import Progress
+from collage_core.runtime import load_package
+
+PACKAGE_SUFFIX = ".collage"
+
+
+def is_package(path: Path) -> bool:
+    """Whether a file is a package rather than a model, going by its name."""
+    return path.suffix == PACKAGE_SUFFIX
+
+
+def model_of(path: Path) -> Path | onnx_ir.Model:
+    """The model a path stands for: itself, or what a package was made from, prepared.
+
+    Raises:
+        PackageError: If a package cannot be read.
+    """
+    if not is_package(path):
+        return path
+    model = load_package(path).model.clone()
+    InlinePass()(model)
+    return model
+
+
+def package_contender(name: str, path: Path, inputs: Path, threads: int) -> Contender:
+    """A package, to be timed."""
+    return Contender(
+        name=name,
+        call=PACKAGE_CALL,
+        arguments={"package": str(path), "inputs": str(inputs), "threads": threads},
+    )
+
+
+def whole_model_plan(subject: Subject, target: Target) -> Plan:
+    """All of a model as one kernel of one target, its cost unknown."""
+    graph = subject.graph
+    spec = FusionSpec(name=target.name, rule=OpCallByKindRule(), targets=(target,))
+    kernel = CandidateKernel(SubGraph(graph, graph.completed(graph.needs_kernel)), spec)
+    return Plan(
+        name=target.name, single=True, partitioning=Partitioning(graph, (kernel,)), costs_us=(0.0,), dispatch_us=0.0
+    )
+
+
+def single_packages(
+    subject: Subject, workplace: Workplace, source: MeasuringCostSource, progress: Progress
+) -> tuple[Mapping[str, Path], Mapping[str, str]]:
+    """A package of the whole model for each target that takes it.
+
+    Returns:
+        Path by target name, and by name the reason of each target that has none.
+    """
+    packages: dict[str, Path] = {}
+    failed: dict[str, str] = {}
+    targets = workplace.targets()
+    progress.phase("building single-toolchain plans", len(targets))
+    for number, target in enumerate(targets):
+        path = workplace.folder / f"single-{number}{PACKAGE_SUFFIX}"
+        try:
+            plan = assemble(whole_model_plan(subject, target), source, workplace.store, progress, check=False)
+            plan.save(path, None, threads=workplace.threads, model_name=subject.facts.name, model_sha256="")
+        except CollageError as error:
+            failed[target.name] = str(error)
+            progress.advance()
+            continue
+        packages[target.name] = path
+    return packages, failed
