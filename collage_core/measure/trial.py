@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import gc
 import json
 import os
 import shutil
@@ -227,7 +226,6 @@ class _Trial:
     def __exit__(self, *exception: object) -> None:
         if os.getpid() == self._owner:  # not in a process that a library forked and that came back here
             shutil.rmtree(self._scratch, ignore_errors=True)
-            gc.collect()  # models are full of cycles, and hold sessions and weights
 
     def variants(self, limit: int, wanted: str | None = None) -> Iterator[Artifact]:
         """Lowers, one variant at a time; a failure to lower is noted like a variant's.

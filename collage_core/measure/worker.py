@@ -76,6 +76,9 @@ class WorkerMain:
                 continue
             self._fetch(message)
             self._say(self._answer(message))
+            gc.collect()  # models are full of cycles that hold sessions and weights; the driver is busy meanwhile
+            if isinstance(message, AskTargets):
+                gc.freeze()  # the library is loaded now, and stays: collecting need not look at it again
 
     def _answer(self, message: Message) -> Message:
         match message:
@@ -170,8 +173,6 @@ def main() -> None:
     except PluginError as error:
         channel.send(channel.codec.encode(Hello(toolchain=options.toolchain, failure=str(error)), 0))
         return
-    gc.collect()
-    gc.freeze()  # what is loaded by now stays: collecting after each candidate need not look at it
     channel.send(channel.codec.encode(Hello(toolchain=options.toolchain), 0))
     WorkerMain(channel, toolchain, BlobStore(options.blobs), options.scratch).serve()
 
