@@ -288,7 +288,7 @@ def test_a_worker_killed_from_outside_is_started_again(worker: Worker, ask: Ask)
     assert isinstance(worker.measure(ask("")), Measured)
 
 
-def test_a_worker_does_not_outlive_its_driver(store: BlobStore) -> None:
+def test_a_worker_does_not_outlive_its_driver(store: BlobStore, tmp_path: Path) -> None:
     program = textwrap.dedent(
         f"""
         import sys, time
@@ -303,7 +303,8 @@ def test_a_worker_does_not_outlive_its_driver(store: BlobStore) -> None:
         """
     )
     root = Path(collage_core.__file__).parents[1]
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=root) as driver:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}  # a killed driver leaves its temporary folders
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=root, env=environment) as driver:
         assert driver.stdout is not None
         orphan = psutil.Process(int(driver.stdout.readline()))
         driver.kill()
