@@ -1,0 +1,48 @@
+"""For tests of Collage, of plugins, and of what is built on them; needs no device and no test framework.
+
+    from collage_core.testing import MockToolchain, OutPriced, partition, single_matmul
+
+    fast = MockToolchain("fast", costs_us={"MatMul": 10.0})
+    slow = MockToolchain("slow", costs_us={"MatMul": 25.0})
+    result = partition(single_matmul(m=16, n=16, k=16), [fast, slow])
+    assert [kernel.toolchain for kernel in result.kernels] == ["fast"]
+    assert result.why_not("slow") == [OutPriced(region=0, cost_us=25.0, chosen_us=10.0)]
+
+`collage_core.testing.strategies` has strategies for hypothesis, which it imports.
+"""
+
+from collage_core.testing.conformance import Conformance, check_plugin
+from collage_core.testing.graphs import GraphBuilder
+from collage_core.testing.mock import CandidateView, MockToolchain, per_operator
+from collage_core.testing.models import chain, crossed, dense, diamond, mnist, single_matmul
+from collage_core.testing.operator_models import operator_models
+from collage_core.testing.partition import partition
+from collage_core.testing.random_models import random_model
+from collage_core.testing.reasons import NoFit, OutPriced, Refused, Unbuildable, Unusable, WhyNot
+from collage_core.testing.result import ChosenKernel, PartitionResult
+
+__all__ = [
+    "CandidateView",
+    "ChosenKernel",
+    "Conformance",
+    "GraphBuilder",
+    "MockToolchain",
+    "NoFit",
+    "OutPriced",
+    "PartitionResult",
+    "Refused",
+    "Unbuildable",
+    "Unusable",
+    "WhyNot",
+    "chain",
+    "check_plugin",
+    "crossed",
+    "dense",
+    "diamond",
+    "mnist",
+    "operator_models",
+    "partition",
+    "per_operator",
+    "random_model",
+    "single_matmul",
+]
