@@ -132,6 +132,7 @@ class OnnxRuntimeKernel:
             for (_, buffer), value in zip(moving_outputs, values, strict=True):
                 buffer.put(_array_over(value, buffer.spec.numpy_dtype).copy())
 
+        call.__dict__["keeps"] = (self, inputs, outputs)
         return call
 
     def _fastest_run(self, binding: Any) -> functools.partial[Any]:

@@ -123,6 +123,7 @@ def run(
     outputs = [Buffer(spec) for spec in subject.function.outputs]
     _fill(inputs, feeds)
     call = kernel.bind(inputs, outputs, None)
+    del kernel  # a bound call keeps alive all it needs
     call()
     for buffer in outputs:
         if buffer.spec.kind is ValueKind.PLANNED and buffer.array.size:

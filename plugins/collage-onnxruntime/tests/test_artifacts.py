@@ -158,7 +158,8 @@ def test_bytes_and_constants_are_all_another_process_needs(
         "outputs": [spec.name for spec in function.outputs],
     }
     (tmp_path / "about.json").write_text(json.dumps(about))
-    np.savez(tmp_path / "arrays.npz", x=x, **{f"c:{content_hash(a)}": a for a in constants.values()})
+    arrays: dict[str, Any] = {"x": x} | {f"c:{content_hash(a)}": a for a in constants.values()}
+    np.savez(tmp_path / "arrays.npz", **arrays)
 
     _python(_RUN_ELSEWHERE.replace("MODULE", "collage_onnxruntime"), str(tmp_path))
 
