@@ -68,7 +68,7 @@ def load(target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupp
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_external_initializers(*session_values(weights))
     if target.option("spin") != "true":
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.add_session_config_entry("session.force_spinning_stop", "1")
     try:
         session = onnxruntime.InferenceSession(artifact.files[MODEL], options, providers=["CPUExecutionProvider"])
     except Exception as error:
