@@ -20,6 +20,10 @@ from collage_core.search import SearchTarget
 from collage_core.testing.reasons import NoFit, OutPriced, Refused, Unbuildable, Unusable, WhyNot
 
 
+NOT_NAMED = "no pattern of it matches around this node"
+"""Reason of a refusal nobody gave: the toolchain has patterns, and none came near."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenKernel:
     """One kernel of a result.
@@ -122,10 +126,10 @@ class PartitionResult:
 
     def _why_no_cover(self, region: int, nodes: int, target: Target) -> list[WhyNot]:
         graph, proposals = self.plan.graph, self.proposals[target.name]
+        alone = nodes & graph.needs_kernel & ~proposals.covered
         found: list[WhyNot] = [
-            Refused(node=graph.names[index], reason=reason)
-            for index, reason in sorted(proposals.refusals.items())
-            if nodes >> index & 1 and not proposals.covered >> index & 1
+            Refused(node=graph.names[index], reason=proposals.refusals.get(index, NOT_NAMED))
+            for index in iterate_bits(alone)
         ]
         for candidate in proposals.candidates:
             outcome = self._pool.source.outcome(candidate)

@@ -40,13 +40,12 @@ def float32_only(node: NodeContext) -> Supported | Unsupported:
 
 
 class SamplerKernel:
-    def __init__(self, operator: str, constants: list[np.ndarray[Any, Any] | None]) -> None:
+    def __init__(self, operator: str, operands: list[np.ndarray[Any, Any] | int]) -> None:
         self._operator = KERNELS[operator]
-        self._constants = constants
+        self._operands = operands
 
     def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
-        buffers = iter(inputs)
-        operands = [next(buffers).array if c is None else c for c in self._constants]
+        operands = [inputs[each].array if isinstance(each, int) else each for each in self._operands]
         out = outputs[0].array
 
         def call() -> None:
@@ -67,21 +66,25 @@ class Sampler:
 
     @hookimpl
     def collage_lower(self, function: KernelFunction) -> Iterator[Artifact]:
-        (node,) = function.model.graph
-        constants = [
-            function.constants.get(str(value.name), "") if value is not None else "" for value in node.inputs
+        graph = function.model.graph
+        (node,) = graph
+        positions: dict[object, int] = {value: position for position, value in enumerate(graph.inputs)}
+        operands: list[str | int] = [
+            positions[value] if value in positions else function.constants[str(value.name)]
+            for value in node.inputs
+            if value is not None
         ]
+        facts = {"operator": node.op_type, "operands": operands}
         yield Artifact(
-            files={"kernel.json": json.dumps({"operator": node.op_type, "constants": constants}).encode()},
-            constants={sha: sha for sha in constants if sha},
+            files={"kernel.json": json.dumps(facts).encode()},
+            constants={each: each for each in operands if isinstance(each, str)},
         )
 
     @hookimpl
     def collage_load(self, artifact: Artifact, run: RunContext) -> Kernel:
         facts = json.loads(artifact.files["kernel.json"])
-        return SamplerKernel(
-            facts["operator"], [run.constants[sha] if sha else None for sha in facts["constants"]]
-        )
+        operands = [run.constants[each] if isinstance(each, str) else each for each in facts["operands"]]
+        return SamplerKernel(facts["operator"], operands)
 
 
 plugin = Sampler()

@@ -1,0 +1,394 @@
+"""Discovery isolates what fails; the façade lets nothing through that is not of the contract."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from collage_core.contract import (
+    Artifact,
+    Buffer,
+    BuildContext,
+    Host,
+    Measurement,
+    Protocol,
+    RunContext,
+    Target,
+    Unsupported,
+)
+from collage_core.errors import LoweringError, PluginError
+from collage_core.fusion import FusionRule, OpCallByKindRule, SubGraph, kernel_function
+from collage_core.hookspecs import ENTRY_POINT_GROUP, hookimpl
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.patterns import PatternTable
+from collage_core.registry import Registry, Toolchain, load_reference, load_toolchain
+from collage_core.testing import single_matmul
+from collage_core.testing.kernel_check import MemoryBlobs
+
+HOST = Host(system="Mock mock", cpu="mock", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1 << 30)
+TARGET = Target(toolchain="mock", fingerprint="mock 1")
+
+
+class Good:
+    @hookimpl
+    def collage_targets(self) -> list[Target]:
+        return [TARGET]
+
+
+class FakeDistribution(importlib.metadata.Distribution):
+    """A distribution without files."""
+
+    def __init__(self, name: str, version: str = "1.0") -> None:
+        self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+
+    def read_text(self, filename: str) -> str | None:
+        return self._text if filename == "METADATA" else None
+
+    def locate_file(self, path: Any) -> Any:
+        raise NotImplementedError
+
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Pretends that distributions with entry points are installed, and nothing else is."""
+    entries: list[importlib.metadata.EntryPoint] = []
+    module = types.ModuleType("plugins_of_the_test")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def entry_points(*, group: str, name: str | None = None) -> list[importlib.metadata.EntryPoint]:
+        assert group == ENTRY_POINT_GROUP
+        return [entry for entry in entries if name in (None, entry.name)]
+
+    def add(name: str, plugin: object = None, *, distribution: str = "some-plugin", value: str = "") -> None:
+        attribute = f"plugin_{len(entries)}"
+        setattr(module, attribute, plugin)
+        entry = importlib.metadata.EntryPoint(name, value or f"{module.__name__}:{attribute}", ENTRY_POINT_GROUP)
+        vars(entry).update(dist=FakeDistribution(distribution))
+        entries.append(entry)
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
+    return add
+
+
+# Discovery
+
+
+def test_what_fails_to_load_costs_only_itself_and_says_why(install: Install) -> None:
+    install("zeta", Good())
+    install("absent", value="a_module_that_nobody_has:plugin", distribution="broken-plugin")
+    install("attribute", value="plugins_of_the_test:no_such_attribute")
+    install("alpha", Good())
+
+    registry = Registry.discover()
+
+    assert list(registry.toolchains) == ["alpha", "zeta"]
+    assert registry.toolchains["alpha"].distribution == "some-plugin 1.0"
+    absent, attribute = registry.failures
+    assert (absent.name, absent.distribution) == ("absent", "broken-plugin 1.0")
+    assert absent.reason == "ModuleNotFoundError: No module named 'a_module_that_nobody_has'"
+    assert "no_such_attribute" in attribute.reason
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), ZeroDivisionError("of the\nworst kind")])
+def test_a_module_that_raises_when_imported_is_a_failure(
+    install: Install, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    class Rude:
+        def find_spec(self, name: str, path: object, target: object = None) -> None:
+            if name == "rude_plugin":
+                raise error
+
+    monkeypatch.setattr(sys, "meta_path", [Rude(), *sys.meta_path])
+    install("rude", value="rude_plugin:plugin")
+    install("good", Good())
+
+    registry = Registry.discover()
+
+    assert list(registry.toolchains) == ["good"]
+    [failure] = registry.failures
+    assert failure.reason.startswith(type(error).__name__)
+    assert "\n" not in failure.reason
+
+
+def test_two_distributions_of_one_name_lose_both_and_are_both_named(install: Install) -> None:
+    install("twice", Good(), distribution="first-plugin")
+    install("twice", Good(), distribution="other-plugin")
+    install("once", Good())
+
+    registry = Registry.discover()
+
+    assert list(registry.toolchains) == ["once"]
+    [failure] = registry.failures
+    assert failure.name == "twice"
+    assert "first-plugin 1.0 and other-plugin 1.0 both bring a toolchain of this name" in failure.reason
+    with pytest.raises(PluginError, match="several distributions"):
+        load_toolchain("twice")
+
+
+def test_one_distribution_seen_twice_on_the_path_is_one(install: Install) -> None:
+    install("mock", Good())
+    install("mock", value="plugins_of_the_test:plugin_0")
+
+    assert list(Registry.discover().toolchains) == ["mock"]
+    assert load_toolchain("mock").name == "mock"
+
+
+def test_a_plugin_that_implements_no_hook_is_a_failure(install: Install) -> None:
+    class Forgetful:
+        def collage_targets(self) -> list[Target]:  # not decorated
+            return [TARGET]
+
+    install("forgetful", Forgetful())
+    install("module", types.ModuleType("empty"))
+
+    registry = Registry.discover()
+
+    assert not registry.toolchains
+    forgetful, module = registry.failures
+    assert forgetful.reason == "Forgetful implements no hook; decorate its methods with @hookimpl"
+    assert module.reason.startswith("module implements no hook")
+
+
+def test_a_name_nobody_brings_is_refused(install: Install) -> None:
+    with pytest.raises(PluginError, match="no installed distribution brings it"):
+        load_toolchain("nobody")
+
+
+def test_a_registry_can_be_made_of_toolchains_in_place() -> None:
+    registry = Registry.of(Toolchain("b", Good()), Toolchain("a", Good()))
+
+    assert list(registry.toolchains) == ["a", "b"]
+    assert not registry.failures
+
+
+def test_a_plugin_under_development_is_loaded_by_reference() -> None:
+    assert load_reference("collage_core.reference.plugin:plugin", "reference").implements("collage_lower")
+    for wrong in ("collage_core.reference.plugin:nothing", "no_such_module:plugin", "collage_core.reference.plugin"):
+        with pytest.raises(PluginError) as caught:
+            load_reference(wrong, "mine")
+        assert (caught.value.toolchain, caught.value.hook) == ("mine", "import")
+
+
+# Registration
+
+
+def test_an_implementation_may_take_fewer_arguments_and_may_be_a_module() -> None:
+    module = types.ModuleType("plugin")
+
+    @hookimpl
+    def collage_targets() -> list[Target]:
+        return [TARGET]
+
+    vars(module)["collage_targets"] = collage_targets
+
+    toolchain = Toolchain("mock", module)
+
+    assert toolchain.targets(HOST) == (TARGET,)
+    assert toolchain.implements("collage_targets")
+    assert not toolchain.implements("collage_lower")
+
+
+def test_an_argument_the_contract_does_not_have_is_refused() -> None:
+    class Ahead:
+        @hookimpl
+        def collage_targets(self, host: Host, weather: str) -> list[Target]:
+            return [TARGET]
+
+    with pytest.raises(PluginError, match="weather") as caught:
+        Toolchain("ahead", Ahead())
+    assert caught.value.hook == "registration"
+
+
+def test_a_hook_the_contract_does_not_have_is_refused() -> None:
+    class Ahead(Good):
+        @hookimpl
+        def collage_predict_weather(self) -> str:
+            return "fine"
+
+    with pytest.raises(PluginError, match="collage_predict_weather") as caught:
+        Toolchain("ahead", Ahead())
+    assert caught.value.hook == "registration"
+
+
+def test_toolchains_do_not_answer_for_each_other() -> None:
+    other = Target(toolchain="other", fingerprint="other 1")
+
+    class Other:
+        @hookimpl
+        def collage_targets(self) -> list[Target]:
+            return [other]
+
+    mine, theirs = Toolchain("mock", Good()), Toolchain("other", Other())
+
+    assert mine.targets(HOST) == (TARGET,)
+    assert theirs.targets(HOST) == (other,)
+
+
+# Answers
+
+
+def ask(plugin: object, hook: str) -> Any:
+    """Calls one hook through the façade."""
+    toolchain = Toolchain("mock", plugin)
+    graph = DataflowGraph(single_matmul(2, 2, 2))
+    function = kernel_function(SubGraph(graph, 1), "kernel")
+    artifact = Artifact(files={})
+    measurement = Measurement(samples_us=(1.0,), warmup_runs=0)
+    build = BuildContext(
+        threads=1,
+        effort=0,
+        deadline_s=1,
+        workspace_limit_bytes=0,
+        seed=0,
+        blobs=MemoryBlobs(),
+        scratch=None,  # type: ignore[arg-type]  # nobody looks
+    )
+    match hook:
+        case "collage_targets":
+            return toolchain.targets(HOST)
+        case "collage_register_patterns" | "collage_register_predicates":
+            return toolchain.pattern_table(TARGET)
+        case "collage_fusion_spec":
+            return toolchain.fusion_rule(TARGET, OpCallByKindRule())
+        case "collage_query":
+            return toolchain.query(TARGET, function)
+        case "collage_lower":
+            answer = toolchain.lower(TARGET, function, build)
+            return answer if isinstance(answer, Unsupported) else list(answer)
+        case "collage_load":
+            return toolchain.load(TARGET, artifact, RunContext(threads=1))
+        case "collage_measure":
+            return toolchain.measure(TARGET, lambda: None, Protocol(), lambda: measurement)
+    raise AssertionError(hook)
+
+
+def answering(hook: str, answer: Callable[[], Any]) -> object:
+    """A plugin that implements one hook."""
+
+    def implementation(self: object) -> Any:
+        return answer()
+
+    implementation.__name__ = hook
+    return type("Answering", (Good,), {hook: hookimpl(implementation)})()
+
+
+HOOKS = (
+    "collage_targets",
+    "collage_register_patterns",
+    "collage_register_predicates",
+    "collage_fusion_spec",
+    "collage_query",
+    "collage_lower",
+    "collage_load",
+    "collage_measure",
+)
+
+WRONG: Mapping[str, tuple[Any, ...]] = {
+    "collage_targets": (
+        {"mock"},
+        7,
+        ["mock"],
+        [Target(toolchain="another", fingerprint="x")],
+    ),
+    "collage_register_patterns": ([], {"a": 1}),
+    "collage_register_predicates": ([], True),
+    "collage_fusion_spec": ("native", [], OpCallByKindRule),
+    "collage_query": (["node"], {"node": None}, {3: "reason"}),
+    "collage_lower": (7, Artifact(files={}), [b"bytes"], ["text"]),
+    "collage_load": (7, lambda: None, object()),
+    "collage_measure": (12.5, [12.5]),
+}
+
+
+@pytest.mark.parametrize(("hook", "answer"), [(hook, answer) for hook in HOOKS for answer in WRONG[hook]])
+def test_an_answer_of_another_type_is_an_error_that_names_plugin_and_hook(hook: str, answer: Any) -> None:
+    with pytest.raises(PluginError) as caught:
+        ask(answering(hook, lambda: answer), hook)
+    assert (caught.value.toolchain, caught.value.hook) == ("mock", hook)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_an_exception_is_an_error_that_names_plugin_hook_and_cause(hook: str) -> None:
+    def fail() -> Any:
+        raise OSError("library\nis gone")
+
+    with pytest.raises(PluginError, match="OSError: library is gone") as caught:
+        ask(answering(hook, fail), hook)
+    assert (caught.value.toolchain, caught.value.hook) == ("mock", hook)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_what_is_optional_may_be_left_out_and_what_is_not_may_not() -> None:
+    good = Good()
+
+    assert isinstance(ask(good, "collage_register_patterns"), PatternTable)
+    assert isinstance(ask(good, "collage_fusion_spec"), FusionRule)
+    assert ask(good, "collage_query") is None
+    assert ask(good, "collage_measure").median_us == 1.0
+    for hook in ("collage_lower", "collage_load"):
+        with pytest.raises(PluginError, match="does not implement it"):
+            ask(good, hook)
+
+
+@pytest.mark.parametrize("hook", ["collage_targets", "collage_lower", "collage_load"])
+def test_a_refusal_is_a_value(hook: str) -> None:
+    assert ask(answering(hook, lambda: Unsupported("no such device")), hook) == Unsupported("no such device")
+
+
+def test_no_target_at_all_is_a_refusal() -> None:
+    assert ask(answering("collage_targets", list), "collage_targets") == Unsupported(
+        "it offers no target on this machine"
+    )
+
+
+def test_variants_are_made_as_they_are_asked_for_and_may_fail_on_the_way() -> None:
+    made = []
+
+    def variants() -> Iterator[Any]:
+        for name in ("first", "second"):
+            made.append(name)
+            yield Artifact(files={}, variant=name)
+        raise OSError("no memory")
+
+    toolchain = Toolchain("mock", answering("collage_lower", variants))
+    graph = DataflowGraph(single_matmul(2, 2, 2))
+    answer = toolchain.lower(TARGET, kernel_function(SubGraph(graph, 1), "kernel"), None)  # type: ignore[arg-type]
+
+    assert not isinstance(answer, Unsupported)
+    assert made == []
+    assert next(answer).variant == "first"
+    assert made == ["first"]
+    assert next(answer).variant == "second"
+    with pytest.raises(PluginError, match="OSError: no memory"):
+        next(answer)
+
+
+def test_a_failure_to_lower_what_was_accepted_stays_what_it_is() -> None:
+    def at_once() -> Any:
+        raise LoweringError("out of registers")
+
+    def on_the_way() -> Iterator[Artifact]:
+        yield Artifact(files={})
+        raise LoweringError("out of registers")
+
+    for lower in (at_once, on_the_way):
+        with pytest.raises(LoweringError, match="out of registers"):
+            ask(answering("collage_lower", lower), "collage_lower")
+
+
+def test_a_kernel_is_whatever_can_be_bound() -> None:
+    class Kernel:
+        def bind(self, inputs: object, outputs: object, workspace: Buffer | None) -> Callable[[], None]:
+            return lambda: None
+
+    kernel = Kernel()
+
+    assert ask(answering("collage_load", lambda: kernel), "collage_load") is kernel
