@@ -1,6 +1,6 @@
 """A 150-class segmenter as deployed on phones: the class map, not the logits, leaves the graph.
 
-Inverted residuals with hard-swish at output stride 16 (the last stage dilated), a head with a
+Inverted residuals with hard-swish at output stride 16 (the last stage dilated; MobileNetV3-Small), a head with a
 low-level skip, bilinear upsampling of the 150-channel logits to 512 x 512, ArgMax over channels.
 The upsampled logits (157 MB) dominate: one runtime is bad at the ArgMax, the other at the Resize.
 """
@@ -30,20 +30,20 @@ class Block:
 
 
 BLOCKS = (
-    Block(kernel=3, expanded=16, out=16),
-    Block(kernel=3, expanded=64, out=24, stride=2),
-    Block(kernel=3, expanded=72, out=24),
-    Block(kernel=3, expanded=72, out=40, stride=2),
-    Block(kernel=3, expanded=120, out=40),
-    Block(kernel=3, expanded=120, out=40),
-    Block(kernel=3, expanded=200, out=80, stride=2),
-    Block(kernel=3, expanded=200, out=80),
-    Block(kernel=3, expanded=200, out=80),
-    Block(kernel=3, expanded=480, out=112),
-    Block(kernel=3, expanded=480, out=160, dilation=2),
-    Block(kernel=3, expanded=480, out=160, dilation=2),
+    Block(kernel=3, expanded=16, out=16, stride=2),
+    Block(kernel=3, expanded=72, out=24, stride=2),
+    Block(kernel=3, expanded=88, out=24),
+    Block(kernel=5, expanded=96, out=40, stride=2),
+    Block(kernel=5, expanded=240, out=40),
+    Block(kernel=5, expanded=240, out=40),
+    Block(kernel=5, expanded=120, out=48),
+    Block(kernel=5, expanded=144, out=48),
+    Block(kernel=5, expanded=288, out=96, dilation=2),
+    Block(kernel=5, expanded=576, out=96, dilation=2),
+    Block(kernel=5, expanded=576, out=96, dilation=2),
 )
-LOW_LEVEL = 5  # Blocks before the skip is taken, at stride 8.
+"""MobileNetV3-Small (Howard et al. 2019, table 2) at output stride 16, without squeeze-and-excitation."""
+LOW_LEVEL = 3  # Blocks before the skip is taken, at stride 8.
 
 
 def inverted_residual(g: GraphWriter, x: str, block: Block) -> str:
