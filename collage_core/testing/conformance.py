@@ -3,7 +3,7 @@
 A plugin's own tests call it once:
 
     def test_the_plugin_keeps_the_contract() -> None:
-        conformance = check_plugin(Toolchain("sampler", plugin), operator_models())
+        conformance = check_plugin(load_toolchain("sampler"), operator_models())
 
         assert "Add of two inputs" in conformance.ran
 """
