@@ -1,0 +1,193 @@
+"""The whole suite: optimize every model, check its numbers, and have the outside judge time the plan.
+
+Usage:
+    python -m benchmarks.suite [NAME...] --work DIR [--results FILE.json] [--runs N]
+
+What is there already is not done again, so an interrupted run resumes; `--again` starts over. Every step is a process
+of its own, as a user would type it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.judge.report import write_json
+from benchmarks.models import MODELS
+from benchmarks.models.entry import Entry
+
+_CONTENDER = "collage=benchmarks/contenders/collage_package.py:model={package}"
+_LIMIT = 1.03
+"""A plan's ratio to the best single toolchain must have its interval below this."""
+
+
+class Model:
+    """One model's files and steps.
+
+    Args:
+        entry: The model.
+        work: Folder for its files.
+    """
+
+    def __init__(self, entry: Entry, work: Path) -> None:
+        self.entry = entry
+        self.model = work / f"{entry.name}.onnx"
+        self.package = work / f"{entry.name}.collage"
+        self.found = work / f"{entry.name}.optimize.json"
+        self.compared = work / f"{entry.name}.compare.json"
+        self.database = work / "tuning.sqlite"
+
+    def judged(self, run: int) -> Path:
+        """Report of one run of the judge."""
+        return self.model.with_suffix(f".judged-{run}.json")
+
+    def steps(self, arguments: argparse.Namespace) -> Iterator[tuple[str, Path, list[str]]]:
+        """What to do: a name, the file that says it is done, and the command."""
+        folder = str(self.model.parent)
+        yield "build", self.model, [sys.executable, "-m", "benchmarks.models", self.entry.name, "--out", folder]
+        optimize = [sys.executable, "-m", "collage_core.cli", "optimize", str(self.model), "-o", str(self.package)]
+        optimize += ["--toolchains", "onnxruntime,openvino", "--preset", arguments.preset, "--json", str(self.found)]
+        optimize += ["--tuning-db", str(self.database), *self.shapes()]
+        if arguments.max_error is not None:
+            optimize += ["--max-error", str(arguments.max_error)]
+        yield "optimize", self.found, optimize
+        compare = [sys.executable, "-m", "collage_core.cli", "compare", str(self.model), str(self.package)]
+        compare += ["--json", str(self.compared), "--seed", "7"]
+        if arguments.max_error is not None:
+            compare += ["--rtol", str(arguments.max_error)]
+        yield "compare", self.compared, compare
+        for run in range(1, arguments.runs + 1):
+            judge = [sys.executable, "-m", "benchmarks.harness", str(self.model), "--rounds", str(arguments.rounds)]
+            judge += ["--contender", _CONTENDER.format(package=self.package), "--json", str(self.judged(run))]
+            yield f"judge, run {run}", self.judged(run), judge
+
+    def shapes(self) -> list[str]:
+        """Options that bind the inputs' shapes; they say nothing new where the model's own are static."""
+        options = []
+        for name, array in self.entry.make_inputs().items():
+            options += ["--input-shapes", f"{name}:[{','.join(map(str, array.shape))}]"]
+        return options
+
+    def result(self, runs: int) -> dict[str, Any]:
+        """Everything known of the model, as JSON."""
+        found = json.loads(self.found.read_text(encoding="utf-8"))
+        compared = json.loads(self.compared.read_text(encoding="utf-8"))
+        reports = [json.loads(self.judged(run).read_text(encoding="utf-8")) for run in range(1, runs + 1)]
+        return {
+            "name": self.entry.name,
+            "nodes": found["model"]["nodes"],
+            "plan": [
+                {key: region[key] for key in ("id", "toolchain", "cost_us")} | {"nodes": len(region["nodes"])}
+                for region in found["regions"]
+            ],
+            "predicted_ms": found["predicted_ms"],
+            "measured_ms": found["measured_ms"],
+            "max_error": max(found["max_error"], compared["max_error"]),
+            "numbers_pass": compared["passed"],
+            "seconds": found["search"]["seconds"],
+            "measured_candidates": found["search"]["measured"],
+            "judged": [report["models"][0]["contenders"] for report in reports],
+            "environment": {key: reports[-1][key] for key in ("date", "host", "versions", "protocol", "threads")},
+        }
+
+
+def run_step(name: str, done: Path, command: Sequence[str], console: Console, again: bool) -> bool:
+    """Runs a command unless its result is there; says what went wrong if it fails."""
+    if done.exists() and not again:
+        return True
+    console.print(f"  {name} ...")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])}
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if run.returncode != 0:
+        console.print(f"  {name} failed ({run.returncode}): {run.stderr.strip()[-1500:]}", markup=False)
+        return done.exists()  # `compare` reports numbers that are wrong and exits with 1
+    return True
+
+
+def contender(contenders: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any] | None:
+    """A contender of a judge's report that ran."""
+    return next((c for c in contenders if c["name"] == name and "latency_ms" in c), None)
+
+
+def verdict(result: Mapping[str, Any]) -> str:
+    """What a user should do with this model on this machine."""
+    toolchains = sorted({region["toolchain"] for region in result["plan"]})
+    if len(result["plan"]) > 1:
+        return f"mix {' and '.join(toolchains)}, {len(result['plan'])} kernels"
+    return f"use {toolchains[0]}"
+
+
+def table(results: Sequence[Mapping[str, Any]]) -> Table:
+    """The suite as a table; a line per model and run of the judge."""
+    shown = Table(title="plan against the best single toolchain, by the outside judge")
+    for heading in ("model", "verdict", "predicted ms", "plan ms", "best single", "ms", "ratio", "95 %", "error"):
+        shown.add_column(heading, justify="left" if heading in ("model", "verdict", "best single") else "right")
+    for result in results:
+        for contenders in result["judged"]:
+            singles = [c for c in contenders if c["kind"] == "single" and "latency_ms" in c]
+            best = next((c for c in singles if c["ratio_vs_best_single"]["ratio"] == 1.0), None)
+            plan = contender(contenders, "collage")
+            ratio = plan["ratio_vs_best_single"] if plan is not None else None
+            shown.add_row(
+                result["name"],
+                verdict(result),
+                f"{result['predicted_ms']:.2f}",
+                f"{plan['latency_ms']['p50']:.2f}" if plan is not None else "failed",
+                best["name"] if best is not None else "none",
+                f"{best['latency_ms']['p50']:.2f}" if best is not None else "",
+                f"{ratio['ratio']:.3f}" if ratio else "",
+                f"{ratio['ci95'][0]:.3f} - {ratio['ci95'][1]:.3f}" if ratio else "",
+                f"{result['max_error']:.1e}" + ("" if result["numbers_pass"] else " WRONG"),
+            )
+    return shown
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the suite; 1 if a model failed, its numbers are wrong, or its plan is slower than allowed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.suite", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all models")
+    parser.add_argument("--work", type=Path, default=Path("demo-out/suite"), metavar="DIR", help="folder for files")
+    parser.add_argument("--results", type=Path, metavar="FILE.json", help="write everything there")
+    parser.add_argument("--preset", default="default")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds of the judge")
+    parser.add_argument("--runs", type=int, default=1, help="fresh runs of the judge")
+    parser.add_argument("--max-error", type=float, help="as for `collage optimize`")
+    parser.add_argument("--again", action="store_true", help="do everything anew")
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.names) - set(MODELS))
+    if unknown:
+        print(f"suite: no model {', '.join(unknown)}; there are {', '.join(MODELS)}", file=sys.stderr)
+        return 2
+    options.work.mkdir(parents=True, exist_ok=True)
+    console, results, failed = Console(), [], []
+    for name in options.names or MODELS:
+        console.print(f"{name}")
+        model = Model(MODELS[name], options.work)
+        if all(run_step(*step, console=console, again=options.again) for step in model.steps(options)):
+            results.append(model.result(options.runs))
+        else:
+            failed.append(name)
+        if options.results and results:
+            write_json(options.results, {"schema_version": 1, "models": results, "failed": failed})
+    console.print(table(results))
+    ok = all(_holds(result) for result in results)
+    return 0 if ok and not failed else 1
+
+
+def _holds(result: Mapping[str, Any]) -> bool:
+    plans = [contender(contenders, "collage") for contenders in result["judged"]]
+    fast = all(plan is not None and plan["ratio_vs_best_single"]["ci95"][1] <= _LIMIT for plan in plans)
+    return fast and bool(result["numbers_pass"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
