@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx_ir
 
@@ -12,7 +13,10 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.reference import Discrepancy, compare
 
 _SMALLEST = 1e-30
-"""Probabilities below this have lost the bits that a logarithm would need."""
+"""Probabilities below this, or the smallest normal number of their type, have lost the bits that a logarithm would
+need; all they say is that the logit is at most that small."""
+_SUM_SLACK = 0.02
+"""A sum of probabilities rounded to 8 bits is this close to 1; the logarithms say nothing about a common factor."""
 
 
 def compared_outputs(graph: DataflowGraph) -> dict[str, str]:
@@ -57,11 +61,15 @@ def output_discrepancy(graph: DataflowGraph, name: str, actual: Any, expected: M
     node = value.producer()
     assert node is not None
     axis = node.attributes.get_int("axis", -1)
-    usable = given > _SMALLEST
-    recovered = np.log(np.where(usable, given, 1.0).astype(np.float64))
-    shift = np.sum(np.where(usable, right - recovered, 0.0), axis=axis, keepdims=True)
-    shift = shift / np.maximum(usable.sum(axis=axis, keepdims=True), 1)
-    return compare(np.where(usable, recovered + shift, right).astype(np.float64), np.asarray(right, np.float64))
+    smallest = max(_SMALLEST, float(ml_dtypes.finfo(given.dtype).tiny))
+    given, wanted = given.astype(np.float64), np.asarray(right, np.float64)
+    if (np.abs(given.sum(axis=axis) - 1.0) > _SUM_SLACK).any():
+        return Discrepancy(np.inf, "its probabilities do not add up to 1", given.size, given.size)
+    usable = given > smallest
+    recovered = np.log(np.where(usable, given, smallest))
+    shift = np.sum(np.where(usable, wanted - recovered, 0.0), axis=axis, keepdims=True)
+    recovered += shift / np.maximum(usable.sum(axis=axis, keepdims=True), 1)
+    return compare(np.where(usable, recovered, np.minimum(recovered, wanted)), wanted)
 
 
 def _logits(value: onnx_ir.Value) -> onnx_ir.Value | None:
