@@ -34,9 +34,7 @@ def test_a_gain_of_one_percent_is_not_worth_a_second_toolchain() -> None:
 
 
 def test_a_gain_within_the_noise_does_not_displace_the_incumbent() -> None:
-    decision = decide(
-        [timed("a", 100.0, single=True, noise=0.4), timed("mix", 95.0, single=False, noise=0.4)], seed=0
-    )
+    decision = decide([timed("a", 100.0, single=True, noise=0.4), timed("mix", 95.0, single=False, noise=0.4)], seed=0)
 
     assert decision.winner == "a"
 

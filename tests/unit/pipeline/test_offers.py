@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import pytest
+
+from collage_core.contract import Host, Target, Unsupported
+from collage_core.errors import UsageError
+from collage_core.measure.client import WorkerPool
+from collage_core.pipeline.offers import Offer, Selection, offers, selected_targets
+from collage_core.registry import PluginFailure, Registry, Toolchain
+from collage_core.testing import MockToolchain
+from tests.unit.pipeline.fakes import a_target
+
+SPIN = a_target("ort", options=(("spin", "true"),), mixable=False)
+BF16 = a_target("ov", options=(("precision", "bf16"),), exact=False)
+GPU = a_target("ov", device="cuda:0")
+TARGETS: Mapping[str, tuple[Target, ...] | Unsupported] = {
+    "ort": (a_target("ort"), SPIN),
+    "ov": (a_target("ov"), BF16, GPU),
+    "reference": (a_target("reference"),),
+    "trt": Unsupported("no NVIDIA device"),
+}
+
+
+class FakePool:
+    """Workers that know their targets."""
+
+    def worker(self, name: str) -> FakePool:
+        self._name = name
+        return self
+
+    def targets(self, host: Host) -> tuple[Target, ...] | Unsupported:
+        return TARGETS[self._name]
+
+
+@pytest.fixture
+def registry() -> Registry:
+    chains = {name: Toolchain(name, MockToolchain(name, costs_us={})) for name in TARGETS}
+    return Registry(chains, (PluginFailure(name="broken", distribution="broken-1", reason="no module named x"),))
+
+
+def asked(registry: Registry, toolchains: str | None = None, *exclude: str, inexact: bool = False) -> tuple[Offer, ...]:
+    selection = Selection.parse(toolchains, exclude, inexact=inexact)
+    return offers(registry, cast(WorkerPool, FakePool()), Host.this(), selection)
+
+
+def chosen(found: tuple[Offer, ...]) -> list[str]:
+    return [target.name for target in selected_targets(found)]
+
+
+def test_every_exact_target_but_the_reference_takes_part_unless_told(registry: Registry) -> None:
+    found = asked(registry)
+
+    assert chosen(found) == ["ort", "ort(spin=true)", "ov", "ov@cuda:0"]
+    assert [offer.toolchain.name for offer in found] == ["ort", "ov", "trt"]
+
+
+def test_inexact_targets_take_part_only_with_a_maximal_error(registry: Registry) -> None:
+    [_, ov, _] = asked(registry)
+
+    assert dict(ov.skipped)["ov(precision=bf16)"].endswith("allow an error with --max-error")
+    assert "ov(precision=bf16)" in chosen(asked(registry, inexact=True))
+
+
+def test_an_inexact_target_that_is_named_still_needs_a_maximal_error(registry: Registry) -> None:
+    with pytest.raises(UsageError, match="--max-error"):
+        selected_targets(asked(registry, "ov(precision=bf16)"))
+    assert chosen(asked(registry, "ov(precision=bf16)", inexact=True)) == ["ov(precision=bf16)"]
+
+
+def test_a_toolchain_that_is_named_brings_its_targets_and_a_target_only_itself(registry: Registry) -> None:
+    assert chosen(asked(registry, "ort")) == ["ort", "ort(spin=true)"]
+    assert chosen(asked(registry, "ort(spin=true)")) == ["ort(spin=true)"]
+    assert chosen(asked(registry, "ov@cuda:0")) == ["ov@cuda:0"]
+
+
+def test_the_reference_takes_part_when_named(registry: Registry) -> None:
+    assert chosen(asked(registry, "reference,ov@cpu")) == ["ov", "reference"]
+
+
+def test_a_toolchain_or_a_target_can_be_left_out(registry: Registry) -> None:
+    assert chosen(asked(registry, None, "ort")) == ["ov", "ov@cuda:0"]
+    assert chosen(asked(registry, None, "ort(spin=true),ov@cuda:0")) == ["ort", "ov"]
+    assert [offer.toolchain.name for offer in asked(registry, None, "ort")] == ["ov", "trt"]
+
+
+def test_what_is_left_out_says_so(registry: Registry) -> None:
+    ort = asked(registry, None, "ort(spin=true)")[0]
+
+    assert ort.skipped == (("ort(spin=true)", "excluded"),)
+
+
+def test_an_unusable_toolchain_says_why(registry: Registry) -> None:
+    assert asked(registry)[-1].unusable == "no NVIDIA device"
+    with pytest.raises(UsageError, match=r"trt: no NVIDIA device.*collage doctor"):
+        selected_targets(asked(registry, "trt"))
+
+
+@pytest.mark.parametrize("where", ["toolchains", "exclude"])
+def test_an_unknown_toolchain_is_misuse_and_the_known_ones_are_named(registry: Registry, where: str) -> None:
+    with pytest.raises(UsageError, match=r"no toolchain 'tvm' is installed; installed: ort, ov, reference, trt"):
+        asked(registry, "tvm") if where == "toolchains" else asked(registry, None, "tvm")
+
+
+def test_a_toolchain_that_failed_to_load_says_why(registry: Registry) -> None:
+    with pytest.raises(UsageError, match=r"'broken' \(broken-1\) failed to load: no module named x"):
+        asked(registry, "broken")
+
+
+def test_an_unknown_target_is_misuse_and_the_known_ones_are_named(registry: Registry) -> None:
+    with pytest.raises(UsageError, match=r"ov offers no target .*int4.*precision=bf16"):
+        asked(registry, "ov(precision=int4)")
+
+
+@pytest.mark.parametrize(("text", "words"), [("ov(", "is not a target"), ("ov(bf16)", "option=value"), ("", "none")])
+def test_a_misspelt_target_is_misuse(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        Selection.parse(text, (), inexact=False)
+
+
+def test_nothing_usable_names_every_reason(registry: Registry) -> None:
+    with pytest.raises(UsageError) as caught:
+        selected_targets(asked(registry, "ort,trt", "ort"))
+
+    assert "trt: no NVIDIA device" in str(caught.value)
+    assert "ort: ort excluded; ort(spin=true) excluded" in str(caught.value)

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+
+from collage_core.contract import Joins, Target
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.pipeline.plan import Plan
+from collage_core.pipeline.shortlist import WITHIN, mixes, singles
+from collage_core.testing import chain
+from tests.unit.pipeline.fakes import a_target, by_operator, kernel, pool_of
+
+A, B = a_target("a"), a_target("b")
+
+
+def kernels(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
+    return [(each.target.name, each.sub_graph.names) for each in plan.kernels]
+
+
+def test_a_target_that_takes_everything_is_one_kernel_even_where_several_are_predicted_faster() -> None:
+    graph = DataflowGraph(chain("Relu", "Exp"))
+    truth = by_operator({"a": {"Relu": 5.0, "Exp": 5.0}}, launch_us=-4.0)
+    pool = pool_of(graph, truth, kernel(graph, A), kernel(graph, A, "relu_0"), kernel(graph, A, "exp_0")).pool
+
+    [plan] = singles(pool, [A])
+
+    assert kernels(plan) == [("a", ("relu_0", "exp_0"))]
+    assert (plan.name, plan.single) == ("a", True)
+
+
+def test_a_target_that_refuses_a_node_keeps_its_largest_regions_and_the_cheapest_other_takes_the_rest() -> None:
+    graph = DataflowGraph(chain("Relu", "Neg", "Exp", "Abs", "Tanh"))
+    c = a_target("c")
+    truth = by_operator(
+        {
+            "a": {"Relu": 50.0, "Neg": 50.0, "Abs": 50.0, "Tanh": 50.0},
+            "b": {"Relu": 1.0, "Neg": 1.0, "Exp": 9.0, "Abs": 1.0, "Tanh": 1.0},
+            "c": {"Exp": 3.0},
+        }
+    )
+    regions = [kernel(graph, A, "relu_0", "neg_0"), kernel(graph, A, "abs_0", "tanh_0"), kernel(graph, A, "neg_0")]
+    others = [kernel(graph, B, name) for name in graph.names]
+    pool = pool_of(graph, truth, *regions, *others, kernel(graph, B), kernel(graph, c, "exp_0")).pool
+
+    plans = {plan.name: plan for plan in singles(pool, [A, B, c])}
+
+    assert kernels(plans["a"]) == [("a", ("relu_0", "neg_0")), ("c", ("exp_0",)), ("a", ("abs_0", "tanh_0"))]
+    assert kernels(plans["b"]) == [("b", graph.names)]
+    assert plans["a"].single
+    # most of it is others' work: still what one would get by giving `c` all it takes
+    assert [target for target, _ in kernels(plans["c"])].count("c") == 1
+
+
+def test_a_region_that_failed_is_not_the_targets() -> None:
+    graph = DataflowGraph(chain("Relu", "Exp", "Neg"))
+    truth = by_operator({"a": {"Relu": 1.0, "Neg": 1.0}, "b": {"Relu": 1.0, "Exp": 1.0, "Neg": 1.0}})
+    mine = [kernel(graph, A), kernel(graph, A, "relu_0"), kernel(graph, A, "neg_0")]
+    pool = pool_of(graph, truth, *mine, *(kernel(graph, B, name) for name in graph.names)).pool
+
+    [plan] = singles(pool, [A])
+
+    assert kernels(plan) == [("a", ("relu_0",)), ("b", ("exp_0",)), ("a", ("neg_0",))]
+
+
+@pytest.mark.parametrize(
+    "target", [a_target("a", mixable=False), a_target("a", joins=Joins.NONE)], ids=["not mixable", "single kernels"]
+)
+def test_a_target_that_takes_only_part_stands_alone_only_if_it_mixes_and_joins(target: Target) -> None:
+    graph = DataflowGraph(chain("Relu", "Exp"))
+    truth = by_operator({"a": {"Relu": 1.0}, "b": {"Relu": 1.0, "Exp": 1.0}})
+    part = kernel(graph, target, "relu_0")
+    pool = pool_of(graph, truth, part, kernel(graph, B, "relu_0"), kernel(graph, B, "exp_0")).pool
+
+    assert singles(pool, [target]) == ()
+
+
+def test_no_plan_where_nobody_takes_the_rest() -> None:
+    graph = DataflowGraph(chain("Relu", "Exp"))
+    pool = pool_of(graph, by_operator({"a": {"Relu": 1.0}}), kernel(graph, A, "relu_0")).pool
+
+    assert singles(pool, [A]) == ()
+    assert mixes(pool, 2) == ()
+
+
+def test_mixes_are_the_cheapest_plans_of_several_kernels_best_first() -> None:
+    graph = DataflowGraph(chain("Relu", "Exp"))
+    truth = by_operator({"a": {"Relu": 100.0, "Exp": 110.0}, "b": {"Relu": 110.0, "Exp": 100.0}})
+    each = [kernel(graph, target, name) for target in (A, B) for name in graph.names]
+    pool = pool_of(graph, truth, *each, kernel(graph, A), kernel(graph, B)).pool
+
+    plans = mixes(pool, 3)
+
+    assert [plan.name for plan in plans] == ["mixed-1", "mixed-2", "mixed-3"]
+    assert kernels(plans[0]) == [("a", ("relu_0",)), ("b", ("exp_0",))]
+    assert [plan.predicted_us for plan in plans] == sorted(plan.predicted_us for plan in plans)
+    assert not any(plan.single or len(plan.kernels) < 2 for plan in plans)
+
+
+def test_a_mix_much_slower_than_one_kernel_is_not_worth_timing() -> None:
+    graph = DataflowGraph(chain("Relu", "Exp"))
+
+    def shortlisted(launch_us: float) -> int:
+        truth = by_operator({"a": {"Relu": 50.0, "Exp": 50.0}}, launch_us=launch_us)
+        pool = pool_of(graph, truth, *(kernel(graph, A, *n) for n in ((), ("relu_0",), ("exp_0",)))).pool
+        return len(mixes(pool, 1))
+
+    # 100 + 2 launches against 100 + 1
+    assert shortlisted(10.0) == 1
+    assert shortlisted(30.0) == 0
+    assert 1.0 < WITHIN < 1.2
+
+
+def test_without_a_whole_model_kernel_every_mix_is_worth_timing() -> None:
+    graph = DataflowGraph(chain("Relu", "Exp"))
+    truth = by_operator({"a": {"Relu": 1.0}, "b": {"Exp": 1e6}})
+    pool = pool_of(graph, truth, kernel(graph, A, "relu_0"), kernel(graph, B, "exp_0")).pool
+
+    [plan] = mixes(pool, 2)
+
+    assert plan.toolchains == ("a", "b")
