@@ -48,11 +48,14 @@ def latency_facts(rounds_us: Sequence[Sequence[float]]) -> LatencyFacts:
 def comparison(plans: Sequence[Plan], refined: Refined, decision: Decision) -> Comparison:
     """The end-to-end comparison; the plan that was kept comes first, under the name `collage`."""
     timed = {each.name: each for each in (*refined.dropped, *refined.timed)}
-    contenders = [_contender("collage", _plan(plans, decision.winner), timed, decision.ratios)]
+    first: dict[str, str] = {}  # of plans with the same kernels one was timed
+    for plan in plans:
+        first.setdefault(plan.key, plan.name)
+    contenders = [_contender("collage", _plan(plans, decision.winner), decision.winner, timed, decision.ratios)]
     contenders += [
-        _contender(plan.name, plan, timed, decision.ratios, refined.failed.get(plan.name, ""))
-        for plan in plans
-        if plan.name != decision.winner or plan.single
+        _contender(plan.name, plan, same, timed, decision.ratios, refined.failed.get(same, ""))
+        for plan, same in ((plan, first[plan.key]) for plan in plans)
+        if plan.single or plan.name == same != decision.winner
     ]
     kept = decision.ratios.get(decision.winner)
     incumbent = _plan(plans, decision.incumbent)
@@ -71,9 +74,14 @@ def _plan(plans: Sequence[Plan], name: str) -> Plan:
 
 
 def _contender(
-    name: str, plan: Plan, timed: Mapping[str, Timed], ratios: Mapping[str, Interval], failed: str = ""
+    name: str,
+    plan: Plan,
+    timed_as: str,
+    timed: Mapping[str, Timed],
+    ratios: Mapping[str, Interval],
+    failed: str = "",
 ) -> ContenderFacts:
-    samples, ratio = timed.get(plan.name), ratios.get(plan.name)
+    samples, ratio = timed.get(timed_as), ratios.get(timed_as)
     return ContenderFacts(
         name=name,
         kind="single" if plan.single else "mixed",
