@@ -1,0 +1,244 @@
+"""End-to-end timing over plans that are not built and contenders that do not run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from collage_core.contract import Host, Target
+from collage_core.database import MemoryStore, TuningStore
+from collage_core.errors import PlanBuildError
+from collage_core.fusion import Partitioning
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.contenders import Contender
+from collage_core.measure.messages import Failed, Stage
+from collage_core.pipeline import refine
+from collage_core.pipeline.assemble import Assembled
+from collage_core.pipeline.options import PRESETS
+from collage_core.pipeline.plan import Plan
+from collage_core.pipeline.refine import Refiner
+from collage_core.report.progress import SilentProgress
+from collage_core.testing import chain
+from tests.unit.pipeline.fakes import a_target, kernel
+
+GRAPH = DataflowGraph(chain("Relu", "Exp"))
+
+
+def plan_of(name: str, *targets: Target, single: bool = True) -> Plan:
+    """The whole graph as one kernel, or a kernel of one node for each target."""
+    kernels = (
+        (kernel(GRAPH, targets[0]),)
+        if len(targets) == 1
+        else tuple(kernel(GRAPH, target, node) for target, node in zip(targets, GRAPH.names, strict=True))
+    )
+    return Plan(
+        name=name,
+        single=single,
+        partitioning=Partitioning(GRAPH, kernels),
+        costs_us=(1.0,) * len(kernels),
+        dispatch_us=0.0,
+    )
+
+
+A, B, C = (a_target(name) for name in "abc")
+FAST, MIDDLE, SLOW = plan_of("a", A), plan_of("b", B), plan_of("c", C)
+MIXED = plan_of("mixed-1", A, B, single=False)
+
+
+@dataclasses.dataclass
+class Saved:
+    """Stands for an assembled plan."""
+
+    saved: list[str]
+
+    def save(self, path: Path, record: None, *, threads: int, model_name: str, model_sha256: str) -> None:
+        path.write_bytes(b"")
+        self.saved.append(model_name)
+
+
+class Track:
+    """Where contenders run: times them by what it was told, and notes who ran.
+
+    Args:
+        times_us: Time by plan.
+        crashes: Plans that fail, and in which of the two comparisons.
+    """
+
+    def __init__(self, times_us: Sequence[tuple[Plan, float]], crashes: Mapping[str, int] | None = None) -> None:
+        self._times_us = {plan.key: time_us for plan, time_us in times_us}
+        self._names = {plan.key: plan.name for plan, _ in times_us}
+        self._crashes = crashes or {}
+        self.runs: list[list[str]] = []
+        self.rounds: list[int] = []
+
+    def interleaved(self, contenders: Sequence[Contender], *, rounds: int, **_: Any) -> dict[str, Any]:
+        self.runs.append([self._names[contender.name] for contender in contenders])
+        self.rounds.append(rounds)
+        return {contender.name: self._answer(contender, rounds) for contender in contenders}
+
+    def _answer(self, contender: Contender, rounds: int) -> Any:
+        if self._crashes.get(self._names[contender.name]) == len(self.runs):
+            return Failed(stage=Stage.RUN, reason="crash: signal 11")
+        return ((self._times_us[contender.name],) * 3,) * rounds
+
+
+@pytest.fixture
+def database() -> TuningStore:
+    return MemoryStore()
+
+
+@dataclasses.dataclass
+class Bench:
+    """A refiner over a track."""
+
+    refiner: Refiner
+    saved: list[str]
+
+
+def refiner(
+    database: TuningStore, folder: Path, *, model_key: str = "m", unbuildable: str = "", threads: int = 1
+) -> Bench:
+    saved: list[str] = []
+
+    def build(plan: Plan) -> Assembled:
+        if plan.name == unbuildable:
+            raise PlanBuildError("a", ("relu_0",), "out of memory")
+        return cast(Assembled, Saved(saved))
+
+    return Bench(
+        Refiner(
+            database=database,
+            model_key=model_key,
+            host=Host.this(),
+            threads=threads,
+            preset=PRESETS["quick"],
+            folder=folder,
+            inputs=lambda: folder / "inputs.json",
+            build=build,
+            progress=SilentProgress(),
+        ),
+        saved,
+    )
+
+
+def on(monkeypatch: pytest.MonkeyPatch, track: Track) -> Track:
+    monkeypatch.setattr(refine, "interleaved", track.interleaved)
+    return track
+
+
+def test_contenders_within_reach_run_the_whole_distance(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    track = on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 110.0), (SLOW, 400.0), (MIXED, 90.0)]))
+
+    refined = refiner(database, tmp_path).refiner.run([FAST, MIDDLE, SLOW, MIXED])
+
+    assert track.runs == [["a", "b", "c", "mixed-1"], ["a", "b", "mixed-1"]]
+    assert track.rounds == [3, PRESETS["quick"].rounds]
+    assert [each.name for each in refined.timed] == ["a", "b", "mixed-1"]
+    assert [each.name for each in refined.dropped] == ["c"]
+    assert all(len(each.rounds_us) == PRESETS["quick"].rounds for each in refined.timed)
+    assert refined.fresh
+
+
+def test_the_best_single_toolchain_stays_however_slow_it_is(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    track = on(monkeypatch, Track([(FAST, 1000.0), (MIDDLE, 1100.0), (MIXED, 90.0)]))
+
+    refined = refiner(database, tmp_path).refiner.run([FAST, MIDDLE, MIXED])
+
+    assert track.runs[1] == ["a", "mixed-1"]
+    assert [(each.name, each.single, each.kernels, each.toolchains) for each in refined.timed] == [
+        ("a", True, 1, 1),
+        ("mixed-1", False, 2, 2),
+    ]
+
+
+def test_plans_of_equal_kernels_are_timed_once_under_the_first_name(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    single = plan_of("openvino", A, B)
+    track = on(monkeypatch, Track([(MIXED, 90.0), (single, 90.0)]))
+
+    refined = refiner(database, tmp_path).refiner.run([single, MIXED])
+
+    assert track.runs == [["openvino"], ["openvino"]]
+    assert [(each.name, each.single) for each in refined.timed] == [("openvino", True)]
+
+
+def test_a_second_run_over_the_same_database_times_and_builds_nothing(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (SLOW, 400.0), (MIXED, 90.0)]))
+    first = refiner(database, tmp_path).refiner.run([FAST, SLOW, MIXED])
+    track = on(monkeypatch, Track([]))
+    again = refiner(database, tmp_path / "elsewhere")
+
+    second = again.refiner.run([MIXED, SLOW, FAST])
+
+    assert track.runs == []
+    assert again.saved == []
+    assert not second.fresh
+    assert set(second.timed) == set(first.timed)
+    assert second.dropped == first.dropped
+
+
+@pytest.mark.parametrize("change", [{"model_key": "other"}, {"threads": 2}], ids=str)
+def test_another_model_or_number_of_threads_is_timed_anew(
+    change: dict[str, Any], database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0)]))
+    refiner(database, tmp_path).refiner.run([FAST])
+    track = on(monkeypatch, Track([(FAST, 70.0)]))
+
+    assert refiner(database, tmp_path, **change).refiner.run([FAST]).fresh
+    assert track.runs
+
+
+def test_another_set_of_plans_is_timed_anew_against_each_other(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0)]))
+    refiner(database, tmp_path).refiner.run([FAST])
+    track = on(monkeypatch, Track([(FAST, 100.0), (MIXED, 90.0)]))
+
+    refiner(database, tmp_path).refiner.run([FAST, MIXED])
+
+    assert track.runs[0] == ["a", "mixed-1"]
+
+
+def test_a_plan_that_cannot_be_built_fails_alone(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0)]))
+
+    refined = refiner(database, tmp_path, unbuildable="b").refiner.run([FAST, MIDDLE])
+
+    assert [each.name for each in refined.timed] == ["a"]
+    assert "out of memory" in refined.failed["b"]
+
+
+@pytest.mark.parametrize("when", [1, 2], ids=["first rounds", "final"])
+def test_a_plan_that_crashes_fails_alone(
+    when: int, database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0)], crashes={"b": when}))
+
+    refined = refiner(database, tmp_path).refiner.run([FAST, MIDDLE])
+
+    assert [each.name for each in refined.timed] == ["a"]
+    assert refined.failed == {"b": "crash: signal 11"}
+
+
+def test_no_plan_at_all_is_an_answer(database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on(monkeypatch, Track([]))
+
+    refined = refiner(database, tmp_path, unbuildable="a").refiner.run([FAST])
+
+    assert refined.timed == ()
+    assert list(refined.failed) == ["a"]
