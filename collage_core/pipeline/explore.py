@@ -1,7 +1,7 @@
 """Phase 3: candidates are measured, searched, merged, measured again, until the best path is stable.
 
-Which candidates are measured depends on recorded costs and on nothing else, so that a second run over the same
-database takes the same steps and measures nothing.
+Which candidates are measured depends on recorded costs and on nothing else, and a cost counts from the step on that
+asks for it, so that a second run over the same database takes the same steps and measures nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collage_core.contract import Joins, Unmeasured
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, cut_positions
 from collage_core.ir.work import estimated_work_us
 from collage_core.measure.messages import Failed
-from collage_core.measure.source import Step
+from collage_core.measure.source import CacheKey, Step
 from collage_core.pipeline.options import Preset
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.pipeline.proposals import Proposals, TargetRule, propose, worthwhile
@@ -82,6 +82,8 @@ class Explorer:
         self._search_s = 0.0
         self._rounds = 0
         self.proposals: dict[str, Proposals] = {}
+        self._reached: set[CacheKey] = set()
+        pool.reached = self._reached
 
     def run(self) -> Explored:
         """Measures and searches.
@@ -146,18 +148,19 @@ class Explorer:
     def _measure(
         self, what: str, candidates: Iterable[CandidateKernel], purpose: Literal["select", "confirm"] = "select"
     ) -> None:
-        waiting: dict[tuple[str, str], CandidateKernel] = {}
+        waiting: dict[CacheKey, CandidateKernel] = {}
         for candidate in candidates:
             self._pool.add(candidate)
             waiting.setdefault(self._pool.cache_key(candidate), candidate)
         if not waiting:
             return
         self._progress.phase(what, len(waiting))
-        for number, candidate in enumerate(waiting.values()):
+        for number, (key, candidate) in enumerate(waiting.items()):
             if self._deadline is not None and time.monotonic() > self._deadline:
                 self._skipped += len(waiting) - number
                 return
             self._source.measure([candidate], purpose, self._tell)
+            self._reached.add(key)
             self._pool.forget(candidate)
             self._progress.advance()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from collage_core.contract import INVALID, Cost, Target, Unmeasured
+from collage_core.contract import INVALID, UNMEASURED, Cost, Target, Unmeasured
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.source import CacheKey, MeasuringCostSource
@@ -22,6 +22,8 @@ class CandidatePool:
     Attributes:
         confirmed: What is to be costed by fresh samples; everything else by those it was selected by. Only what
             this run confirmed is in it, so that a later run over the same database takes the same path.
+        reached: What this run measured or looked up; nothing else has a cost, for the same reason. None if
+            everything the source knows counts.
     """
 
     def __init__(self, graph: DataflowGraph, source: MeasuringCostSource, dispatch_us: float) -> None:
@@ -30,6 +32,7 @@ class CandidatePool:
         self.dispatch_us = dispatch_us
         self.whole = graph.completed(graph.needs_kernel)
         self.confirmed: set[CacheKey] = set()
+        self.reached: set[CacheKey] | None = None
         self._candidates: dict[tuple[int, str, str], CandidateKernel] = {}
         self._costs: dict[tuple[CacheKey, bool], Cost | Unmeasured] = {}
 
@@ -68,6 +71,8 @@ class CandidatePool:
             confirmed: Whether to go by fresh samples; None to do so if this run confirmed it.
         """
         key = self.cache_key(candidate)
+        if self.reached is not None and key not in self.reached:
+            return UNMEASURED
         fresh = key in self.confirmed if confirmed is None else confirmed
         known = self._costs.get((key, fresh))
         if known is None:

@@ -1,0 +1,193 @@
+"""Exploring over a cost source that knows the truth, without a clock or a process."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from collage_core.contract import Joins
+from collage_core.errors import NoCoverError
+from collage_core.fusion import CandidateBounds, CandidateKernel
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.messages import Failed, Refused
+from collage_core.measure.source import MeasuringCostSource
+from collage_core.pipeline.explore import Explored, Explorer
+from collage_core.pipeline.options import PRESETS
+from collage_core.pipeline.pool import CandidatePool
+from collage_core.pipeline.proposals import TargetRule
+from collage_core.report.progress import SilentProgress
+from collage_core.testing import chain
+from tests.unit.pipeline.fakes import FakeSource, a_target, by_operator, rule_of
+
+A, B = a_target("a"), a_target("b")
+GRAPH = DataflowGraph(chain("Relu", "Neg", "Exp", "Tanh", "Abs", "Relu", shape=(64, 64)))
+FAST, POOR = 10.0, 90.0
+HALVES = by_operator(
+    {
+        "a": {"Relu": FAST, "Neg": FAST, "Exp": POOR, "Tanh": POOR, "Abs": POOR},
+        "b": {"Relu": POOR, "Neg": POOR, "Exp": FAST, "Tanh": FAST, "Abs": FAST},
+    },
+    launch_us=5.0,
+)
+
+
+def explorer(
+    source: FakeSource, rules: Sequence[TargetRule], *, preset: str = "default", budget_s: float | None = None
+) -> tuple[Explorer, CandidatePool]:
+    pool = CandidatePool(GRAPH, cast(MeasuringCostSource, source), 0.1)
+    return (
+        Explorer(
+            pool,
+            rules,
+            preset=PRESETS[preset],
+            bounds=CandidateBounds(),
+            progress=SilentProgress(),
+            budget_s=budget_s,
+        ),
+        pool,
+    )
+
+
+def path(explored: Explored, pool: CandidatePool) -> list[tuple[str, tuple[str, ...]]]:
+    return [(chosen.target, pool.candidate(chosen).sub_graph.names) for chosen in explored.result.candidates]
+
+
+def test_regions_end_where_the_targets_change_places() -> None:
+    made, pool = explorer(FakeSource(HALVES), [rule_of(A), rule_of(B)])
+
+    explored = made.run()
+
+    assert path(explored, pool) == [
+        ("a", ("relu_0", "neg_0")),
+        ("b", ("exp_0", "tanh_0", "abs_0")),
+        ("a", ("relu_1",)),
+    ]
+
+
+def test_a_second_run_over_the_same_database_takes_the_same_steps_and_measures_nothing() -> None:
+    first = FakeSource(HALVES)
+    made, pool = explorer(first, [rule_of(A), rule_of(B)])
+    explored = made.run()
+    second = FakeSource(HALVES, first.known)
+    again, same_pool = explorer(second, [rule_of(A), rule_of(B)])
+    repeated = again.run()
+
+    assert second.counts.measured == 0
+    assert path(repeated, same_pool) == path(explored, pool)
+    assert repeated.result.costs_us == explored.result.costs_us
+    assert repeated.rounds == explored.rounds
+    assert repeated.left_out == explored.left_out
+
+
+def test_what_another_run_knows_beyond_this_ones_reach_changes_nothing() -> None:
+    first = FakeSource(HALVES)
+    made, pool = explorer(first, [rule_of(A), rule_of(B)], preset="quick")
+    explored = made.run()
+    thorough = FakeSource(HALVES, first.known)
+    explorer(thorough, [rule_of(A), rule_of(B)], preset="extensive")[0].run()
+    last = FakeSource(HALVES, first.known)
+    again, same_pool = explorer(last, [rule_of(A), rule_of(B)], preset="quick")
+    repeated = again.run()
+
+    assert last.counts.measured == 0
+    assert (path(repeated, same_pool), repeated.rounds) == (path(explored, pool), explored.rounds)
+
+
+def test_a_cost_that_was_too_good_to_be_true_loses_when_it_is_measured_again() -> None:
+    lucky: list[CandidateKernel] = []
+
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        cost = HALVES(candidate)
+        whole = candidate.sub_graph.nodes == GRAPH.needs_kernel
+        if whole and candidate.target == A and not lucky:
+            lucky.append(candidate)
+            return 1.0
+        return cost
+
+    made, pool = explorer(FakeSource(truth), [rule_of(A), rule_of(B)])
+
+    explored = made.run()
+
+    assert lucky
+    assert {target for target, _ in path(explored, pool)} == {"a", "b"}
+    assert explored.result.total_us > 50.0
+
+
+def test_what_is_on_the_path_was_measured_twice() -> None:
+    source = FakeSource(HALVES)
+    made, pool = explorer(source, [rule_of(A), rule_of(B)])
+
+    explored = made.run()
+
+    for chosen in explored.result.candidates:
+        assert len(source.known[pool.cache_key(pool.candidate(chosen))]) == 2
+
+
+def test_a_node_nobody_takes_is_named() -> None:
+    made, _ = explorer(FakeSource(HALVES), [rule_of(A, refuses=["Exp"]), rule_of(B, refuses=["Exp", "Abs"])])
+
+    with pytest.raises(NoCoverError) as caught:
+        made.run()
+
+    assert caught.value.nodes == (GRAPH.index_of("exp_0"),)
+    assert set(made.proposals) == {"a", "b"}
+
+
+def test_a_toolchain_that_fails_everywhere_costs_only_itself() -> None:
+    truth = by_operator({"a": {}, "b": dict.fromkeys(("Relu", "Neg", "Exp", "Tanh", "Abs"), 5.0)})
+    made, pool = explorer(FakeSource(truth), [rule_of(A), rule_of(B)])
+
+    explored = made.run()
+
+    assert {target for target, _ in path(explored, pool)} == {"b"}
+
+
+def test_a_target_that_fails_on_the_whole_model_is_cut_until_something_covers_every_node() -> None:
+    works = by_operator({"a": dict.fromkeys(("Relu", "Neg", "Exp", "Tanh", "Abs"), 5.0)})
+
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        if candidate.sub_graph.nodes.bit_count() > 1:
+            return Refused(reason="too large")
+        return works(candidate)
+
+    preset = dataclasses.replace(PRESETS["quick"], operators=0)
+    source = FakeSource(truth)
+    pool = CandidatePool(GRAPH, cast(MeasuringCostSource, source), 0.1)
+    made = Explorer(pool, [rule_of(A)], preset=preset, bounds=CandidateBounds(), progress=SilentProgress())
+
+    explored = made.run()
+
+    assert len(explored.result.candidates) == len(GRAPH)
+
+
+def test_a_budget_that_is_spent_stops_measuring_and_says_so() -> None:
+    source = FakeSource(HALVES)
+    made, _ = explorer(source, [rule_of(A)], budget_s=-1.0)
+
+    with pytest.raises(NoCoverError):  # not even one measurement fits
+        made.run()
+
+    assert source.measured == []
+
+
+def test_a_library_of_single_kernels_is_not_merged() -> None:
+    library = a_target("a", joins=Joins.NONE)
+    made, pool = explorer(FakeSource(HALVES), [rule_of(library), rule_of(B)])
+
+    explored = made.run()
+
+    assert all(len(nodes) == 1 for target, nodes in path(explored, pool) if target == "a")
+
+
+def test_what_a_bound_left_unmeasured_is_said() -> None:
+    preset = dataclasses.replace(PRESETS["quick"], operators=1)
+    source = FakeSource(HALVES)
+    pool = CandidatePool(GRAPH, cast(MeasuringCostSource, source), 0.1)
+    made = Explorer(pool, [rule_of(A)], preset=preset, bounds=CandidateBounds(), progress=SilentProgress())
+
+    explored = made.run()
+
+    assert any("were not measured (preset quick)" in sentence for sentence in explored.left_out)
