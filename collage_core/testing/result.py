@@ -19,7 +19,6 @@ from collage_core.pipeline.proposals import Proposals
 from collage_core.search import SearchTarget
 from collage_core.testing.reasons import NoFit, OutPriced, Refused, Unbuildable, Unusable, WhyNot
 
-
 NOT_NAMED = "no pattern of it matches around this node"
 """Reason of a refusal nobody gave: the toolchain has patterns, and none came near."""
 
