@@ -95,17 +95,13 @@ class NoCoverError(SearchError):
         refusals: One line per reason, where the caller knows them.
     """
 
-    def __init__(
-        self, nodes: tuple[int, ...], *, stuck: bool = False, refusals: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, nodes: tuple[int, ...], *, stuck: bool = False, refusals: tuple[str, ...] = ()) -> None:
         self.nodes = nodes
         self.stuck = stuck
         self.refusals = refusals
         what = ", ".join(map(str, nodes[:10])) + (f" and {len(nodes) - 10} more" if len(nodes) > 10 else "")
         problem = (
-            f"no set of candidates fits together at node(s) {what}"
-            if stuck
-            else f"no toolchain runs node(s) {what}"
+            f"no set of candidates fits together at node(s) {what}" if stuck else f"no toolchain runs node(s) {what}"
         )
         why = f": {'; '.join(refusals)}" if refusals else ""
         super().__init__(

@@ -124,9 +124,7 @@ BoundCall: TypeAlias = Callable[[], Any]
 class Kernel(Protocol):
     """A loaded artifact."""
 
-    def bind(
-        self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None
-    ) -> BoundCall:
+    def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
         """Fixes the buffers of one call.
 
         Destination passing: a call reads `inputs`, writes `outputs`, allocates nothing it returns and never

@@ -38,14 +38,10 @@ class Buffer:
         if storage is None:
             self._storage = storage = np.empty(spec.static_shape, spec.numpy_dtype)
         if storage.dtype != spec.numpy_dtype or not storage.flags.c_contiguous:
-            raise KernelError(
-                f"buffer of {spec.name!r} must be C-contiguous {spec.numpy_dtype}, got {storage.dtype}"
-            )
+            raise KernelError(f"buffer of {spec.name!r} must be C-contiguous {spec.numpy_dtype}, got {storage.dtype}")
         if spec.kind is ValueKind.PLANNED:
             if storage.shape != spec.static_shape:
-                raise KernelError(
-                    f"buffer of {spec.name!r} must have shape {spec.static_shape}, got {storage.shape}"
-                )
+                raise KernelError(f"buffer of {spec.name!r} must have shape {spec.static_shape}, got {storage.shape}")
             self._value = storage
         else:
             self._storage = storage.reshape(-1)
@@ -60,9 +56,7 @@ class Buffer:
         """
         if isinstance(self._value, np.ndarray):
             return self._value
-        raise KernelError(
-            f"value {self.spec.name!r} holds {type(self._value).__name__}, not a tensor"
-        )
+        raise KernelError(f"value {self.spec.name!r} holds {type(self._value).__name__}, not a tensor")
 
     @property
     def value(self) -> Any:
@@ -84,9 +78,7 @@ class Buffer:
             raise KernelError(f"value {spec.name!r} is {spec.numpy_dtype}, got {array.dtype}")
         if spec.kind is ValueKind.PLANNED:
             if array.shape != spec.static_shape:
-                raise KernelError(
-                    f"value {spec.name!r} has shape {spec.static_shape}, got {array.shape}"
-                )
+                raise KernelError(f"value {spec.name!r} has shape {spec.static_shape}, got {array.shape}")
             np.copyto(self._value, array)
             return
         bound = spec.static_shape

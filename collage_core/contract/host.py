@@ -54,9 +54,7 @@ def _this_host() -> Host:
                 fields.setdefault(key.strip(), value.strip())
         name = fields.get("model name", name)
         flags = frozenset(fields.get("flags", fields.get("Features", "")).lower().split())
-    usable = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     physical = psutil.cpu_count(logical=False) or usable
     return Host(
         system=f"{platform.system()} {platform.machine()}",

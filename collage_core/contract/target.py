@@ -6,9 +6,7 @@ import dataclasses
 import enum
 import re
 
-_SPELLING = re.compile(
-    r"^(?P<toolchain>[A-Za-z_][\w.-]*)(\((?P<options>[^()]*)\))?(@(?P<device>\w+(:\d+)?))?$"
-)
+_SPELLING = re.compile(r"^(?P<toolchain>[A-Za-z_][\w.-]*)(\((?P<options>[^()]*)\))?(@(?P<device>\w+(:\d+)?))?$")
 
 
 class Joins(enum.Enum):

@@ -19,7 +19,7 @@ class CandidateBounds:
         max_live: Most tensors that may cross a cut position.
     """
 
-    segments: int = 8
+    segments: int = 6
     max_depth: int = 8
     max_exits: int = 1
     max_candidates: int = 20_000
@@ -36,7 +36,7 @@ class CandidateBounds:
         | preset | segments | regions at most | depth of fused groups | candidates of the closure |
         |---|---|---|---|---|
         | quick | 4 | 10 | 4 | 2,000 |
-        | default | 8 | 36 | 8 | 20,000 |
+        | default | 6 | 21 | 8 | 20,000 |
         | extensive | 16 | 136 | 12 | 100,000 |
 
         Raises:

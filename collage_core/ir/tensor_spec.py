@@ -42,9 +42,7 @@ class TensorSpec:
     bound: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.kind is ValueKind.PLANNED and (
-            self.dtype is None or self.shape is None or None in self.shape
-        ):
+        if self.kind is ValueKind.PLANNED and (self.dtype is None or self.shape is None or None in self.shape):
             raise ValueError(f"planned value {self.name!r} needs a dtype and a static shape")
         if self.kind is ValueKind.BOUNDED and (self.dtype is None or self.bound is None):
             raise ValueError(f"bounded value {self.name!r} needs a dtype and a bound")

@@ -15,7 +15,7 @@ from collage_core.contract import Joins, Unmeasured
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, cut_positions
 from collage_core.ir.work import estimated_work_us
 from collage_core.measure.messages import Failed
-from collage_core.measure.source import CacheKey, Step
+from collage_core.measure.source import CacheKey, MeasuringCostSource, Step
 from collage_core.pipeline.options import Preset
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.pipeline.proposals import Proposals, TargetRule, propose, worthwhile
@@ -51,6 +51,7 @@ class Explorer:
     Args:
         pool: Takes the candidates.
         rules: The targets with their rules.
+        source: Measures; the pool's costs come from it.
         preset: How much to measure.
         bounds: How many candidates to make.
         progress: Is told.
@@ -64,6 +65,7 @@ class Explorer:
         self,
         pool: CandidatePool,
         rules: Sequence[TargetRule],
+        source: MeasuringCostSource,
         *,
         preset: Preset,
         bounds: CandidateBounds,
@@ -72,7 +74,7 @@ class Explorer:
     ) -> None:
         self._pool = pool
         self._graph = pool.graph
-        self._source = pool.source
+        self._source = source
         self._rules = rules
         self._preset = preset
         self._bounds = bounds

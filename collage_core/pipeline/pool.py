@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from collage_core.contract import INVALID, UNMEASURED, Cost, Target, Unmeasured
-from collage_core.fusion import CandidateKernel
+from collage_core.fusion import CandidateKernel, SubGraph
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.source import CacheKey, MeasuringCostSource
+from collage_core.measure.messages import Outcome
+from collage_core.measure.source import CacheKey
 from collage_core.search import CostTable, ExactSearch, SearchCandidate, SearchProblem, SearchTarget
+
+
+class KnownCosts(Protocol):
+    """What is known of candidates; `MeasuringCostSource` is one."""
+
+    def key(self, sub_graph: SubGraph) -> str:
+        """What makes a sub-graph the same as another to measure."""
+
+    def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
+        """What a candidate costs, by fresh samples where there are some or by those it was selected by."""
+
+    def outcome(self, candidate: CandidateKernel) -> Outcome | None:
+        """What came of measuring a candidate last; None if nobody tried."""
 
 
 class CandidatePool:
@@ -26,7 +41,7 @@ class CandidatePool:
             everything the source knows counts.
     """
 
-    def __init__(self, graph: DataflowGraph, source: MeasuringCostSource, dispatch_us: float) -> None:
+    def __init__(self, graph: DataflowGraph, source: KnownCosts, dispatch_us: float) -> None:
         self.graph = graph
         self.source = source
         self.dispatch_us = dispatch_us

@@ -103,7 +103,7 @@ def propose(
         graph=graph,
         rule=rule,
         candidates=tuple(CandidateKernel(sub_graph, rule.spec) for sub_graph in sub_graphs),
-        refusals=outcome.refusals,
+        refusals={index: reason for index, reason in outcome.refusals.items() if not graph.is_host(index)},
         left_out=outcome.left_out,
     )
 

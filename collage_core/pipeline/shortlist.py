@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collage_core.contract import INVALID, Joins, Target
+from collage_core.contract import INVALID, Target
 from collage_core.errors import NoCoverError
 from collage_core.fusion import Partitioning
 from collage_core.pipeline.plan import Plan
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.search import SearchResult, k_best
+from collage_core.search.exact import Allow
 
 WITHIN = 1.15
 """A mix predicted to be slower than this many times the best whole-model kernel is not worth timing."""
@@ -18,8 +19,8 @@ WITHIN = 1.15
 def singles(pool: CandidatePool, targets: Sequence[Target]) -> tuple[Plan, ...]:
     """The plan of each target alone, where it has one.
 
-    The whole model as one kernel where the target can; otherwise its largest regions, disjoint, as `partition_for`
-    would take them, and the cheapest of the others for the rest.
+    The whole model as one kernel where the target can; else the cheapest of its own kernels where they cover it; else
+    its largest regions, disjoint, as `partition_for` would take them, and the cheapest of the others for the rest.
     """
     plans = (_single(pool, target) for target in targets)
     return tuple(plan for plan in plans if plan is not None)
@@ -58,22 +59,20 @@ def as_plan(pool: CandidatePool, name: str, result: SearchResult, *, single: boo
 
 def _single(pool: CandidatePool, target: Target) -> Plan | None:
     engine = pool.engine()
-    try:
-        result = engine.run(lambda c: c.target == target.name and c.nodes == pool.whole)
-    except NoCoverError:
-        if not target.mixable or target.joins is not Joins.ANY:
-            return None
-        greedy = _largest(pool, target)
-        covered = 0
-        for nodes in greedy:
-            covered |= nodes
-        if not covered:
-            return None
+    greedy = _largest(pool, target) if target.mixable else set()
+    covered = 0
+    for nodes in greedy:
+        covered |= nodes
+    attempts: list[Allow] = [lambda c: c.target == target.name and c.nodes == pool.whole]
+    if covered:
+        attempts.append(lambda c: c.target == target.name)
+        attempts.append(lambda c: c.nodes in greedy if c.target == target.name else not c.nodes & covered)
+    for allow in attempts:
         try:
-            result = engine.run(lambda c: c.nodes in greedy if c.target == target.name else not c.nodes & covered)
+            return as_plan(pool, target.name, engine.run(allow), single=True)
         except NoCoverError:
-            return None
-    return as_plan(pool, target.name, result, single=True)
+            continue
+    return None
 
 
 def _largest(pool: CandidatePool, target: Target) -> set[int]:

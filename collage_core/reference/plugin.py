@@ -83,9 +83,7 @@ class ReferenceKernel:
         wanted = frozenset(self._outputs)
 
         def call() -> None:
-            feeds: Mapping[str, Any] = {
-                name: buffer.value for name, buffer in zip(self._inputs, inputs, strict=True)
-            }
+            feeds: Mapping[str, Any] = {name: buffer.value for name, buffer in zip(self._inputs, inputs, strict=True)}
             try:
                 values = evaluate(self._model, feeds, keep=wanted.__contains__).values
             except CollageError as error:

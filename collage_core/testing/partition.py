@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, cast
+from typing import Protocol
 
 import onnx_ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
@@ -14,7 +14,6 @@ from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, cut_
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.model_io import model_from_bytes
 from collage_core.measure.messages import Refused as RefusedToBuild
-from collage_core.measure.source import MeasuringCostSource
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.prepare import prepare as prepared
 from collage_core.passes.prepare_shapes import infer_model
@@ -70,8 +69,7 @@ def partition(
     if len(mocks) != len(toolchains):
         raise ValueError(f"toolchains have unique names, not {[toolchain.name for toolchain in toolchains]}")
     costs = _MockCosts(mocks)
-    # The pool asks its source for keys, costs and outcomes only, which need no worker here.
-    pool = CandidatePool(graph, cast(MeasuringCostSource, costs), dispatch_us)
+    pool = CandidatePool(graph, costs, dispatch_us)
     cuts = cut_positions(graph, bounds.segments - 1, max_live=bounds.max_live)
     proposals: dict[str, Proposals] = {}
     unusable: dict[str, str] = {}

@@ -10,7 +10,7 @@ import onnx_ir
 
 from collage_core.fusion import CandidateBounds
 from collage_core.ir.tensor_spec import TensorSpec
-from collage_core.pipeline.doctor import plugin_failures
+from collage_core.pipeline.diagnosis import plugin_failures
 from collage_core.pipeline.offers import Selection
 from collage_core.pipeline.options import OptimizeOptions
 from collage_core.pipeline.proposals import Proposals, propose

@@ -200,6 +200,7 @@ class _Optimization:
         explorer = Explorer(
             self._pool,
             rules,
+            self._source,
             preset=self._preset,
             bounds=CandidateBounds.preset(cast(Literal["quick", "default", "extensive"], self._preset.name)),
             progress=self._progress,
