@@ -37,11 +37,12 @@ HALVES = by_operator(
 def explorer(
     source: FakeSource, rules: Sequence[TargetRule], *, preset: str = "default", budget_s: float | None = None
 ) -> tuple[Explorer, CandidatePool]:
-    pool = CandidatePool(GRAPH, cast(MeasuringCostSource, source), 0.1)
+    pool = CandidatePool(GRAPH, source, 0.1)
     return (
         Explorer(
             pool,
             rules,
+            cast(MeasuringCostSource, source),
             preset=PRESETS[preset],
             bounds=CandidateBounds(),
             progress=SilentProgress(),
@@ -155,7 +156,7 @@ def test_a_target_that_fails_on_the_whole_model_is_cut_until_something_covers_ev
 
     preset = dataclasses.replace(PRESETS["quick"], operators=0)
     source = FakeSource(truth)
-    pool = CandidatePool(GRAPH, cast(MeasuringCostSource, source), 0.1)
+    pool = CandidatePool(GRAPH, source, 0.1)
     made = Explorer(pool, [rule_of(A)], preset=preset, bounds=CandidateBounds(), progress=SilentProgress())
 
     explored = made.run()
@@ -185,7 +186,7 @@ def test_a_library_of_single_kernels_is_not_merged() -> None:
 def test_what_a_bound_left_unmeasured_is_said() -> None:
     preset = dataclasses.replace(PRESETS["quick"], operators=1)
     source = FakeSource(HALVES)
-    pool = CandidatePool(GRAPH, cast(MeasuringCostSource, source), 0.1)
+    pool = CandidatePool(GRAPH, source, 0.1)
     made = Explorer(pool, [rule_of(A)], preset=preset, bounds=CandidateBounds(), progress=SilentProgress())
 
     explored = made.run()
