@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collage_core.contract import INVALID, Target
+from collage_core.contract import INVALID, Joins, Target
 from collage_core.errors import NoCoverError
 from collage_core.fusion import Partitioning
 from collage_core.pipeline.plan import Plan
@@ -19,8 +19,9 @@ WITHIN = 1.15
 def singles(pool: CandidatePool, targets: Sequence[Target]) -> tuple[Plan, ...]:
     """The plan of each target alone, where it has one.
 
-    The whole model as one kernel where the target can; else the cheapest of its own kernels where they cover it; else
-    its largest regions, disjoint, as `partition_for` would take them, and the cheapest of the others for the rest.
+    The whole model as one kernel where the target can; else the cheapest of its own kernels where they cover it; else,
+    if it compiles regions, its largest ones, disjoint, as `partition_for` would take them, and the cheapest of the
+    others for the rest.
     """
     plans = (_single(pool, target) for target in targets)
     return tuple(plan for plan in plans if plan is not None)
@@ -66,6 +67,7 @@ def _single(pool: CandidatePool, target: Target) -> Plan | None:
     attempts: list[Allow] = [lambda c: c.target == target.name and c.nodes == pool.whole]
     if covered:
         attempts.append(lambda c: c.target == target.name)
+    if covered and target.joins is Joins.ANY:
         attempts.append(lambda c: c.nodes in greedy if c.target == target.name else not c.nodes & covered)
     for allow in attempts:
         try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
 
 from collage_core.contract import INVALID, UNMEASURED, Cost, Joins, Supported, Target, Unmeasured, Unsupported
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, SubGraph
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.messages import Failed, Measured, Refused, Stage
-from collage_core.measure.source import CacheKey, Counts, MeasuringCostSource, Step
+from collage_core.measure.source import CacheKey, Counts, Step
 from collage_core.patterns import NodeContext
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.pipeline.proposals import TargetRule, target_rule
@@ -125,7 +125,7 @@ class MeasuredPool:
 def pool_of(graph: DataflowGraph, truth: Truth, *candidates: CandidateKernel, dispatch_us: float = 0.0) -> MeasuredPool:
     """A pool of these candidates, all measured."""
     source = FakeSource(truth)
-    pool = CandidatePool(graph, cast(MeasuringCostSource, source), dispatch_us)
+    pool = CandidatePool(graph, source, dispatch_us)
     for candidate in candidates:
         pool.add(candidate)
     source.measure(candidates)

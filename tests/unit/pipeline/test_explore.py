@@ -157,7 +157,14 @@ def test_a_target_that_fails_on_the_whole_model_is_cut_until_something_covers_ev
     preset = dataclasses.replace(PRESETS["quick"], operators=0)
     source = FakeSource(truth)
     pool = CandidatePool(GRAPH, source, 0.1)
-    made = Explorer(pool, [rule_of(A)], preset=preset, bounds=CandidateBounds(), progress=SilentProgress())
+    made = Explorer(
+        pool,
+        [rule_of(A)],
+        cast(MeasuringCostSource, source),
+        preset=preset,
+        bounds=CandidateBounds(),
+        progress=SilentProgress(),
+    )
 
     explored = made.run()
 
@@ -187,7 +194,14 @@ def test_what_a_bound_left_unmeasured_is_said() -> None:
     preset = dataclasses.replace(PRESETS["quick"], operators=1)
     source = FakeSource(HALVES)
     pool = CandidatePool(GRAPH, source, 0.1)
-    made = Explorer(pool, [rule_of(A)], preset=preset, bounds=CandidateBounds(), progress=SilentProgress())
+    made = Explorer(
+        pool,
+        [rule_of(A)],
+        cast(MeasuringCostSource, source),
+        preset=preset,
+        bounds=CandidateBounds(),
+        progress=SilentProgress(),
+    )
 
     explored = made.run()
 
