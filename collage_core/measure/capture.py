@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
+import numpy as np
 import onnx_ir
 
 from collage_core.contract import Host, KernelFunction, Target, Unsupported
@@ -168,7 +169,7 @@ def _as_function(model: onnx_ir.Model, inputs: Mapping[str, Any], constants: Set
     """The function of a one-node model all of whose operands are inputs."""
     for value in [value for value in model.graph.inputs if value.name in constants]:
         model.graph.inputs.remove(value)
-        value.const_value = onnx_ir.tensor(inputs[str(value.name)], name=value.name)
+        value.const_value = _tensor(inputs[str(value.name)], str(value.name))
         model.graph.register_initializer(value)
     graph = DataflowGraph(model)
     return KernelFunction(
@@ -177,6 +178,14 @@ def _as_function(model: onnx_ir.Model, inputs: Mapping[str, Any], constants: Set
         inputs=tuple(graph.spec(value) for value in model.graph.inputs),
         outputs=tuple(graph.spec(value) for value in model.graph.outputs),
     )
+
+
+def _tensor(value: Any, name: str) -> onnx_ir.TensorProtocol:
+    array = np.asarray(value)
+    if array.dtype.kind not in "OUS":
+        return onnx_ir.tensor(array, name=name)
+    elements = [item if isinstance(item, bytes) else str(item).encode() for item in array.ravel().tolist()]
+    return onnx_ir.StringTensor(elements, shape=onnx_ir.Shape(array.shape), name=name)
 
 
 def _tainted(graph: DataflowGraph, nodes: int) -> int:

@@ -21,6 +21,7 @@ from collage_core.reference.operators import (
     resolve_references,
     schema_function,
     standard_operator,
+    strings_as_objects,
 )
 
 Fallback = Callable[[ir.Model, Mapping[str, Any]], Mapping[str, Any]]
@@ -187,7 +188,7 @@ def evaluate(
         scope[value] = constant_value(value)
     for value in graph.inputs:
         if (name := str(value.name)) in inputs:
-            scope[value] = inputs[name]
+            scope[value] = strings_as_objects(inputs[name])
         elif value not in scope:
             raise EvaluationError(str(value.name), "graph input", "no value is given for it")
     last_use = _last_uses(graph)

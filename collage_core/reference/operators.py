@@ -137,7 +137,16 @@ def _onnx_operator(node: onnx.NodeProto, version: int, inputs: Values) -> Operat
     version = max(version, _SINCE.get(node.op_type, 1))
     implementation = load_op("", node.op_type, version, evaluator_cls=ReferenceEvaluator)
     run = implementation(node, _run_parameters(node, version))
-    return lambda values: tuple(run.run(*values))
+    return lambda values: tuple(map(strings_as_objects, run.run(*values)))
+
+
+def strings_as_objects(value: Any) -> Any:
+    """Strings of a width NumPy chose become objects: ONNX's kernels take the two for different types."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "US":
+        return np.array([v.decode() if isinstance(v, bytes) else str(v) for v in value.ravel()], object).reshape(
+            value.shape
+        )
+    return value
 
 
 def _run_parameters(node: onnx.NodeProto, version: int) -> dict[str, Any]:

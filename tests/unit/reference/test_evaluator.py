@@ -176,6 +176,16 @@ def test_a_missing_input_is_named() -> None:
         evaluate(model, {})
 
 
+@pytest.mark.parametrize("words", [np.array(["1", "0"]), np.array(["1", "0"], object)], ids=["width", "objects"])
+def test_strings_are_compared_whatever_numpy_type_they_come_in(words: Any) -> None:
+    model = parse("""g (string[2] words, int64[2] ids) => (bool[2] a, bool[2] b) <string[1] one = {"1"}> {
+        made = Cast<to = 8>(ids)  a = Equal(words, one)  b = Equal(made, one) }""")
+
+    values = evaluate(model, {"words": words, "ids": np.array([0, 1])}).values
+
+    assert [values["a"].tolist(), values["b"].tolist()] == [[True, False], [False, True]]
+
+
 def test_sequences_and_strings_pass_through() -> None:
     model = parse("""g (float[2] x) => (float[4] y) {
         s = SequenceConstruct(x, x)  y = ConcatFromSequence<axis = 0>(s) }""")
