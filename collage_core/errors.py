@@ -95,11 +95,19 @@ class NoCoverError(SearchError):
         refusals: One line per reason, where the caller knows them.
     """
 
-    def __init__(self, nodes: tuple[int, ...], *, stuck: bool = False, refusals: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        nodes: tuple[int, ...],
+        *,
+        stuck: bool = False,
+        refusals: tuple[str, ...] = (),
+        names: tuple[str, ...] = (),
+    ) -> None:
         self.nodes = nodes
         self.stuck = stuck
         self.refusals = refusals
-        what = ", ".join(map(str, nodes[:10])) + (f" and {len(nodes) - 10} more" if len(nodes) > 10 else "")
+        shown = [repr(name) for name in names] or [str(index) for index in nodes]
+        what = ", ".join(shown[:10]) + (f" and {len(nodes) - 10} more" if len(nodes) > 10 else "")
         problem = (
             f"no set of candidates fits together at node(s) {what}" if stuck else f"no toolchain runs node(s) {what}"
         )
@@ -108,9 +116,9 @@ class NoCoverError(SearchError):
             f"{problem}{why}. Install a plugin that covers it, exclude fewer toolchains, or enable 'reference'."
         )
 
-    def explained(self, refusals: tuple[str, ...]) -> NoCoverError:
-        """The same error with the reasons the caller collected."""
-        return NoCoverError(self.nodes, stuck=self.stuck, refusals=refusals)
+    def explained(self, refusals: tuple[str, ...], names: tuple[str, ...] = ()) -> NoCoverError:
+        """The same error with the reasons the caller collected, and names in place of indices where it knows them."""
+        return NoCoverError(self.nodes, stuck=self.stuck, refusals=refusals, names=names)
 
 
 class EvaluationError(CollageError):

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from collage_core.contract import Joins, Unmeasured
+from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, cut_positions
+from collage_core.ir.index_set import iterate_bits
 from collage_core.ir.work import estimated_work_us
 from collage_core.measure.messages import Failed
 from collage_core.measure.source import CacheKey, MeasuringCostSource, Step
@@ -94,6 +96,7 @@ class Explorer:
             NoCoverError: If no plan covers the graph.
         """
         proposals = self._propose(())
+        self._check_cover(proposals)
         first = [
             candidate
             for each in proposals.values()
@@ -126,6 +129,14 @@ class Explorer:
                 self._pool.add(candidate)
             self._progress.advance()
         return found
+
+    def _check_cover(self, proposals: dict[str, Proposals]) -> None:
+        """Raises at once, before anything is measured, where no target proposes anything for a node."""
+        missing = self._graph.needs_kernel
+        for each in proposals.values():
+            missing &= ~each.covered
+        if missing:
+            raise NoCoverError(tuple(iterate_bits(missing)))
 
     def _cuts(self) -> tuple[int, ...]:
         """Positions around the nodes on which targets differ most, and where the work is."""

@@ -209,7 +209,8 @@ class _Optimization:
         try:
             explored = explorer.run()
         except NoCoverError as error:
-            raise error.explained(self._why_uncovered(explorer, error)) from error
+            names = tuple(self._subject.graph.names[index] for index in error.nodes)
+            raise error.explained(self._why_uncovered(explorer, error), names) from error
         measuring = self._source.counts.seconds
         self._clock.add("measure", measuring)
         self._clock.add("search", explored.search_s)

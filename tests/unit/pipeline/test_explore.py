@@ -127,13 +127,15 @@ def test_what_is_on_the_path_was_measured_twice() -> None:
         assert len(source.known[pool.cache_key(pool.candidate(chosen))]) == 2
 
 
-def test_a_node_nobody_takes_is_named() -> None:
-    made, _ = explorer(FakeSource(HALVES), [rule_of(A, refuses=["Exp"]), rule_of(B, refuses=["Exp", "Abs"])])
+def test_a_node_nobody_takes_is_found_before_anything_is_measured() -> None:
+    source = FakeSource(HALVES)
+    made, _ = explorer(source, [rule_of(A, refuses=["Exp"]), rule_of(B, refuses=["Exp", "Abs"])])
 
     with pytest.raises(NoCoverError) as caught:
         made.run()
 
     assert caught.value.nodes == (GRAPH.index_of("exp_0"),)
+    assert source.measured == []
     assert set(made.proposals) == {"a", "b"}
 
 
