@@ -168,9 +168,7 @@ def own_operator(folder: Path) -> Path:
     return folder / "own.onnx"
 
 
-@pytest.mark.parametrize(
-    "toolchains", ["reference", pytest.param("openvino,reference", marks=pytest.mark.plugins)]
-)
+@pytest.mark.parametrize("toolchains", ["reference", pytest.param("openvino,reference", marks=pytest.mark.plugins)])
 def test_an_operator_nobody_knows_is_named_with_every_refusal(toolchains: str, tmp_path: Path) -> None:
     result = collage(
         "optimize",

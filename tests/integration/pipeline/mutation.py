@@ -1,0 +1,188 @@
+"""Packages with one thing wrong inside: what a toolchain's bug, or a mix-up of weights, would leave behind."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, TypeAlias
+
+import numpy as np
+import onnx_ir
+
+from collage_core.contract import Artifact, Host, KernelFunction, Target
+from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
+from collage_core.ir.content import constant_of
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.client import PluginSource, Worker, artifact_of
+from collage_core.measure.function_codec import FunctionEncoder
+from collage_core.measure.messages import AskBuild, BuildSettings, Built, Tolerance
+from collage_core.passes.apply import apply_partitioning
+from collage_core.passes.call_sites import CallSite, call_sites
+from collage_core.runtime import load_package, save_package
+
+Kind: TypeAlias = Literal["activation", "weight", "bias"]
+THREADS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutation:
+    """One thing to be wrong.
+
+    Attributes:
+        kind: An activation is dropped, two channels of a weight change places, or a bias is lost.
+        site: Call site of the kernel.
+        place: Position of the node in the kernel's function.
+        about: The node's operator and what is concerned, for messages.
+    """
+
+    kind: Kind
+    site: str
+    place: int
+    about: str
+
+
+class Workshop:
+    """Lowers kernels in the toolchains' workers.
+
+    Args:
+        folder: For blobs.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._store = BlobStore(folder)
+        self._stack = contextlib.ExitStack()
+        self._workers: dict[str, Worker] = {}
+        self._targets: dict[str, Target] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def target(self, toolchain: str) -> Target:
+        """The default target of a toolchain."""
+        if toolchain not in self._targets:
+            worker = self._workers[toolchain] = Worker(PluginSource(toolchain=toolchain), self._store)
+            self._stack.callback(worker.close)
+            answer = worker.targets(Host.this())
+            assert isinstance(answer, tuple), answer
+            self._targets[toolchain] = answer[0]
+        return self._targets[toolchain]
+
+    def lowered(self, target: Target, function: KernelFunction) -> Artifact:
+        """The artifact of a kernel, unchecked."""
+        built = self._workers[target.toolchain].build(
+            AskBuild(
+                target=target,
+                function=FunctionEncoder(self._store).encode(function),
+                variant=None,
+                inputs=(),
+                expected=(),
+                build=BuildSettings(threads=THREADS),
+                tolerance=Tolerance(),
+                deadline_s=120.0,
+            )
+        )
+        assert isinstance(built, Built), built
+        return artifact_of(built.artifact, self._store)
+
+    def package(self, graph: DataflowGraph, parts: Sequence[tuple[str, int]], path: Path) -> None:
+        """Saves a package of these kernels: toolchain and nodes of each."""
+        kernels = []
+        for toolchain, nodes in parts:
+            target = self.target(toolchain)
+            spec = FusionSpec(name=target.name, rule=OpCallByKindRule(), targets=(target,))
+            kernels.append(CandidateKernel(SubGraph(graph, graph.completed(nodes)), spec))
+        model = apply_partitioning(Partitioning(graph, tuple(kernels)))
+        sites = call_sites(model)
+        targets = {site.name: self.target(site.toolchain) for site in sites}
+        artifacts = {site.name: self.lowered(targets[site.name], site.kernel_function()) for site in sites}
+        _save(path, model, artifacts, targets)
+
+    def mutated(self, path: Path, mutation: Mutation, random: np.random.Generator, out: Path) -> None:
+        """Saves a package with one thing wrong in it."""
+        package = load_package(path)
+        model = package.model
+        site = next(site for site in call_sites(model) if site.name == mutation.site)
+        if mutation.kind == "activation":
+            function = site.kernel_function()
+            node = function.model.graph[mutation.place]
+            node.op_type = "Identity"
+            node.attributes.clear()
+        else:
+            weight = _weight(site, mutation)
+            assert weight.const_value is not None
+            array = weight.const_value.numpy().copy()
+            if mutation.kind == "bias":
+                array[...] = 0
+            else:
+                axis = 0 if mutation.about.startswith("Conv") else -1
+                one, other = random.choice(array.shape[axis], 2, replace=False)
+                channels = np.moveaxis(array, axis, 0)
+                channels[[one, other]] = channels[[other, one]]
+            weight.const_value = onnx_ir.tensor(array, name=weight.name)
+            function = site.kernel_function()
+        artifact = self.lowered(package.targets[site.name], function)
+        _save(out, model, {**package.artifacts, site.name: artifact}, package.targets)
+
+
+def mutations(path: Path) -> Mapping[Kind, Sequence[Mutation]]:
+    """Everything that can be made wrong in a package, by kind."""
+    found: dict[Kind, list[Mutation]] = {"activation": [], "weight": [], "bias": []}
+    for site in call_sites(load_package(path).model):
+        for place, node in enumerate(site.kernel_function().model.graph):
+            for kind, name in _concerned(node, site):
+                found[kind].append(Mutation(kind, site.name, place, f"{node.op_type} {name}"))
+    return found
+
+
+def _concerned(node: onnx_ir.Node, site: CallSite) -> Iterator[tuple[Kind, str]]:
+    if node.op_type in ("Relu", "Erf", "Tanh"):
+        yield "activation", str(node.outputs[0].name)
+    weight, bias = _operand(node, "weight"), _operand(node, "bias")
+    if weight is not None:
+        yield "weight", _outer(site, weight).name or ""
+    if bias is not None:
+        name = _outer(site, bias).name or ""
+        # it adds the same to every score of a query, which is nothing to the Softmax after it
+        if "key" not in name:
+            yield "bias", name
+
+
+def _operand(node: onnx_ir.Node, kind: Kind) -> onnx_ir.Value | None:
+    """The constant of this kind that a node reads."""
+    constants = [value for value in node.inputs if constant_of(value) is not None]
+    match kind, node.op_type:
+        case "weight", "Conv" | "MatMul" | "Gemm":
+            rank, wanted = None, node.inputs[1]
+        case "bias", "Conv" | "Gemm" | "LayerNormalization":
+            rank, wanted = 1, node.inputs[2] if len(node.inputs) > 2 else None
+        case "bias", "Add":
+            rank, wanted = 1, constants[0] if constants else None
+        case _:
+            return None
+    if wanted not in constants or wanted is None or wanted.shape is None:
+        return None
+    return wanted if rank is None or (len(wanted.shape) == rank and wanted.shape.numpy()[0] > 1) else None
+
+
+def _outer(site: CallSite, inner: onnx_ir.Value) -> onnx_ir.Value:
+    """The constant of the main graph that a kernel function's constant is."""
+    return next(value for value in site.constants if value.const_value is inner.const_value)
+
+
+def _weight(site: CallSite, mutation: Mutation) -> onnx_ir.Value:
+    inner = _operand(site.kernel_function().model.graph[mutation.place], mutation.kind)
+    assert inner is not None
+    return _outer(site, inner)
+
+
+def _save(path: Path, model: onnx_ir.Model, artifacts: Mapping[str, Artifact], targets: Mapping[str, Target]) -> None:
+    save_package(path, model, artifacts, targets, None, threads=THREADS, model_name=path.stem, model_sha256="")
