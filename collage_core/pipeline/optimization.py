@@ -16,7 +16,7 @@ from typing import Literal, cast
 
 import onnx_ir
 
-from collage_core.errors import CollageError, NoCoverError
+from collage_core.errors import CollageError, NoCoverError, PlanBuildError, VerificationError
 from collage_core.fusion import CandidateBounds
 from collage_core.measure.messages import BuildSettings, Tolerance
 from collage_core.measure.source import MeasureSettings, MeasuringCostSource
@@ -151,6 +151,7 @@ class _Optimization:
         self._preset = options.effective
         self._targets = workplace.targets()
         self._built: dict[str, Assembled] = {}
+        self._notes: list[str] = []
         self._source = MeasuringCostSource(
             pool=workplace.pool,
             capture=subject.capture(workplace.store, lambda: workplace.fallback(subject.graph, options.reference)),
@@ -166,9 +167,8 @@ class _Optimization:
             rules = target_rules(self._subject.graph, self._workplace, self._progress)
         explored = self._explore(rules)
         with self._clock.phase("refine"):
-            plans, refined, decision = self._refine()
-            winner = next(plan for plan in plans if plan.name == decision.winner)
-            assembled, verified = self._verified(winner)
+            plans, refined = self._refine()
+            refined, decision, assembled, verified = self._sound(plans, refined)
         record = self._record(rules, explored, plans, refined, decision, assembled, verified)
         return Optimized(record=record, assembled=assembled)
 
@@ -228,26 +228,44 @@ class _Optimization:
         ]
         return tuple(dict.fromkeys(lines))
 
-    def _refine(self) -> tuple[list[Plan], Refined, Decision]:
-        """Times whole plans against each other and decides."""
+    def _refine(self) -> tuple[list[Plan], Refined]:
+        """Times whole plans against each other."""
         plans = [*singles(self._pool, self._targets), *mixes(self._pool, self._preset.challengers)]
         refined = Refiner(
             database=self._workplace.database,
             model_key=self._subject.key,
             host=self._workplace.host,
             threads=self._workplace.threads,
+            tolerance=self._source.settings.inexact_tolerance.relative,
             preset=self._preset,
             folder=self._workplace.folder,
             inputs=lambda: self._subject.inputs_document(self._workplace.folder, self._workplace.store),
             build=self._build,
             progress=self._progress,
         ).run(plans)
-        if not refined.timed:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in refined.failed.items())
-            raise CollageError(f"no plan runs the whole model: {reasons or 'the search found none'}")
-        return plans, refined, decide(refined.timed, self._options.seed)
+        return plans, refined
 
     # Phase 4
+
+    def _sound(self, plans: Sequence[Plan], refined: Refined) -> tuple[Refined, Decision, Assembled, Verified]:
+        """The best plan whose package is right; what is wrong costs itself only, and is among the failed.
+
+        Raises:
+            CollageError: If none is.
+        """
+        while refined.timed:
+            decision = decide(refined.timed, self._options.seed)
+            winner = next(plan for plan in plans if plan.name == decision.winner)
+            try:
+                assembled, verified = self._verified(winner)
+            except (PlanBuildError, VerificationError) as error:
+                self._notes.append(f"{winner.name} was the fastest and is not kept: {error}")
+                self._progress.message(self._notes[-1])
+                refined = refined.without(winner.name, str(error))
+                continue
+            return refined, decision, assembled, verified
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in refined.failed.items())
+        raise CollageError(f"no plan runs the whole model: {reasons or 'the search found none'}")
 
     def _build(self, plan: Plan) -> Assembled:
         known = self._built.get(plan.key)
@@ -259,7 +277,8 @@ class _Optimization:
     def _verified(self, plan: Plan) -> tuple[Assembled, Verified]:
         """Builds the plan and checks it on fresh inputs in a process of its own, once per database."""
         workplace, tolerance = self._workplace, self._tolerance(plan)
-        what = [plan.key, self._subject.key, workplace.host.fingerprint, workplace.threads, tolerance]
+        variants = [self._source.variant(kernel) for kernel in plan.kernels]
+        what = [plan.key, variants, self._subject.key, workplace.host.fingerprint, workplace.threads, tolerance]
         name = f"verified/{hashlib.sha256(json.dumps(what).encode()).hexdigest()}"
         known = workplace.database.get_plan(name)
         if known is not None:
@@ -302,7 +321,9 @@ class _Optimization:
         pool, plan, counts = self._pool, assembled.plan, self._source.counts
         against = comparison(plans, refined, decision)
         latency = against.contenders[0].latency_ms
-        notes = [] if self._subject.has_fresh_inputs else ["verified on the given inputs: no others are known to fit"]
+        notes = list(self._notes)
+        if not self._subject.has_fresh_inputs:
+            notes.append("verified on the given inputs: no others are known to fit")
         return Record(
             collage_version=importlib.metadata.version("collage-core"),
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -44,6 +44,21 @@ class Refined:
     dropped: tuple[Timed, ...]
     fresh: bool
 
+    def without(self, name: str, reason: str) -> Refined:
+        """The same without a plan that turned out wrong; if no other is left, those dropped have their turn.
+
+        Args:
+            name: A plan in `timed`.
+            reason: Why it cannot be kept.
+        """
+        left = tuple(each for each in self.timed if each.name != name)
+        return dataclasses.replace(
+            self,
+            timed=left or self.dropped,
+            dropped=self.dropped if left else (),
+            failed={**self.failed, name: reason},
+        )
+
 
 class Refiner:
     """Times plans of one model, once per database.
@@ -53,6 +68,7 @@ class Refiner:
         model_key: Hash of the model with its weights, input shapes and inputs.
         host: This machine.
         threads: CPU threads.
+        tolerance: Largest error of a kernel; a plan that is wrong under one may be right under another.
         preset: How many rounds.
         folder: For packages.
         inputs: Document of `write_values` with the model's inputs, made when first wanted.
@@ -67,6 +83,7 @@ class Refiner:
         model_key: str,
         host: Host,
         threads: int,
+        tolerance: float,
         preset: Preset,
         folder: Path,
         inputs: Callable[[], Path],
@@ -77,6 +94,7 @@ class Refiner:
         self._model_key = model_key
         self._host = host
         self._threads = threads
+        self._tolerance = tolerance
         self._preset = preset
         self._folder = folder
         self._inputs = inputs
@@ -103,6 +121,7 @@ class Refiner:
             "model": self._model_key,
             "host": self._host.fingerprint,
             "threads": self._threads,
+            "tolerance": self._tolerance,
             "rounds": [self._preset.rounds, self._preset.round_s],
         }
         return f"end-to-end/{hashlib.sha256(json.dumps(what).encode()).hexdigest()}"

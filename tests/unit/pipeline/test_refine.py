@@ -100,7 +100,13 @@ class Bench:
 
 
 def refiner(
-    database: TuningStore, folder: Path, *, model_key: str = "m", unbuildable: str = "", threads: int = 1
+    database: TuningStore,
+    folder: Path,
+    *,
+    model_key: str = "m",
+    unbuildable: str = "",
+    threads: int = 1,
+    tolerance: float = 1e-3,
 ) -> Bench:
     saved: list[str] = []
 
@@ -115,6 +121,7 @@ def refiner(
             model_key=model_key,
             host=Host.this(),
             threads=threads,
+            tolerance=tolerance,
             preset=PRESETS["quick"],
             folder=folder,
             inputs=lambda: folder / "inputs.json",
@@ -188,8 +195,8 @@ def test_a_second_run_over_the_same_database_times_and_builds_nothing(
     assert second.dropped == first.dropped
 
 
-@pytest.mark.parametrize("change", [{"model_key": "other"}, {"threads": 2}], ids=str)
-def test_another_model_or_number_of_threads_is_timed_anew(
+@pytest.mark.parametrize("change", [{"model_key": "other"}, {"threads": 2}, {"tolerance": 0.1}], ids=str)
+def test_another_model_number_of_threads_or_tolerance_is_timed_anew(
     change: dict[str, Any], database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on(monkeypatch, Track([(FAST, 100.0)]))
@@ -242,3 +249,18 @@ def test_no_plan_at_all_is_an_answer(database: TuningStore, tmp_path: Path, monk
 
     assert refined.timed == ()
     assert list(refined.failed) == ["a"]
+
+
+def test_without_a_wrong_plan_the_others_remain_and_the_dropped_step_in_for_the_last(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (SLOW, 400.0), (MIXED, 90.0)]))
+    refined = refiner(database, tmp_path).refiner.run([FAST, SLOW, MIXED])
+
+    once = refined.without("mixed-1", "wrong numbers")
+    twice = once.without("a", "crash")
+
+    assert ([each.name for each in once.timed], [each.name for each in once.dropped]) == (["a"], ["c"])
+    assert ([each.name for each in twice.timed], twice.dropped) == (["c"], ())
+    assert twice.failed == {"mixed-1": "wrong numbers", "a": "crash"}
+    assert twice.without("c", "hang").timed == ()

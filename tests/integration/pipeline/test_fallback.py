@@ -1,0 +1,50 @@
+"""A winner that turns out wrong costs itself: the next best plan is kept, and the record says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collage_core.errors import CollageError, VerificationError
+from collage_core.pipeline import OptimizeOptions, optimization, optimize
+from tests.integration.pipeline.conftest import BOTH, TINY
+from tests.integration.pipeline.models import written
+
+pytestmark = [pytest.mark.plugins, pytest.mark.usefixtures("alternating_costs")]
+
+
+def wrong(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """The first plans to be verified give wrong numbers."""
+    verify, left = optimization.verify, times
+
+    def verified(*args: Any, **kwargs: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise VerificationError("output 'y' is wrong")
+        return verify(*args, **kwargs)
+
+    monkeypatch.setattr(optimization, "verify", verified)
+
+
+def test_a_mixed_plan_with_wrong_numbers_gives_way_to_the_next_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong(monkeypatch, 1)
+
+    record = optimize(written("cnn", tmp_path), OptimizeOptions(toolchains=BOTH, tuning_db="memory:", **TINY)).record
+
+    [note] = record.notes
+    assert note == "mixed-1 was the fastest and is not kept: output 'y' is wrong"
+    [failed] = [each for each in record.comparison.contenders if each.failed]
+    assert (failed.name, failed.latency_ms) == ("mixed-1", None)
+    assert record.regions
+
+
+def test_where_every_plan_is_wrong_one_message_says_so_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong(monkeypatch, 100)
+
+    with pytest.raises(CollageError, match=r"no plan runs the whole model: .*openvino: output 'y' is wrong"):
+        optimize(written("cnn", tmp_path), OptimizeOptions(toolchains=BOTH, tuning_db="memory:", **TINY))
