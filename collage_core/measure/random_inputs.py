@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -83,12 +84,20 @@ def load_inputs(graph: DataflowGraph, path: Path) -> dict[str, np.ndarray[Any, A
     Raises:
         FeedError: If the file cannot be read, or does not fit the model.
     """
+    return checked_inputs(graph, read_arrays(path))
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """Every array of an NPZ file.
+
+    Raises:
+        FeedError: If it cannot be read, or is no NPZ file of plain arrays.
+    """
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            values = {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, AttributeError) as error:  # a .npy file has no `files`
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, TypeError) as error:  # TypeError: a .npy file
         raise FeedError(str(path), f"it is not an NPZ file of plain arrays: {error}") from error
-    return checked_inputs(graph, values)
 
 
 def _random(spec: TensorSpec, random: np.random.Generator, bound: int | None) -> np.ndarray[Any, Any]:

@@ -54,6 +54,17 @@ def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]
         _forget_shapes(model)
 
 
+def free_inputs(model: ir.Model) -> frozenset[str]:
+    """Names of the graph inputs of a model, as given, whose shape is not static and no constant decides."""
+    return frozenset(
+        str(value.name)
+        for value in model.graph.inputs
+        if isinstance(value.type, (ir.TensorType, ir.SparseTensorType))
+        and static_shape(value) is None
+        and not value.is_initializer()
+    )
+
+
 def infer_model(model: ir.Model) -> None:
     """Infer types and shapes over the whole model, sub-graphs included, in place.
 

@@ -14,6 +14,7 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.random_inputs import load_inputs, random_inputs
 from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.passes.prepare import prepare
+from collage_core.passes.prepare_shapes import free_inputs
 from collage_core.pipeline.facts import opened
 from collage_core.pipeline.numbers import compared_outputs, output_discrepancy
 from collage_core.reference import Discrepancy, evaluate
@@ -49,8 +50,8 @@ def compare(
     """
     opened_package = load_package(package)
     given, name, _ = opened(model)
-    shapes = _shapes(opened_package.model)
-    graph = DataflowGraph(prepare(given, input_shapes={key: shapes[key] for key in shapes if key in _free(given)}))
+    shapes, free = _shapes(opened_package.model), free_inputs(given)
+    graph = DataflowGraph(prepare(given, input_shapes={name: shapes[name] for name in shapes if name in free}))
     feeds = load_inputs(graph, inputs) if inputs is not None else random_inputs(graph, seed)
     sites = call_sites(opened_package.model)
     boundaries = {
@@ -156,8 +157,3 @@ def _shapes(model: onnx_ir.Model) -> dict[str, tuple[int, ...]]:
         if value.shape is not None and value.shape.is_static():
             found[str(value.name)] = tuple(int(extent) for extent in value.shape.numpy())
     return found
-
-
-def _free(model: onnx_ir.Model) -> set[str]:
-    """Names of inputs with free dimensions."""
-    return {str(value.name) for value in model.graph.inputs if value.shape is not None and not value.shape.is_static()}

@@ -10,10 +10,8 @@ from pathlib import Path
 import onnx_ir
 
 from collage_core.contract import Host
-from collage_core.ir.model_io import load_model, model_to_bytes
+from collage_core.ir.model_io import external_tensors, load_model, model_to_bytes
 from collage_core.report.record import HostFacts, ModelFacts
-
-_CHUNK = 1 << 20
 
 
 def host_facts(host: Host) -> HostFacts:
@@ -36,12 +34,18 @@ def opened(model: str | os.PathLike[str] | onnx_ir.Model) -> tuple[onnx_ir.Model
     if isinstance(model, onnx_ir.Model):
         return model, model.graph.name or "model", hashlib.sha256(model_to_bytes(model)).hexdigest()
     path = Path(model)
-    loaded = load_model(path)
-    digest = hashlib.sha256()
+    return load_model(path), path.name, file_sha256(path)
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return loaded, path.name, digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def external_files(model: onnx_ir.Model) -> list[Path]:
+    """The files, beside its own, that hold weights of a model, sorted."""
+    return sorted({Path(tensor.base_dir, tensor.location) for tensor in external_tensors(model)})
 
 
 def model_facts(name: str, sha256: str, given: onnx_ir.Model, prepared: onnx_ir.Model) -> ModelFacts:

@@ -10,14 +10,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx_ir
 
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture
-from collage_core.measure.random_inputs import load_inputs, random_inputs
+from collage_core.measure.random_inputs import checked_inputs, random_inputs, read_arrays
 from collage_core.passes.prepare import prepare
-from collage_core.pipeline.facts import model_facts, opened
+from collage_core.passes.prepare_shapes import free_inputs
+from collage_core.pipeline.facts import external_files, file_sha256, model_facts, opened
 from collage_core.pipeline.feeds import write_values
 from collage_core.reference import Fallback
 from collage_core.report.record import ModelFacts
@@ -31,7 +33,8 @@ class Subject:
     Args:
         model: An ONNX file, or a model in memory.
         input_shapes: Shape to bind, by input name.
-        inputs: NPZ file with an array per input; seeded random arrays if None.
+        inputs: NPZ file with an array per input, whose shapes free dimensions take where `input_shapes` names none;
+            seeded random arrays if None.
         seed: For random arrays.
 
     Attributes:
@@ -42,6 +45,7 @@ class Subject:
 
     Raises:
         ModelError: If it is not a model Collage can use.
+        FeedError: If the file of inputs cannot be read.
     """
 
     def __init__(
@@ -53,14 +57,16 @@ class Subject:
         seed: int = 0,
     ) -> None:
         given, name, sha256 = opened(model)
-        self.graph = DataflowGraph(prepare(given, input_shapes=input_shapes or {}))
+        self._arrays = None if inputs is None else read_arrays(inputs)
+        shapes = dict(input_shapes or {})
+        for key in sorted(free_inputs(given) & set(self._arrays or ())):
+            shapes.setdefault(key, np.shape((self._arrays or {})[key]))
+        self.graph = DataflowGraph(prepare(given, input_shapes=shapes))
         self.facts: ModelFacts = model_facts(name, sha256, given, self.graph.model)
         self.seed = seed
-        self._file = inputs
-        shapes = {key: list(shape) for key, shape in sorted((input_shapes or {}).items())}
-        digest = hashlib.sha256(json.dumps([sha256, shapes, seed]).encode())
-        if inputs is not None:
-            digest.update(inputs.read_bytes() if inputs.exists() else b"")
+        digest = hashlib.sha256(json.dumps([sha256, dict(sorted(shapes.items())), seed]).encode())
+        for path in (*external_files(given), *([] if inputs is None else [inputs])):
+            digest.update(file_sha256(path).encode())
         self.key = digest.hexdigest()
 
     @functools.cached_property
@@ -68,20 +74,22 @@ class Subject:
         """Values to search on, by input name.
 
         Raises:
-            FeedError: If the given file does not fit the model, or no values can be made up.
+            FeedError: If the given arrays do not fit the model, or no values can be made up.
         """
-        return random_inputs(self.graph, self.seed) if self._file is None else load_inputs(self.graph, self._file)
+        if self._arrays is not None:
+            return checked_inputs(self.graph, self._arrays)
+        return random_inputs(self.graph, self.seed)
 
     def fresh_inputs(self) -> Mapping[str, Any]:
         """Values the search does not see; the user's own where they were given, since others may make no sense."""
-        if self._file is not None:
+        if not self.has_fresh_inputs:
             return self.inputs
         return random_inputs(self.graph, self.seed + _FRESH_SEED_OFFSET)
 
     @property
     def has_fresh_inputs(self) -> bool:
         """Whether `fresh_inputs` differ from `inputs`."""
-        return self._file is None
+        return self._arrays is None
 
     def inputs_document(self, folder: Path, store: BlobStore) -> Path:
         """The inputs as another process reads them; written when first asked for."""
