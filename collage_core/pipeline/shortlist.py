@@ -61,9 +61,9 @@ def as_plan(pool: CandidatePool, name: str, result: SearchResult, *, single: boo
 def _single(pool: CandidatePool, target: Target) -> Plan | None:
     engine = pool.engine()
     greedy = _largest(pool, target) if target.mixable else set()
-    covered = 0
+    covered = 0  # of what needs a kernel: host nodes may be part of several
     for nodes in greedy:
-        covered |= nodes
+        covered |= nodes & pool.graph.needs_kernel
     attempts: list[Allow] = [lambda c: c.target == target.name and c.nodes == pool.whole]
     if covered:
         attempts.append(lambda c: c.target == target.name)
@@ -82,7 +82,8 @@ def _largest(pool: CandidatePool, target: Target) -> set[int]:
     taken: set[int] = set()
     covered = 0
     for candidate in sorted(usable, key=lambda c: (-c.sub_graph.nodes.bit_count(), c.sub_graph.nodes)):
-        if not candidate.sub_graph.nodes & covered:
+        nodes = candidate.sub_graph.nodes & pool.graph.needs_kernel
+        if nodes and not nodes & covered:
             taken.add(candidate.sub_graph.nodes)
-            covered |= candidate.sub_graph.nodes
+            covered |= nodes
     return taken
