@@ -20,15 +20,13 @@ def read_arrays(path: Path) -> dict[str, Any]:
     Raises:
         click.BadParameter: If it is not an NPZ file of plain arrays.
     """
-    import numpy as np
+    from collage_core.errors import FeedError
+    from collage_core.measure import random_inputs
 
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it holds one array without a name; write it with numpy.savez")
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, zipfile.BadZipFile, AttributeError, TypeError) as error:
-        raise click.BadParameter(f"cannot read {str(path)!r} as an NPZ file: {error}", param_hint="--inputs") from error
+        return random_inputs.read_arrays(path)
+    except FeedError as error:
+        raise click.BadParameter(f"cannot read {str(path)!r}: {error.reason}", param_hint="--inputs") from error
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:

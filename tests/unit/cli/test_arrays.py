@@ -74,16 +74,16 @@ def test_what_npz_cannot_hold_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", ["text", "npy", "objects"])
+@pytest.mark.parametrize("kind", ["text", "npy", "objects", "empty"])
 def test_what_is_no_npz_file_is_misuse(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "x.npz"
-    if kind == "text":
-        path.write_text("hello")
+    if kind in ("text", "empty"):
+        path.write_text("hello" if kind == "text" else "")
     elif kind == "npy":
         with path.open("wb") as stream:
             np.save(stream, np.ones(2))
     else:
         np.savez(path, x=np.array([{}], dtype=object))
 
-    with pytest.raises(click.BadParameter, match="as an NPZ file"):
+    with pytest.raises(click.BadParameter, match="not an NPZ file"):
         read_arrays(path)
