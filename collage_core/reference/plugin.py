@@ -89,10 +89,21 @@ class ReferenceKernel:
             except CollageError as error:
                 raise KernelError(str(error)) from error
             for name, buffer in zip(self._outputs, outputs, strict=True):
-                value = values[name]
-                buffer.put(np.asarray(value) if isinstance(value, np.generic) else value)
+                buffer.put(_owned(values[name]))
 
         return call
+
+
+def _owned(value: Any) -> Any:
+    """A value that shares no memory with the kernel's inputs, as those of Identity or SequenceAt do.
+
+    A foreign buffer keeps what it is given, and its neighbours write into theirs again.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return np.array(value)
+    if isinstance(value, list | tuple):
+        return [_owned(item) for item in value]
+    return value
 
 
 plugin = ReferencePlugin()

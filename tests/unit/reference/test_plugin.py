@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import numpy as np
+import onnx_ir
 import pytest
 
-from collage_core.contract import Host, Joins, KernelFunction
+from collage_core.contract import Buffer, Host, Joins, KernelFunction
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.patterns import NodeContext
+from collage_core.reference.plugin import ReferenceKernel
 from collage_core.registry import Toolchain, load_toolchain
 from collage_core.testing import GraphBuilder, check_plugin, diamond, mnist, operator_models
 
@@ -60,3 +63,19 @@ def test_it_brings_no_opinion_and_no_clock_of_its_own(reference: Toolchain) -> N
     assert isinstance(targets, tuple)
     assert reference.query(targets[0], whole) is None
     assert not reference.implements("collage_measure")
+
+
+def test_what_it_leaves_in_a_foreign_place_is_its_own() -> None:
+    model = onnx_ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 21]> g (seq(float[2]) s) => (seq(float[2]) y) { y = Identity(s) }'
+    )
+    graph = DataflowGraph(model)
+    given, made = (Buffer(graph.spec(value)) for value in (model.graph.inputs[0], model.graph.outputs[0]))
+    held = np.ones(2, np.float32)
+    given.put([held])
+
+    ReferenceKernel(model).bind([given], [made], None)()
+    held[:] = 7
+
+    [value] = made.value
+    np.testing.assert_array_equal(value, [1, 1])
