@@ -101,8 +101,8 @@ class Capture:
             graph: The graph it was extracted from.
             nodes: Mask of its nodes.
         """
-        tainted = _tainted(graph, nodes)
-        free = {value.name for index in iterate_bits(tainted) for value in graph.nodes[index].outputs}
+        chance = random_nodes(graph, nodes)
+        free = {value.name for index in iterate_bits(chance) for value in graph.nodes[index].outputs}
         return tuple(None if spec.name in free else self._values[spec.name] for spec in function.outputs)
 
     def nbytes(self) -> int:
@@ -188,10 +188,10 @@ def _tensor(value: Any, name: str) -> onnx_ir.TensorProtocol:
     return onnx_ir.StringTensor(elements, shape=onnx_ir.Shape(array.shape), name=name)
 
 
-def _tainted(graph: DataflowGraph, nodes: int) -> int:
-    """Nodes of a candidate whose values depend on an impure node of it."""
-    tainted = 0
+def random_nodes(graph: DataflowGraph, nodes: int) -> int:
+    """Mask of the nodes among `nodes` whose values a random or stateful one among them has a say in."""
+    found = 0
     for index in iterate_bits(nodes):
-        if not graph.pure[index] or graph.predecessors[index] & tainted:
-            tainted |= 1 << index
-    return tainted
+        if not graph.pure[index] or graph.predecessors[index] & found:
+            found |= 1 << index
+    return found

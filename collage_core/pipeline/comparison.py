@@ -16,7 +16,13 @@ from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.passes.prepare import prepare
 from collage_core.passes.prepare_shapes import free_inputs
 from collage_core.pipeline.facts import opened
-from collage_core.pipeline.numbers import compared_outputs, output_discrepancy
+from collage_core.pipeline.numbers import (
+    RANDOM_REASON,
+    compared_outputs,
+    output_discrepancy,
+    random_discrepancy,
+    random_values,
+)
 from collage_core.reference import Discrepancy, evaluate
 from collage_core.reference import compare as compare_values
 from collage_core.registry import Registry
@@ -65,13 +71,14 @@ def compare(
     wanted = {*boundaries, *outputs, *compared_outputs(graph).values()}
     evaluation = evaluate(graph.model, feeds, keep=wanted.__contains__)
     actual = _run(opened_package, tuple(boundaries), feeds, registry)
+    chance = random_values(graph)
     by_output = {str(value.name): site for site in sites for value in site.outputs}
     values = [
         _judged(
             key,
             "boundary",
             site,
-            compare_values(actual[key], evaluation.values[key]),
+            (random_discrepancy if key in chance else compare_values)(actual[key], evaluation.values[key]),
             rtol,
             atol,
             evaluation.values[key],
@@ -83,7 +90,9 @@ def compare(
             key,
             "output",
             by_output.get(key),
-            output_discrepancy(graph, key, actual[key], evaluation.values),
+            random_discrepancy(actual[key], evaluation.values[key])
+            if key in chance
+            else output_discrepancy(graph, key, actual[key], evaluation.values),
             rtol,
             atol,
             evaluation.values[key],
@@ -97,7 +106,10 @@ def compare(
         atol=atol,
         seed=seed if inputs is None else None,
         values=tuple(values),
-        unchecked=evaluation.unchecked,
+        unchecked={
+            **evaluation.unchecked,
+            **{chance[key]: RANDOM_REASON for key in (*boundaries, *outputs) if key in chance},
+        },
     )
 
 

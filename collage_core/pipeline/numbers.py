@@ -10,13 +10,40 @@ import numpy as np
 import onnx_ir
 
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
+from collage_core.measure.capture import random_nodes
 from collage_core.reference import Discrepancy, compare
+
+RANDOM_REASON = "a random or stateful operator has a say in its value"
 
 _SMALLEST = 1e-30
 """Probabilities below this, or the smallest normal number of their type, have lost the bits that a logarithm would
 need; all they say is that the logit is at most that small."""
 _SUM_SLACK = 0.02
 """A sum of probabilities rounded to 8 bits is this close to 1; the logarithms say nothing about a common factor."""
+
+
+def random_values(graph: DataflowGraph) -> dict[str, str]:
+    """Values in which a random or stateful operator has a say: the reference's are as good as any other.
+
+    Returns:
+        By value name, name of the node that gives it.
+    """
+    return {
+        str(value.name): graph.names[index]
+        for index in iterate_bits(random_nodes(graph, graph.all_mask))
+        for value in graph.nodes[index].outputs
+    }
+
+
+def random_discrepancy(actual: Any, expected: Any) -> Discrepancy:
+    """Whether one of `random_values` has the type and rank of another; its elements and extents are up to chance."""
+    if isinstance(expected, list | tuple):
+        return Discrepancy(0.0, "", 0, 0)
+    given, other = np.asarray(actual), np.asarray(expected)
+    if (given.dtype, given.ndim) != (other.dtype, other.ndim):
+        return compare(given, other)
+    return Discrepancy(0.0, "", 0, given.size)
 
 
 def compared_outputs(graph: DataflowGraph) -> dict[str, str]:

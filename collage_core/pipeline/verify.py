@@ -14,10 +14,17 @@ from collage_core.errors import VerificationError
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.blobs import BlobStore
 from collage_core.pipeline.feeds import read_values, write_values
-from collage_core.pipeline.numbers import compared_outputs, output_discrepancy
+from collage_core.pipeline.numbers import (
+    RANDOM_REASON,
+    compared_outputs,
+    output_discrepancy,
+    random_discrepancy,
+    random_values,
+)
 from collage_core.reference import Fallback, evaluate
 
 _DEADLINE_S = 600.0
+_LAST_LINES = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,7 +35,8 @@ class Verified:
         max_error: Largest error of an output, relative to its scale.
         measured_us: Median time in place of each call site.
         site_errors: Error of each call site on the captured values.
-        unchecked: Reason by name of each node the reference could not compute itself.
+        unchecked: Reason by name of each node that the reference could not compute itself, or that gives an output
+            no reference can say.
     """
 
     max_error: float
@@ -88,12 +96,17 @@ def verify(
     except subprocess.TimeoutExpired as error:
         raise VerificationError(f"the saved plan did not finish within {_DEADLINE_S:g} s") from error
     if run.returncode != 0:
-        raise VerificationError(f"the saved plan does not run (exit status {run.returncode}): {run.stderr[-2000:]}")
+        said = " | ".join([line.strip() for line in run.stderr.splitlines() if line.strip()][-_LAST_LINES:])
+        raise VerificationError(f"the saved plan does not run (exit status {run.returncode}): {said}")
     wanted = {*compared_outputs(graph).values(), *(str(v.name) for v in graph.model.graph.outputs)}
     evaluation = evaluate(graph.model, inputs, fallback=fallback, keep=wanted.__contains__)
-    largest = 0.0
+    largest, unchecked, chance = 0.0, dict(evaluation.unchecked), random_values(graph)
     for name, actual in read_values(made).items():
-        found = output_discrepancy(graph, name, actual, evaluation.values)
+        if name in chance:
+            found = random_discrepancy(actual, evaluation.values[name])
+            unchecked[chance[name]] = RANDOM_REASON
+        else:
+            found = output_discrepancy(graph, name, actual, evaluation.values)
         if found.reason or found.error > tolerance:
             why = found.reason or f"error {found.error:.3g} of its scale, allowed {tolerance:.3g}"
             raise VerificationError(f"output {name!r} of the saved plan is wrong on fresh inputs: {why}")
@@ -102,5 +115,5 @@ def verify(
         max_error=largest,
         measured_us=json.loads(timed.read_text(encoding="utf-8")),
         site_errors=site_errors,
-        unchecked=evaluation.unchecked,
+        unchecked=unchecked,
     )

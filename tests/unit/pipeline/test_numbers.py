@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.pipeline.numbers import compared_outputs, output_discrepancy
+from collage_core.pipeline.numbers import compared_outputs, output_discrepancy, random_discrepancy, random_values
 from collage_core.reference import evaluate
 from collage_core.testing.graphs import GraphBuilder
 
@@ -145,3 +145,21 @@ def test_another_output_is_compared_as_it_is() -> None:
     right = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 
     assert output_discrepancy(graph, "neg_0", right + 1, {"neg_0": right}).error == pytest.approx(0.25)
+
+
+def test_a_random_operator_has_a_say_in_what_comes_after_it_only() -> None:
+    g = GraphBuilder()
+    x = g.input("x", 2, 8)
+    noise = g.op("RandomNormalLike", x)
+    graph = DataflowGraph(g.model(g.op("Exp", x), g.op("Add", x, noise)))
+
+    assert random_values(graph) == {"randomnormallike_0": "randomnormallike_0", "add_0": "add_0"}
+
+
+def test_of_a_random_value_only_type_and_rank_are_right_or_wrong() -> None:
+    value = np.zeros((2, 8), np.float32)
+
+    assert random_discrepancy(value + 1, value).error == 0.0
+    assert random_discrepancy(value[:1], value).error == 0.0
+    assert random_discrepancy(value.astype(np.float64), value).error == np.inf
+    assert random_discrepancy(value[0], value).reason
