@@ -88,7 +88,10 @@ class _Bench:
             built, failed = single_packages(self._subject, workplace, source, self._progress)
             paths |= built
         inputs = self._subject.inputs_document(workplace.folder, workplace.store)
-        contenders = [package_contender(name, path, inputs, workplace.threads) for name, path in paths.items()]
+        contenders = [
+            package_contender(name, path, inputs, workplace.threads, warmup=options.warmup)
+            for name, path in paths.items()
+        ]
         self._progress.phase("timing", options.rounds * len(contenders))
         rounds = interleaved(
             contenders,

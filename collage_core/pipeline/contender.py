@@ -6,6 +6,7 @@ As `package_call` in a contender's process, or once as `python -m collage_core.p
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Callable
@@ -15,26 +16,37 @@ from typing import Any
 from collage_core.errors import CollageError
 from collage_core.measure.blobs import BlobStore
 from collage_core.pipeline.feeds import read_values, write_values
-from collage_core.runtime import load
+from collage_core.runtime import Session, load
 
 PACKAGE_CALL = f"{__name__}:package_call" if __name__ != "__main__" else "collage_core.pipeline.contender:package_call"
 """Name of `package_call`, as a contender process is told it."""
 
 
-def package_call(package: str, inputs: str, threads: int) -> Callable[[], Any]:
+class _Run(functools.partial[Any]):
+    """A bound call that keeps the session it belongs to; calling a partial costs nothing that can be measured."""
+
+    session: Session
+
+
+def package_call(package: str, inputs: str, threads: int, warmup: int = 0) -> Callable[[], Any]:
     """Loads a package and binds one run of it.
 
     Args:
         package: Path of the package.
         inputs: Path of a document of `write_values` with the model's inputs.
         threads: CPU threads of each kernel.
+        warmup: Runs before it is handed over.
 
     Returns:
         The call, without arguments; each call is one run of the model.
     """
     session = load(package, threads=threads)
     session.run(None, read_values(Path(inputs)))
-    return session.bound_call
+    for _ in range(warmup):
+        session.run_bound()
+    run = _Run(session.bound_call)
+    run.session = session
+    return run
 
 
 def main(arguments: list[str]) -> int:
@@ -56,6 +68,9 @@ def main(arguments: list[str]) -> int:
         profile = session.profile(runs=given.runs)
     except CollageError as error:
         print(error, file=sys.stderr)
+        return 1
+    except Exception as error:  # whatever a toolchain raises is one line of a message to the user
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     write_values(given.outputs, outputs, BlobStore(given.blobs))
     given.profile.write_text(

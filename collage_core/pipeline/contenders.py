@@ -42,12 +42,20 @@ def model_of(path: Path) -> Path | onnx_ir.Model:
     return model
 
 
-def package_contender(name: str, path: Path, inputs: Path, threads: int) -> Contender:
-    """A package, to be timed."""
+def package_contender(name: str, path: Path, inputs: Path, threads: int, *, warmup: int = 0) -> Contender:
+    """A package, to be timed.
+
+    Args:
+        name: Unique among the contenders.
+        path: The package.
+        inputs: Document of `write_values` with the model's inputs.
+        threads: CPU threads of each kernel.
+        warmup: Untimed runs before its first turn.
+    """
     return Contender(
         name=name,
         call=PACKAGE_CALL,
-        arguments={"package": str(path), "inputs": str(inputs), "threads": threads},
+        arguments={"package": str(path), "inputs": str(inputs), "threads": threads, "warmup": warmup},
     )
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from collage_core.contract import Host
 from collage_core.database import TuningStore
 from collage_core.errors import CollageError
-from collage_core.measure.contenders import Contender, interleaved
+from collage_core.measure.contenders import interleaved
 from collage_core.measure.messages import Failed
 from collage_core.pipeline.assemble import Assembled
-from collage_core.pipeline.contender import PACKAGE_CALL
+from collage_core.pipeline.contenders import package_contender
 from collage_core.pipeline.decision import Timed
 from collage_core.pipeline.options import Preset
 from collage_core.pipeline.plan import Plan
@@ -161,14 +161,7 @@ class Refiner:
 
     def _interleaved(self, packages: Mapping[str, Path], rounds: int, what: str) -> Mapping[str, Any]:
         self._progress.phase(what, rounds * len(packages))
-        contenders = [
-            Contender(
-                name=key,
-                call=PACKAGE_CALL,
-                arguments={"package": str(path), "inputs": str(self._inputs()), "threads": self._threads},
-            )
-            for key, path in packages.items()
-        ]
+        contenders = [package_contender(key, path, self._inputs(), self._threads) for key, path in packages.items()]
         return interleaved(
             contenders,
             rounds=rounds,
