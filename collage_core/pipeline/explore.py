@@ -27,6 +27,9 @@ from collage_core.search import SearchResult
 _UNMEASURED_WEIGHT = 0.1
 """Weight of a node's estimated work against a measured difference between targets, when cuts are placed."""
 
+_GROUP_ATTEMPTS = 3
+"""How many groups around a node are tried before it is given up, where nothing runs it alone."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Explored:
@@ -57,7 +60,8 @@ class Explorer:
         preset: How much to measure.
         bounds: How many candidates to make.
         progress: Is told.
-        budget_s: Seconds after which nothing new is measured; None for no limit.
+        budget_s: Seconds after which only what a plan cannot do without is measured: the whole model on each target,
+            and single operators nothing else covers. None for no limit.
 
     Attributes:
         proposals: What each target proposed so far, by target name.
@@ -159,7 +163,12 @@ class Explorer:
         return tuple(cut_positions(graph, self._bounds.segments - 1, weights, max_live=self._bounds.max_live))
 
     def _measure(
-        self, what: str, candidates: Iterable[CandidateKernel], purpose: Literal["select", "confirm"] = "select"
+        self,
+        what: str,
+        candidates: Iterable[CandidateKernel],
+        purpose: Literal["select", "confirm"] = "select",
+        *,
+        needed: bool = False,
     ) -> None:
         waiting: dict[CacheKey, CandidateKernel] = {}
         for candidate in candidates:
@@ -168,14 +177,18 @@ class Explorer:
         if not waiting:
             return
         self._progress.phase(what, len(waiting))
-        for number, (key, candidate) in enumerate(waiting.items()):
-            if self._deadline is not None and time.monotonic() > self._deadline:
-                self._skipped += len(waiting) - number
-                return
-            self._source.measure([candidate], purpose, self._tell)
-            self._reached.add(key)
-            self._pool.forget(candidate)
+        for key, candidate in waiting.items():
+            if self._is_spent and not needed and not (purpose == "select" and self._pool.is_whole(candidate)):
+                self._skipped += 1
+            else:
+                self._source.measure([candidate], purpose, self._tell)
+                self._reached.add(key)
+                self._pool.forget(candidate)
             self._progress.advance()
+
+    @property
+    def _is_spent(self) -> bool:
+        return self._deadline is not None and time.monotonic() > self._deadline
 
     def _tell(self, step: Step) -> None:
         if isinstance(step.outcome, Failed):
@@ -184,20 +197,29 @@ class Explorer:
             self._progress.message(f"{step.candidate.target.name} failed on {shown}: {step.outcome.reason}")
 
     def _cover(self) -> None:
-        """Measures single operators until something usable covers every node."""
-        pool, missing = self._pool, self._graph.needs_kernel
-        for candidate in pool:
-            if pool.selected_us(candidate) is not None:
-                missing &= ~candidate.sub_graph.nodes
+        """Measures until something usable covers every node: single operators, then the smallest groups there are."""
+        alone = [c for c in self._pool if (c.sub_graph.nodes & self._graph.needs_kernel).bit_count() == 1]
+        missing = self._uncovered()
         self._measure(
-            "measuring what nothing covers yet",
-            [
-                candidate
-                for candidate in pool
-                if candidate.sub_graph.nodes & missing
-                and (candidate.sub_graph.nodes & self._graph.needs_kernel).bit_count() == 1
-            ],
+            "measuring what nothing covers yet", [c for c in alone if c.sub_graph.nodes & missing], needed=True
         )
+        for _ in range(_GROUP_ATTEMPTS):
+            smallest: dict[int, CandidateKernel] = {}
+            missing = self._uncovered()
+            for candidate in self._pool:
+                size = candidate.sub_graph.nodes.bit_count()
+                if isinstance(self._pool.cost(candidate, confirmed=False), Unmeasured):
+                    for index in iterate_bits(candidate.sub_graph.nodes & missing):
+                        if index not in smallest or size < smallest[index].sub_graph.nodes.bit_count():
+                            smallest[index] = candidate
+            self._measure("measuring groups of what nothing covers alone", smallest.values(), needed=True)
+
+    def _uncovered(self) -> int:
+        missing = self._graph.needs_kernel
+        for candidate in self._pool:
+            if self._pool.selected_us(candidate) is not None:
+                missing &= ~candidate.sub_graph.nodes
+        return missing
 
     # Searching
 
@@ -261,5 +283,5 @@ class Explorer:
                 f"(preset {self._preset.name})"
             )
         if self._skipped:
-            said.append(f"the budget ended before {self._skipped} of them were reached")
+            said.append(f"the budget ended before {self._skipped} measurements")
         return tuple(dict.fromkeys(said))

@@ -102,7 +102,7 @@ class OptimizeOptions:
         input_shapes: Shape to bind, by input name.
         inputs: NPZ file with an array per model input to search on; seeded random arrays if None.
         preset: `"quick"`, `"default"` or `"extensive"`.
-        budget_s: Stop measuring new candidates after this many seconds.
+        budget_s: Measure no further candidates after this many seconds, save what no plan can do without.
         max_error: Largest error, relative to a tensor's scale, of targets that do not compute in the model's own
             dtypes; None leaves such targets out.
         tuning_db: URL of the tuning database; the user's own if None.
@@ -138,6 +138,8 @@ class OptimizeOptions:
             raise UsageError(f"no preset {self.preset!r}; choose one of {', '.join(PRESETS)}")
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"--threads is at least 1, not {self.threads}")
+        if self.budget_s is not None and self.budget_s <= 0:
+            raise UsageError(f"--budget is a time longer than 0 s, not {self.budget_s:g} s")
         if self.max_error is not None and not 0 < self.max_error < 1:
             raise UsageError(f"--max-error is a fraction of a tensor's scale between 0 and 1, not {self.max_error}")
 

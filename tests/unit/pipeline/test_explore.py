@@ -14,12 +14,14 @@ from collage_core.fusion import CandidateBounds, CandidateKernel
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.messages import Failed, Refused
 from collage_core.measure.source import MeasuringCostSource
+from collage_core.patterns import is_op, wildcard
 from collage_core.pipeline.explore import Explored, Explorer
 from collage_core.pipeline.options import PRESETS
 from collage_core.pipeline.pool import CandidatePool
-from collage_core.pipeline.proposals import TargetRule
+from collage_core.pipeline.proposals import TargetRule, target_rule
+from collage_core.registry import Toolchain
 from collage_core.report.progress import SilentProgress
-from collage_core.testing import chain
+from collage_core.testing import MockToolchain, chain
 from tests.unit.pipeline.fakes import FakeSource, a_target, by_operator, rule_of
 
 A, B = a_target("a"), a_target("b")
@@ -173,14 +175,51 @@ def test_a_target_that_fails_on_the_whole_model_is_cut_until_something_covers_ev
     assert len(explored.result.candidates) == len(GRAPH)
 
 
-def test_a_budget_that_is_spent_stops_measuring_and_says_so() -> None:
+def test_what_nobody_runs_alone_is_covered_by_groups() -> None:
+    groups = {"one": is_op("Neg")(is_op("Relu")(wildcard())), "other": is_op("Tanh")(is_op("Exp")(wildcard()))}
+    library = a_target("a", joins=Joins.NONE)
+    mocks = [
+        MockToolchain("a", costs_us={}, patterns=groups, targets=[library]),
+        MockToolchain("b", costs_us={}, operators=["Abs", "Relu"], targets=[B]),
+    ]
+    rules = [
+        target_rule(Toolchain(mock.name, mock), target, {}) for mock, target in zip(mocks, (library, B), strict=True)
+    ]
     source = FakeSource(HALVES)
-    made, _ = explorer(source, [rule_of(A)], budget_s=-1.0)
+    pool = CandidatePool(GRAPH, source, 0.1)
+    made = Explorer(
+        pool,
+        rules,
+        cast(MeasuringCostSource, source),
+        preset=dataclasses.replace(PRESETS["quick"], operators=0),
+        bounds=CandidateBounds(),
+        progress=SilentProgress(),
+    )
 
-    with pytest.raises(NoCoverError):  # not even one measurement fits
-        made.run()
+    explored = made.run()
 
-    assert source.measured == []
+    assert path(explored, pool)[:2] == [("a", ("relu_0", "neg_0")), ("a", ("exp_0", "tanh_0"))]
+
+
+def test_after_the_budget_whole_models_are_measured_and_nothing_else() -> None:
+    source = FakeSource(HALVES)
+    made, pool = explorer(source, [rule_of(A), rule_of(B)], budget_s=-1.0)
+
+    explored = made.run()
+
+    assert source.measured == [("a", GRAPH.names), ("b", GRAPH.names)]
+    assert [names for _, names in path(explored, pool)] == [GRAPH.names]
+    assert any("the budget ended before" in sentence for sentence in explored.left_out)
+
+
+def test_after_the_budget_operators_that_nothing_else_covers_are_measured() -> None:
+    source = FakeSource(HALVES)
+    made, pool = explorer(source, [rule_of(A, refuses=["Tanh"]), rule_of(B, refuses=["Relu"])], budget_s=-1.0)
+
+    explored = made.run()
+
+    assert all(len(names) == 1 for _, names in source.measured)
+    assert len(path(explored, pool)) == len(GRAPH)
 
 
 def test_a_library_of_single_kernels_is_not_merged() -> None:
