@@ -50,7 +50,6 @@ from collage_core.cli.parameters import duration, output_file, shapes_by_name, s
     metavar="REL",
     help="Largest error of a kernel relative to its tensor's scale.",
 )
-@click.option("--atol", type=click.FloatRange(min=0), metavar="ABS", help="Absolute difference that always passes.")
 @click.option("--reference", metavar="TOOLCHAIN", help="Computes what ONNX's own evaluator cannot.")
 @seed_option
 @json_option
@@ -73,7 +72,6 @@ def optimize(
     iterations: int | None,
     duration: float | None,
     rtol: float | None,
-    atol: float | None,
     reference: str | None,
     seed: int,
     json_to: Path | None,
@@ -96,7 +94,6 @@ def optimize(
         threads=threads,
         seed=seed,
         rtol=rtol,
-        atol=atol,
         reference=reference,
         warmup=warmup,
         iterations=iterations,

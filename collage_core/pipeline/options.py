@@ -109,7 +109,6 @@ class OptimizeOptions:
         threads: CPU threads; one per physical core if None.
         seed: For inputs and anything else random.
         rtol: Largest error of a kernel relative to its tensor's scale.
-        atol: Not used by the search; kept for `compare`.
         reference: Toolchain that computes what ONNX's evaluator cannot; the first exact one if None.
         warmup: Untimed runs before a measurement.
         iterations: Timed samples of a measurement, at most.
@@ -127,7 +126,6 @@ class OptimizeOptions:
     threads: int | None = None
     seed: int = 0
     rtol: float | None = None
-    atol: float | None = None
     reference: str | None = None
     warmup: int | None = None
     iterations: int | None = None
