@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from collage_core.pipeline.workplace import Workplace
 from collage_core.registry import Registry
 from collage_core.report.bench_json import BenchReport
 from collage_core.report.progress import Progress, SilentProgress
-from collage_core.report.record import Comparison, ContenderFacts
+from collage_core.report.record import Comparison, ContenderFacts, ModelFacts
 from collage_core.runtime import load_package
 
 
@@ -42,7 +43,7 @@ def bench(
         registry: The toolchains; those installed if None.
 
     Raises:
-        CollageError: If a file cannot be used, or two of them are of different models.
+        CollageError: If a file cannot be used, or several models are given.
     """
     options = options or BenchOptions()
     progress = progress or SilentProgress()
@@ -60,21 +61,26 @@ def bench(
             seed=options.seed,
         )
         with Workplace(selection, tuning_db="memory:", threads=options.threads, registry=registry) as workplace:
-            return _Bench(subject, workplace, options, progress).run(packages, bool(models) or options.compare)
+            timing = _Bench(subject, workplace, options, progress, is_model=bool(models))
+            return timing.run(packages, bool(models) or options.compare)
     finally:
         progress.done()
 
 
 class _Bench:
-    def __init__(self, subject: Subject, workplace: Workplace, options: BenchOptions, progress: Progress) -> None:
+    def __init__(
+        self, subject: Subject, workplace: Workplace, options: BenchOptions, progress: Progress, *, is_model: bool
+    ) -> None:
         self._subject = subject
+        self._is_model = is_model  # rather than what a package was made from
         self._workplace = workplace
         self._options = options
         self._progress = progress
 
     def run(self, packages: Sequence[Path], singles: bool) -> BenchReport:
         options, workplace = self._options, self._workplace
-        paths: dict[str, Path] = dict(zip(_names(packages), packages, strict=True))
+        taken = [target.name for offer in workplace.offers for target in offer.targets]
+        paths: dict[str, Path] = dict(zip(_names(packages, taken), packages, strict=True))
         failed: Mapping[str, str] = {}
         own = set(paths)
         if singles:
@@ -101,12 +107,30 @@ class _Bench:
             progress=lambda done, total: self._progress.advance(),
         )
         return BenchReport(
-            model=self._subject.facts,
+            model=self._facts(packages),
             host=host_facts(workplace.host),
             threads=workplace.threads,
             comparison=self._comparison(paths, own, rounds, failed),
-            notes=() if options.inputs else (f"random inputs, seed {options.seed}",),
+            notes=(*([] if options.inputs else [f"random inputs, seed {options.seed}"]), *self._other_models(packages)),
         )
+
+    def _facts(self, packages: Sequence[Path]) -> ModelFacts:
+        """The model; of one that comes out of a package, the file it was made from."""
+        if self._is_model:
+            return self._subject.facts
+        manifest = load_package(packages[0]).manifest
+        return dataclasses.replace(self._subject.facts, name=manifest.model_name, sha256=manifest.model_sha256)
+
+    def _other_models(self, packages: Sequence[Path]) -> list[str]:
+        """A note on each package that was made from another file; it may hold the same model all the same."""
+        made_from = {path: load_package(path).manifest for path in packages}
+        known = [manifest.model_sha256 for manifest in made_from.values() if manifest.model_sha256]
+        expected = self._subject.facts.sha256 if self._is_model else next(iter(known), "")
+        return [
+            f"{path.name} was made from another file, {manifest.model_name}"
+            for path, manifest in made_from.items()
+            if manifest.model_sha256 not in ("", expected)
+        ]
 
     def _comparison(
         self,
@@ -117,15 +141,19 @@ class _Bench:
     ) -> Comparison:
         timed = {name: answer for name, answer in rounds.items() if not isinstance(answer, Failed)}
         medians = {name: _median(answer) for name, answer in timed.items()}
-        singles = sorted((medians[name], name) for name in medians if name not in own)
+        opened = {name: load_package(path) for name, path in paths.items()}
+        inexact = {name for name, each in opened.items() if not all(target.exact for target in each.targets.values())}
+        # a toolchain that computes in a lower precision is the measure of nobody who does not
+        rivals = (set(medians) - own) if not own or inexact & own else set(medians) - own - inexact
+        singles = sorted((medians[name], name) for name in rivals)
         best = singles[0][1] if singles else ""
         ratios: dict[str, Interval] = {}
         if best:
             ratios = {name: ratio_interval(answer, timed[best], seed=0) for name, answer in timed.items()}
         contenders = []
-        for name, path in paths.items():
+        for name, package in opened.items():
             answer = rounds[name]
-            sites = call_sites(load_package(path).model)
+            sites = call_sites(package.model)
             toolchains = tuple(sorted({site.toolchain for site in sites}))
             ratio = ratios.get(name)
             contenders.append(
@@ -153,14 +181,14 @@ class _Bench:
         )
 
 
-def _names(packages: Sequence[Path]) -> list[str]:
-    """A name for each package: `collage` for the only one, else its file's."""
+def _names(packages: Sequence[Path], taken: Sequence[str]) -> list[str]:
+    """A name for each package: `collage` for the only one, else its file's, unless a target has it."""
     if len(packages) == 1:
         return ["collage"]
     names: list[str] = []
     for path in packages:
         name = path.stem
-        while name in names:
+        while name in (*names, *taken):
             name += "'"
         names.append(name)
     return names

@@ -114,7 +114,8 @@ class Comparison:
 
     Attributes:
         contenders: In the order given.
-        best_single: Name of the fastest single-toolchain contender; empty if all failed.
+        best_single: Name of the fastest single-toolchain contender, of a lower precision than the model's only if
+            what it is compared with is, too; empty if all failed.
         speedup_vs_best_single: Median latency of `best_single` over that of the first contender of kind mixed (or
             the first contender); 0 if unknown.
         speedup_ci95: 95 % interval of that ratio.
