@@ -98,7 +98,7 @@ class Subject:
             write_values(path, self.inputs, store)
         return path
 
-    def capture(self, store: BlobStore, fallback: Callable[[], Fallback]) -> Callable[[], Capture]:
+    def capture(self, store: BlobStore, fallback: Callable[[], Fallback | None]) -> Callable[[], Capture]:
         """Every value of one reference run, taken when first asked for."""
 
         @functools.cache

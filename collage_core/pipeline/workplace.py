@@ -84,18 +84,23 @@ class Workplace:
         """
         return selected_targets(self.offers)
 
-    def fallback(self, graph: DataflowGraph, wanted: str | None) -> Fallback:
+    def fallback(self, graph: DataflowGraph, wanted: str | None) -> Fallback | None:
         """Has a toolchain compute what the reference cannot.
 
         Args:
             graph: The prepared model's graph.
             wanted: A toolchain or target; the first that computes in the model's own dtypes if None.
 
+        Returns:
+            None if nobody was wanted and nobody computes in the model's own dtypes.
+
         Raises:
             UsageError: If there is none of that name.
         """
         exact = [target for target in self.targets() if target.exact]
         chosen = next((t for t in exact if wanted in (None, t.toolchain, t.name)), None)
+        if chosen is None and wanted is None:
+            return None
         if chosen is None:
             names = ", ".join(target.name for target in exact) or "none"
             raise UsageError(f"--reference {wanted}: choose a target that computes in the model's own dtypes: {names}")
