@@ -23,10 +23,9 @@ from collage_core.cli.output import results_console, write_json
 @click.option(
     "--rtol",
     type=click.FloatRange(min=0),
-    default=1e-3,
-    show_default=True,
     metavar="REL",
-    help="Largest error relative to a tensor's scale; for integers, the share of elements that may differ.",
+    help="Largest error relative to a tensor's scale; for integers, the share of elements that may differ. "
+    "Unless given, a few times what the plan showed when it was made.",
 )
 @click.option(
     "--atol",
@@ -45,7 +44,7 @@ def compare(
     ctx: click.Context,
     model: Path,
     package: Path,
-    rtol: float,
+    rtol: float | None,
     atol: float,
     inputs: Path | None,
     seed: int,
