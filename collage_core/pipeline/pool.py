@@ -9,6 +9,7 @@ from collage_core.contract import INVALID, UNMEASURED, Cost, Target, Unmeasured
 from collage_core.fusion import CandidateKernel, SubGraph
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.messages import Outcome
+from collage_core.measure.messages import Outcome
 from collage_core.measure.source import CacheKey
 from collage_core.search import CostTable, ExactSearch, SearchCandidate, SearchProblem, SearchTarget
 
@@ -93,6 +94,13 @@ class CandidatePool:
         if known is None:
             known = self._costs[key, fresh] = self.source.cost(candidate, confirmed=fresh)
         return known
+
+    def outcome(self, candidate: CandidateKernel) -> Outcome | None:
+        """What came of measuring a candidate; None if this run did not reach it."""
+        # the empty set first: a key may need values of a run of the whole model, which may be what failed
+        if self.reached is not None and (not self.reached or self.cache_key(candidate) not in self.reached):
+            return None
+        return self.source.outcome(candidate)
 
     def forget(self, candidate: CandidateKernel) -> None:
         """Asks for a candidate's cost anew: it was measured."""

@@ -142,7 +142,7 @@ def _alternative(pool: CandidatePool, kernel: CandidateKernel, target: Target) -
 def _why_not(pool: CandidatePool, nodes: int, target: Target) -> str:
     for candidate in pool:
         if candidate.target == target and candidate.sub_graph.nodes == nodes:
-            outcome = pool.source.outcome(candidate)
+            outcome = pool.outcome(candidate)
             if isinstance(outcome, (Refused, Failed)):
                 return outcome.reason
     tried = any(c.target == target and not c.sub_graph.nodes & ~nodes for c in pool)
@@ -188,7 +188,7 @@ def refusals(pool: CandidatePool, proposals: Iterable[Proposals]) -> tuple[Refus
             stage = "query" if index in each.rule.query else "predicate"
             grouped.setdefault((each.rule.target.name, stage, reason), {})[pool.graph.names[index]] = None
     for candidate in pool:
-        outcome = pool.source.outcome(candidate)
+        outcome = pool.outcome(candidate)
         if isinstance(outcome, (Refused, Failed)):
             stage = outcome.stage.value if isinstance(outcome, Failed) else "lower"
             names = grouped.setdefault((candidate.target.name, stage, outcome.reason), {})

@@ -4,7 +4,9 @@ import pytest
 
 from collage_core.contract import INVALID, UNMEASURED
 from collage_core.errors import NoCoverError
+from collage_core.fusion import SubGraph
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.messages import Failed
 from collage_core.testing import chain
 from collage_core.testing.graphs import GraphBuilder
 from tests.unit.pipeline.fakes import a_target, by_operator, kernel, pool_of
@@ -111,3 +113,23 @@ def test_the_whole_model_is_everything_that_needs_a_kernel_with_the_views_betwee
 
     assert pool.whole == graph.all_mask
     assert [pool.is_whole(candidate) for candidate in pool] == [True, False]
+
+
+def test_before_anything_is_reached_no_candidate_is_keyed(graph: DataflowGraph) -> None:
+    made = pool_of(graph, COSTS, kernel(graph, A))
+    made.pool.reached = set()
+    made.source.key = _unkeyed  # type: ignore[method-assign]  # it may take a run of the model, which may fail
+
+    assert made.pool.outcome(kernel(graph, A)) is None
+
+
+def test_outcomes_of_what_was_reached_are_the_sources(graph: DataflowGraph) -> None:
+    made = pool_of(graph, by_operator({"a": {}}), kernel(graph, A), kernel(graph, A, "relu_0"))
+    made.pool.reached = {made.pool.cache_key(kernel(graph, A))}
+
+    assert isinstance(made.pool.outcome(kernel(graph, A)), Failed)
+    assert made.pool.outcome(kernel(graph, A, "relu_0")) is None
+
+
+def _unkeyed(sub_graph: SubGraph) -> str:
+    raise AssertionError("keyed")
