@@ -13,8 +13,9 @@ from typing import Any
 from collage_core.contract import Host
 from collage_core.database import TuningStore
 from collage_core.errors import CollageError
-from collage_core.measure.contenders import interleaved
+from collage_core.measure.contenders import Rounds, interleaved
 from collage_core.measure.messages import Failed
+from collage_core.measure.statistics import ratio_interval
 from collage_core.pipeline.assemble import Assembled
 from collage_core.pipeline.contenders import package_contender
 from collage_core.pipeline.decision import Timed
@@ -23,9 +24,13 @@ from collage_core.pipeline.plan import Plan
 from collage_core.report.progress import Progress
 
 _HOPELESS = 1.3
-"""After the first rounds, contenders slower than this many times the fastest are not timed any further, save the best
-single toolchain: it is what everything is compared with."""
+"""After the first rounds, contenders slower beyond doubt than this many times the fastest are not timed any further,
+save the best single toolchain: it is what everything is compared with."""
 _FIRST_ROUNDS = 3
+_BATCHES = 3
+"""The preset's rounds are repeated, in new processes, up to so many times while it is open who is faster."""
+_CLOSE = 0.02
+"""An interval that lies within so much of its ratio settles a comparison, whichever side of 1 it is on."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,25 +146,32 @@ class Refiner:
                 self._progress.message(f"{plan.name}: {error}")
                 continue
             packages[plan.key] = path
-        first = self._interleaved(packages, _FIRST_ROUNDS, "timing whole plans, first rounds")
-        failed |= {key: answer.reason for key, answer in first.items() if isinstance(answer, Failed)}
-        rounds = {key: answer for key, answer in first.items() if not isinstance(answer, Failed)}
-        middle = {key: statistics.median(s for each in answer for s in each) for key, answer in rounds.items()}
-        fastest = min(middle.values(), default=0.0)
-        incumbents = sorted((middle[plan.key], plan.key) for plan in plans if plan.single and plan.key in middle)
-        kept = {key for _, key in incumbents[:1]} | {key for key in middle if middle[key] <= _HOPELESS * fastest}
+        first, reasons = self._rounds(packages, _FIRST_ROUNDS, "timing whole plans, first rounds")
+        failed |= reasons
+        kept = _kept(first, [plan.key for plan in plans if plan.single])
         final = {key: path for key, path in packages.items() if key in kept}
-        dropped = {key: rounds[key] for key in rounds if key not in final}
-        second = self._interleaved(final, self._preset.rounds, "timing whole plans")
-        failed |= {key: answer.reason for key, answer in second.items() if isinstance(answer, Failed)}
+        rounds: dict[str, Rounds] = dict.fromkeys(final, ())
+        for _ in range(_BATCHES):
+            batch, reasons = self._rounds(final, self._preset.rounds, "timing whole plans")
+            failed |= reasons
+            final = {key: path for key, path in final.items() if key in batch}
+            rounds = {key: rounds[key] + batch[key] for key in final}
+            if _is_settled(rounds):
+                break
         return {
             "schema_version": 1,
-            "final": {key: [list(r) for r in a] for key, a in second.items() if not isinstance(a, Failed)},
-            "dropped": {key: [list(r) for r in answer] for key, answer in dropped.items()},
+            "final": {key: [list(r) for r in answer] for key, answer in rounds.items()},
+            "dropped": {key: [list(r) for r in answer] for key, answer in first.items() if key not in kept},
             "failed": failed,
         }
 
-    def _interleaved(self, packages: Mapping[str, Path], rounds: int, what: str) -> Mapping[str, Any]:
+    def _rounds(self, packages: Mapping[str, Path], rounds: int, what: str) -> tuple[dict[str, Rounds], dict[str, str]]:
+        """Samples of each contender, in processes that are new, and why others have none."""
+        answers = self._interleaved(packages, rounds, what)
+        failed = {key: answer.reason for key, answer in answers.items() if isinstance(answer, Failed)}
+        return {key: answer for key, answer in answers.items() if not isinstance(answer, Failed)}, failed
+
+    def _interleaved(self, packages: Mapping[str, Path], rounds: int, what: str) -> Mapping[str, Rounds | Failed]:
         self._progress.phase(what, rounds * len(packages))
         contenders = [package_contender(key, path, self._inputs(), self._threads) for key, path in packages.items()]
         return interleaved(
@@ -168,6 +180,30 @@ class Refiner:
             burst_s=self._preset.round_s,
             progress=lambda done, total: self._progress.advance(),
         )
+
+
+def _kept(first: Mapping[str, Rounds], singles: Sequence[str]) -> set[str]:
+    """Contenders worth more rounds."""
+    middle = {key: statistics.median(sample for each in rounds for sample in each) for key, rounds in first.items()}
+    if not middle:
+        return set()
+    fastest = min(middle, key=lambda key: (middle[key], key))
+    incumbents = sorted((middle[key], key) for key in singles if key in middle)
+    close = {key for key in first if ratio_interval(first[key], first[fastest], seed=0).low <= _HOPELESS}
+    return {key for _, key in incumbents[:1]} | close
+
+
+def _is_settled(rounds: Mapping[str, Rounds]) -> bool:
+    """Whether it is known of every contender if it is slower than the fastest, or that the difference is small."""
+    if len(rounds) < 2:
+        return True
+    middle = {key: statistics.median(statistics.median(each) for each in answer) for key, answer in rounds.items()}
+    fastest = min(middle, key=lambda key: (middle[key], key))
+    for key in rounds:
+        ratio = ratio_interval(rounds[key], rounds[fastest], seed=0)
+        if key != fastest and ratio.low <= 1 <= ratio.high and ratio.high - ratio.low > 2 * _CLOSE:
+            return False
+    return True
 
 
 def _read(document: Mapping[str, Any], plans: Sequence[Plan], fresh: bool) -> Refined:
