@@ -1,0 +1,40 @@
+"""Draws what `collage optimize` printed for a package as an SVG: the picture in the README.
+
+Usage:
+    python -m benchmarks.picture PACKAGE.collage OUT.svg
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from collage_core.report.codec import record_from_document
+from collage_core.report.tables import comparison_table, predicted_against_measured, regions_table
+from collage_core.runtime import load_package
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draws one package's comparison and regions."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.picture", description=__doc__)
+    parser.add_argument("package", type=Path)
+    parser.add_argument("picture", type=Path)
+    options = parser.parse_args(arguments)
+    record = record_from_document(load_package(options.package).record, str(options.package))
+    console = Console(record=True, width=104, file=io.StringIO())
+    console.print(comparison_table(record.comparison))
+    console.print(regions_table(record))
+    console.print(predicted_against_measured(record))
+    console.print(record.decision)
+    options.picture.parent.mkdir(parents=True, exist_ok=True)
+    options.picture.write_text(console.export_svg(title=f"collage optimize {record.model.name}"), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
