@@ -191,7 +191,7 @@ class _Optimization:
 
     def _tolerance(self, plan: Plan) -> float:
         limits = [self._source.settings.limits(kernel.target) for kernel in plan.kernels]
-        return max(limit.tolerance.relative for limit in limits)
+        return max((limit.tolerance.relative for limit in limits), default=self._options.tolerance)
 
     # Phase 3
 
