@@ -97,7 +97,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, TypeError) as error:  # TypeError: a .npy file
-        raise FeedError(str(path), f"it is not an NPZ file of plain arrays: {error}") from error
+        # NumPy's own words would advise to unpickle what nobody knows
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "write one with numpy.savez"
+        raise FeedError(str(path), f"it is not an NPZ file of plain arrays: {why}") from error
 
 
 def _random(spec: TensorSpec, random: np.random.Generator, bound: int | None) -> np.ndarray[Any, Any]:
