@@ -182,7 +182,7 @@ def random_instance(rng: random.Random, style: str) -> Instance:
 
 
 def entangled() -> Instance:
-    """The instance of DESIGN 3.4: a search over covered sets alone finds 22; the optimum is 5."""
+    """The instance of decision 4 in `docs/design.md`: a search over covered sets alone finds 22; the optimum is 5."""
     sizes = [((0, 3), 1), ((1,), 1), ((0,), 2), ((1, 3), 2), ((2, 4), 1), ((2,), 10), ((4,), 10)]
     predecessors: tuple[tuple[int, ...], ...] = ((), (), (), (2,), (0,))
     problem = SearchProblem.from_predecessors(
