@@ -16,8 +16,10 @@ from collage_core.ir.index_set import iterate_bits
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.client import Worker
 from collage_core.measure.function_codec import FunctionEncoder
-from collage_core.measure.messages import AskEvaluate, BuildSettings, WireValue
+from collage_core.measure.messages import AskEvaluate
+from collage_core.measure.outcomes import BuildSettings
 from collage_core.measure.values import decode_value, encode_value
+from collage_core.measure.wire_values import WireValue
 from collage_core.reference.evaluator import Fallback, evaluate
 
 

@@ -24,28 +24,21 @@ from collage_core.measure.messages import (
     AskQuery,
     AskTargets,
     Blobs,
-    Built,
     CacheGet,
     CachePut,
     CacheValue,
-    Evaluated,
-    Failed,
     Hello,
-    Measured,
     Message,
     Need,
     Opinion,
-    Outcome,
     Ping,
     Pong,
     Progress,
-    Refused,
-    Stage,
     Targets,
-    WireArtifact,
-    WireFunction,
 )
+from collage_core.measure.outcomes import Built, Evaluated, Failed, Measured, Outcome, Refused, Stage
 from collage_core.measure.values import decode_value
+from collage_core.measure.wire_values import WireArtifact, WireFunction
 
 _START_S = 120.0
 

@@ -12,14 +12,15 @@ import onnx_ir
 
 from collage_core.errors import WireError
 from collage_core.measure.frames import Frame
-from collage_core.measure.messages import MESSAGES, Message, WireArtifact, WireFunction, WireValue
+from collage_core.measure.messages import MESSAGES, Message
+from collage_core.measure.wire_values import WireArtifact, WireFunction, WireValue
 
 
 class Codec:
     """Accepts exactly what it would itself have written.
 
     Examples:
-        >>> from collage_core.measure.messages import Refused
+        >>> from collage_core.measure.outcomes import Refused
         >>> codec = Codec()
         >>> codec.decode(codec.encode(Refused(reason="needs k % 8 == 0"), 7))
         Refused(reason='needs k % 8 == 0')

@@ -15,7 +15,8 @@ from typing import Any
 
 from collage_core.errors import WireError
 from collage_core.measure.channel import Channel, prepare_process
-from collage_core.measure.messages import AskBurst, AskPrepare, Burst, Failed, Hello, Message, Prepared, Stage
+from collage_core.measure.messages import AskBurst, AskPrepare, Burst, Hello, Message, Prepared
+from collage_core.measure.outcomes import Failed, Stage
 
 
 class ContenderMain:

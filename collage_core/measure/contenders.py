@@ -16,7 +16,8 @@ from collage_core.contract import Json
 from collage_core.errors import WireError, WorkerError
 from collage_core.measure.child import ChildProcess
 from collage_core.measure.codec import Codec
-from collage_core.measure.messages import AskBurst, AskPrepare, Burst, Failed, Hello, Message, Prepared, Stage
+from collage_core.measure.messages import AskBurst, AskPrepare, Burst, Hello, Message, Prepared
+from collage_core.measure.outcomes import Failed, Stage
 
 Rounds: TypeAlias = tuple[tuple[float, ...], ...]
 """Microseconds of each run, by round."""

@@ -11,8 +11,8 @@ import onnx_ir
 from collage_core.contract import KernelFunction
 from collage_core.ir.model_io import load_model
 from collage_core.measure.blobs import BlobStore
-from collage_core.measure.messages import WireFunction
 from collage_core.measure.values import bytes_of
+from collage_core.measure.wire_values import WireFunction
 
 INLINE_BYTES = 1024
 """Initializers up to this size stay in the model: shapes and axes must be readable without another file."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from collage_core.database import Purpose, RecordKey, TuningRecord
-from collage_core.measure.messages import Failed, Measured, Outcome, Refused, Stage, Tolerance
+from collage_core.measure.outcomes import Failed, Measured, Outcome, Refused, Stage, Tolerance
 
 DEADLINE_REASON = "worker deadline"
 """How the reason of a candidate begins whose worker was killed for taking too long."""

@@ -33,24 +33,11 @@ from collage_core.errors import CollageError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.clock import time_call
 from collage_core.measure.function_codec import decode_function
-from collage_core.measure.messages import (
-    AskBuild,
-    AskEvaluate,
-    AskMeasure,
-    BuildSettings,
-    Built,
-    Evaluated,
-    Failed,
-    Measured,
-    Progress,
-    Refused,
-    Stage,
-    Tolerance,
-    WireArtifact,
-    WireValue,
-)
+from collage_core.measure.messages import AskBuild, AskEvaluate, AskMeasure, Progress
+from collage_core.measure.outcomes import BuildSettings, Built, Evaluated, Failed, Measured, Refused, Stage, Tolerance
 from collage_core.measure.values import decode_value, encode_value
 from collage_core.measure.verify import aligned_buffer, judge, spoil
+from collage_core.measure.wire_values import WireArtifact, WireValue
 from collage_core.registry import Toolchain
 
 _SHARE_FOR_VARIANTS = 0.5

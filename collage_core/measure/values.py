@@ -11,7 +11,7 @@ import onnx_ir
 
 from collage_core.errors import WireError
 from collage_core.measure.blobs import BlobStore
-from collage_core.measure.messages import WireValue
+from collage_core.measure.wire_values import WireValue
 
 
 def encode_value(value: Any, store: BlobStore) -> WireValue:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from collage_core.contract import Buffer, TensorSpec, ValueKind
-from collage_core.measure.messages import Tolerance
+from collage_core.measure.outcomes import Tolerance
 from collage_core.reference.compare import compare
 
 _EXACT_KINDS = "iubOSU"

@@ -29,17 +29,15 @@ from collage_core.measure.messages import (
     CacheGet,
     CachePut,
     CacheValue,
-    Failed,
     Hello,
     Message,
     Need,
     Opinion,
     Ping,
     Pong,
-    Refused,
-    Stage,
     Targets,
 )
+from collage_core.measure.outcomes import Failed, Refused, Stage
 from collage_core.measure.trial import Trials
 from collage_core.registry import Toolchain, load_reference, load_toolchain
 

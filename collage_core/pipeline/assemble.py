@@ -13,7 +13,7 @@ from collage_core.errors import PlanBuildError
 from collage_core.fusion import CandidateKernel
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.client import artifact_of
-from collage_core.measure.messages import Built
+from collage_core.measure.outcomes import Built
 from collage_core.measure.source import MeasuringCostSource
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import call_sites

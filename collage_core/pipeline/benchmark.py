@@ -9,7 +9,7 @@ from pathlib import Path
 
 from collage_core.errors import UsageError
 from collage_core.measure.contenders import Rounds, interleaved
-from collage_core.measure.messages import BuildSettings, Failed
+from collage_core.measure.outcomes import BuildSettings, Failed
 from collage_core.measure.source import MeasureSettings, MeasuringCostSource
 from collage_core.measure.statistics import Interval, ratio_interval
 from collage_core.passes.call_sites import call_sites

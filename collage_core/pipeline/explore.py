@@ -16,7 +16,7 @@ from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, cut_positions
 from collage_core.ir.index_set import iterate_bits
 from collage_core.ir.work import estimated_work_us
-from collage_core.measure.messages import Failed
+from collage_core.measure.outcomes import Failed
 from collage_core.measure.source import CacheKey, MeasuringCostSource, Step
 from collage_core.pipeline.options import Preset
 from collage_core.pipeline.pool import CandidatePool

@@ -9,8 +9,8 @@ from typing import Any
 
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.codec import make_converter
-from collage_core.measure.messages import WireValue
 from collage_core.measure.values import decode_value, encode_value
+from collage_core.measure.wire_values import WireValue
 
 
 def write_values(path: Path, values: Mapping[str, Any], store: BlobStore) -> None:

@@ -12,7 +12,8 @@ from collage_core.errors import KernelLoadError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.client import PluginSource, Worker, artifact_of
 from collage_core.measure.function_codec import FunctionEncoder
-from collage_core.measure.messages import AskBuild, BuildSettings, Built, Tolerance
+from collage_core.measure.messages import AskBuild
+from collage_core.measure.outcomes import BuildSettings, Built, Tolerance
 from collage_core.passes.call_sites import CallSite
 from collage_core.runtime import Package, Session, load_package
 from collage_core.runtime import load as load_as_is

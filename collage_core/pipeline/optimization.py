@@ -18,7 +18,7 @@ import onnx_ir
 
 from collage_core.errors import CollageError, NoCoverError, PlanBuildError, VerificationError
 from collage_core.fusion import CandidateBounds
-from collage_core.measure.messages import BuildSettings, Tolerance
+from collage_core.measure.outcomes import BuildSettings, Tolerance
 from collage_core.measure.source import MeasureSettings, MeasuringCostSource
 from collage_core.pipeline.assemble import Assembled, assemble
 from collage_core.pipeline.decision import Decision, decide

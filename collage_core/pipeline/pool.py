@@ -8,7 +8,7 @@ from typing import Protocol
 from collage_core.contract import INVALID, UNMEASURED, Cost, Target, Unmeasured
 from collage_core.fusion import CandidateKernel, SubGraph
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.messages import Outcome
+from collage_core.measure.outcomes import Outcome
 from collage_core.measure.source import CacheKey
 from collage_core.search import CostTable, ExactSearch, SearchCandidate, SearchProblem, SearchTarget
 

@@ -8,7 +8,7 @@ from collage_core.contract import Target
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.index_set import iterate_bits
-from collage_core.measure.messages import Failed, Refused
+from collage_core.measure.outcomes import Failed, Refused
 from collage_core.measure.statistics import Interval, median_interval, percentile
 from collage_core.pipeline.decision import Decision, Timed
 from collage_core.pipeline.offers import Offer

@@ -14,7 +14,7 @@ from collage_core.contract import Host
 from collage_core.database import TuningStore
 from collage_core.errors import CollageError
 from collage_core.measure.contenders import Rounds, interleaved
-from collage_core.measure.messages import Failed
+from collage_core.measure.outcomes import Failed
 from collage_core.measure.statistics import ratio_interval
 from collage_core.pipeline.assemble import Assembled
 from collage_core.pipeline.contenders import package_contender

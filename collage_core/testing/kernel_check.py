@@ -31,7 +31,7 @@ from collage_core.errors import CollageError
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.canonical import canonical_form
 from collage_core.ir.model_io import model_to_bytes
-from collage_core.measure.messages import Tolerance
+from collage_core.measure.outcomes import Tolerance
 from collage_core.measure.verify import aligned_buffer, judge, spoil
 from collage_core.registry import Toolchain
 

@@ -13,7 +13,7 @@ from collage_core.errors import NoCoverError, PluginError
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, cut_positions, kernel_function
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.model_io import model_from_bytes
-from collage_core.measure.messages import Refused as RefusedToBuild
+from collage_core.measure.outcomes import Refused as RefusedToBuild
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.prepare import prepare as prepared
 from collage_core.passes.prepare_shapes import infer_model

@@ -12,7 +12,7 @@ from collage_core.contract import Target
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.index_set import iterate_bits
-from collage_core.measure.messages import Refused as RefusedToBuild
+from collage_core.measure.outcomes import Refused as RefusedToBuild
 from collage_core.pipeline.plan import Plan
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.pipeline.proposals import Proposals

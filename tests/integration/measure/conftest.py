@@ -11,7 +11,8 @@ from collage_core.contract import KernelFunction, Protocol, Target, TensorSpec, 
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.client import PluginSource, Worker
 from collage_core.measure.function_codec import FunctionEncoder
-from collage_core.measure.messages import AskMeasure, BuildSettings, Tolerance
+from collage_core.measure.messages import AskMeasure
+from collage_core.measure.outcomes import BuildSettings, Tolerance
 from collage_core.measure.values import encode_value
 
 SOURCE = PluginSource(toolchain="faulty", plugin="faulty_plugin:plugin", paths=(str(Path(__file__).parent),))

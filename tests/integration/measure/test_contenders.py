@@ -7,7 +7,7 @@ import pytest
 
 from collage_core.contract import Json
 from collage_core.measure.contenders import Contender, interleaved
-from collage_core.measure.messages import Failed, Stage
+from collage_core.measure.outcomes import Failed, Stage
 
 HERE = str(Path(__file__).parent)
 

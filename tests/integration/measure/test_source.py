@@ -25,7 +25,7 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture, worker_fallback
 from collage_core.measure.client import PluginSource, Worker, WorkerPool, artifact_of
-from collage_core.measure.messages import BuildSettings, Built, Failed, Measured, Refused, Tolerance
+from collage_core.measure.outcomes import BuildSettings, Built, Failed, Measured, Refused, Tolerance
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.measure.source import MeasureSettings, MeasuringCostSource
 from tests.integration.measure.conftest import SOURCE, faulty_target

@@ -21,17 +21,9 @@ from collage_core.errors import WorkerError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.client import PluginSource, Worker, WorkerPool, artifact_of
 from collage_core.measure.function_codec import FunctionEncoder
-from collage_core.measure.messages import (
-    AskBuild,
-    AskEvaluate,
-    AskMeasure,
-    Built,
-    Failed,
-    Measured,
-    Refused,
-    Stage,
-    WireValue,
-)
+from collage_core.measure.messages import AskBuild, AskEvaluate, AskMeasure
+from collage_core.measure.outcomes import Built, Failed, Measured, Refused, Stage
+from collage_core.measure.wire_values import WireValue
 from tests.integration.measure.conftest import SIZE, SOURCE, add_function
 
 Ask = Callable[..., AskMeasure]

@@ -19,7 +19,8 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.client import PluginSource, Worker, artifact_of
 from collage_core.measure.function_codec import FunctionEncoder
-from collage_core.measure.messages import AskBuild, BuildSettings, Built, Tolerance
+from collage_core.measure.messages import AskBuild
+from collage_core.measure.outcomes import BuildSettings, Built, Tolerance
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.runtime import load_package, save_package

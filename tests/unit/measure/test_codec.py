@@ -9,23 +9,9 @@ from collage_core.contract import Host, Joins, Protocol, Requirement, Target, Te
 from collage_core.errors import WireError
 from collage_core.measure.codec import Codec, blobs_of
 from collage_core.measure.frames import Frame
-from collage_core.measure.messages import (
-    MESSAGES,
-    AskMeasure,
-    AskTargets,
-    BuildSettings,
-    Built,
-    Failed,
-    Measured,
-    Message,
-    Opinion,
-    Progress,
-    Stage,
-    Tolerance,
-    WireArtifact,
-    WireFunction,
-    WireValue,
-)
+from collage_core.measure.messages import MESSAGES, AskMeasure, AskTargets, Message, Opinion, Progress
+from collage_core.measure.outcomes import BuildSettings, Built, Failed, Measured, Stage, Tolerance
+from collage_core.measure.wire_values import WireArtifact, WireFunction, WireValue
 
 TARGET = Target(
     toolchain="ov",

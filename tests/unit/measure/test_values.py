@@ -9,8 +9,8 @@ import pytest
 
 from collage_core.errors import WireError
 from collage_core.measure.blobs import BlobStore
-from collage_core.measure.messages import WireValue
 from collage_core.measure.values import decode_value, encode_value
+from collage_core.measure.wire_values import WireValue
 
 
 @pytest.mark.parametrize(

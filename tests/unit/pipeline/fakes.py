@@ -9,7 +9,7 @@ from typing import Any
 from collage_core.contract import INVALID, UNMEASURED, Cost, Joins, Supported, Target, Unmeasured, Unsupported
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, SubGraph
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.messages import Failed, Measured, Refused, Stage
+from collage_core.measure.outcomes import Failed, Measured, Refused, Stage
 from collage_core.measure.source import CacheKey, Counts, Step
 from collage_core.patterns import NodeContext
 from collage_core.pipeline.pool import CandidatePool

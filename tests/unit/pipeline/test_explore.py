@@ -12,7 +12,7 @@ from collage_core.contract import Joins
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateBounds, CandidateKernel
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.messages import Failed, Refused
+from collage_core.measure.outcomes import Failed, Refused
 from collage_core.measure.source import MeasuringCostSource
 from collage_core.patterns import is_op, wildcard
 from collage_core.pipeline.explore import Explored, Explorer

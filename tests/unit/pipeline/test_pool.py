@@ -6,7 +6,7 @@ from collage_core.contract import INVALID, UNMEASURED
 from collage_core.errors import NoCoverError
 from collage_core.fusion import SubGraph
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.messages import Failed
+from collage_core.measure.outcomes import Failed
 from collage_core.testing import chain
 from collage_core.testing.graphs import GraphBuilder
 from tests.unit.pipeline.fakes import a_target, by_operator, kernel, pool_of

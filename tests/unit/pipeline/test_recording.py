@@ -5,7 +5,7 @@ import pytest
 from collage_core.contract import Target
 from collage_core.fusion import CandidateBounds, Partitioning
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.messages import Refused
+from collage_core.measure.outcomes import Refused
 from collage_core.pipeline.decision import Timed, decide
 from collage_core.pipeline.offers import Offer
 from collage_core.pipeline.plan import Plan

@@ -15,7 +15,7 @@ from collage_core.errors import PlanBuildError
 from collage_core.fusion import Partitioning
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.contenders import Contender
-from collage_core.measure.messages import Failed, Stage
+from collage_core.measure.outcomes import Failed, Stage
 from collage_core.pipeline import refine
 from collage_core.pipeline.assemble import Assembled
 from collage_core.pipeline.options import PRESETS

@@ -1,0 +1,67 @@
+"""How models, tensors and artifacts look in a message: by the names of blobs that hold their bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+from collage_core.contract import Requirement, TensorSpec
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WireValue:
+    """A value of a model: a tensor, strings, a sequence, or an optional that is absent.
+
+    Attributes:
+        kind: Which of these.
+        dtype: ONNX name of the element type, for tensors.
+        shape: Shape, for tensors and strings.
+        blob: The elements, row-major, for tensors.
+        strings: The elements, row-major, for strings.
+        items: The members, for sequences.
+    """
+
+    kind: Literal["tensor", "strings", "sequence", "absent"]
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    blob: str = ""
+    strings: tuple[str, ...] = ()
+    items: tuple[WireValue, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WireFunction:
+    """A `KernelFunction`.
+
+    Attributes:
+        name: Its global symbol.
+        model: Blob of the serialized model; its large initializers are external data in the files `weights`.
+        weights: Blobs of those initializers.
+        inputs: Its inputs.
+        outputs: Its outputs.
+        composite: Label of the composite it is.
+        constants: Content hash of each initializer, by name.
+    """
+
+    name: str
+    model: str
+    weights: tuple[str, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    composite: str
+    constants: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WireArtifact:
+    """An `Artifact`; its files are blobs by file name."""
+
+    files: dict[str, str]
+    metadata: dict[str, Any]
+    requires: tuple[Requirement, ...]
+    constants: dict[str, str]
+    workspace_bytes: int
+    variant: str
+    capturable: bool
+    deterministic: bool
+    dynamic: bool
