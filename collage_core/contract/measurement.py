@@ -57,11 +57,3 @@ class Measurement:
     def median_us(self) -> float:
         """Median of the samples."""
         return statistics.median(self.samples_us)
-
-    @property
-    def relative_spread(self) -> float:
-        """Inter-quartile range over the median; 0 with fewer than four samples."""
-        if len(self.samples_us) < 4 or self.median_us == 0:
-            return 0.0
-        low, _, high = statistics.quantiles(self.samples_us, n=4)
-        return (high - low) / self.median_us

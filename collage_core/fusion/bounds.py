@@ -14,19 +14,17 @@ class CandidateBounds:
         segments: Runs between neighbouring cut positions of a `joins=any` target; K segments give at most
             K * (K + 1) / 2 regions before those around refused nodes.
         max_depth: Longest path, in nodes, inside a natively fused group.
-        max_exits: Most exits of a natively fused group.
         max_candidates: Most sub-graphs the closure under combiners makes, smallest first.
         max_live: Most tensors that may cross a cut position.
     """
 
     segments: int = 6
     max_depth: int = 8
-    max_exits: int = 1
     max_candidates: int = 20_000
     max_live: int = 3
 
     def __post_init__(self) -> None:
-        if min(self.segments, self.max_depth, self.max_exits, self.max_candidates, self.max_live) < 1:
+        if min(self.segments, self.max_depth, self.max_candidates, self.max_live) < 1:
             raise ValueError(f"every bound is at least 1: {self}")
 
     @classmethod

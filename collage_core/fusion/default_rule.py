@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collage_core.contract.target import Joins, Target
-from collage_core.fusion.bounds import CandidateBounds
 from collage_core.fusion.combinators import OnlyValidRule, UnionRule
 from collage_core.fusion.combine import CombineByPrimitivesRule
 from collage_core.fusion.node_rules import OpCallByKindRule, OpPredicateRule
@@ -13,8 +12,11 @@ from collage_core.fusion.rule import FusionRule
 from collage_core.fusion.sub_graph import SubGraphConfig
 from collage_core.patterns import PatternTable
 
+_FUSED_EXITS = 1
+"""Exits of a natively fused group: what `FuseOps` allows, and groups with one exit never close a cycle."""
 
-def default_rule(table: PatternTable, target: Target, bounds: CandidateBounds | None = None) -> FusionRule:
+
+def default_rule(table: PatternTable, target: Target) -> FusionRule:
     """Builds a target's rule from what its plugin registered.
 
     Patterns: each match is a labelled composite. Predicates: each node they take. Both: both. Then, as
@@ -24,9 +26,7 @@ def default_rule(table: PatternTable, target: Target, bounds: CandidateBounds | 
     Args:
         table: What the plugin registered.
         target: For whom.
-        bounds: How many exits a natively fused group may have; the default preset's by default.
     """
-    bounds = bounds or CandidateBounds()
     base: list[FusionRule] = [CompositeRule(DFPatternRule(entry), entry.name) for entry in table.patterns]
     if table.predicates:
         base.append(OpPredicateRule(table))
@@ -42,7 +42,7 @@ def default_rule(table: PatternTable, target: Target, bounds: CandidateBounds | 
     fused = OnlyValidRule(
         CombineByPrimitivesRule(start),
         SubGraphConfig(
-            max_exits=bounds.max_exits, max_depth=target.max_depth, max_inputs=target.max_inputs, allow_taps=False
+            max_exits=_FUSED_EXITS, max_depth=target.max_depth, max_inputs=target.max_inputs, allow_taps=False
         ),
     )
     if joins is Joins.NATIVE:

@@ -194,17 +194,6 @@ class MeasuringCostSource:
         """Whether there are fresh samples of a candidate, or it is known to be unusable."""
         return any(record.purpose == "confirm" for record in self._usable(candidate))
 
-    def costs(self, candidates: Iterable[CandidateKernel]) -> dict[CacheKey, Cost]:
-        """Costs that are known, by target and key: what a search's `CostTable` takes."""
-        table: dict[CacheKey, Cost] = {}
-        for candidate in candidates:
-            where = (candidate.target.name, self.key(candidate.sub_graph))
-            if where not in table:
-                cost = self.cost(candidate)
-                if not isinstance(cost, Unmeasured):
-                    table[where] = cost
-        return table
-
     def outcome(self, candidate: CandidateKernel) -> Outcome | None:
         """What came of measuring a candidate last; None if nobody tried."""
         transient = self._transient.get(self.record_key(candidate))

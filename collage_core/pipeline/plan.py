@@ -67,7 +67,3 @@ class Plan:
             for kernel in self.partitioning.kernels
         )
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-    def same_kernels(self, other: Plan) -> bool:
-        """Whether both run the same kernels."""
-        return self.key == other.key
