@@ -61,7 +61,7 @@ class Decision:
     reason: str
 
 
-def decide(contenders: Sequence[Timed], seed: int) -> Decision:
+def decide(contenders: Sequence[Timed], seed: int, *, out: Sequence[str] = ()) -> Decision:
     """Keeps the fastest single-toolchain plan unless a mixed one displaces it.
 
     A mixed plan displaces the incumbent only if the 95 % interval of their ratio lies below 1 and the ratio itself
@@ -70,6 +70,7 @@ def decide(contenders: Sequence[Timed], seed: int) -> Decision:
     Args:
         contenders: At least one; all timed in the same rounds.
         seed: Of the bootstrap.
+        out: Names of mixed plans that failed, or were left out of the last rounds; for the reason only.
 
     Raises:
         ValueError: If there is no contender.
@@ -95,13 +96,18 @@ def decide(contenders: Sequence[Timed], seed: int) -> Decision:
                 ),
             )
     return Decision(
-        winner=incumbent.name, incumbent=incumbent.name, ratios=ratios, reason=_kept(incumbent, challengers, ratios)
+        winner=incumbent.name,
+        incumbent=incumbent.name,
+        ratios=ratios,
+        reason=_kept(incumbent, challengers, ratios, out),
     )
 
 
-def _kept(incumbent: Timed, challengers: Sequence[Timed], ratios: Mapping[str, Interval]) -> str:
+def _kept(incumbent: Timed, challengers: Sequence[Timed], ratios: Mapping[str, Interval], out: Sequence[str]) -> str:
     if not incumbent.single:
         return f"no single toolchain runs the whole model, so {incumbent.name} is kept without a comparison"
+    if not challengers and out:
+        return f"{incumbent.name} alone is kept: {' and '.join(out)} failed or was far slower in the first rounds"
     if not challengers:
         return f"{incumbent.name} alone is kept: the search found no mixed plan worth timing"
     ratio = ratios[challengers[0].name]

@@ -253,8 +253,10 @@ class _Optimization:
         Raises:
             CollageError: If none is.
         """
+        mixed = [plan.name for plan in plans if not plan.single]
         while refined.timed:
-            decision = decide(refined.timed, self._options.seed)
+            gone = {*refined.failed, *(each.name for each in refined.dropped)}
+            decision = decide(refined.timed, self._options.seed, out=[name for name in mixed if name in gone])
             winner = next(plan for plan in plans if plan.name == decision.winner)
             try:
                 assembled, verified = self._verified(winner)

@@ -38,6 +38,8 @@ def test_a_mixed_plan_with_wrong_numbers_gives_way_to_the_next_best(
 
     [note] = record.notes
     assert note == "mixed-1 was the fastest and is not kept: output 'y' is wrong"
+    assert record.decision
+    assert "worth timing" not in record.decision
     [failed] = [each for each in record.comparison.contenders if each.failed]
     assert (failed.name, failed.latency_ms) == ("mixed-1", None)
     assert record.regions

@@ -57,3 +57,12 @@ def test_the_same_samples_give_the_same_decision() -> None:
     contenders = [timed("a", 100.0, single=True), timed("mix", 97.0, single=False)]
 
     assert decide(contenders, seed=3) == decide(list(contenders), seed=3)
+
+
+def test_mixed_plans_that_dropped_out_are_the_reason_for_a_lack_of_them() -> None:
+    alone = [timed("a", 100.0, single=True)]
+
+    assert decide(alone, seed=0, out=["mixed-1"]).reason == (
+        "a alone is kept: mixed-1 failed or was far slower in the first rounds"
+    )
+    assert "found no mixed plan" in decide(alone, seed=0).reason
