@@ -86,7 +86,7 @@ class _Bench:
         if singles:
             source = MeasuringCostSource(
                 pool=workplace.pool,
-                capture=self._subject.capture(workplace.store, lambda: workplace.fallback(self._subject.graph, None)),
+                capture=self._subject.capture(workplace.store, workplace.fallback(self._subject.graph, None)),
                 database=workplace.database,
                 host=workplace.host,
                 settings=MeasureSettings(build=BuildSettings(threads=workplace.threads)),

@@ -152,9 +152,10 @@ class _Optimization:
         self._targets = workplace.targets()
         self._built: dict[str, Assembled] = {}
         self._notes: list[str] = []
+        self._fallback = workplace.fallback(subject.graph, options.reference)
         self._source = MeasuringCostSource(
             pool=workplace.pool,
-            capture=subject.capture(workplace.store, lambda: workplace.fallback(subject.graph, options.reference)),
+            capture=subject.capture(workplace.store, self._fallback),
             database=workplace.database,
             host=workplace.host,
             settings=self._settings(),
@@ -302,7 +303,7 @@ class _Optimization:
             folder=workplace.folder,
             threads=workplace.threads,
             tolerance=tolerance,
-            fallback=workplace.fallback(self._subject.graph, self._options.reference),
+            fallback=self._fallback,
             site_errors=assembled.errors,
         )
         workplace.database.put_plan(name, verified.document())

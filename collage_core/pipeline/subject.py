@@ -98,11 +98,11 @@ class Subject:
             write_values(path, self.inputs, store)
         return path
 
-    def capture(self, store: BlobStore, fallback: Callable[[], Fallback | None]) -> Callable[[], Capture]:
+    def capture(self, store: BlobStore, fallback: Fallback | None) -> Callable[[], Capture]:
         """Every value of one reference run, taken when first asked for."""
 
         @functools.cache
         def take() -> Capture:
-            return Capture.take(self.graph, self.inputs, store, fallback=fallback())
+            return Capture.take(self.graph, self.inputs, store, fallback=fallback)
 
         return take
