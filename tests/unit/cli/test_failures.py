@@ -78,7 +78,7 @@ def test_an_interruption_is_one_line_and_130(collage: Collage, pipeline: FakePip
         (["optimize", "MODEL", "-o", "x", "--preset", "fast"], "'fast' is not one of"),
         (["optimize", "MODEL", "-o", "x", "--max-error", "2"], "2.0 is not in the range 0<x<1"),
         (["optimize", "MODEL", "-o", "x", "--threads", "0"], "0 is not in the range x>=1"),
-        (["run", "MODEL", "--inputs", "MODEL"], "as an NPZ file"),
+        (["run", "MODEL", "--inputs", "MODEL"], "not an NPZ file"),
         (["bench"], "Missing argument"),
         (["no-such-command"], "No such command"),
     ],
