@@ -112,24 +112,15 @@ class Workshop:
         package = load_package(path)
         model = package.model
         site = next(site for site in call_sites(model) if site.name == mutation.site)
+        if mutation.kind == "weight":
+            _swap_channels(site, mutation, random)
+        function = site.kernel_function()
+        node = function.model.graph[mutation.place]
         if mutation.kind == "activation":
-            function = site.kernel_function()
-            node = function.model.graph[mutation.place]
             node.op_type = "Identity"
             node.attributes.clear()
-        else:
-            weight = _weight(site, mutation)
-            assert weight.const_value is not None
-            array = weight.const_value.numpy().copy()
-            if mutation.kind == "bias":
-                array[...] = 0
-            else:
-                axis = 0 if mutation.about.startswith("Conv") else -1
-                one, other = random.choice(array.shape[axis], 2, replace=False)
-                channels = np.moveaxis(array, axis, 0)
-                channels[[one, other]] = channels[[other, one]]
-            weight.const_value = onnx_ir.tensor(array, name=weight.name)
-            function = site.kernel_function()
+        elif mutation.kind == "bias":
+            _lose_bias(node)
         artifact = self.lowered(package.targets[site.name], function)
         _save(out, model, {**package.artifacts, site.name: artifact}, package.targets)
 
@@ -145,16 +136,14 @@ def mutations(path: Path) -> Mapping[Kind, Sequence[Mutation]]:
 
 
 def _concerned(node: onnx_ir.Node, site: CallSite) -> Iterator[tuple[Kind, str]]:
+    made = str(node.outputs[0].name)
     if node.op_type in ("Relu", "Erf", "Tanh"):
-        yield "activation", str(node.outputs[0].name)
-    weight, bias = _operand(node, "weight"), _operand(node, "bias")
-    if weight is not None:
-        yield "weight", _outer(site, weight).name or ""
-    if bias is not None:
-        name = _outer(site, bias).name or ""
-        # it adds the same to every score of a query, which is nothing to the Softmax after it
-        if "key" not in name:
-            yield "bias", name
+        yield "activation", made
+    if (weight := _operand(node, "weight")) is not None:
+        yield "weight", f"{_outer(site, weight).name} of {made}"
+    # a bias of keys adds the same to every score of a query, which is nothing to the Softmax after it
+    if _operand(node, "bias") is not None and "/key/" not in made:
+        yield "bias", made
 
 
 def _operand(node: onnx_ir.Node, kind: Kind) -> onnx_ir.Value | None:
@@ -179,10 +168,30 @@ def _outer(site: CallSite, inner: onnx_ir.Value) -> onnx_ir.Value:
     return next(value for value in site.constants if value.const_value is inner.const_value)
 
 
-def _weight(site: CallSite, mutation: Mutation) -> onnx_ir.Value:
-    inner = _operand(site.kernel_function().model.graph[mutation.place], mutation.kind)
+def _swap_channels(site: CallSite, mutation: Mutation, random: np.random.Generator) -> None:
+    """Two output channels of a weight change places in the model that the package keeps."""
+    node = site.kernel_function().model.graph[mutation.place]
+    inner = _operand(node, "weight")
     assert inner is not None
-    return _outer(site, inner)
+    outer = _outer(site, inner)
+    assert outer.const_value is not None
+    array = outer.const_value.numpy().copy()
+    transposed = node.attributes.get("transB")
+    first = node.op_type == "Conv" or (transposed is not None and bool(transposed.as_int()))
+    channels = np.moveaxis(array, 0 if first else -1, 0)
+    one, other = random.choice(len(channels), 2, replace=False)
+    channels[[one, other]] = channels[[other, one]]
+    outer.const_value = onnx_ir.tensor(array, name=outer.name)
+
+
+def _lose_bias(node: onnx_ir.Node) -> None:
+    if node.op_type == "Add":
+        data = next(place for place, value in enumerate(node.inputs) if constant_of(value) is None)
+        node.replace_input_with(0, node.inputs[data])
+        node.resize_inputs(1)
+        node.op_type = "Identity"
+    else:
+        node.resize_inputs(2)
 
 
 def _save(path: Path, model: onnx_ir.Model, artifacts: Mapping[str, Artifact], targets: Mapping[str, Target]) -> None:

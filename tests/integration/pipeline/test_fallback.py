@@ -9,6 +9,7 @@ import pytest
 
 from collage_core.errors import CollageError, VerificationError
 from collage_core.pipeline import OptimizeOptions, optimization, optimize
+from collage_core.pipeline.verify import verify
 from tests.integration.pipeline.conftest import BOTH, TINY
 from tests.integration.pipeline.models import written
 
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.plugins, pytest.mark.usefixtures("alternating_costs")]
 
 def wrong(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     """The first plans to be verified give wrong numbers."""
-    verify, left = optimization.verify, times
+    left = times
 
     def verified(*args: Any, **kwargs: Any) -> Any:
         nonlocal left
