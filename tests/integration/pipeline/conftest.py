@@ -30,7 +30,7 @@ BOTH = "onnxruntime,openvino"
 Collage: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def few_rounds() -> Iterator[None]:
     """Whole plans run for a moment."""
     quick = options.PRESETS["quick"]
@@ -71,7 +71,7 @@ def _untimed(contenders: Sequence[Contender], *, rounds: int, **_: Any) -> dict[
     return found
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def collage() -> Collage:
     """The command in a process of its own."""
 
