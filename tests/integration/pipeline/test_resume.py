@@ -39,8 +39,11 @@ def kept(folder: Path) -> dict[str, TuningRecord]:
 def test_a_killed_run_resumes_where_it_was(seed: int, tmp_path: Path) -> None:
     model, draw = written("transformer", tmp_path), random.Random(seed)
     seen: dict[str, TuningRecord] = {}
+    scratch = {**os.environ, "TMPDIR": str(tmp_path)}  # what is killed leaves its folder behind
     for _ in range(4):
-        process = subprocess.Popen(command(model, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command(model, tmp_path), env=scratch, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         wanted = len(seen) + draw.randint(1, 6)
         while process.poll() is None and len(seen) < wanted:
             time.sleep(draw.uniform(0.0, 0.05))
