@@ -7,6 +7,7 @@ each has its own process, and all run in every round, in an order that rotates.
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -51,7 +52,15 @@ class ContenderProcess:
         self.contender = contender
         self._codec = Codec()
         self._requests = 0
-        self._child = ChildProcess(contender.name, "collage_core.measure.contender", [])
+        # it is killed, so it cannot clear up what it keeps in temporary files
+        self._scratch = tempfile.TemporaryDirectory(prefix="collage-contender-", ignore_cleanup_errors=True)
+        try:
+            self._child = ChildProcess(
+                contender.name, "collage_core.measure.contender", [], {"TMPDIR": self._scratch.name}
+            )
+        except BaseException:
+            self._scratch.cleanup()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -74,8 +83,9 @@ class ContenderProcess:
         return answer
 
     def close(self) -> None:
-        """Kills it."""
+        """Kills it, and removes its temporary files."""
         self._child.kill()
+        self._scratch.cleanup()
 
     def _ask(self, message: Message, deadline_s: float, stage: Stage, expected: type) -> Any:
         deadline = time.monotonic() + deadline_s

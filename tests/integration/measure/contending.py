@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 
 def sleeper(seconds: float, dies_after: int = -1) -> Callable[[], None]:
@@ -27,3 +29,8 @@ def broken() -> Callable[[], None]:
 
 def stuck() -> Callable[[], None]:
     return lambda: time.sleep(3600)
+
+
+def littering(note: str) -> Callable[[], None]:
+    Path(note).write_text(tempfile.mkdtemp(), encoding="utf-8")
+    return lambda: time.sleep(0.001)

@@ -58,3 +58,12 @@ def test_contenders_take_turns_and_failures_cost_only_themselves() -> None:
 def test_contenders_need_names_of_their_own() -> None:
     with pytest.raises(ValueError, match="different names"):
         interleaved([contender("a"), contender("a")], rounds=1, burst_s=0.1)
+
+
+def test_a_contender_that_is_done_leaves_no_temporary_files(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+
+    interleaved([contender("it", call="littering", note=str(note))], rounds=1, burst_s=0.01)
+
+    assert note.read_text(encoding="utf-8")
+    assert not Path(note.read_text(encoding="utf-8")).exists()
