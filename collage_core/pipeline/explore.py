@@ -6,6 +6,7 @@ asks for it, so that a second run over the same database takes the same steps an
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,7 @@ from collage_core.pipeline.pool import CandidatePool
 from collage_core.pipeline.proposals import Proposals, TargetRule, propose, worthwhile
 from collage_core.report.progress import Progress
 from collage_core.search import SearchResult
+from collage_core.search.exact import Allow
 
 _UNMEASURED_WEIGHT = 0.1
 """Weight of a node's estimated work against a measured difference between targets, when cuts are placed."""
@@ -225,17 +227,15 @@ class Explorer:
 
     def _settled(self) -> SearchResult:
         """Searches, merges neighbours, confirms the path, and searches again until it stays the same."""
-        result = self._search()
         for _ in range(self._preset.coalesce_rounds):
-            merged = self._merged(result)
+            merged = [candidate for path in self._paths() for candidate in self._merged(path)]
             for candidate in merged:
                 self._pool.add(candidate)
             fresh = [c for c in merged if isinstance(self._pool.cost(c, confirmed=False), Unmeasured)]
-            self._measure("measuring merged neighbours", fresh)
-            again = self._search()
-            if again.candidates == result.candidates:
+            if not fresh:
                 break
-            result = again
+            self._measure("measuring merged neighbours", fresh)
+        result = self._search()
         for _ in range(self._preset.confirm_rounds):
             path = [self._pool.candidate(chosen) for chosen in result.candidates]
             fresh = [c for c in path if self._pool.cache_key(c) not in self._pool.confirmed]
@@ -247,9 +247,18 @@ class Explorer:
             result = self._search()
         return result
 
-    def _search(self) -> SearchResult:
+    def _paths(self) -> list[SearchResult]:
+        """The best plan, and where that is one kernel for everything, also the best that is not."""
+        best = self._search()
+        if all(chosen.nodes != self._pool.whole for chosen in best.candidates):
+            return [best]
+        with contextlib.suppress(NoCoverError):
+            return [best, self._search(lambda chosen: chosen.nodes != self._pool.whole)]
+        return [best]
+
+    def _search(self, allow: Allow | None = None) -> SearchResult:
         began = time.monotonic()
-        result = self._pool.engine().run()
+        result = self._pool.engine().run(allow)
         self._search_s += time.monotonic() - began
         self._rounds += 1
         return result
