@@ -10,6 +10,7 @@ import dataclasses
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -22,6 +23,9 @@ from collage_core.measure.outcomes import Failed, Stage
 
 Rounds: TypeAlias = tuple[tuple[float, ...], ...]
 """Microseconds of each run, by round."""
+
+_LOADERS = 2
+"""Contenders that load at a time. Nothing is timed yet, and loading leaves cores idle."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,15 +143,15 @@ def interleaved(
     if len({contender.name for contender in contenders}) != len(contenders):
         raise ValueError("contenders need different names")
     found: dict[str, list[tuple[float, ...]]] = {}
-    failed: dict[str, Failed] = {}
     processes: dict[str, ContenderProcess] = {}
     done, total = 0, rounds * len(contenders)
+    loaders = ThreadPoolExecutor(_LOADERS)
     try:
         for contender in contenders:
-            process = processes[contender.name] = ContenderProcess(contender)
-            answer = process.prepare(deadline_s)
-            if isinstance(answer, Failed):
-                failed[contender.name] = answer
+            processes[contender.name] = ContenderProcess(contender)
+        answers = loaders.map(lambda process: process.prepare(deadline_s), processes.values())
+        loaded = dict(zip(processes, answers, strict=True))
+        failed = {name: answer for name, answer in loaded.items() if isinstance(answer, Failed)}
         for index in range(rounds):
             shift = index % max(1, len(contenders))
             for contender in (*contenders[shift:], *contenders[:shift]):
@@ -165,4 +169,5 @@ def interleaved(
     finally:
         for process in processes.values():
             process.close()
+        loaders.shutdown(cancel_futures=True)
     return {c.name: failed.get(c.name) or tuple(found.get(c.name, ())) for c in contenders}

@@ -24,7 +24,8 @@ class Timed:
         single: Whether one toolchain runs it: an incumbent, not a challenger.
         kernels: Number of kernels.
         toolchains: Number of toolchains.
-        rounds_us: Samples of each interleaved round, in microseconds; round `i` of all contenders ran together.
+        rounds_us: Samples of each interleaved round, in microseconds; round `i` of all contenders ran together. Who
+            was slower beyond doubt left early and has fewer.
     """
 
     name: str
@@ -61,16 +62,17 @@ class Decision:
     reason: str
 
 
-def decide(contenders: Sequence[Timed], seed: int, *, out: Sequence[str] = ()) -> Decision:
+def decide(contenders: Sequence[Timed], seed: int, *, failed: Sequence[str] = ()) -> Decision:
     """Keeps the fastest single-toolchain plan unless a mixed one displaces it.
 
     A mixed plan displaces the incumbent only if the 95 % interval of their ratio lies below 1 and the ratio itself
-    below `DISPLACE_BELOW`. Ties fall to fewer kernels, then fewer toolchains, then the name.
+    below `DISPLACE_BELOW`. Only those of either kind that ran longest are considered: the others left because one of
+    them was faster. Ties fall to fewer kernels, then fewer toolchains, then the name.
 
     Args:
-        contenders: At least one; all timed in the same rounds.
+        contenders: At least one.
         seed: Of the bootstrap.
-        out: Names of mixed plans that failed, or were left out of the last rounds; for the reason only.
+        failed: Names of mixed plans that could not be built or run; for the reason only.
 
     Raises:
         ValueError: If there is no contender.
@@ -78,10 +80,11 @@ def decide(contenders: Sequence[Timed], seed: int, *, out: Sequence[str] = ()) -
     if not contenders:
         raise ValueError("nothing to decide between")
     order = sorted(contenders, key=lambda c: (c.median_us, c.kernels, c.toolchains, c.name))
-    incumbent = next((c for c in order if c.single), order[0])
-    ratios = {c.name: ratio_interval(c.rounds_us, incumbent.rounds_us, seed=seed) for c in contenders}
+    stayed = _longest([c for c in order if c.single]) + _longest([c for c in order if not c.single])
+    incumbent = stayed[0]
+    ratios = {c.name: _ratio(c, incumbent, seed) for c in contenders}
     challengers = sorted(
-        (c for c in order if not c.single and c is not incumbent), key=lambda c: (ratios[c.name].value, c.name)
+        (c for c in stayed if not c.single and c is not incumbent), key=lambda c: (ratios[c.name].value, c.name)
     )
     for challenger in challengers:
         ratio = ratios[challenger.name]
@@ -99,15 +102,27 @@ def decide(contenders: Sequence[Timed], seed: int, *, out: Sequence[str] = ()) -
         winner=incumbent.name,
         incumbent=incumbent.name,
         ratios=ratios,
-        reason=_kept(incumbent, challengers, ratios, out),
+        reason=_kept(incumbent, challengers, ratios, failed),
     )
 
 
-def _kept(incumbent: Timed, challengers: Sequence[Timed], ratios: Mapping[str, Interval], out: Sequence[str]) -> str:
+def _longest(contenders: Sequence[Timed]) -> list[Timed]:
+    """Those with most rounds."""
+    most = max((len(c.rounds_us) for c in contenders), default=0)
+    return [c for c in contenders if len(c.rounds_us) == most]
+
+
+def _ratio(contender: Timed, incumbent: Timed, seed: int) -> Interval:
+    """Over the rounds in which both ran."""
+    both = min(len(contender.rounds_us), len(incumbent.rounds_us))
+    return ratio_interval(contender.rounds_us[:both], incumbent.rounds_us[:both], seed=seed)
+
+
+def _kept(incumbent: Timed, challengers: Sequence[Timed], ratios: Mapping[str, Interval], failed: Sequence[str]) -> str:
     if not incumbent.single:
         return f"no single toolchain runs the whole model, so {incumbent.name} is kept without a comparison"
-    if not challengers and out:
-        return f"{incumbent.name} alone is kept: {' and '.join(out)} failed or was far slower in the first rounds"
+    if not challengers and failed:
+        return f"{incumbent.name} alone is kept: {' and '.join(failed)} could not be built or run"
     if not challengers:
         return f"{incumbent.name} alone is kept: the search found no mixed plan worth timing"
     ratio = ratios[challengers[0].name]

@@ -256,8 +256,8 @@ class _Optimization:
         """
         mixed = [plan.name for plan in plans if not plan.single]
         while refined.timed:
-            gone = {*refined.failed, *(each.name for each in refined.dropped)}
-            decision = decide(refined.timed, self._options.seed, out=[name for name in mixed if name in gone])
+            failed = [name for name in mixed if name in refined.failed]
+            decision = decide(refined.timed, self._options.seed, failed=failed)
             winner = next(plan for plan in plans if plan.name == decision.winner)
             try:
                 assembled, verified = self._verified(winner)
@@ -291,6 +291,7 @@ class _Optimization:
                 self._progress.phase("building the plan", len(plan.kernels))
                 assembled = assemble(plan, self._source, workplace.store, self._progress, check=False)
             return dataclasses.replace(assembled, errors=verified.site_errors), verified
+        self._progress.phase("building the plan", len(plan.kernels))
         assembled = self._build(plan)
         self._progress.phase("verifying on fresh inputs")
         package = workplace.folder / "chosen.collage"

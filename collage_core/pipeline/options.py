@@ -25,8 +25,9 @@ class Preset:
         coalesce_rounds: How often neighbours on the best plan are merged, measured and searched again.
         confirm_rounds: How often the chosen path is measured afresh and searched again.
         challengers: Mixed plans that are timed end to end.
-        rounds: Interleaved rounds of the end-to-end comparison.
+        rounds: Interleaved rounds of the end-to-end race, at most.
         round_s: Seconds each contender runs in a round.
+        race_s: No heat of the race begins after so many seconds.
         protocol: How candidates are timed.
         effort: What `BuildContext.effort` says to toolchains.
         max_variants: Variants of a candidate that are timed.
@@ -40,6 +41,7 @@ class Preset:
     challengers: int
     rounds: int
     round_s: float
+    race_s: float
     protocol: Protocol
     effort: int
     max_variants: int
@@ -55,8 +57,9 @@ PRESETS: Mapping[str, Preset] = {
             coalesce_rounds=1,
             confirm_rounds=1,
             challengers=1,
-            rounds=8,
+            rounds=9,
             round_s=0.15,
+            race_s=15.0,
             protocol=Protocol(warmup_runs=2, warmup_s=0.01, min_samples=3, duration_s=0.05),
             effort=0,
             max_variants=1,
@@ -68,8 +71,9 @@ PRESETS: Mapping[str, Preset] = {
             coalesce_rounds=2,
             confirm_rounds=3,
             challengers=2,
-            rounds=14,
-            round_s=0.25,
+            rounds=33,
+            round_s=0.2,
+            race_s=40.0,
             protocol=Protocol(warmup_runs=3, warmup_s=0.02, min_samples=5, duration_s=0.12),
             effort=1,
             max_variants=1,
@@ -81,8 +85,9 @@ PRESETS: Mapping[str, Preset] = {
             coalesce_rounds=4,
             confirm_rounds=3,
             challengers=4,
-            rounds=30,
+            rounds=63,
             round_s=0.4,
+            race_s=300.0,
             protocol=Protocol(warmup_runs=5, warmup_s=0.05, min_samples=9, duration_s=0.4),
             effort=2,
             max_variants=4,

@@ -47,7 +47,7 @@ def latency_facts(rounds_us: Sequence[Sequence[float]]) -> LatencyFacts:
 
 def comparison(plans: Sequence[Plan], refined: Refined, decision: Decision) -> Comparison:
     """The end-to-end comparison; the plan that was kept comes first, under the name `collage`."""
-    timed = {each.name: each for each in (*refined.dropped, *refined.timed)}
+    timed = {each.name: each for each in refined.timed}
     first: dict[str, str] = {}  # of plans with the same kernels one was timed
     for plan in plans:
         first.setdefault(plan.key, plan.name)

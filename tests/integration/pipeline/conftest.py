@@ -18,7 +18,7 @@ from collage_core.fusion import CandidateKernel
 from collage_core.measure.contenders import Contender
 from collage_core.measure.source import MeasuringCostSource
 from collage_core.passes.call_sites import call_sites
-from collage_core.pipeline import options, refine, shortlist
+from collage_core.pipeline import options, race, shortlist
 from collage_core.runtime import load_package
 
 ROOT = Path(__file__).parents[3]
@@ -37,7 +37,7 @@ def few_rounds() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         small = dataclasses.replace(quick, operators=24, rounds=2, round_s=0.005)
         patch.setitem(options.PRESETS, "quick", small)
-        patch.setattr(refine, "_FIRST_ROUNDS", 1)
+        patch.setattr(race, "FIRST_ROUNDS", 1)
         yield
 
 
@@ -59,7 +59,7 @@ def alternating_costs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(MeasuringCostSource, "cost", cost)
     monkeypatch.setattr(shortlist, "WITHIN", float("inf"))
-    monkeypatch.setattr(refine, "interleaved", _untimed)
+    monkeypatch.setattr(race, "interleaved", _untimed)
 
 
 def _untimed(contenders: Sequence[Contender], *, rounds: int, **_: Any) -> dict[str, Any]:

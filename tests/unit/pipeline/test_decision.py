@@ -59,10 +59,28 @@ def test_the_same_samples_give_the_same_decision() -> None:
     assert decide(contenders, seed=3) == decide(list(contenders), seed=3)
 
 
-def test_mixed_plans_that_dropped_out_are_the_reason_for_a_lack_of_them() -> None:
+def test_mixed_plans_that_failed_are_the_reason_for_a_lack_of_them() -> None:
     alone = [timed("a", 100.0, single=True)]
 
-    assert decide(alone, seed=0, out=["mixed-1"]).reason == (
-        "a alone is kept: mixed-1 failed or was far slower in the first rounds"
-    )
+    assert decide(alone, seed=0, failed=["mixed-1"]).reason == "a alone is kept: mixed-1 could not be built or run"
     assert "found no mixed plan" in decide(alone, seed=0).reason
+
+
+def test_who_left_early_is_compared_over_the_rounds_it_ran() -> None:
+    early = Timed(name="early", single=True, kernels=1, toolchains=1, rounds_us=((50.0,) * 3,) * 3)
+    stayed = Timed(
+        name="stayed", single=True, kernels=1, toolchains=1, rounds_us=((40.0,) * 3,) * 3 + ((100.0,) * 3,) * 9
+    )
+
+    decision = decide([early, stayed], seed=0)
+
+    assert (decision.winner, decision.incumbent) == ("stayed", "stayed")
+    assert decision.ratios["early"].value == 1.25
+
+
+def test_a_single_toolchain_that_left_early_is_the_incumbent_if_no_other_is_left() -> None:
+    early = timed("early", 100.0, single=True, rounds=3)
+
+    decision = decide([early, timed("mix", 80.0, single=False)], seed=0)
+
+    assert (decision.winner, decision.incumbent) == ("mix", "early")

@@ -39,20 +39,21 @@ MIXED = plan_of("mixed-1", (A, ("relu_0",)), (B, ("exp_0",)), (A, ("neg_0",)))
 def refined(
     *timed: tuple[Plan, float], dropped: tuple[Plan, ...] = (), failed: dict[str, str] | None = None
 ) -> Refined:
-    def samples(plan: Plan, time_us: float) -> Timed:
+    def samples(plan: Plan, time_us: float, rounds: int) -> Timed:
         return Timed(
             name=plan.name,
             single=plan.single,
             kernels=len(plan.kernels),
             toolchains=len(plan.toolchains),
-            rounds_us=((time_us * 0.999, time_us, time_us * 1.001),) * 8,
+            rounds_us=((time_us * 0.999, time_us, time_us * 1.001),) * rounds,
         )
 
     return Refined(
-        timed=tuple(samples(plan, time_us) for plan, time_us in timed),
+        timed=(
+            *(samples(plan, time_us, 8) for plan, time_us in timed),
+            *(samples(plan, 9000.0, 3) for plan in dropped),
+        ),
         failed=failed or {},
-        dropped=tuple(samples(plan, 9000.0) for plan in dropped),
-        fresh=True,
     )
 
 
@@ -83,7 +84,7 @@ def test_the_plan_that_was_kept_comes_first_as_collage() -> None:
     assert collage.predicted_ms == MIXED.predicted_us / 1000
     assert dropped.latency_ms is not None
     assert dropped.latency_ms.p50 == 9.0
-    assert dropped.ratio == 0.0
+    assert dropped.ratio == 4.5
 
 
 def test_a_single_toolchain_that_was_kept_is_there_under_both_names() -> None:
