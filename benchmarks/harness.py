@@ -7,7 +7,7 @@ Usage:
 
 It uses ONNX Runtime and OpenVINO directly and imports nothing of Collage. Each contender runs in a
 fresh process of its own; in each round every one runs a burst while the others are blocked on their
-pipes, in rotated order. The ratio of each contender to the best tuned single toolchain is paired
+pipes, in shuffled order. The ratio of each contender to the best tuned single toolchain is paired
 per round.
 """
 
@@ -57,8 +57,8 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--inputs", type=Path, help="inputs as .npz (default: MODEL.inputs.npz, else random)")
     result.add_argument("--seed", type=int, default=0, help="seed of random inputs")
     result.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    result.add_argument("--rounds", type=int, default=15)
-    result.add_argument("--seconds", type=float, default=0.2, help="least duration of a burst")
+    result.add_argument("--rounds", type=int, default=60)
+    result.add_argument("--seconds", type=float, default=0.08, help="least duration of a burst")
     result.add_argument("--deadline", type=float, default=300.0, help="seconds for a setup or burst")
     result.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
     return result

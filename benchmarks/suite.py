@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=Path("demo-out/suite"), metavar="DIR", help="folder for files")
     parser.add_argument("--results", type=Path, metavar="FILE.json", help="write everything there")
     parser.add_argument("--preset", default="default")
-    parser.add_argument("--rounds", type=int, default=15, help="rounds of the judge")
+    parser.add_argument("--rounds", type=int, default=90, help="rounds of the judge")
     parser.add_argument("--runs", type=int, default=1, help="fresh runs of the judge")
     parser.add_argument("--max-error", type=float, help="as for `collage optimize`")
     parser.add_argument("--again", action="store_true", help="do everything anew")

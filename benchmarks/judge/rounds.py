@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,14 +26,17 @@ class Protocol:
         rounds: Rounds that count; one more comes first as warm-up.
         seconds: Least duration of a burst, in seconds; a burst has at least `min_runs` runs.
         min_runs: See `seconds`.
-        settle_s: Pause before a burst, so that spinning threads of the one before are asleep.
+        warmup_s: Untimed runs before a burst, at least one: the others had the caches.
+        settle_s: Pause before a burst. With the warm-up it outlasts the spinning threads of the one before: those of
+            ONNX Runtime wait for about 60 ms.
         deadline_s: Longest time to wait for setting up, and for a burst.
     """
 
     threads: int
-    rounds: int = 15
-    seconds: float = 0.2
-    min_runs: int = 3
+    rounds: int = 60
+    seconds: float = 0.08
+    min_runs: int = 2
+    warmup_s: float = 0.04
     settle_s: float = 0.02
     deadline_s: float = 300.0
 
@@ -58,14 +62,14 @@ class Outcome:
     failed: str | None = None
 
 
-def rotated(count: int, turn: int) -> list[int]:
-    """Order of play in a round: each contender comes first, second, ... equally often.
+def shuffled(count: int, turn: int) -> list[int]:
+    """Order of play in a round: nobody always follows the same contender.
 
     Examples:
-        >>> [rotated(3, turn) for turn in range(3)]
-        [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+        >>> sorted(shuffled(5, turn=3))
+        [0, 1, 2, 3, 4]
     """
-    return [(turn + place) % count for place in range(count)]
+    return random.Random(turn).sample(range(count), count)
 
 
 def compete(
@@ -125,7 +129,7 @@ def compete(
 
             for turn in range(protocol.rounds + 1):
                 tell(f"round {turn} of {protocol.rounds}")
-                for index in rotated(len(outcomes), turn):
+                for index in shuffled(len(outcomes), turn):
                     if index not in processes:
                         continue
                     time.sleep(protocol.settle_s)
@@ -133,6 +137,7 @@ def compete(
                         "do": "burst",
                         "seconds": protocol.seconds,
                         "min_runs": protocol.min_runs,
+                        "warmup_s": protocol.warmup_s,
                     }
                     try:
                         answer = processes[index].ask(burst, protocol.deadline_s)

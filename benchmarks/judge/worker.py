@@ -36,14 +36,18 @@ def load_setup(file: Path) -> Callable[..., Callable[[], Any]]:
     return setup
 
 
-def timed_burst(call: Callable[[], Any], seconds: float, min_runs: int) -> list[float]:
-    """Run until both `seconds` and `min_runs` are reached.
+def timed_burst(call: Callable[[], Any], seconds: float, min_runs: int, warmup_s: float) -> list[float]:
+    """Run for `warmup_s`, at least once, then until both `seconds` and `min_runs` are reached.
 
     Returns:
         Time of each run, in microseconds.
     """
     clock = time.perf_counter_ns
     samples: list[float] = []
+    warm = clock() + int(warmup_s * 1e9)
+    call()
+    while clock() < warm:
+        call()
     end = clock() + int(seconds * 1e9)
     while True:
         start = clock()
@@ -81,7 +85,7 @@ def serve(commands: TextIO, answers: TextIO) -> None:
                 gc.collect()
                 gc.disable()
             elif call is not None:
-                answer["samples_us"] = timed_burst(call, command["seconds"], command["min_runs"])
+                answer["samples_us"] = timed_burst(call, command["seconds"], command["min_runs"], command["warmup_s"])
         except Exception as error:
             traceback.print_exc()
             answer["failed"] = f"{type(error).__name__}: {error}"

@@ -1,12 +1,13 @@
 """Whole models against each other: each in a fresh process, taking turns.
 
 A contender that is merely loaded can slow the others, and a machine is faster in some minutes than in others: so
-each has its own process, and all run in every round, in an order that rotates.
+each has its own process, and all run in every round, one after another.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import random
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -118,12 +119,16 @@ def interleaved(
     *,
     rounds: int,
     burst_s: float,
-    min_runs: int = 3,
-    warmup_s: float = 0.05,
+    min_runs: int = 2,
+    warmup_s: float = 0.04,
+    settle_s: float = 0.02,
     deadline_s: float = 300.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Rounds | Failed]:
-    """Times contenders in turns.
+    """Times contenders in turns, in an order that is shuffled in each round.
+
+    Many short turns tell more than a few long ones: what a shared machine does to one contender it does to the next
+    only if that runs within some tenths of a second.
 
     Args:
         contenders: What to time; names are unique.
@@ -131,6 +136,8 @@ def interleaved(
         burst_s: Seconds of samples in a turn, at least.
         min_runs: Samples in a turn, at least.
         warmup_s: Seconds of untimed runs before a turn's samples, at least one run.
+        settle_s: Pause before a turn. Together with the warm-up it outlasts the threads of whoever ran before that wait
+            for work by spinning: ONNX Runtime's for 2^20 pauses, about 60 ms (`EigenNonBlockingThreadPool.h`).
         deadline_s: Seconds after which a contender that does not answer is killed, for loading and for each turn.
         progress: Told how many bursts are done, of how many.
 
@@ -153,10 +160,10 @@ def interleaved(
         loaded = dict(zip(processes, answers, strict=True))
         failed = {name: answer for name, answer in loaded.items() if isinstance(answer, Failed)}
         for index in range(rounds):
-            shift = index % max(1, len(contenders))
-            for contender in (*contenders[shift:], *contenders[:shift]):
+            for contender in random.Random(index).sample(contenders, len(contenders)):
                 done += 1
                 if contender.name not in failed:
+                    time.sleep(settle_s)
                     burst = processes[contender.name].burst(
                         duration_s=burst_s, min_runs=min_runs, warmup_s=warmup_s, deadline_s=deadline_s
                     )

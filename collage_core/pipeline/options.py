@@ -57,8 +57,8 @@ PRESETS: Mapping[str, Preset] = {
             coalesce_rounds=1,
             confirm_rounds=1,
             challengers=1,
-            rounds=9,
-            round_s=0.15,
+            rounds=18,
+            round_s=0.06,
             race_s=15.0,
             protocol=Protocol(warmup_runs=2, warmup_s=0.01, min_samples=3, duration_s=0.05),
             effort=0,
@@ -71,8 +71,8 @@ PRESETS: Mapping[str, Preset] = {
             coalesce_rounds=2,
             confirm_rounds=3,
             challengers=2,
-            rounds=33,
-            round_s=0.2,
+            rounds=84,
+            round_s=0.08,
             race_s=40.0,
             protocol=Protocol(warmup_runs=3, warmup_s=0.02, min_samples=5, duration_s=0.12),
             effort=1,
@@ -85,8 +85,8 @@ PRESETS: Mapping[str, Preset] = {
             coalesce_rounds=4,
             confirm_rounds=3,
             challengers=4,
-            rounds=63,
-            round_s=0.4,
+            rounds=246,
+            round_s=0.1,
             race_s=300.0,
             protocol=Protocol(warmup_runs=5, warmup_s=0.05, min_samples=9, duration_s=0.4),
             effort=2,
@@ -188,9 +188,9 @@ class BenchOptions:
     compare: bool = False
     threads: int | None = None
     warmup: int = 5
-    iterations: int = 3
+    iterations: int = 2
     duration_s: float = 5.0
-    rounds: int = 20
+    rounds: int = 60
     toolchains: str | None = None
     exclude: tuple[str, ...] = ()
     input_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)

@@ -17,13 +17,13 @@ from collage_core.measure.outcomes import Failed
 from collage_core.measure.statistics import Interval, ratio_interval
 from collage_core.report.progress import Progress
 
-FIRST_ROUNDS = 3
+FIRST_ROUNDS = 6
 """Rounds of the first heat."""
-HEAT_ROUNDS = 6
+HEAT_ROUNDS = 12
 """Rounds of the others."""
 _HOPELESS = 1.3
 """After the first heat a contender leaves if it is slower beyond doubt than this many times the fastest; later, if it
-is slower beyond doubt. Three rounds say little of who is faster by a few per cent."""
+is slower beyond doubt. So few rounds say little of who is faster by a few per cent."""
 _CLOSE = 0.02
 """An interval that lies within so much of its ratio settles a comparison, whichever side of 1 it is on."""
 

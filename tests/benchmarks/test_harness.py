@@ -14,11 +14,11 @@ import pytest
 
 from benchmarks import harness
 from benchmarks.judge.contender import Contender, built_in, parse
-from benchmarks.judge.rounds import Outcome, Protocol, compete, rotated
+from benchmarks.judge.rounds import Outcome, Protocol, compete, shuffled
 from benchmarks.judge.statistics import disagreement, latency, median_interval, paired_ratio
 from benchmarks.models import MODELS
 
-QUICK = Protocol(threads=1, rounds=3, seconds=0.0, min_runs=3, settle_s=0.0, deadline_s=60.0)
+QUICK = Protocol(threads=1, rounds=3, seconds=0.0, min_runs=3, warmup_s=0.0, settle_s=0.0, deadline_s=60.0)
 ROOT = Path(harness.__file__).resolve().parent.parent
 
 SLEEPS = """
@@ -90,8 +90,11 @@ def test_disagreement_is_relative_to_the_scale_of_the_output() -> None:
     assert disagreement({"y": np.ones(1)}, {"y": np.array([np.nan])}) == float("inf")
 
 
-def test_every_contender_comes_first_equally_often() -> None:
-    assert sorted(rotated(4, turn)[0] for turn in range(4)) == [0, 1, 2, 3]
+def test_every_round_has_all_contenders_and_nobody_always_follows_the_same() -> None:
+    orders = [shuffled(4, turn) for turn in range(40)]
+
+    assert all(sorted(order) == [0, 1, 2, 3] for order in orders)
+    assert {order[order.index(0) - 1] for order in orders if order[0] != 0} == {1, 2, 3}
 
 
 def test_a_contender_that_sleeps_twice_as_long_takes_about_twice_as_long(tmp_path: Path) -> None:
@@ -121,7 +124,7 @@ def test_outputs_that_differ_are_seen(tmp_path: Path) -> None:
     ],
 )
 def test_a_failing_contender_costs_itself_only(tmp_path: Path, body: str, reason: str) -> None:
-    protocol = Protocol(threads=1, rounds=1, seconds=0.0, min_runs=1, settle_s=0.0, deadline_s=2.0)
+    protocol = Protocol(threads=1, rounds=1, seconds=0.0, min_runs=1, warmup_s=0.0, settle_s=0.0, deadline_s=2.0)
     bad = contender(tmp_path, "bad", f"def setup(model_path, inputs, threads):\n    {body}\n")
 
     failed, good = run(tmp_path, bad, contender(tmp_path, "good", SLEEPS), protocol=protocol)

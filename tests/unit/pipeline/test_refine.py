@@ -148,9 +148,9 @@ def test_every_plan_is_built_saved_and_timed(
     assert bench.saved == ["a", "c", "mixed-1"]
     assert track.runs == [["a", "c", "mixed-1"], ["a", "mixed-1"]]
     assert [(each.name, each.single, each.kernels, each.toolchains, len(each.rounds_us)) for each in refined.timed] == [
-        ("a", True, 1, 1, 9),
-        ("c", True, 1, 1, 3),
-        ("mixed-1", False, 2, 2, 9),
+        ("a", True, 1, 1, 18),
+        ("c", True, 1, 1, 6),
+        ("mixed-1", False, 2, 2, 18),
     ]
 
 
