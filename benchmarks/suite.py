@@ -80,11 +80,12 @@ class Model:
             options += ["--input-shapes", f"{name}:[{','.join(map(str, array.shape))}]"]
         return options
 
-    def result(self, runs: int) -> dict[str, Any]:
-        """Everything known of the model, as JSON."""
+    def result(self) -> dict[str, Any]:
+        """Everything known of the model, as JSON, with every run of the judge there is."""
         found = json.loads(self.found.read_text(encoding="utf-8"))
         compared = json.loads(self.compared.read_text(encoding="utf-8"))
-        reports = [json.loads(self.judged(run).read_text(encoding="utf-8")) for run in range(1, runs + 1)]
+        judged = sorted(self.model.parent.glob(self.judged(0).name.replace("-0.", "-*.")))
+        reports = [json.loads(path.read_text(encoding="utf-8")) for path in judged]
         return {
             "name": self.entry.name,
             "nodes": found["model"]["nodes"],
@@ -162,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, metavar="FILE.json", help="write everything there")
     parser.add_argument("--preset", default="default")
     parser.add_argument("--rounds", type=int, default=90, help="rounds of the judge")
-    parser.add_argument("--runs", type=int, default=1, help="fresh runs of the judge")
+    parser.add_argument("--runs", type=int, default=1, help="fresh runs of the judge, at least")
     parser.add_argument("--max-error", type=float, help="as for `collage optimize`")
     parser.add_argument("--again", action="store_true", help="do everything anew")
     options = parser.parse_args(arguments)
@@ -176,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(f"{name}")
         model = Model(MODELS[name], options.work)
         if all(run_step(*step, console=console, again=options.again) for step in model.steps(options)):
-            results.append(model.result(options.runs))
+            results.append(model.result())
         else:
             failed.append(name)
         if options.results and results:
