@@ -9,11 +9,15 @@ from collage_core.errors import NoCoverError
 from collage_core.fusion import Partitioning
 from collage_core.pipeline.plan import Plan
 from collage_core.pipeline.pool import CandidatePool
-from collage_core.search import SearchResult, k_best
+from collage_core.search import SearchCandidate, SearchResult
 from collage_core.search.exact import Allow
 
-WITHIN = 1.15
-"""A mix predicted to be slower than this many times the best whole-model kernel is not worth timing."""
+WITHIN = 1.25
+"""A mix predicted to be slower than this many times the best plan is not worth timing. Predictions are sums of costs
+that were measured at different moments; on a shared machine they miss by a fifth."""
+
+_ALIKE = 0.75
+"""Share of nodes in common, of those of either, beyond which two kernels of one target are taken for the same."""
 
 
 def singles(pool: CandidatePool, targets: Sequence[Target]) -> tuple[Plan, ...]:
@@ -28,23 +32,38 @@ def singles(pool: CandidatePool, targets: Sequence[Target]) -> tuple[Plan, ...]:
 
 
 def mixes(pool: CandidatePool, count: int) -> tuple[Plan, ...]:
-    """The cheapest plans of more than one kernel, best first; none if they are hopeless.
+    """Promising plans of more than one kernel, best first; none if they are hopeless.
+
+    The cheapest; then the cheapest without that one's dearest kernel or one that is almost the same; and so on, without
+    the dearest of each. The next cheapest would differ by a trifle and share what is wrong with the first one's costs.
 
     Args:
         pool: The candidates.
         count: Most plans to return.
     """
+    engine = pool.engine()
     wholes = [cost for c in pool if pool.is_whole(c) and (cost := pool.selected_us(c)) is not None]
     limit_us = min(wholes, default=INVALID) * WITHIN
-    try:
-        found = k_best(pool.engine(), count, allow=lambda c: c.nodes != pool.whole, within=WITHIN)
-    except NoCoverError:
-        return ()
-    return tuple(
-        as_plan(pool, f"mixed-{number}", result, single=False)
-        for number, result in enumerate(found, start=1)
-        if result.total_us <= limit_us
-    )
+    without: list[SearchCandidate] = []
+    plans: list[Plan] = []
+    while len(plans) < count:
+        try:
+            result = engine.run(lambda c: c.nodes != pool.whole and not any(_is_alike(c, each) for each in without))
+        except NoCoverError:
+            break
+        limit_us = min(limit_us, result.total_us * WITHIN)
+        if result.total_us > limit_us:
+            break
+        plans.append(as_plan(pool, f"mixed-{len(plans) + 1}", result, single=False))
+        _, dearest = max(zip(result.costs_us, result.candidates, strict=True), key=lambda pair: pair[0])
+        without.append(dearest)
+    return tuple(plans)
+
+
+def _is_alike(one: SearchCandidate, other: SearchCandidate) -> bool:
+    """Whether two candidates are one target's and have most nodes in common."""
+    both, either = one.nodes & other.nodes, one.nodes | other.nodes
+    return one.target == other.target and both.bit_count() > _ALIKE * either.bit_count()
 
 
 def as_plan(pool: CandidatePool, name: str, result: SearchResult, *, single: bool) -> Plan:
