@@ -130,18 +130,18 @@ def verdict(result: Mapping[str, Any]) -> str:
     return f"use {toolchains[0]}"
 
 
-def table(results: Sequence[Mapping[str, Any]]) -> Table:
-    """The suite as a table; a line per model and run of the judge."""
-    shown = Table(title="plan against the best single toolchain, by the outside judge")
-    for heading in ("model", "verdict", "predicted ms", "plan ms", "best single", "ms", "ratio", "95 %", "error"):
-        shown.add_column(heading, justify="left" if heading in ("model", "verdict", "best single") else "right")
+HEADINGS = ("model", "verdict", "predicted ms", "plan ms", "best single", "ms", "ratio", "95 %", "error")
+
+
+def rows(results: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """What is known, as text under `HEADINGS`; a row per model and run of the judge."""
     for result in results:
         for contenders in result["judged"]:
             singles = [c for c in contenders if c["kind"] == "single" and "latency_ms" in c]
             best = next((c for c in singles if c["ratio_vs_best_single"]["ratio"] == 1.0), None)
             plan = contender(contenders, "collage")
             ratio = plan["ratio_vs_best_single"] if plan is not None else None
-            shown.add_row(
+            yield (
                 result["name"],
                 verdict(result),
                 f"{result['predicted_ms']:.2f}",
@@ -152,7 +152,40 @@ def table(results: Sequence[Mapping[str, Any]]) -> Table:
                 f"{ratio['ci95'][0]:.3f} - {ratio['ci95'][1]:.3f}" if ratio else "",
                 f"{result['max_error']:.1e}" + ("" if result["numbers_pass"] else " WRONG"),
             )
+
+
+def table(results: Sequence[Mapping[str, Any]]) -> Table:
+    """The suite as a table."""
+    shown = Table(title="plan against the best single toolchain, by the outside judge")
+    for heading in HEADINGS:
+        shown.add_column(heading, justify="left" if heading in ("model", "verdict", "best single") else "right")
+    for row in rows(results):
+        shown.add_row(*row)
     return shown
+
+
+def markdown(results: Sequence[Mapping[str, Any]]) -> str:
+    """The suite as a page: the machine, the versions, the table."""
+    environment = results[-1]["environment"]
+    host, protocol = environment["host"], environment["protocol"]
+    lines = [
+        "# Plans against the best single toolchain",
+        "",
+        f"{host['cpu']}, {host['cores']} cores, {host['system']}; {environment['threads']} threads per contender; "
+        f"{environment['date'][:10]}.",
+        "",
+        ", ".join(f"{name} {version}" for name, version in environment["versions"].items()) + ".",
+        "",
+        f"Judged by `benchmarks/harness.py`, which imports nothing of Collage: {protocol['rounds']} rounds in which each "
+        f"contender, in a process of its own, runs for {protocol['seconds']} s after {protocol['warmup_s']} s of "
+        "warm-up. The ratio is the median over rounds of both medians' quotient, its interval a bootstrap over rounds. "
+        "Errors are relative to the output's scale, on inputs the search did not see.",
+        "",
+        "| " + " | ".join(HEADINGS) + " |",
+        "|" + "---|" * len(HEADINGS),
+        *("| " + " | ".join(row) + " |" for row in rows(results)),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -160,7 +193,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.suite", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all models")
     parser.add_argument("--work", type=Path, default=Path("demo-out/suite"), metavar="DIR", help="folder for files")
-    parser.add_argument("--results", type=Path, metavar="FILE.json", help="write everything there")
+    parser.add_argument(
+        "--results", type=Path, metavar="FILE.json", help="write everything there, and a table beside it"
+    )
     parser.add_argument("--preset", default="default")
     parser.add_argument("--rounds", type=int, default=90, help="rounds of the judge")
     parser.add_argument("--runs", type=int, default=1, help="fresh runs of the judge, at least")
@@ -172,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"suite: no model {', '.join(unknown)}; there are {', '.join(MODELS)}", file=sys.stderr)
         return 2
     options.work.mkdir(parents=True, exist_ok=True)
-    console, results, failed = Console(), [], []
+    console, results, failed = Console(width=None if sys.stdout.isatty() else 150), [], []
     for name in options.names or MODELS:
         console.print(f"{name}")
         model = Model(MODELS[name], options.work)
@@ -182,6 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed.append(name)
         if options.results and results:
             write_json(options.results, {"schema_version": 1, "models": results, "failed": failed})
+            options.results.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
     console.print(table(results))
     ok = all(_holds(result) for result in results)
     return 0 if ok and not failed else 1
