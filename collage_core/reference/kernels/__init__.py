@@ -1,4 +1,4 @@
-"""Vectorised NumPy versions of the operators that ONNX's evaluator computes with Python loops.
+"""Vectorised NumPy versions of the operators that ONNX's evaluator computes with Python loops, or not as it should.
 
 Each takes `(inputs, attributes, version)` and returns its outputs, or NotImplemented for a case it leaves to
 ONNX's own implementation.
@@ -13,6 +13,7 @@ from collage_core.reference.kernels.convolution import conv, conv_transpose
 from collage_core.reference.kernels.detection import non_max_suppression
 from collage_core.reference.kernels.elementwise import einsum, erf, gelu, matmul, matmul_integer
 from collage_core.reference.kernels.gather import gather_elements, pad, scatter_elements
+from collage_core.reference.kernels.normalisation import lrn
 from collage_core.reference.kernels.pooling import (
     average_pool,
     global_lp_pool,
@@ -35,6 +36,7 @@ _KERNELS: Mapping[str, Kernel] = {
     "Gelu": gelu,
     "GlobalLpPool": global_lp_pool,
     "GridSample": grid_sample,
+    "LRN": lrn,
     "LpPool": lp_pool,
     "MatMul": matmul,
     "MatMulInteger": matmul_integer,

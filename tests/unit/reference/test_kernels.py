@@ -285,7 +285,10 @@ def test_erf_and_gelu(dtype: Any) -> None:
     finite = x[np.isfinite(x)]
     assert_equal(kernel("Gelu", [finite]), oracle("Gelu", [finite]), 1e-6)
     assert np.isnan(kernel("Erf", [np.full(1, np.nan, dtype)])[0]).all()
-    assert kernel("Gelu", [x], approximate="tanh") is NotImplemented
+
+    bent = [0.5 * each * (1 + math.tanh(math.sqrt(2 / math.pi) * (each + 0.044715 * each**3))) for each in finite]
+    assert_equal(kernel("Gelu", [finite], approximate="tanh"), [np.array(bent, dtype)], 1e-6)
+    assert kernel("Gelu", [x], approximate="of a later version") is NotImplemented
 
 
 @pytest.mark.parametrize(
@@ -394,3 +397,15 @@ def test_global_lp_pool() -> None:
 
     expected = np.sqrt((x.astype(np.float64) ** 2).sum(axis=(2, 3), keepdims=True))
     assert_equal(kernel("GlobalLpPool", [x]), [expected.astype(np.float32)])
+
+
+@pytest.mark.parametrize(("batch", "size"), [(1, 5), (3, 4), (2, 1), (1, 9)])
+def test_lrn_by_its_definition(batch: int, size: int) -> None:
+    x = floats(0, batch, 6, 2, 3)
+
+    expected = np.empty_like(x)
+    for channel in range(6):
+        first, last = max(0, channel - math.floor((size - 1) / 2)), min(5, channel + math.ceil((size - 1) / 2))
+        squares = (x[:, first : last + 1].astype(np.float64) ** 2).sum(axis=1)
+        expected[:, channel] = x[:, channel] / (2.0 + 0.5 / size * squares) ** 0.7
+    assert_equal(kernel("LRN", [x], size=size, alpha=0.5, beta=0.7, bias=2.0), [expected], 1e-6)
