@@ -7,19 +7,26 @@ from collage_core.contract.artifact import (
     BuildContext,
     Json,
     Kernel,
+    ReentrantKernel,
     Requirement,
     RunContext,
+    SizedKernel,
+    workspace_of,
 )
-from collage_core.contract.buffer import Buffer
+from collage_core.contract.buffer import ALIGNMENT_BYTES, DEVICE_ALIGNMENT_BYTES, Buffer, buffer_over
 from collage_core.contract.cost import INVALID, UNMEASURED, Cost, Unmeasured, checked_cost
+from collage_core.contract.device import Device
 from collage_core.contract.function import KernelFunction, content_hash
 from collage_core.contract.host import Host
 from collage_core.contract.measurement import Measurement, Protocol
+from collage_core.contract.realigned import Realigned, aligned
 from collage_core.contract.support import Supported, Unsupported
 from collage_core.contract.target import Joins, Target, TargetSpelling, split_targets
 from collage_core.ir.tensor_spec import TensorSpec, ValueKind
 
 __all__ = [
+    "ALIGNMENT_BYTES",
+    "DEVICE_ALIGNMENT_BYTES",
     "INVALID",
     "UNMEASURED",
     "Artifact",
@@ -28,6 +35,7 @@ __all__ = [
     "Buffer",
     "BuildContext",
     "Cost",
+    "Device",
     "Host",
     "Joins",
     "Json",
@@ -35,8 +43,11 @@ __all__ = [
     "KernelFunction",
     "Measurement",
     "Protocol",
+    "Realigned",
+    "ReentrantKernel",
     "Requirement",
     "RunContext",
+    "SizedKernel",
     "Supported",
     "Target",
     "TargetSpelling",
@@ -44,7 +55,10 @@ __all__ = [
     "Unmeasured",
     "Unsupported",
     "ValueKind",
+    "aligned",
+    "buffer_over",
     "checked_cost",
     "content_hash",
     "split_targets",
+    "workspace_of",
 ]

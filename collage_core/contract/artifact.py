@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from collage_core.contract.buffer import Buffer
+from collage_core.contract.buffer import Buffer, buffer_over
+from collage_core.contract.host import Host
 
 Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 
@@ -20,9 +22,11 @@ class Requirement:
 
     Attributes:
         kind: `"library"` (name and PEP 440 version specifier), `"isa"` (a CPU feature flag such as
-            `avx512f`), `"compute_capability"`, `"driver"`.
-        name: What: a distribution name, a flag, a device.
-        specifier: Accepted versions, e.g. `"==2026.4.1"`; empty when presence is enough.
+            `avx512f`); of the device of the artifact's target: `"device"` (its model), `"compute_capability"`,
+            `"driver"`.
+        name: What: a distribution name, a flag, a device's model as in `Device.model`, or the kind of device, `"cuda"`.
+        specifier: Accepted versions, e.g. `"==2026.4.1"`, of a compute capability `">=8.0,<10"`; empty when presence is
+            enough.
     """
 
     kind: str
@@ -40,7 +44,8 @@ class Artifact:
         requires: What the machine must have.
         constants: Weights the artifact does not embed: name as the plugin knows it -> content hash. They
             are supplied at load.
-        workspace_bytes: Scratch memory a bound call needs; the caller provides it.
+        workspace_bytes: Scratch memory a bound call needs; the caller provides it, the same to kernels that run one
+            after the other. Where only loading tells how much that is, a `SizedKernel` does.
         variant: Name of the variant among those `collage_lower` yielded.
         capturable: Whether its calls may be captured in a device graph.
         deterministic: Whether equal inputs give equal bits.
@@ -61,7 +66,11 @@ class Artifact:
 class BlobCache(Protocol):
     """Bytes a toolchain wants to keep between builds: timing caches, compiled libraries.
 
-    Namespaced by toolchain and fingerprint and kept in the tuning database.
+    Namespaced by toolchain and fingerprint, kept in the tuning database, which other machines and processes may share.
+    So a key names all else that the bytes depend on: `KernelFunction.structural_hash`, what the CPU or the device can
+    do, threads. There is no lock: of two processes that put under one key the last wins, so what grows (a timing
+    cache) is read again and merged before it is put. Any value may be missing. Loading an artifact has no cache: what
+    is dear to make goes into the artifact.
     """
 
     def get(self, key: str) -> bytes | None:
@@ -79,6 +88,12 @@ class BuildContext:
         threads: CPU threads the kernel may use.
         effort: 0 (quick) to 2 (extensive): how much tuning is worth.
         deadline_s: Seconds until the worker is killed.
+        tuning_s: Seconds, like `deadline_s` from the call of `collage_lower` on, after which no further variant is
+            asked for: tuning that takes longer has nobody to yield to. Checking and timing what was yielded counts.
+        max_variants: Most variants that will be asked for, and so how many algorithms to ask a library for.
+        variant: Name of the only variant wanted, known from an earlier build of an equal function on an equal machine:
+            make it without making the others first. None for all.
+        host: The machine the kernel will run on, its devices included: compile for it, not for the one this runs on.
         workspace_limit_bytes: Most scratch memory a variant may ask for.
         seed: For anything random.
         blobs: The toolchain's own cache.
@@ -94,6 +109,10 @@ class BuildContext:
     blobs: BlobCache
     scratch: Path
     launch: str = "eager"
+    tuning_s: float = math.inf
+    max_variants: int = 1
+    variant: str | None = None
+    host: Host = dataclasses.field(default_factory=Host.this)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,9 +122,11 @@ class RunContext:
     Attributes:
         threads: CPU threads it may use.
         device: `"cpu"` or `"cuda:0"`.
-        constants: Weights by content hash, read-only arrays shared between kernels.
+        constants: Weights by content hash, read-only arrays in the CPU's memory shared between kernels.
+        placed: The same weights where kernels of another device read them; see `weight`.
         stream: Device stream to enqueue on, as an integer handle; None on the CPU.
-        capture: Whether calls will be captured in a device graph.
+        capture: Whether calls will be captured in a device graph: after one call that is not, none may allocate,
+            synchronise or copy from memory that is not pinned.
         scratch: A directory for libraries that load from files only; lives as long as the kernel.
     """
 
@@ -115,6 +136,20 @@ class RunContext:
     stream: int | None = None
     capture: bool = False
     scratch: Path | None = None
+    placed: Mapping[str, Buffer] = dataclasses.field(default_factory=dict)
+
+    def weight(self, content: str) -> Buffer:
+        """A weight where the kernel reads it: one copy on the device for all kernels; on the CPU the array itself.
+
+        Args:
+            content: Its content hash.
+
+        Raises:
+            KeyError: If it was not supplied.
+        """
+        if self.device == "cpu":
+            return buffer_over(content, self.constants[content])
+        return self.placed[content]
 
 
 BoundCall: TypeAlias = Callable[[], Any]
@@ -129,12 +164,13 @@ class Kernel(Protocol):
 
         Destination passing: a call reads `inputs`, writes `outputs`, allocates nothing it returns and never
         writes an input. A kernel may be bound several times; bound calls of one kernel never run at the
-        same time. GPU kernels enqueue on the context's stream and do not synchronise.
+        same time, unless it is a `ReentrantKernel`. GPU kernels enqueue on the context's stream and do not synchronise.
 
         Args:
             inputs: Buffers in the order of the kernel function's inputs.
             outputs: Buffers in the order of its outputs, distinct from each other and from the inputs.
-            workspace: `Artifact.workspace_bytes` bytes, or None when that is 0.
+            workspace: As many bytes as the artifact, or a `SizedKernel`, asks for; None when that is 0. What it holds
+                does not last from one call to the next.
 
         Returns:
             The call. For planned buffers, their addresses do not change between calls; for bounded and
@@ -143,3 +179,35 @@ class Kernel(Protocol):
         Raises:
             KernelError: If a buffer does not fit.
         """
+
+
+@runtime_checkable
+class ReentrantKernel(Kernel, Protocol):
+    """A kernel whose bound calls may run at the same time, each on buffers of its own.
+
+    Clones of a session share it, its weights and its threads; of other kernels each clone loads its own.
+
+    Attributes:
+        reentrant: True, to say so.
+    """
+
+    reentrant: Literal[True]
+
+
+@runtime_checkable
+class SizedKernel(Kernel, Protocol):
+    """A kernel that knows only once loaded how much scratch memory its calls need.
+
+    An engine built for several devices, or where there is none, asks for what the device it is loaded on makes of it.
+
+    Attributes:
+        workspace_bytes: Scratch memory a bound call needs.
+    """
+
+    workspace_bytes: int
+
+
+def workspace_of(artifact: Artifact, kernel: Kernel) -> int:
+    """Scratch memory that calls of a loaded artifact need."""
+    loaded = kernel.workspace_bytes if isinstance(kernel, SizedKernel) else 0
+    return max(artifact.workspace_bytes, loaded)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, Self
 
 import numpy as np
+import onnx_ir
 
 from collage_core.errors import KernelError
 from collage_core.ir.tensor_spec import TensorSpec, ValueKind
+
+ALIGNMENT_BYTES: Final = 64
+"""What core's own places start at a multiple of, in the CPU's memory: a cache line, the widest vector register."""
+
+DEVICE_ALIGNMENT_BYTES: Final = 256
+"""The same in the memory of a device, as `cudaMalloc` aligns."""
 
 
 class Buffer:
@@ -16,21 +23,32 @@ class Buffer:
     A planned buffer is one C-contiguous array for its whole life, so a kernel may keep its address. A bounded
     buffer has storage for the bound and a current shape. A foreign buffer holds whatever was put last.
 
-    Buffers of tensors speak DLPack through `__dlpack__`.
+    Places that core makes (values between kernels, workspace) start at a multiple of `ALIGNMENT_BYTES`, all places on a
+    device of `DEVICE_ALIGNMENT_BYTES`. A caller's own arrays, bound as a model's inputs and outputs, and weights start
+    at a multiple of an element's size: a kernel that needs more looks at `pointer` when it is bound.
+
+    Buffers of tensors in the CPU's memory speak DLPack through `__dlpack__`. Buffers of another device have no array:
+    `pointer` and `device` are what a kernel uses.
 
     Args:
         spec: What it holds.
         storage: For planned and bounded values, a C-contiguous array of the dtype: of the static shape, or
             one-dimensional with at least as many elements as the bound.
 
+    Attributes:
+        spec: What it holds.
+        device: Where: `"cpu"`, `"cuda:0"`.
+
     Raises:
         KernelError: If `storage` does not fit `spec`.
     """
 
-    __slots__ = ("_storage", "_value", "spec")
+    __slots__ = ("_pointer", "_storage", "_value", "device", "spec")
 
     def __init__(self, spec: TensorSpec, storage: np.ndarray[Any, Any] | None = None) -> None:
         self.spec = spec
+        self.device = "cpu"
+        self._pointer = 0
         self._storage = storage
         self._value: Any = None
         if spec.kind is ValueKind.FOREIGN:
@@ -47,27 +65,62 @@ class Buffer:
             self._storage = storage.reshape(-1)
             self._value = self._storage[:0].reshape((0,) * max(1, len(spec.static_shape)))
 
+    @classmethod
+    def at(cls, spec: TensorSpec, *, device: str, pointer: int, keeps: Any = None) -> Self:
+        """A planned buffer in a device's memory.
+
+        Args:
+            spec: What it holds.
+            device: Whose memory.
+            pointer: Its address there.
+            keeps: What owns the memory; lives as long as the buffer.
+
+        Raises:
+            KernelError: If the value is not a planned one, or the device is the CPU, where a buffer has an array.
+        """
+        if spec.kind is not ValueKind.PLANNED or device == "cpu":
+            raise KernelError(f"value {spec.name!r} cannot be at an address of {device}: it is {spec.kind.value}")
+        buffer = cls.__new__(cls)
+        buffer.spec, buffer.device = spec, device
+        buffer._pointer, buffer._storage, buffer._value = pointer, None, keeps
+        return buffer
+
+    @property
+    def pointer(self) -> int:
+        """Address of the first element, in the memory of `device`; fixed for a planned buffer.
+
+        Raises:
+            KernelError: If the value is foreign and not an array.
+        """
+        return self._pointer if self.device != "cpu" else int(self.array.ctypes.data)
+
     @property
     def array(self) -> np.ndarray[Any, Any]:
         """The tensor as it is now: the fixed array if planned, the part in use if bounded.
 
         Raises:
-            KernelError: If the value is foreign and not an array.
+            KernelError: If the value is foreign and not an array, or not in the CPU's memory.
         """
+        if self.device != "cpu":
+            raise KernelError(f"value {self.spec.name!r} lives on {self.device}; use its pointer")
         if isinstance(self._value, np.ndarray):
             return self._value
         raise KernelError(f"value {self.spec.name!r} holds {type(self._value).__name__}, not a tensor")
 
     @property
     def value(self) -> Any:
-        """What the buffer holds now, whatever its kind."""
-        return self._value
+        """What the buffer holds now, whatever its kind.
+
+        Raises:
+            KernelError: If it is not in the CPU's memory.
+        """
+        return self._value if self.device == "cpu" else self.array
 
     def put(self, value: Any) -> None:
         """Stores what a kernel produced, or an input: copies it if planned or bounded, keeps it if foreign.
 
         Raises:
-            KernelError: If shape or dtype do not fit.
+            KernelError: If shape or dtype do not fit, or the buffer is not in the CPU's memory.
         """
         spec = self.spec
         if spec.kind is ValueKind.FOREIGN:
@@ -79,7 +132,7 @@ class Buffer:
         if spec.kind is ValueKind.PLANNED:
             if array.shape != spec.static_shape:
                 raise KernelError(f"value {spec.name!r} has shape {spec.static_shape}, got {array.shape}")
-            np.copyto(self._value, array)
+            np.copyto(self.array, array)
             return
         bound = spec.static_shape
         if array.ndim != len(bound) or any(n > m for n, m in zip(array.shape, bound, strict=True)):
@@ -90,7 +143,32 @@ class Buffer:
         self._value = place
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self.array.__dlpack__(**options)
+        array = self.array
+        return (array if array.flags.writeable else _shown_writeable(array)).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.array.__dlpack_device__()
+
+
+def buffer_over(name: str, array: np.ndarray[Any, Any]) -> Buffer:
+    """A planned buffer over a C-contiguous array of the CPU's memory; what the array holds is not copied.
+
+    Raises:
+        KernelError: If it is not C-contiguous.
+    """
+    return Buffer(TensorSpec(name=name, dtype=onnx_ir.DataType.from_numpy(array.dtype), shape=array.shape), array)
+
+
+class _Shown:
+    """A read-only array as one that may be written; keeps it alive."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+        interface = dict(array.__array_interface__)
+        self.__array_interface__ = interface | {"data": (interface["data"][0], False)}
+
+
+def _shown_writeable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """DLPack before 1.0, which most libraries speak, cannot say read-only; no kernel writes an input or a weight."""
+    shown: np.ndarray[Any, Any] = np.asarray(_Shown(array))
+    return shown

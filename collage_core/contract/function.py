@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import onnx_ir
 
+from collage_core.ir.canonical import structural_hash
 from collage_core.ir.content import content_hash, tensor_content_hash
+from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.tensor_spec import TensorSpec
 
 __all__ = ["KernelFunction", "content_hash"]
@@ -60,6 +63,16 @@ class KernelFunction:
     def __post_init__(self) -> None:
         if not self.constants:
             object.__setattr__(self, "constants", _ContentHashes(self.model.graph.initializers))
+
+    @functools.cached_property
+    def structural_hash(self) -> str:
+        """Equal for functions that differ in names and in the values of larger float weights only.
+
+        One measurement stands for all of these, so they must get the same variants under the same names; and it is what
+        keys of a `BlobCache` begin with, unless weights are inside the bytes.
+        """
+        graph = DataflowGraph(self.model)
+        return structural_hash(graph, graph.all_mask)
 
     def constant(self, name: str) -> np.ndarray[Any, Any]:
         """One initializer's value, read when asked for.

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from collage_core.contract.device import Device, nvidia_devices
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
@@ -22,6 +24,7 @@ class Host:
         physical_cores: Cores this process may use, hyper-threads counted once.
         cpu_flags: CPU feature flags as the kernel names them, lower case, e.g. `"avx512_bf16"`.
         memory_bytes: Physical memory.
+        devices: What else kernels may run on.
     """
 
     system: str
@@ -29,12 +32,26 @@ class Host:
     physical_cores: int
     cpu_flags: frozenset[str]
     memory_bytes: int
+    devices: tuple[Device, ...] = ()
 
     @property
     def fingerprint(self) -> str:
-        """Short name that changes when measurements taken here no longer hold."""
+        """Short name that changes when measurements on the CPU taken here no longer hold."""
         digest = hashlib.sha256(" ".join(sorted(self.cpu_flags)).encode()).hexdigest()[:8]
         return f"{self.system}/{self.cpu}/{self.physical_cores}c/{digest}"
+
+    def fingerprint_for(self, device: str) -> str:
+        """The same for measurements on one device: another model of it, or another driver, and they no longer hold.
+
+        Args:
+            device: As in `Target.device`.
+        """
+        found = self.device(device)
+        return f"{self.fingerprint}/{found.fingerprint if found else device}" if device != "cpu" else self.fingerprint
+
+    def device(self, name: str) -> Device | None:
+        """The device a target names; None if this machine has none of that name."""
+        return next((device for device in self.devices if device.name == name), None)
 
     @classmethod
     def this(cls) -> Host:
@@ -62,4 +79,5 @@ def _this_host() -> Host:
         physical_cores=max(1, min(usable, physical)),
         cpu_flags=flags,
         memory_bytes=psutil.virtual_memory().total,
+        devices=nvidia_devices(),
     )

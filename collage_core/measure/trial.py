@@ -22,21 +22,23 @@ from collage_core.contract import (
     BoundCall,
     Buffer,
     BuildContext,
+    Host,
     KernelFunction,
     RunContext,
     Target,
     TensorSpec,
     Unsupported,
     ValueKind,
+    workspace_of,
 )
 from collage_core.errors import CollageError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.clock import time_call
 from collage_core.measure.function_codec import decode_function
 from collage_core.measure.messages import AskBuild, AskEvaluate, AskMeasure, Progress
-from collage_core.measure.outcomes import BuildSettings, Built, Evaluated, Failed, Measured, Refused, Stage, Tolerance
+from collage_core.measure.outcomes import Built, Evaluated, Failed, Measured, Refused, Stage, Tolerance
 from collage_core.measure.values import decode_value, encode_value
-from collage_core.measure.verify import aligned_buffer, judge, spoil
+from collage_core.measure.verify import aliased, aligned_buffer, judge, spoil
 from collage_core.measure.wire_values import WireArtifact, WireValue
 from collage_core.registry import Toolchain
 
@@ -198,8 +200,9 @@ class _Trial:
         self._scratch = Path(tempfile.mkdtemp(prefix="trial-", dir=scratch))
         self._settings = ask.build
         self._cache = cache
-        self._soft_deadline = time.monotonic() + ask.deadline_s * _SHARE_FOR_VARIANTS
-        self._deadline_s = ask.deadline_s
+        began = time.monotonic()
+        self._soft_deadline = began + ask.deadline_s * _SHARE_FOR_VARIANTS
+        self._deadline = began + ask.deadline_s
         self._function = decode_function(ask.function, store)
         self._values = [decode_value(value, store) for value in ask.inputs]
         self._store = store
@@ -222,7 +225,7 @@ class _Trial:
             wanted: Name of the only one to give.
         """
         self._report(Progress(stage=Stage.LOWER))
-        for made, artifact in enumerate(self._lowered(), start=1):
+        for made, artifact in enumerate(self._lowered(limit, wanted), start=1):
             if wanted in (None, artifact.variant):
                 yield artifact
             if wanted == artifact.variant or (wanted is None and made == limit):
@@ -232,9 +235,22 @@ class _Trial:
         if wanted is not None and self.outcome is None:
             self.discard(None, Failed(stage=Stage.LOWER, reason=f"it no longer yields variant {wanted!r}"))
 
-    def _lowered(self) -> Iterator[Artifact]:
-        build = _build_context(self._settings, self._deadline_s, self._cache, self._scratch)
+    def _lowered(self, limit: int, wanted: str | None) -> Iterator[Artifact]:
         began = time.monotonic()
+        build = BuildContext(
+            threads=self._settings.threads,
+            effort=self._settings.effort,
+            deadline_s=self._deadline - began,
+            tuning_s=self._soft_deadline - began,
+            max_variants=limit,
+            variant=wanted,
+            host=Host.this(),
+            workspace_limit_bytes=self._settings.workspace_limit_bytes,
+            seed=self._settings.seed,
+            blobs=self._cache,
+            scratch=self._scratch,
+            launch=self._settings.launch,
+        )
         try:
             answer = self._toolchain.lower(self._target, self._function, build)
             if isinstance(answer, Unsupported):
@@ -250,8 +266,7 @@ class _Trial:
 
     def load(self, artifact: Artifact) -> Any:
         """The kernel."""
-        if artifact.workspace_bytes > self._settings.workspace_limit_bytes:
-            raise _Stopped(Refused(reason=f"it needs {artifact.workspace_bytes} bytes of workspace"))
+        self._check_workspace(artifact.workspace_bytes)
         self._report(Progress(stage=Stage.LOAD, variant=artifact.variant))
         with _failing_as(Stage.LOAD):
             run = RunContext(
@@ -264,7 +279,13 @@ class _Trial:
             kernel = self._toolchain.load(self._target, artifact, run)
         if isinstance(kernel, Unsupported):
             raise _Stopped(Refused(reason=f"it cannot load what it built: {kernel.reason}"))
+        self._check_workspace(workspace_of(artifact, kernel))
         return kernel
+
+    def _check_workspace(self, nbytes: int) -> None:
+        limit = self._settings.workspace_limit_bytes
+        if nbytes > limit:
+            raise _Stopped(Refused(reason=f"it needs {nbytes} bytes of workspace, {limit} are allowed"))
 
     def bind(self, artifact: Artifact) -> Bound:
         """The kernel over buffers that hold the inputs."""
@@ -275,8 +296,11 @@ class _Trial:
             for buffer, value in zip(inputs, self._values, strict=True):
                 buffer.put(value)
             outputs = tuple(aligned_buffer(spec) for spec in self._function.outputs)
-            workspace = _workspace(artifact.workspace_bytes)
-            return Bound(kernel.bind(inputs, outputs, workspace), inputs, outputs)
+            workspace = _workspace(workspace_of(artifact, kernel))
+            call = kernel.bind(inputs, outputs, workspace)
+            if not callable(call):
+                raise TypeError(f"bind answered with {type(call).__name__}, which cannot be called")
+            return Bound(call, inputs, outputs)
 
     def run(self, bound: Bound) -> None:
         """One call."""
@@ -295,7 +319,12 @@ class _Trial:
         rights = [None if value is None else decode_value(value, self._store) for value in expected]
         for buffer, right in zip(bound.outputs, rights, strict=True):
             spoil(buffer, right)
+        places = [buffer.value for buffer in (*bound.inputs, *bound.outputs)]
         self.run(bound)
+        with _failing_as(Stage.CHECK):
+            problem = aliased(bound.inputs, bound.outputs, places)
+        if problem:
+            raise _Stopped(Failed(stage=Stage.CHECK, reason=problem))
         first = self._judged(bound, rights, ask.tolerance)
         kept = [_copied(buffer.value) for buffer in bound.outputs]
         for buffer, value in zip(bound.inputs, self._values, strict=True):
@@ -337,19 +366,6 @@ class _failing_as:  # noqa: N801  reads as a statement
         if isinstance(error, Exception) and not isinstance(error, _Stopped):
             text = str(error) if isinstance(error, CollageError) else f"{type(error).__name__}: {error}"
             raise _Stopped(Failed(stage=self._stage, reason=text)) from error
-
-
-def _build_context(settings: BuildSettings, deadline_s: float, cache: BlobCache, scratch: Path) -> BuildContext:
-    return BuildContext(
-        threads=settings.threads,
-        effort=settings.effort,
-        deadline_s=deadline_s,
-        workspace_limit_bytes=settings.workspace_limit_bytes,
-        seed=settings.seed,
-        blobs=cache,
-        scratch=scratch,
-        launch=settings.launch,
-    )
 
 
 def _constants(function: KernelFunction, artifact: Artifact) -> Mapping[str, np.ndarray[Any, Any]]:

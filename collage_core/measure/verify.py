@@ -7,20 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from collage_core.contract import Buffer, TensorSpec, ValueKind
+from collage_core.contract import ALIGNMENT_BYTES, Buffer, TensorSpec, ValueKind
 from collage_core.measure.outcomes import Tolerance
 from collage_core.reference.compare import compare
 
 _EXACT_KINDS = "iubOSU"
-_ALIGNMENT = 64
 
 
-def aligned_buffer(spec: TensorSpec) -> Buffer:
-    """A buffer aligned as the runtime's arena aligns: some kernels are slower on other addresses."""
+def aligned_buffer(spec: TensorSpec, *, beyond: int = 0) -> Buffer:
+    """A buffer aligned as the runtime's arena aligns: some kernels are slower on other addresses.
+
+    Args:
+        spec: What it holds.
+        beyond: Bytes after such an address at which it is to start.
+    """
     if spec.kind is ValueKind.FOREIGN:
         return Buffer(spec)
-    raw = np.empty(spec.nbytes + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
+    raw = np.empty(spec.nbytes + ALIGNMENT_BYTES + beyond, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT_BYTES + beyond
     return Buffer(spec, raw[start : start + spec.nbytes].view(spec.numpy_dtype).reshape(spec.static_shape))
 
 
@@ -35,6 +39,41 @@ def spoil(buffer: Buffer, expected: Any) -> None:
     buffer.array.reshape(-1).view(np.uint8).fill(fill)
     if isinstance(expected, np.ndarray) and expected.dtype.kind in "iu" and expected.shape == buffer.array.shape:
         np.invert(expected.astype(buffer.array.dtype, copy=False), out=buffer.array)
+
+
+def aliased(inputs: Sequence[Buffer], outputs: Sequence[Buffer], places: Sequence[Any]) -> str:
+    """Whether a call put something else into the caller's buffers than results, or results nowhere of their own.
+
+    A kernel whose output is its input's memory is right as long as nobody writes there; in a plan somebody does.
+
+    Args:
+        inputs: The buffers it read.
+        outputs: The buffers it wrote.
+        places: What `Buffer.value` of each was before the call, inputs first.
+
+    Returns:
+        What is wrong; empty if nothing is.
+    """
+    for buffer, place in zip((*inputs, *outputs), places, strict=True):
+        if buffer.spec.kind is ValueKind.PLANNED and buffer.value is not place:
+            return f"it replaced the memory of {buffer.spec.name!r}, which is its caller's"
+    for number, output in enumerate(outputs):
+        for what, others in (("input", inputs), ("output", outputs[:number])):
+            for other in others:
+                if _share(output.value, other.value):
+                    return f"its output {output.spec.name!r} is the memory of its {what} {other.spec.name!r}"
+    return ""
+
+
+def _share(one: Any, other: Any) -> bool:
+    return any(np.may_share_memory(first, second) for first in _arrays(one) for second in _arrays(other))
+
+
+def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
+    """The arrays with elements in a value."""
+    if isinstance(value, np.ndarray):
+        return [value] if value.size else []
+    return [array for item in value for array in _arrays(item)] if isinstance(value, list | tuple) else []
 
 
 def judge(outputs: Sequence[Buffer], expected: Sequence[Any], tolerance: Tolerance) -> float | str:

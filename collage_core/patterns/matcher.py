@@ -11,6 +11,8 @@ import onnx_ir
 
 from collage_core.ir.content import constant_of
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.tensor_spec import TensorSpec
 from collage_core.patterns.context import NodeContext
 from collage_core.patterns.pattern import (
     COMMUTATIVE,
@@ -52,6 +54,23 @@ class Match:
         if producer is None:
             raise KeyError(f"{name} is an input or a constant, no node's output")
         return NodeContext(self.graph, producer)
+
+    def spec(self, name: str) -> TensorSpec:
+        """What is known of a captured value: shape and dtype, also of a constant, which is not read for it.
+
+        Raises:
+            KeyError: If nothing was captured under `name`.
+        """
+        return self.graph.spec(self.captures[name])
+
+    @property
+    def exits(self) -> tuple[str, ...]:
+        """Names of the matched nodes' values that are used outside or are graph outputs.
+
+        More than the root's own means that a kernel of the match has further outputs.
+        """
+        values = (value for index in iterate_bits(self.nodes) for value in self.graph.nodes[index].outputs)
+        return tuple(str(value.name) for value in values if self.graph.is_exported(value, self.nodes))
 
     def constant(self, name: str) -> np.ndarray[Any, Any] | None:
         """A captured constant; None if nothing was captured under `name` or it is computed."""
@@ -100,6 +119,26 @@ def match(pattern: Pattern, graph: DataflowGraph, index: int) -> Match | Mismatc
             if state.nodes >> index & 1:
                 return Match(graph=graph, root=index, nodes=state.nodes, captures=dict(state.captures))
     return Mismatch(reason=attempt.reason or "the pattern has no operator", nodes=attempt.nodes)
+
+
+def match_model(pattern: Pattern, model: onnx_ir.Model) -> Match | Mismatch:
+    """Matches a pattern with a whole model: what a kernel function lowers is what its pattern found.
+
+    So lowering need not find out in another way what is the weight and what the bias.
+
+    Args:
+        pattern: The pattern.
+        model: For example a `KernelFunction.model`.
+    """
+    graph = DataflowGraph(model)
+    furthest = Mismatch(reason="the model has no operator", nodes=0)
+    for index in reversed(range(len(graph))):
+        found = match(pattern, graph, index)
+        if isinstance(found, Mismatch):
+            furthest = max(furthest, found, key=lambda each: each.nodes.bit_count())
+        elif graph.needs_kernel & ~found.nodes == 0:
+            return found
+    return furthest
 
 
 class _Attempt:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from collage_core.contract import Host, Requirement, Supported, Unsupported
+from collage_core.contract import Device, Host, Requirement, Supported, Unsupported
 
 VersionOf = Callable[[str], str | None]
 """Version of an installed distribution, or None."""
@@ -22,38 +22,66 @@ def installed_version(distribution: str) -> str | None:
 
 
 def check_requirements(
-    requirements: Iterable[Requirement], host: Host, version_of: VersionOf = installed_version
+    requirements: Iterable[Requirement],
+    host: Host,
+    version_of: VersionOf = installed_version,
+    *,
+    device: str = "cpu",
 ) -> Supported | Unsupported:
     """Whether a machine meets all of an artifact's requirements.
 
-    Libraries and CPU features are checked here. Devices and drivers are left to the toolchain's own loader:
-    core knows none of them.
+    Libraries, CPU features, and what is asked of the device are checked here. Kinds that a later version of the
+    contract may have are left to the toolchain's own loader.
 
     Args:
         requirements: What the artifact asks for.
         host: The machine.
         version_of: Looks up installed distributions.
+        device: The device of the artifact's target.
 
     Returns:
         Supported, or every requirement that does not hold.
     """
-    unmet = [reason for requirement in requirements if (reason := _unmet(requirement, host, version_of))]
-    return Unsupported("; ".join(unmet)) if unmet else Supported()
+    unmet = [reason for requirement in requirements if (reason := _unmet(requirement, host, version_of, device))]
+    return Unsupported("; ".join(dict.fromkeys(unmet))) if unmet else Supported()
 
 
-def _unmet(requirement: Requirement, host: Host, version_of: VersionOf) -> str:
-    if requirement.kind == "isa":
-        has = requirement.name.lower() in host.cpu_flags
-        return "" if has else f"it needs the CPU feature {requirement.name}, which {host.cpu} lacks"
-    if requirement.kind != "library":
-        return ""
-    wanted = f"{requirement.name}{requirement.specifier}"
-    version = version_of(requirement.name)
-    if version is None:
-        return f"it needs {wanted}, which is not installed"
+def _unmet(requirement: Requirement, host: Host, version_of: VersionOf, device: str) -> str:
+    match requirement.kind:
+        case "isa":
+            has = requirement.name.lower() in host.cpu_flags
+            return "" if has else f"it needs the CPU feature {requirement.name}, which {host.cpu} lacks"
+        case "library":
+            version = version_of(requirement.name)
+            wanted = f"{requirement.name}{requirement.specifier}"
+            if version is None:
+                return f"it needs {wanted}, which is not installed"
+            return _misfit(requirement.specifier, version, wanted, f"{version} is installed")
+        case "device" | "compute_capability" | "driver" if device != "cpu":
+            return _unmet_by_device(requirement, host.device(device), device)
+    return ""
+
+
+def _unmet_by_device(requirement: Requirement, found: Device | None, device: str) -> str:
+    if found is None:
+        return f"it needs a device {device}, which this machine does not have"
+    if requirement.kind == "device":
+        fits = requirement.name == found.model
+        return "" if fits else f"it was made for {requirement.name}, {device} is {found.model}"
+    if requirement.name != found.kind:
+        return f"it needs {requirement.name}, {device} is none"
+    if requirement.kind == "driver":
+        wanted, version = f"a driver {requirement.specifier}", found.driver
+    else:
+        wanted, version = f"compute capability {requirement.specifier}", found.compute_capability
+    return _misfit(requirement.specifier, version, wanted, f"{found.model} has {version}")
+
+
+def _misfit(specifier: str, version: str, wanted: str, has: str) -> str:
+    """Why a version is none of those wanted; empty if it is."""
     try:
         # what runs here is judged as it is: a pre-release is no reason to refuse
-        fits = SpecifierSet(requirement.specifier).contains(version, prereleases=True)
+        fits = SpecifierSet(specifier).contains(version, prereleases=True)
     except InvalidSpecifier:
         return f"it asks for {wanted}, which is no version specifier"
-    return "" if fits else f"it needs {wanted}, {version} is installed"
+    return "" if fits else f"it needs {wanted}, {has}"

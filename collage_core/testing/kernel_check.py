@@ -8,7 +8,7 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx_ir
@@ -18,6 +18,7 @@ from collage_core.contract import (
     BoundCall,
     Buffer,
     BuildContext,
+    Host,
     Kernel,
     KernelFunction,
     Requirement,
@@ -26,6 +27,8 @@ from collage_core.contract import (
     TensorSpec,
     Unsupported,
     ValueKind,
+    buffer_over,
+    workspace_of,
 )
 from collage_core.errors import CollageError
 from collage_core.fusion import SubGraph, kernel_function
@@ -54,6 +57,25 @@ class MemoryBlobs:
         self._blobs[key] = data
 
 
+class DeviceMemory(Protocol):
+    """A device's memory and a stream of it, where kernels are checked that do not run on the CPU.
+
+    Attributes:
+        stream: Handle of the stream kernels enqueue on.
+    """
+
+    stream: int
+
+    def buffer(self, spec: TensorSpec) -> Buffer:
+        """A place there."""
+
+    def write(self, buffer: Buffer, array: np.ndarray[Any, Any]) -> None:
+        """Copies an array to a place, after what the stream does now."""
+
+    def read(self, buffer: Buffer) -> np.ndarray[Any, Any]:
+        """A copy of what a place holds once the stream has come so far."""
+
+
 class KernelCheck:
     """Tries candidates of one target.
 
@@ -64,11 +86,26 @@ class KernelCheck:
         threads: CPU threads kernels may use.
         tolerance: Largest error relative to a tensor's scale.
         max_variants: Variants of a candidate that are tried.
+        host: The machine kernels are built for.
+        memory: Where kernels of another device than the CPU find their values.
+        runs: Whether this machine can run what it builds.
     """
 
     def __init__(
-        self, toolchain: Toolchain, target: Target, folder: Path, threads: int, tolerance: float, max_variants: int
+        self,
+        toolchain: Toolchain,
+        target: Target,
+        folder: Path,
+        threads: int,
+        tolerance: float,
+        max_variants: int,
+        host: Host,
+        memory: DeviceMemory | None = None,
+        runs: bool = True,
     ) -> None:
+        self._host = host
+        self._memory = memory
+        self._runs = runs
         self.toolchain = toolchain
         self.target = target
         self._folder = folder
@@ -93,10 +130,7 @@ class KernelCheck:
         expected = [values.get(str(value.name)) for value in form.outputs]
         before = model_to_bytes(function.model)
         try:
-            answer = self.toolchain.lower(self.target, function, self._build_context())
-            variants = (
-                answer if isinstance(answer, Unsupported) else tuple(itertools.islice(answer, self._max_variants))
-            )
+            variants = self._lowered(function)
         except CollageError as error:
             return [str(error)]
         problems = []
@@ -109,27 +143,46 @@ class KernelCheck:
         names = [artifact.variant for artifact in variants]
         if len(set(names)) < len(names):
             problems.append(f"variants have the same name: {names}")
-        refusal = None
+        elif len(names) > 1 and (missed := self._missed(function, names[-1])):
+            problems.append(missed)
+        refusals: list[Unsupported] = []
         for artifact in variants:
             outcome = self._variant(function, artifact, given, expected)
             if isinstance(outcome, Unsupported):
-                refusal = outcome
+                refusals.append(outcome)
                 continue
             problems.extend(f"variant {artifact.variant!r}: {each}" if len(names) > 1 else each for each in outcome)
-        if refusal is not None and len(names) == 1 and not problems:
-            return [f"collage_load refuses what collage_lower has just made: {refusal.reason}"]
+        if refusals and len(refusals) == len(names) and self._runs and not problems:
+            return [f"collage_load refuses what collage_lower has just made: {refusals[0].reason}"]
         return problems
 
-    def _build_context(self) -> BuildContext:
-        return BuildContext(
+    def _lowered(self, function: KernelFunction, variant: str | None = None) -> tuple[Artifact, ...] | Unsupported:
+        build = BuildContext(
             threads=self._threads,
             effort=2,
             deadline_s=_DEADLINE_S,
+            tuning_s=_DEADLINE_S / 2,
+            max_variants=self._max_variants,
+            variant=variant,
+            host=self._host,
             workspace_limit_bytes=_WORKSPACE_LIMIT_BYTES,
             seed=0,
             blobs=self._blobs,
             scratch=Path(tempfile.mkdtemp(dir=self._folder)),
         )
+        answer = self.toolchain.lower(self.target, function, build)
+        return answer if isinstance(answer, Unsupported) else tuple(itertools.islice(answer, self._max_variants))
+
+    def _missed(self, function: KernelFunction, variant: str) -> str:
+        """What is wrong when a variant is asked for by name, as core does once it has chosen; empty if nothing."""
+        try:
+            again = self._lowered(function, variant)
+        except CollageError as error:
+            return f"asked for variant {variant!r} alone, it fails: {error}"
+        if isinstance(again, Unsupported):
+            return f"asked for variant {variant!r} alone, it refuses: {again.reason}"
+        names = [artifact.variant for artifact in again]
+        return "" if variant in names else f"asked for variant {variant!r} alone, it yields {names}"
 
     def _variant(
         self, function: KernelFunction, artifact: Artifact, given: Sequence[Any], expected: Sequence[Any]
@@ -144,10 +197,13 @@ class KernelCheck:
         if unknown:
             return [*problems, f"asks for constants that are not the function's: {', '.join(unknown)}"]
         constants = {content: _read_only(function.constant(names[content])) for content in sent.constants.values()}
+        memory = self._memory
         run = RunContext(
             threads=self._threads,
             device=self.target.device,
             constants=constants,
+            placed={} if memory is None else {content: _placed(memory, each) for content, each in constants.items()},
+            stream=None if memory is None else memory.stream,
             scratch=Path(tempfile.mkdtemp(dir=self._folder)),
         )
         try:
@@ -166,13 +222,14 @@ class KernelCheck:
         given: Sequence[Any],
         expected: Sequence[Any],
     ) -> list[str]:
-        """Binds twice and calls the first, the second, and the first again."""
-        bound = [_Bound.of(kernel, function, artifact.workspace_bytes, given) for _ in range(2)]
+        """Binds three times and calls the first, the second, the first again, and one less well aligned."""
+        nbytes = workspace_of(artifact, kernel)
+        bound = [_Bound.of(kernel, function, nbytes, given, self._memory) for _ in range(2)]
+        bound += [bound[0], _Bound.of(kernel, function, nbytes, given, self._memory, aligned=False)]
+        occasions = ("", " when bound again", " when run after another binding", " when bound to a caller's own arrays")
         problems: list[str] = []
         seen = []
-        for when, each in zip(
-            ("", " when bound again", " when run after another binding"), (*bound, bound[0]), strict=True
-        ):
+        for when, each in zip(occasions, bound, strict=True):
             for buffer, right in zip(each.outputs, expected, strict=True):
                 spoil(buffer, right)
             each.call()
@@ -197,16 +254,48 @@ class _Bound:
     outputs: tuple[Buffer, ...]
 
     @classmethod
-    def of(cls, kernel: Kernel, function: KernelFunction, workspace_bytes: int, given: Sequence[Any]) -> _Bound:
-        inputs = tuple(aligned_buffer(spec) for spec in function.inputs)
+    def of(
+        cls,
+        kernel: Kernel,
+        function: KernelFunction,
+        workspace_bytes: int,
+        given: Sequence[Any],
+        memory: DeviceMemory | None = None,
+        *,
+        aligned: bool = True,
+    ) -> _Bound:
+        inputs = tuple(_buffer(spec, aligned) for spec in function.inputs)
         for buffer, value in zip(inputs, given, strict=True):
             buffer.put(value)
-        outputs = tuple(aligned_buffer(spec) for spec in function.outputs)
-        workspace = None
-        if workspace_bytes:
-            spec = TensorSpec(name="workspace", dtype=onnx_ir.DataType.UINT8, shape=(workspace_bytes,))
-            workspace = aligned_buffer(spec)
-        return cls(kernel.bind(inputs, outputs, workspace), inputs, outputs)
+        outputs = tuple(_buffer(spec, aligned) for spec in function.outputs)
+        workspace = TensorSpec(name="workspace", dtype=onnx_ir.DataType.UINT8, shape=(workspace_bytes,))
+        if memory is None:
+            place = aligned_buffer(workspace) if workspace_bytes else None
+            return cls(kernel.bind(inputs, outputs, place), inputs, outputs)
+        there = [memory.buffer(buffer.spec) for buffer in (*inputs, *outputs)]
+        place = memory.buffer(workspace) if workspace_bytes else None
+        call = kernel.bind(there[: len(inputs)], there[len(inputs) :], place)
+
+        def call_there() -> None:
+            for buffer, far in zip((*inputs, *outputs), there, strict=True):
+                memory.write(far, buffer.array)
+            call()
+            for buffer, far in zip((*inputs, *outputs), there, strict=True):
+                buffer.put(memory.read(far))
+
+        return cls(call_there, inputs, outputs)
+
+
+def _buffer(spec: TensorSpec, aligned: bool) -> Buffer:
+    """A place as core makes it, or one that starts where an element may start."""
+    beyond = 0 if aligned or spec.kind is not ValueKind.PLANNED else spec.numpy_dtype.itemsize
+    return aligned_buffer(spec, beyond=beyond)
+
+
+def _placed(memory: DeviceMemory, array: np.ndarray[Any, Any]) -> Buffer:
+    buffer = memory.buffer(buffer_over("weight", array).spec)
+    memory.write(buffer, array)
+    return buffer
 
 
 def _sent(artifact: Artifact) -> Artifact:

@@ -1,0 +1,128 @@
+"""Devices beside the CPU, and finding NVIDIA's without starting CUDA in the process that asks."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+from typing import Any, Protocol
+
+_NAME_BYTES = 96  # NVML_DEVICE_NAME_V2_BUFFER_SIZE and NVML_DEVICE_UUID_V2_BUFFER_SIZE in nvml.h
+_VERSION_BYTES = 80  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A device kernels may run on.
+
+    Attributes:
+        name: As targets name it: `"cuda:0"`. CUDA devices are numbered by PCI bus, as with
+            `CUDA_DEVICE_ORDER=PCI_BUS_ID`, of those `CUDA_VISIBLE_DEVICES` leaves.
+        model: Marketing name, e.g. `"NVIDIA H200"`.
+        compute_capability: What code is compiled for, e.g. `"9.0"`.
+        driver: Version of its driver, e.g. `"580.65.06"`.
+        memory_bytes: Its memory.
+
+    Examples:
+        >>> Device(name="cuda:0", model="NVIDIA H200", compute_capability="9.0", driver="580.65", memory_bytes=1).kind
+        'cuda'
+    """
+
+    name: str
+    model: str
+    compute_capability: str
+    driver: str
+    memory_bytes: int
+
+    @property
+    def kind(self) -> str:
+        """What its name begins with."""
+        return self.name.partition(":")[0]
+
+    @property
+    def fingerprint(self) -> str:
+        """What measurements on it hold for."""
+        return f"{self.model}/{self.compute_capability}/{self.driver}"
+
+
+class _Memory(ctypes.Structure):
+    """`nvmlMemory_t` in nvml.h."""
+
+    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+
+
+class Nvml(Protocol):
+    """The part of NVIDIA's management library that is asked; functions give 0 when all is well."""
+
+    def __getattr__(self, name: str) -> Any:
+        """One of its functions."""
+
+
+def nvidia_devices(library: Nvml | None = None, visible: str | None = None) -> tuple[Device, ...]:
+    """NVIDIA's devices, by their management library: it comes with the driver, and starts nothing on the devices.
+
+    Args:
+        library: The library; the installed one if None.
+        visible: What `CUDA_VISIBLE_DEVICES` says; the environment's if None.
+
+    Returns:
+        The devices; none where there is no driver, or its library does not answer.
+    """
+    if library is None:
+        try:
+            library = ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError:
+            return ()
+    if library.nvmlInit_v2():
+        return ()
+    try:
+        count = ctypes.c_uint()
+        if library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+            return ()
+        driver = ctypes.create_string_buffer(_VERSION_BYTES)
+        library.nvmlSystemGetDriverVersion(driver, ctypes.c_uint(_VERSION_BYTES))
+        found = [_device(library, index, driver.value.decode()) for index in range(count.value)]
+    finally:
+        library.nvmlShutdown()
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible
+    return tuple(
+        dataclasses.replace(device, name=f"cuda:{number}")
+        for number, (device, _) in enumerate(_visible([each for each in found if each is not None], chosen))
+    )
+
+
+def _device(library: Nvml, index: int, driver: str) -> tuple[Device, str] | None:
+    """A device and its UUID; None for one that does not answer, because it fell off the bus, say."""
+    handle = ctypes.c_void_p()
+    if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(handle)):
+        return None
+    model, uuid = (ctypes.create_string_buffer(_NAME_BYTES) for _ in range(2))
+    major, minor, memory = ctypes.c_int(), ctypes.c_int(), _Memory()
+    if (
+        library.nvmlDeviceGetName(handle, model, ctypes.c_uint(_NAME_BYTES))
+        or library.nvmlDeviceGetUUID(handle, uuid, ctypes.c_uint(_NAME_BYTES))
+        or library.nvmlDeviceGetCudaComputeCapability(handle, ctypes.byref(major), ctypes.byref(minor))
+        or library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
+    ):
+        return None
+    device = Device(
+        name=f"cuda:{index}",
+        model=model.value.decode(),
+        compute_capability=f"{major.value}.{minor.value}",
+        driver=driver,
+        memory_bytes=int(memory.total),
+    )
+    return device, uuid.value.decode()
+
+
+def _visible(found: list[tuple[Device, str]], chosen: str | None) -> list[tuple[Device, str]]:
+    """Those `CUDA_VISIBLE_DEVICES` names, by number or beginning of UUID; as for CUDA, nothing after a wrong name."""
+    if chosen is None:
+        return found
+    left = []
+    for word in filter(None, (part.strip() for part in chosen.split(","))):
+        matching = [each for each in found if each[0].name == f"cuda:{word}" or each[1].startswith(word)]
+        if len(matching) != 1:
+            break
+        left.append(matching[0])
+    return left
