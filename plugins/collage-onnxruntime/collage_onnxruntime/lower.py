@@ -16,6 +16,10 @@ from collage_onnxruntime.weights import INLINE_BYTES, Known, can_be_supplied, de
 
 _BLOCKED_OPERATORS = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"})
 
+_BLOCKED = ("blocked", "ORT_ENABLE_ALL")
+_PLAIN = ("plain", "ORT_ENABLE_EXTENDED")
+"""Variants: a name, and ONNX Runtime's level of optimisation."""
+
 
 def lower(function: KernelFunction, build: BuildContext, *, library: str) -> Iterator[Artifact] | Unsupported:
     """Optimises a function, once per variant.
@@ -33,14 +37,17 @@ def lower(function: KernelFunction, build: BuildContext, *, library: str) -> Ite
         if reason := _cannot_cross(spec):
             return Unsupported(reason)
     lowering = _Lowering(function, build, library)
-    first = lowering.variant("blocked", "ORT_ENABLE_ALL")
+    if build.variant == _PLAIN[0]:
+        only = lowering.variant(*_PLAIN)
+        return only if isinstance(only, Unsupported) else iter((only,))
+    first = lowering.variant(*_BLOCKED)
     return first if isinstance(first, Unsupported) else _variants(first, lowering)
 
 
 def _variants(first: Artifact, lowering: _Lowering) -> Iterator[Artifact]:
     yield first
     if lowering.may_block and first.metadata["blocked"]:
-        second = lowering.variant("plain", "ORT_ENABLE_EXTENDED")
+        second = lowering.variant(*_PLAIN)
         if isinstance(second, Artifact):
             yield second
 

@@ -8,30 +8,14 @@ from typing import Any
 import onnx_ir
 
 from collage_core.contract import KernelFunction
-from collage_core.ir.canonical import structural_hash
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.extract import extract
+from collage_core.ir.refused import refused_nodes
 from collage_onnxruntime.kernel import one_line
 from collage_onnxruntime.weights import detach, session_values
 
 
 def refusals(function: KernelFunction) -> Mapping[str, str] | None:
     """Reason by name of each refused node; None if only the whole is refused, never a node."""
-    if _refusal(function.model) is None:
-        return {}
-    graph = DataflowGraph(function.model)
-    known: dict[str, str | None] = {}
-    reasons: dict[str, str] = {}
-    for index, node in enumerate(graph.nodes):
-        if graph.is_host(index):
-            continue
-        alone = 1 << index
-        key = structural_hash(graph, alone)
-        if key not in known:
-            known[key] = _refusal(extract(graph, alone, name="node").model)
-        if (reason := known[key]) is not None:
-            reasons[str(node.name)] = reason
-    return reasons or None
+    return refused_nodes(function.model, _refusal)
 
 
 def _refusal(model: onnx_ir.Model) -> str | None:
