@@ -43,11 +43,13 @@ def collage_targets(host: Host) -> Sequence[Target] | Unsupported:
     """Which targets the toolchain offers on this machine. Called once per worker, in the worker.
 
     Args:
-        host: The machine the kernels will run on.
+        host: The machine the kernels will run on, with its devices; a library that builds ahead of time goes by this,
+            not by the machine it finds itself on.
 
     Returns:
-        Targets, the default one first; every `Target.toolchain` is the entry point's name. Or why the toolchain is
-        unusable here: library missing, version too old, no such device.
+        Targets, the default one first; every `Target.toolchain` is the entry point's name, every `Target.device` the
+        CPU or one of `host.devices`. Or why the toolchain is unusable here: library missing, version too old, no such
+        device.
     """
     raise NotImplementedError
 
@@ -100,7 +102,8 @@ def collage_query(target: Target, model: KernelFunction) -> Mapping[str, str] | 
         model: The prepared model as one function; node names are unique.
 
     Returns:
-        Reason by name of each node the library refuses; empty when it takes all. None for no opinion.
+        Reason by name of each node the library refuses; empty when it takes all. None for no opinion. Libraries that
+        stop at the first node they refuse are asked again about each alone: `collage_core.ir.refused.refused_nodes`.
     """
     raise NotImplementedError
 
@@ -112,11 +115,15 @@ def collage_lower(target: Target, function: KernelFunction, build: BuildContext)
     Args:
         target: One of the plugin's own targets.
         function: One ONNX model; every planned input and output has a static shape, row-major, in the model's dtype.
-        build: Threads, launch mode, effort, deadline in seconds, workspace limit in bytes, blob cache.
+            `patterns.match_model` finds in it again what its pattern captured in the driver.
+        build: Threads, launch mode, effort, seconds for tuning and for all, how many variants or which one, workspace
+            limit in bytes, blob cache, and the machine to build for.
 
     Returns:
         Variants (algorithms, tile sizes), best guess first, made as they are asked for and each loadable by
-        `collage_load`; core checks and times them alike and keeps one. Or why the toolchain refuses.
+        `collage_load`; core checks and times them alike and keeps one. Or why the toolchain refuses. A variant's name
+        says how it was made: functions of equal `structural_hash` get the same variants under the same names, since one
+        is measured for all, and `build.variant` asks for the one that won.
 
     Raises:
         LoweringError: If the toolchain accepted the function and then failed.
@@ -131,10 +138,12 @@ def collage_load(target: Target, artifact: Artifact, run: RunContext) -> Kernel 
     Args:
         target: The target the artifact was built for.
         artifact: What `collage_lower` yielded, perhaps on another day in another process.
-        run: Threads, device, stream, and the constants `artifact.constants` asks for.
+        run: Threads, device, stream, and the constants `artifact.constants` asks for: `run.weight` gives them where the
+            kernel reads them.
 
     Returns:
-        The kernel, or why it cannot run here; core then lowers again from the packaged function.
+        The kernel, a `SizedKernel` if only now it knows its scratch memory; or why it cannot run here; core then lowers
+        again from the packaged function.
     """
     raise NotImplementedError
 
