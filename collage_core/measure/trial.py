@@ -266,6 +266,8 @@ class _Trial:
 
     def load(self, artifact: Artifact) -> Any:
         """The kernel."""
+        if self._target.device != "cpu":
+            raise _Stopped(Refused(reason=f"values live in the CPU's memory, not on {self._target.device}"))
         self._check_workspace(artifact.workspace_bytes)
         self._report(Progress(stage=Stage.LOAD, variant=artifact.variant))
         with _failing_as(Stage.LOAD):

@@ -13,6 +13,7 @@
 
 from collage_core.testing.conformance import Conformance, check_plugin
 from collage_core.testing.graphs import GraphBuilder
+from collage_core.testing.kernel_check import DeviceMemory
 from collage_core.testing.mock import CandidateView, MockToolchain, per_operator
 from collage_core.testing.models import chain, crossed, dense, diamond, mnist, single_matmul
 from collage_core.testing.operator_models import operator_models
@@ -25,6 +26,7 @@ __all__ = [
     "CandidateView",
     "ChosenKernel",
     "Conformance",
+    "DeviceMemory",
     "GraphBuilder",
     "MockToolchain",
     "NoFit",

@@ -50,6 +50,14 @@ def test_a_variant_chosen_before_is_asked_for_by_name(talker: Worker, ask: AskMe
     assert outcome.variant == "tuned yesterday"
 
 
+def test_kernels_of_another_device_are_not_given_places_of_the_cpu(talker: Worker, ask: AskMeasure) -> None:
+    elsewhere = dataclasses.replace(TARGET, device="made-up:0")
+
+    outcome = talker.measure(dataclasses.replace(ask, target=elsewhere))
+
+    assert outcome == Refused(reason="values live in the CPU's memory, not on made-up:0")
+
+
 def test_scratch_memory_asked_for_at_load_counts_against_the_limit(talker: Worker, ask: AskMeasure) -> None:
     enough, little = (
         talker.build(
