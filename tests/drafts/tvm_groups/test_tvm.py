@@ -8,14 +8,33 @@ import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir
 import pytest
 
-from collage_core.contract import Buffer, BuildContext, Host, Joins, KernelFunction, RunContext, Target, Unsupported
+from collage_core.contract import (
+    Buffer,
+    BuildContext,
+    Host,
+    Joins,
+    KernelFunction,
+    Protocol,
+    RunContext,
+    Target,
+    Unsupported,
+)
+from collage_core.database import MemoryStore
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.client import PluginSource, Worker
+from collage_core.measure.function_codec import FunctionEncoder
+from collage_core.measure.messages import AskBuild, AskMeasure
+from collage_core.measure.outcomes import BuildSettings, Built, Measured, Tolerance
+from collage_core.measure.source import database_cache
+from collage_core.measure.values import encode_value
 from collage_core.reference import evaluate
 from collage_core.registry import Toolchain
 from collage_core.testing import GraphBuilder, check_plugin, operator_models
@@ -25,6 +44,7 @@ from tests.drafts.tvm_groups.plugin import plugin
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="apache-tvm is not installed")
 
+ROOT = Path(__file__).parents[3]
 TARGET = Target(toolchain="tvm", fingerprint="tvm 1", joins=Joins.NATIVE)
 
 
@@ -129,3 +149,32 @@ def test_what_the_cache_holds_is_not_compiled_again(build: BuildContext, monkeyp
 
     assert not isinstance(second, Unsupported)
     assert [each.files for each in second] == [made[1].files]
+
+
+def test_a_worker_measures_every_arrangement_and_builds_the_fastest_again_from_its_cache(tmp_path: Path) -> None:
+    function, store, kept = whole(residual()), BlobStore(tmp_path), MemoryStore()
+    draw = np.random.default_rng(0)
+    feeds = {spec.name: draw.standard_normal(spec.static_shape).astype(np.float32) for spec in function.inputs}
+    expected = [evaluate(function.model, feeds).values[spec.name] for spec in function.outputs]
+    source = PluginSource(toolchain="tvm", plugin="tests.drafts.tvm_groups.plugin:plugin", paths=(str(ROOT),))
+    worker = Worker(source, store, cache=database_cache(kept))
+    common: dict[str, Any] = {
+        "target": TARGET,
+        "function": FunctionEncoder(store).encode(function),
+        "inputs": tuple(encode_value(feeds[spec.name], store) for spec in function.inputs),
+        "expected": tuple(encode_value(value, store) for value in expected),
+        "build": BuildSettings(threads=1, effort=2, max_variants=3),
+        "tolerance": Tolerance(relative=1e-5),
+        "deadline_s": 120.0,
+    }
+    try:
+        measured = worker.measure(AskMeasure(protocol=Protocol(duration_s=0.02), **common))
+        assert isinstance(measured, Measured), measured
+        built = worker.build(AskBuild(variant=measured.variant, **common))
+    finally:
+        worker.close()
+
+    assert isinstance(built, Built), built
+    assert built.artifact.variant == measured.variant
+    assert built.build_s < measured.build_s  # nothing was compiled
+    assert measured.discarded == ()

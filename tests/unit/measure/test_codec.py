@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import onnx_ir
 import pytest
 
-from collage_core.contract import Host, Joins, Protocol, Requirement, Target, TensorSpec, ValueKind
+from collage_core.contract import Device, Host, Joins, Protocol, Requirement, Target, TensorSpec, ValueKind
 from collage_core.errors import WireError
 from collage_core.measure.codec import Codec, blobs_of
 from collage_core.measure.frames import Frame
@@ -33,6 +34,7 @@ FUNCTION = WireFunction(
     composite="",
     constants={"w": "hash"},
 )
+DEVICE = Device(name="cuda:0", model="NVIDIA H200", compute_capability="9.0", driver="580.65.06", memory_bytes=1 << 37)
 MEASURE = AskMeasure(
     target=TARGET,
     function=FUNCTION,
@@ -62,6 +64,7 @@ MEASURED = Measured(samples_us=(1.0, 2.5), warmup_runs=3, calls_per_sample=4)
     [
         MEASURE,
         AskTargets(host=Host.this()),
+        AskTargets(host=dataclasses.replace(Host.this(), devices=(DEVICE,))),
         Built(artifact=ARTIFACT),
         MEASURED,
         Progress(stage=Stage.RUN, best=MEASURED),
