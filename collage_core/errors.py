@@ -67,6 +67,18 @@ class ExternalDataError(ModelFileError):
         super().__init__(source, f"its weight {tensor!r} is in external data {location!r}: {reason}")
 
 
+class InvalidModelError(ModelError):
+    """A model is not what the ONNX standard says a model is, and something stumbled over it.
+
+    Attributes:
+        reason: What ONNX's checker says.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the model is not valid ONNX: {reason}. Mend or export it again; `onnx.checker` shows more.")
+
+
 class InputShapeError(ModelError):
     """The shapes given for a model's inputs do not make it static, or contradict it.
 
@@ -163,7 +175,7 @@ class WorkerError(CollageError):
 
     Attributes:
         worker: What it worked for: a toolchain or a contender.
-        kind: `"start"`, `"crash"`, `"deadline"` or `"protocol"`.
+        kind: `"start"`, `"crash"`, `"deadline"`, `"memory"` or `"protocol"`.
         reason: What happened, with the last lines it wrote to its standard error.
     """
 
@@ -199,6 +211,10 @@ class KernelLoadError(KernelError):
         )
 
 
+class LoweredAgainWarning(UserWarning):
+    """Kernels of a package did not fit this machine and were built anew; they work, unmeasured."""
+
+
 class KernelRunError(KernelError):
     """A kernel failed while an executable ran.
 
@@ -217,6 +233,23 @@ class KernelRunError(KernelError):
         super().__init__(
             f"kernel {site!r} of {target} ({_some(nodes)}) failed while running: {reason}. "
             f"To do without this toolchain, optimize again with `--exclude {target.partition('(')[0]}`."
+        )
+
+
+class MemoryNeededError(CollageError):
+    """A model needs more memory than there is.
+
+    Attributes:
+        nbytes: What it needs in one piece.
+        reason: What there is.
+    """
+
+    def __init__(self, nbytes: int, reason: str) -> None:
+        self.nbytes = nbytes
+        self.reason = reason
+        super().__init__(
+            f"the values of this model need {nbytes / 2**30:.1f} GiB of memory in one piece: {reason}. "
+            "Give it smaller inputs, or a larger machine."
         )
 
 
@@ -317,10 +350,20 @@ class DatabaseReadOnlyError(DatabaseError):
     """The file, its directory or the way it was opened does not allow writing."""
 
 
+class DatabaseDiskError(DatabaseError):
+    """The disk is full, or fails; what was acknowledged before is kept."""
+
+    advice = "Make room on its disk, or name another with --tuning-db or COLLAGE_TUNING_DB."
+
+
 class DatabaseLockedError(DatabaseError):
     """Another process kept the file locked for too long."""
 
     advice = "End that process, or try again."
+
+
+class DatabaseNameError(DatabaseError, UsageError):
+    """What was given to name a database names none."""
 
 
 class PartitioningError(CollageError):

@@ -48,17 +48,28 @@ def stats(tuning_db: str | None, json_to: Path | None) -> None:
 @tuning_db_option
 @verbose_option
 def export(output: Path, tuning_db: str | None) -> None:
-    """Write everything the database holds as lines of JSON, to be imported elsewhere."""
+    """Write everything the database holds as lines of JSON, to be imported elsewhere.
+
+    Of a damaged database it writes what can still be read, and ends with status 1.
+    """
     from collage_core.database import export_lines, open_database
+    from collage_core.errors import DatabaseError
+    from collage_core.report.figures import counted
     from collage_core.report.files import write_pieces
 
-    with open_database(tuning_db, read_only=True) as store:
-        lines = (f"{line}\n" for line in export_lines(store))
+    lost: list[DatabaseError] = []
+    with open_database(tuning_db, salvage=True) as store:
+        lines = (f"{line}\n" for line in export_lines(store, damaged=lost.append))
         if output == Path("-"):
             for line in lines:
                 click.echo(line, nl=False)
         else:
             write_pieces(output, lines)
+    if lost:
+        raise click.ClickException(
+            f"{store.url} is damaged: {counted(len(lost), 'part')} of it could not be read and is not in the export "
+            f"({lost[0].reason}). Move it away and import the rest with `collage db import`."
+        )
 
 
 @db.command(name="import", short_help="Add what another machine exported.")

@@ -9,6 +9,7 @@ writer. Where the file system has no shared memory SQLite keeps its rollback jou
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from collage_core.errors import (
     DatabaseDamagedError,
+    DatabaseDiskError,
     DatabaseError,
     DatabaseForeignError,
     DatabaseLockedError,
@@ -57,6 +59,8 @@ _KINDS: dict[int, type[DatabaseError]] = {
     sqlite3.SQLITE_READONLY: DatabaseReadOnlyError,
     sqlite3.SQLITE_CORRUPT: DatabaseDamagedError,
     sqlite3.SQLITE_NOTADB: DatabaseForeignError,
+    sqlite3.SQLITE_FULL: DatabaseDiskError,
+    sqlite3.SQLITE_IOERR: DatabaseDiskError,  # also what a limit or a quota on files comes as
 }
 
 
@@ -72,11 +76,22 @@ def translated(path: Path) -> Iterator[None]:
         text = str(error)
         if kind is DatabaseError and ("no such" in text or "decode" in text):
             kind = DatabaseDamagedError  # our mark but not our tables; text that is none
+        if primary == sqlite3.SQLITE_CANTOPEN:
+            kind, text = _why_not_opened(path, text)
         raise kind(f"sqlite:///{path}", text[:200]) from error
 
 
-def connect(path: Path, read_only: bool, busy_timeout_s: float) -> sqlite3.Connection:
+def connect(path: Path, read_only: bool, busy_timeout_s: float, *, salvage: bool = False) -> sqlite3.Connection:
     """Opens a tuning database, making a new one where there is no file or an empty one.
+
+    One that is to be written is looked through before, at the speed of reading it: in a damaged one a write may
+    overwrite what could still be read.
+
+    Args:
+        path: The file.
+        read_only: Open for reading.
+        busy_timeout_s: How long to wait for another process that writes.
+        salvage: Open for reading although pages are missing.
 
     Raises:
         DatabaseError: One of its kinds; whatever is there was left as it was.
@@ -92,19 +107,28 @@ def connect(path: Path, read_only: bool, busy_timeout_s: float) -> sqlite3.Conne
         except OSError as error:
             raise DatabaseReadOnlyError(url, f"its directory cannot be made: {error}") from None
     _refuse_foreign(path, url)
+    if not salvage:
+        _refuse_torn(path, url)
+    if not read_only:
+        _refuse_unwritable(path, url)
     mode = "ro" if read_only else "rwc"
     with translated(path):
         connection = sqlite3.connect(
-            f"{path.resolve().as_uri()}?mode={mode}",
+            f"{path.resolve().as_uri()}?mode={mode}{_unshared(path) if read_only else ''}",
             uri=True,
             timeout=busy_timeout_s,
             isolation_level=None,  # transactions are begun where they are meant
             check_same_thread=False,  # the store has a lock
         )
         try:
+            if salvage:
+                # SQLite refuses a file shorter than its header says, but not while a schema is under repair
+                # (`lockBtree` in btree.c); nothing can be written through a connection opened for reading
+                connection.execute("PRAGMA writable_schema = ON")
             _identify(connection, url, read_only)
             if not read_only:
                 _require_writable(connection)
+                _require_sound(connection, url)
                 _use_write_ahead_log(connection, busy_timeout_s)
                 connection.execute("PRAGMA synchronous = FULL")
         except BaseException:
@@ -128,6 +152,46 @@ def _refuse_foreign(path: Path, url: str) -> None:
     application = int.from_bytes(header[68:72], "big")
     if application not in (0, APPLICATION_ID):
         raise DatabaseForeignError(url, "it is a SQLite database of another program")
+
+
+def _refuse_torn(path: Path, url: str) -> None:
+    # SQLite takes a last page that is cut short for one that ends in zeros, unless its log has the page
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        page_bytes = int.from_bytes(file.read(18)[16:], "big")
+        page_bytes = 65536 if page_bytes == 1 else page_bytes  # as the header has it
+        if page_bytes and os.fstat(file.fileno()).st_size % page_bytes and not _has_log(path):
+            raise DatabaseDamagedError(url, "its last page is cut short")
+
+
+def _refuse_unwritable(path: Path, url: str) -> None:
+    # before SQLite opens it for reading instead, and leaves its empty log beside it
+    if not os.access(path.parent, os.W_OK):
+        raise DatabaseReadOnlyError(url, f"its directory {str(path.parent)!r} cannot be written")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise DatabaseReadOnlyError(url, "the file cannot be written")
+
+
+def _has_log(path: Path) -> bool:
+    """Whether somebody who was stopped left what the file itself does not have yet."""
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+def _unshared(path: Path) -> str:
+    """A parameter of the URI that opens a file in a directory that cannot be written.
+
+    Readers of a write-ahead log share a file beside it, and SQLite gives up where it cannot make one. There is no log
+    to read where nobody left one, and nobody can write there (https://www.sqlite.org/wal.html#readonly).
+    """
+    return "" if os.access(path.parent, os.W_OK) or _has_log(path) else "&immutable=1"
+
+
+def _why_not_opened(path: Path, text: str) -> tuple[type[DatabaseError], str]:
+    """What is behind SQLite's `unable to open database file`."""
+    with contextlib.suppress(OSError):
+        if os.statvfs(path.parent).f_bavail == 0:
+            return DatabaseDiskError, f"{text}: the disk is full"
+    return DatabaseError, text
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
@@ -171,9 +235,21 @@ def _require_ours(connection: sqlite3.Connection, url: str) -> None:
 
 
 def _require_writable(connection: sqlite3.Connection) -> None:
-    # SQLite opens a file it may not write for reading, and says so only at the first write. This is one.
+    # SQLite opens a file it may not write for reading, and says so only at the first write. This is one, and taken
+    # back; to begin a transaction is not enough: of such a file SQLite quietly begins one that reads.
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute("ROLLBACK")
+    try:
+        connection.execute(f"PRAGMA user_version = {_pragma(connection, 'user_version')}")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _require_sound(connection: sqlite3.Connection, url: str) -> None:
+    [found] = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        why = " ".join(str(found).removeprefix("*** in database main ***").split())
+        raise DatabaseDamagedError(url, f"its pages do not hold together ({why[:200]})")
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection, busy_timeout_s: float) -> None:

@@ -11,7 +11,7 @@ import platformdirs
 from collage_core.database.memory import MemoryStore
 from collage_core.database.sqlite import SqliteStore
 from collage_core.database.store import TuningStore
-from collage_core.errors import DatabaseError
+from collage_core.errors import DatabaseNameError
 
 VARIABLE = "COLLAGE_TUNING_DB"
 """Environment variable that names the database where the user names none."""
@@ -30,6 +30,7 @@ def open_database(
     url: str | os.PathLike[str] | None = None,
     *,
     read_only: bool = False,
+    salvage: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> TuningStore:
     """Opens a tuning database, making it where there is none.
@@ -39,10 +40,12 @@ def open_database(
             with the process. If absent, what the environment variable `COLLAGE_TUNING_DB` says; if it says
             nothing, `default_path()`.
         read_only: Open for reading; there must be one.
+        salvage: Open for reading although it is damaged, to save what is left.
         environment: The environment variables.
 
     Raises:
         DatabaseError: If it cannot be used; whatever is there is left as it was.
+        DatabaseNameError: If `url` names no database.
 
     Examples:
         >>> with open_database("memory:") as store:
@@ -55,8 +58,8 @@ def open_database(
         return MemoryStore()
     if text.startswith("sqlite:"):
         if not text.startswith("sqlite:///") or not text.removeprefix("sqlite:///"):
-            raise DatabaseError(text, "write sqlite:/// and then the path")
+            raise DatabaseNameError(text, "write sqlite:/// and then the path")
         text = text.removeprefix("sqlite:///")
     elif "://" in text or not text:
-        raise DatabaseError(text, "it is not sqlite:///PATH, a path or memory:")
-    return SqliteStore(Path(text).expanduser(), read_only=read_only)
+        raise DatabaseNameError(text, "it is not sqlite:///PATH, a path or memory:")
+    return SqliteStore(Path(text).expanduser(), read_only=read_only or salvage, salvage=salvage)

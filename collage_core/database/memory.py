@@ -18,7 +18,7 @@ from collage_core.database.records import (
     plan_text,
     to_json,
 )
-from collage_core.database.store import Removed, StoreStats
+from collage_core.database.store import Damaged, Removed, StoreStats
 from collage_core.errors import DatabaseError
 
 if TYPE_CHECKING:  # the contract brings the IR along, which takes long to import
@@ -74,7 +74,7 @@ class MemoryStore:
             texts = [text for text in self._by_key.get(key, ()) if purpose in (None, self._records[text].purpose)]
         return tuple(from_json(text, TuningRecord) for text in texts)
 
-    def all_records(self) -> Iterator[TuningRecord]:
+    def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:
         """See `TuningStore`."""
         with self._open():
             texts = tuple(self._records)

@@ -23,7 +23,7 @@ from collage_core.database.records import (
     plan_text,
     to_json,
 )
-from collage_core.database.store import Removed, StoreStats
+from collage_core.database.store import Damaged, Removed, StoreStats
 from collage_core.errors import DatabaseDamagedError, DatabaseError
 
 if TYPE_CHECKING:  # the contract brings the IR along, which takes long to import
@@ -54,15 +54,18 @@ class SqliteStore:
         path: The file; made, with its directory, unless `read_only`.
         read_only: Open for reading; the file must exist.
         busy_timeout_s: How long to wait for another process that writes.
+        salvage: Open a damaged file for reading; with `read_only`.
 
     Raises:
         DatabaseError: If it is no tuning database that this version can use; the file is left as it was.
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False, busy_timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, path: Path, *, read_only: bool = False, busy_timeout_s: float = 30.0, salvage: bool = False
+    ) -> None:
         self._path = path
         self._lock = threading.RLock()
-        self._connection: sqlite3.Connection | None = connect(path, read_only, busy_timeout_s)
+        self._connection: sqlite3.Connection | None = connect(path, read_only, busy_timeout_s, salvage=salvage)
 
     @property
     def url(self) -> str:
@@ -114,8 +117,11 @@ class SqliteStore:
             rows = connection.execute(f"{query} ORDER BY id", values).fetchall()
         return tuple(self._record(*row) for row in rows)
 
-    def all_records(self) -> Iterator[TuningRecord]:
+    def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:
         """See `TuningStore`."""
+        if damaged is not None:
+            yield from self._readable_records(damaged)
+            return
         last = 0
         while True:  # in pages, so that no lock is held while the caller works
             with self._reading() as connection:
@@ -128,6 +134,29 @@ class SqliteStore:
             last = rows[-1][0]
             for _, checksum, body in rows:
                 yield self._record(checksum, body)
+
+    def _readable_records(self, damaged: Damaged) -> Iterator[TuningRecord]:
+        # A record is in the table and in two indexes, all with its id: what is lost in one is found by another.
+        ids: set[int] = set()
+        for by in ("NOT INDEXED", "INDEXED BY record_by_key", "INDEXED BY sqlite_autoindex_record_1"):
+            try:
+                with self._reading() as connection:
+                    for (number,) in connection.execute(f"SELECT id FROM record {by}"):
+                        ids.add(number)
+            except DatabaseError as error:
+                damaged(error)
+        for number in sorted(ids):
+            try:
+                with self._reading() as connection:
+                    query = "SELECT content_id, body FROM record WHERE id = ?"
+                    row = connection.execute(query, (number,)).fetchone()
+                if row is None:
+                    raise DatabaseDamagedError(self.url, f"record {number} is in an index only")
+                found = self._record(*row)
+            except DatabaseError as error:
+                damaged(error)
+                continue
+            yield found
 
     def _record(self, checksum: str, body: str) -> TuningRecord:
         try:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from collage_core.database.records import BlobSpace, Purpose, RecordKey, TuningRecord
+from collage_core.errors import DatabaseError
 
 if TYPE_CHECKING:  # the contract brings the IR along, which takes long to import
     from collage_core.contract.artifact import Json
+
+Damaged: TypeAlias = Callable[[DatabaseError], None]
+"""Is told what cannot be read."""
 
 MAX_ATTEMPTS = 2
 """Measuring is begun so often without an outcome before a candidate is left alone: it kills what measures it."""
@@ -83,8 +87,12 @@ class TuningStore(Protocol):
     def records(self, key: RecordKey, purpose: Purpose | None = None) -> tuple[TuningRecord, ...]:
         """All records of a key in the order they were added, or only those made for one purpose."""
 
-    def all_records(self) -> Iterator[TuningRecord]:
-        """Every record in the order they were added; those added meanwhile may or may not be among them."""
+    def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:
+        """Every record in the order they were added; those added meanwhile may or may not be among them.
+
+        Args:
+            damaged: Is told of records that cannot be read, which are left out; None to raise.
+        """
 
     def begin_attempt(self, key: RecordKey) -> int:
         """Notes, before a measurement starts, that it will.

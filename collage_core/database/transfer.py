@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
+import functools
 import hashlib
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from collage_core.database.records import (
     BlobSpace,
@@ -17,12 +18,13 @@ from collage_core.database.records import (
     structure,
     to_json,
 )
-from collage_core.database.store import TuningStore
-from collage_core.errors import DatabaseDamagedError, DatabaseVersionError
+from collage_core.database.store import Damaged, TuningStore
+from collage_core.errors import DatabaseDamagedError, DatabaseError, DatabaseVersionError
 
 FORMAT = "collage-tuning"
 FORMAT_VERSION = 1
 _BATCH = 1000  # records added in one transaction
+_Value = TypeVar("_Value")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +44,21 @@ class Transferred:
     plans: int
 
 
-def export_lines(store: TuningStore) -> Iterator[str]:
+def export_lines(store: TuningStore, damaged: Damaged | None = None) -> Iterator[str]:
     """The store as lines of JSON, without line ends: a header, then records, blobs and plans.
 
     Attempts stay behind: they are about what happened on this machine.
+
+    Args:
+        store: What to export.
+        damaged: Is told of what cannot be read, which is left out; None to raise.
     """
     yield dumps({"format": FORMAT, "version": FORMAT_VERSION})
-    for record in store.all_records():
+    for record in store.all_records(damaged):
         yield f'{{"record":{to_json(record)}}}'
-    for space, key in store.blob_keys():
-        data = store.get_blob(space, key)
+    keys: Sequence[tuple[BlobSpace, str]] = _read(store.blob_keys, damaged) or ()
+    for space, key in keys:
+        data = _read(functools.partial(store.get_blob, space, key), damaged)
         if data is not None:
             yield dumps(
                 {
@@ -61,10 +68,21 @@ def export_lines(store: TuningStore) -> Iterator[str]:
                     "space": loads(to_json(space)),
                 }
             )
-    for name in store.plan_names():
-        plan = store.get_plan(name)
+    names: Sequence[str] = _read(store.plan_names, damaged) or ()
+    for name in names:
+        plan = _read(functools.partial(store.get_plan, name), damaged)
         if plan is not None:
             yield dumps({"name": name, "plan": plan})
+
+
+def _read(read: Callable[[], _Value], damaged: Damaged | None) -> _Value | None:
+    try:
+        return read()
+    except DatabaseError as error:
+        if damaged is None:
+            raise
+        damaged(error)
+        return None
 
 
 def import_lines(store: TuningStore, lines: Iterable[str], source: str = "import") -> Transferred:
