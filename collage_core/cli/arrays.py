@@ -41,14 +41,17 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with zipfile.ZipFile(temporary, "w") as archive:
-            for name, value in arrays.items():
-                if not isinstance(value, np.ndarray):
-                    raise click.ClickException(
-                        f"output {name!r} is a {type(value).__name__}, which an NPZ file cannot hold"
-                    )
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, _storable(value), allow_pickle=False)
+        with temporary.open("wb") as stream:
+            with zipfile.ZipFile(stream, "w") as archive:
+                for name, value in arrays.items():
+                    if not isinstance(value, np.ndarray):
+                        raise click.ClickException(
+                            f"output {name!r} is a {type(value).__name__}, which an NPZ file cannot hold"
+                        )
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, _storable(value), allow_pickle=False)
+            stream.flush()
+            os.fsync(stream.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -29,6 +29,8 @@ def write_pieces(path: str | os.PathLike[str], pieces: Iterable[str]) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
             stream.writelines(pieces)
+            stream.flush()
+            os.fsync(stream.fileno())  # or a machine that stops may keep the new name without the content
         # mkstemp makes files private to their owner; a report is as readable as any new file
         mask = os.umask(0)
         os.umask(mask)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-ALIGNMENT_BYTES = 64
-"""A cache line, and the widest vector register of a CPU."""
+from collage_core.contract import ALIGNMENT_BYTES, Host
+from collage_core.errors import MemoryNeededError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +86,17 @@ def plan_arena(blocks: Iterable[Block]) -> ArenaPlan:
 
 
 def allocate(nbytes: int) -> np.ndarray[Any, Any]:
-    """An aligned array of bytes; its content is undefined."""
-    backing = np.empty(nbytes + ALIGNMENT_BYTES, np.uint8)
+    """An aligned array of bytes; its content is undefined.
+
+    Raises:
+        MemoryNeededError: If this machine does not have so many, whatever its kernel would promise.
+    """
+    if nbytes > (there := Host.this().memory_bytes):
+        raise MemoryNeededError(nbytes, f"this machine has {there / 2**30:.1f} GiB")
+    try:
+        backing = np.empty(nbytes + ALIGNMENT_BYTES, np.uint8)
+    except MemoryError as error:
+        raise MemoryNeededError(nbytes, "so much is not free") from error
     skip = -backing.ctypes.data % ALIGNMENT_BYTES
     return backing[skip : skip + nbytes]
 

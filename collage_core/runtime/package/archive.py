@@ -6,9 +6,11 @@ Any ZIP tool opens it. Alignment is by padding in the local header's extra field
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import mmap
 import os
+import stat
 import struct
 import tempfile
 import zipfile
@@ -53,17 +55,20 @@ class ArchiveWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            self._archive.close()
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
-            self._stream.close()
             if kind is None:
+                self._archive.close()
+                self._stream.flush()
+                os.fsync(self._stream.fileno())
                 umask = os.umask(0)
                 os.umask(umask)
                 os.chmod(self._temporary, 0o666 & ~umask)  # mkstemp makes files private
                 os.replace(self._temporary, self._path)
         finally:
-            self._stream.close()
+            # after a failure, of a full disk above all, closing fails too, and says nothing new
+            with contextlib.suppress(OSError, ValueError):
+                self._archive.close()
+            with contextlib.suppress(OSError):
+                self._stream.close()
             self._temporary.unlink(missing_ok=True)
 
     def add(self, name: str, data: bytes | memoryview) -> None:
@@ -181,8 +186,12 @@ class Archive:
         free = 0
         for info in sorted(infos, key=lambda info: info.header_offset):
             name = info.orig_filename
-            if not is_safe_name(name) or name in places:
-                raise self._damaged(f"it has an entry named {name!r}, which no package has")
+            if not is_safe_name(name):
+                raise self._damaged(f"it has an entry named {name[:200]!r}, which no package has")
+            if name in places:
+                raise self._damaged(f"it has two entries named {name!r}, and tools differ in which they take")
+            if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
+                raise self._damaged(f"entry {name!r} is a link or another special file; packages have plain ones")
             if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 or info.compress_size != info.file_size:
                 raise self._damaged(f"entry {name!r} is compressed or encrypted; packages store entries as they are")
             offset = self._data_offset(info)

@@ -12,6 +12,7 @@ from typing import Any
 import cattrs
 import cattrs.preconf.json
 import onnx_ir as ir
+from cattrs.v import format_exception
 
 from collage_core.contract import Artifact, Requirement, Target
 from collage_core.errors import NotAPackageError, PackageDamagedError, PackageVersionError
@@ -24,6 +25,12 @@ MODEL = "model.onnx"
 RECORD = "record.json"
 WEIGHTS = "weights/"
 ARTIFACTS = "artifacts/"
+
+MANIFEST_LIMIT_BYTES = 64 << 20
+"""What JSON expands to in memory is a multiple of its size; a plan of 50,000 kernels stays below a third of this."""
+
+MOST_THREADS = 4096
+"""More threads than this are no plan for any machine, and starting them would bring this one down."""
 
 # letters that are no path separator, drive or device anywhere; a name is made of them or refused
 _SAFE_NAME = re.compile(r"^(?!\.{1,2}(/|$))[\w.@+=()\[\], -]+(/(?!\.{1,2}(/|$))[\w.@+=()\[\], -]+)*$", re.ASCII)
@@ -88,6 +95,10 @@ class PackagedArtifact:
     capturable: bool
     deterministic: bool
     dynamic: bool
+
+    def __post_init__(self) -> None:
+        if self.workspace_bytes < 0:
+            raise ValueError(f"{self.workspace_bytes} is no size of a workspace")
 
     @classmethod
     def of(cls, artifact: Artifact, target: str, files: Mapping[str, str]) -> PackagedArtifact:
@@ -167,6 +178,10 @@ class Manifest:
     libraries: tuple[Library, ...]
     entries: dict[str, Entry]
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.threads <= MOST_THREADS:
+            raise ValueError(f"{self.threads} is no number of threads")
+
     def to_json(self) -> bytes:
         """The bytes of `manifest.json`."""
         return json.dumps(_converter().unstructure(self), indent=1, sort_keys=True, allow_nan=False).encode()
@@ -184,6 +199,10 @@ class Manifest:
             PackageVersionError: If its schema is newer than this code.
             PackageDamagedError: If it is not what any version writes.
         """
+        if len(data) > MANIFEST_LIMIT_BYTES:
+            raise PackageDamagedError(
+                path, f"its manifest has {len(data)} bytes, more than the {MANIFEST_LIMIT_BYTES} any package has"
+            )
         try:
             loaded = json.loads(data)
         except (ValueError, RecursionError) as error:
@@ -201,7 +220,9 @@ class Manifest:
         try:
             return _converter().structure(loaded, cls)
         except Exception as error:  # cattrs wraps whatever a constructor or a hook raises
-            reasons = "; ".join(cattrs.transform_error(error)) if isinstance(error, cattrs.BaseValidationError) else ""
+            reasons = ""
+            if isinstance(error, cattrs.BaseValidationError):
+                reasons = "; ".join(cattrs.transform_error(error, format_exception=_in_its_own_words))
             raise PackageDamagedError(path, f"its manifest is malformed: {reasons or error}") from error
 
 
@@ -221,6 +242,11 @@ def _converter() -> cattrs.Converter:
     for kind in (int, str, bool):
         converter.register_structure_hook(kind, _exactly)
     return converter
+
+
+def _in_its_own_words(error: BaseException, kind: type | None) -> str:
+    """What a check of ours says; of what else cattrs finds, its own description."""
+    return str(error) if isinstance(error, TypeError | ValueError) else format_exception(error, kind)
 
 
 def _exactly(value: Any, kind: Any) -> Any:

@@ -15,11 +15,13 @@ import onnx_ir as ir
 
 from collage_core.contract import Artifact, Target
 from collage_core.errors import NotAPackageError, PackageDamagedError
-from collage_core.ir.model_io import save_model
+from collage_core.ir.model_io import external_tensors, save_model
 from collage_core.runtime.package.archive import Archive
 from collage_core.runtime.package.manifest import MANIFEST, MODEL, RECORD, WEIGHTS, Manifest
 
 T = TypeVar("T")
+
+_MOST_ELEMENTS = 1 << 40  # along one axis; beyond, even a shape with no elements is none NumPy can have
 
 
 class LazyMapping(Mapping[str, T]):
@@ -113,6 +115,8 @@ class Package:
             tensor = value.const_value
             if isinstance(tensor, ir.ExternalTensor):
                 value.const_value = self._lazy(tensor)
+        for tensor in external_tensors(model):  # in functions, branches and attributes, where no package has one
+            raise self._foreign(tensor)
         return model
 
     def _check(self) -> None:
@@ -138,7 +142,7 @@ class Package:
             if size != said:
                 raise PackageDamagedError(self.path, f"entry {name!r} has {size} bytes, its manifest says {said}")
         for key, weight in manifest.weights.items():
-            if manifest.entries[WEIGHTS + key].size != weight.nbytes:
+            if manifest.entries[WEIGHTS + key].size != weight.nbytes or max(weight.shape, default=0) > _MOST_ELEMENTS:
                 raise PackageDamagedError(self.path, f"weight {key} is not as large as its shape says")
 
     def _artifact(self, site: str) -> Artifact:
@@ -152,6 +156,9 @@ class Package:
         if weight.data_type.bitwidth < 8:
             return ir.PackedTensor(raw, weight.data_type, shape=weight.shape, name=key)
         array = raw.view(weight.data_type.numpy().newbyteorder("<")).reshape(weight.shape)
+        if not array.flags.aligned:  # another ZIP tool wrote the archive anew; kernels read by the word
+            array = array.copy()
+            array.flags.writeable = False
         return ir.Tensor(array, weight.data_type, shape=ir.Shape(weight.shape), name=key)
 
     def _lazy(self, tensor: ir.ExternalTensor) -> ir.LazyTensor:
@@ -159,15 +166,19 @@ class Package:
         key = location.removeprefix(WEIGHTS)
         weight = self.manifest.weights.get(key)
         whole = location == WEIGHTS + key and not tensor.offset
-        if weight is None or not whole or (weight.data_type, weight.shape) != (tensor.dtype, tensor.shape.numpy()):
-            raise PackageDamagedError(
-                self.path, f"its model takes weight {tensor.name!r} from {location!r}, which the package does not have"
-            )
+        if weight is None or not whole or (weight.data_type, weight.shape) != (tensor.dtype, tuple(tensor.shape)):
+            raise self._foreign(tensor)
         return ir.LazyTensor(
             functools.partial(self._tensor, key),
             tensor.dtype,
             shape=ir.Shape(weight.shape),
             name=tensor.name,
+        )
+
+    def _foreign(self, tensor: ir.ExternalTensor) -> PackageDamagedError:
+        location = os.fspath(tensor.location)
+        return PackageDamagedError(
+            self.path, f"its model takes weight {tensor.name!r} from {location!r}, which the package does not have"
         )
 
 

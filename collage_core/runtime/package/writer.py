@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from collage_core.contract import Artifact, Json, Target
 from collage_core.errors import PackageError
+from collage_core.hookspecs import ENTRY_POINT_GROUP
 from collage_core.ir.content import constant_of, tensor_content_hash
 from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.runtime.package.archive import ArchiveWriter
@@ -58,7 +59,8 @@ def save_package(
         threads: CPU threads the kernels are meant to use.
         model_name: Name of the model the package is made from.
         model_sha256: Of that model's file, in hexadecimal.
-        distributions: Distributions to name with version and licence, besides those the artifacts require.
+        distributions: Distributions to name with version and licence, besides those that bring the toolchains and
+            those the artifacts require.
         created: When; None for now.
 
     Raises:
@@ -87,7 +89,9 @@ def save_package(
                 targets={targets[site.name].name: targets[site.name] for site in sites},
                 artifacts=packaged,
                 weights=kept.weights,
-                libraries=_libraries({"collage-core", *distributions, *required}),
+                libraries=_libraries(
+                    {"collage-core", *distributions, *required, *_distributions(targets[site.name] for site in sites)}
+                ),
                 entries=dict(archive.entries),
             )
             archive.add(MANIFEST, manifest.to_json())
@@ -165,6 +169,13 @@ def _add_artifacts(
     return packaged
 
 
+def _distributions(targets: Iterable[Target]) -> set[str]:
+    """Names of the distributions that bring the targets' toolchains; one made in place has none."""
+    names = {target.toolchain for target in targets}
+    entries = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    return {entry.dist.name for entry in entries if entry.name in names and entry.dist is not None}
+
+
 def _libraries(names: Iterable[str]) -> tuple[Library, ...]:
     found = []
     for name in sorted(names):
@@ -173,11 +184,11 @@ def _libraries(names: Iterable[str]) -> tuple[Library, ...]:
         except importlib.metadata.PackageNotFoundError:
             continue
         fields = metadata.json
-        stated = str(fields.get("license_expression") or fields.get("license") or "").strip()
-        classifiers = [line for line in fields.get("classifier", ()) if line.startswith("License ::")]
-        # the old field often holds the whole text
-        first = stated.splitlines()[0] if stated else "; ".join(classifiers)
-        found.append(Library(name=name, version=metadata["Version"], license=first))
+        stated = str(fields.get("license_expression") or fields.get("license") or "").strip().splitlines()
+        classifiers = "; ".join(line for line in fields.get("classifier", ()) if line.startswith("License ::"))
+        # the old field often holds the whole text, whose first line may be a copyright notice
+        license_ = stated[0] if len(stated) == 1 else classifiers or next(iter(stated), "")
+        found.append(Library(name=name, version=metadata["Version"], license=license_))
     return tuple(found)
 
 
