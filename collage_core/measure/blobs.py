@@ -34,6 +34,7 @@ class BlobStore:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
+        self._sound: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
         return self.path(name).exists()
@@ -69,26 +70,29 @@ class BlobStore:
         """A blob's bytes.
 
         Raises:
-            WireError: If the store does not have it.
+            WireError: If the store does not have it, or it is not what its name says.
         """
-        try:
-            return self.path(name).read_bytes()
-        except OSError as error:
-            raise self._lacks(name) from error
+        return bytes(self.map(name))
 
     def map(self, name: str) -> memoryview:
-        """A blob's bytes, read-only, mapped rather than read.
+        """A blob's bytes, read-only, mapped rather than read; looked through when this process first wants them.
 
         Raises:
-            WireError: If the store does not have it.
+            WireError: If the store does not have it, or it is not what its name says.
         """
         try:
             with open(self.path(name), "rb") as stream:
-                if os.fstat(stream.fileno()).st_size == 0:
-                    return memoryview(b"")
-                return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+                if os.fstat(stream.fileno()).st_size:
+                    view = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+                else:
+                    view = memoryview(b"")
         except OSError as error:
             raise self._lacks(name) from error
+        if name not in self._sound:
+            if hashlib.sha256(view).hexdigest() != name:
+                raise WireError(f"blob {name} in {self.directory} was altered: its bytes are not what its name says")
+            self._sound.add(name)
+        return view
 
     def _lacks(self, name: str) -> WireError:
         return WireError(f"blob {name} is not in {self.directory}; it was deleted, or never sent")

@@ -71,8 +71,11 @@ def decode_function(function: WireFunction, store: BlobStore) -> KernelFunction:
     """The kernel function; weights are read from the store when asked for.
 
     Raises:
-        ModelFileError: If the blob is not a model, or a weight of it is missing.
+        ModelFileError: If the blob is not a model.
+        WireError: If the model or a weight of it is missing, or was altered.
     """
+    for blob in (function.model, *function.weights):
+        store.map(blob)
     return KernelFunction(
         name=function.name,
         model=load_model(store.path(function.model)),

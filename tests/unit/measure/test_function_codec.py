@@ -7,7 +7,7 @@ import onnx_ir
 import pytest
 
 from collage_core.contract import KernelFunction
-from collage_core.errors import ExternalDataError
+from collage_core.errors import WireError
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.model_io import model_from_bytes, model_to_bytes
@@ -93,5 +93,5 @@ def test_a_missing_weight_is_named(tmp_path: Path) -> None:
     wire = FunctionEncoder(store).encode(_function())
     store.path(wire.weights[0]).unlink()
 
-    with pytest.raises(ExternalDataError):
+    with pytest.raises(WireError, match=wire.weights[0]):
         decode_function(wire, store)
