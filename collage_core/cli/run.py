@@ -51,7 +51,8 @@ def run(
     from collage_core.report.files import write_text
     from collage_core.report.run_facts import RunReport, describe_outputs, describe_profile
 
-    session = pipeline.load(package, threads=threads)
+    notes: list[str] = []
+    session = pipeline.load(package, threads=threads, tell=notes.append)
     feeds = random_arrays(session.get_inputs(), seed) if inputs is None else read_arrays(inputs)
     names = [output.name for output in session.get_outputs()]
     outputs = dict(zip(names, session.run(None, feeds), strict=True))
@@ -61,6 +62,7 @@ def run(
         seed=seed if inputs is None else None,
         outputs=describe_outputs(outputs),
         steps=describe_profile(profile) if profile is not None else (),
+        notes=tuple(notes),
     )
     console = results_console(json_to)
     console.print(run_summary(report))

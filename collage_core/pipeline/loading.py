@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
-from pathlib import Path
+import warnings
+from collections.abc import Callable, Iterable
 
-from collage_core.contract import Artifact, Host
-from collage_core.errors import KernelLoadError
-from collage_core.measure.blobs import BlobStore
-from collage_core.measure.client import PluginSource, Worker, artifact_of
-from collage_core.measure.function_codec import FunctionEncoder
-from collage_core.measure.messages import AskBuild
-from collage_core.measure.outcomes import BuildSettings, Built, Tolerance
+from collage_core.contract import Artifact
+from collage_core.errors import LoweredAgainWarning
 from collage_core.passes.call_sites import CallSite
-from collage_core.runtime import Package, Session, load_package
+from collage_core.runtime import LoweredAgain, Package, Session, load_package
 from collage_core.runtime import load as load_as_is
 
-_DEADLINE_S = 600.0
+_CALLER = 3
+"""Frames between the warning and whoever called `collage_core.load`."""
 
 
-def load(package: str | os.PathLike[str], *, threads: int | None = None) -> Session:
+def load(
+    package: str | os.PathLike[str], *, threads: int | None = None, tell: Callable[[str], None] | None = None
+) -> Session:
     """Loads a package for this machine.
 
     An artifact whose requirements do not hold here, because a library was upgraded or the processor lacks an
@@ -31,6 +28,7 @@ def load(package: str | os.PathLike[str], *, threads: int | None = None) -> Sess
     Args:
         package: A `.collage` file.
         threads: CPU threads of each kernel; as many as it was measured with if None.
+        tell: Takes what the user should know: which kernels were lowered again, and why. None to warn.
 
     Raises:
         PackageError: If the file is no sound package.
@@ -38,31 +36,30 @@ def load(package: str | os.PathLike[str], *, threads: int | None = None) -> Sess
     """
     opened = load_package(package)
     wanted = threads or opened.manifest.threads
-    return load_as_is(opened, threads=wanted, relower=lambda site: _lower_again(opened, site, wanted))
+    session = load_as_is(opened, threads=wanted, relower=lambda site: _lower_again(opened, site, wanted))
+    for message in lowered_again_messages(session.lowered_again):
+        if tell is None:
+            warnings.warn(f"{opened.path}: {message}", LoweredAgainWarning, stacklevel=_CALLER)
+        else:
+            tell(message)
+    return session
+
+
+def lowered_again_messages(kernels: Iterable[LoweredAgain]) -> tuple[str, ...]:
+    """One message for all kernels of a target that were lowered again for the same reason."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for kernel in kernels:
+        groups.setdefault((kernel.target, kernel.reason), []).append(kernel.site)
+    return tuple(
+        f"{', '.join(sites)} of {target} did not fit this machine ({reason}) and "
+        f"{'was' if len(sites) == 1 else 'were'} lowered again from the package, neither measured nor verified here; "
+        "optimize the model again for a plan that is"
+        for (target, reason), sites in groups.items()
+    )
 
 
 def _lower_again(package: Package, site: CallSite, threads: int) -> Artifact:
-    target = package.targets[site.name]
-    with contextlib.ExitStack() as stack:
-        store = BlobStore(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="collage-"))))
-        worker = Worker(PluginSource(toolchain=site.toolchain), store)
-        stack.callback(worker.close)
-        here = worker.targets(Host.this())
-        same = [t for t in here if t.name == target.name] if isinstance(here, tuple) else []
-        if not same:
-            raise KernelLoadError(site.name, target.name, site.nodes, "its toolchain does not offer that target here")
-        built = worker.build(
-            AskBuild(
-                target=same[0],
-                function=FunctionEncoder(store).encode(site.kernel_function()),
-                variant=None,
-                inputs=(),
-                expected=(),
-                build=BuildSettings(threads=threads),
-                tolerance=Tolerance(),
-                deadline_s=_DEADLINE_S,
-            )
-        )
-        if not isinstance(built, Built):
-            raise KernelLoadError(site.name, target.name, site.nodes, built.reason)
-        return artifact_of(built.artifact, store)
+    # imported when needed: a process that only runs a package starts no workers and needs none of their code
+    from collage_core.pipeline.relowering import lower_again
+
+    return lower_again(package, site, threads)

@@ -28,9 +28,12 @@ def doctor_summary(report: DoctorReport) -> RenderableType:
         cells = (toolchain.name, toolchain.fingerprint or "-", toolchain.distribution, targets)
         table.add_row(*(Text(cell) for cell in cells), style="" if toolchain.targets else "dim")
     reasons = [
-        Text(f"{toolchain.name} is unusable: {toolchain.unusable or 'it offers no target on this machine'}")
+        Text(
+            f"{toolchain.name} is {'in part ' if toolchain.targets else ''}unusable: "
+            f"{toolchain.unusable or 'it offers no target on this machine'}"
+        )
         for toolchain in report.toolchains
-        if not toolchain.targets
+        if toolchain.unusable or not toolchain.targets
     ]
     lines = [
         f"collage {report.collage_version}, Python {report.host.python}",
@@ -129,7 +132,7 @@ def run_summary(report: RunReport) -> RenderableType:
             cells = (step.name, step.target, str(step.nodes), time, share)
             profile.add_row(*(Text(cell) for cell in cells))
         parts += [profile, Text(f"sum of the kernels: {figures.milliseconds(whole / 1000)} ms")]
-    return Group(*parts)
+    return Group(*parts, *(Text(f"note: {note}") for note in report.notes))
 
 
 def _worth_showing(values: tuple[ValueComparison, ...]) -> list[ValueComparison]:

@@ -57,6 +57,7 @@ class RunReport:
         seed: What inputs were drawn with; None if they were given.
         outputs: In the model's order.
         steps: In execution order; empty if nothing was profiled.
+        notes: What else the reader should know.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -64,6 +65,7 @@ class RunReport:
     seed: int | None
     outputs: tuple[OutputFacts, ...]
     steps: tuple[StepFacts, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def describe_outputs(outputs: Mapping[str, Any]) -> tuple[OutputFacts, ...]:

@@ -3,7 +3,7 @@
 from collage_core.runtime.bound_run import BoundRun, BoundStep
 from collage_core.runtime.executable import Executable
 from collage_core.runtime.load import load, loader
-from collage_core.runtime.loading import Load, Relower
+from collage_core.runtime.loading import Load, LoweredAgain, Relower
 from collage_core.runtime.package import Package, export_model, load_package, save_package
 from collage_core.runtime.profiling import Profile, StepProfile
 from collage_core.runtime.session import NodeArg, Session
@@ -13,6 +13,7 @@ __all__ = [
     "BoundStep",
     "Executable",
     "Load",
+    "LoweredAgain",
     "NodeArg",
     "Package",
     "Profile",

@@ -13,11 +13,20 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from collage_core.contract import Artifact, BoundCall, Buffer, Host, Target, TensorSpec, ValueKind
+from collage_core.contract import (
+    Artifact,
+    BoundCall,
+    Buffer,
+    Host,
+    ReentrantKernel,
+    Target,
+    TensorSpec,
+    ValueKind,
+)
 from collage_core.errors import KernelError, KernelLoadError
 from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.runtime.bound_run import BoundRun, BoundStep
-from collage_core.runtime.loading import Load, Loaded, Loader, Relower
+from collage_core.runtime.loading import Load, Loaded, Loader, LoweredAgain, Relower
 from collage_core.runtime.places import Places, Rim
 from collage_core.runtime.wiring import Step, Wiring, wire
 
@@ -31,10 +40,10 @@ class Executable:
     to a caller's arrays. One run at a time: all bound runs share the kernels and the arena. `clone` for more.
     """
 
-    def __init__(self, wiring: Wiring, kernels: Mapping[str, Loaded], again: Callable[[], Executable]) -> None:
+    def __init__(self, wiring: Wiring, kernels: Mapping[str, Loaded], source: _Source) -> None:
         self._wiring = wiring
         self._kernels = kernels
-        self._again = again
+        self._source = source
         self._places = Places(wiring, {name: loaded.workspace_bytes for name, loaded in kernels.items()})
         self._inner: dict[str, BoundStep] = {}
 
@@ -67,26 +76,14 @@ class Executable:
             ModelError: If the model is not a partitioned one.
             KernelLoadError: If a kernel cannot be loaded.
         """
-
-        def again() -> Executable:
-            return cls.build(
-                model, artifacts, targets, load, threads=threads, relower=relower, weights=weights, host=host
-            )
-
         sites = call_sites(model)
         wiring = wire(model, sites)
         scratch = Path(tempfile.mkdtemp(prefix="collage-"))
         loader = Loader(
             load=load, threads=threads, scratch=scratch, host=host or Host.this(), weights=weights, relower=relower
         )
-        try:
-            kernels = {site.name: _loaded(loader, site, artifacts, targets) for site in sites}
-            executable = cls(wiring, kernels, again)
-        except BaseException:
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise
-        weakref.finalize(executable, shutil.rmtree, scratch, ignore_errors=True)
-        return executable
+        source = _Source(loader, {site.name: site for site in sites}, artifacts, targets)
+        return cls(wiring, {site.name: source(site.name) for site in sites}, source)
 
     @property
     def inputs(self) -> tuple[ir.Value, ...]:
@@ -103,17 +100,28 @@ class Executable:
         """Memory of all values inside, and of the kernels' scratch."""
         return self._places.plan.nbytes
 
+    @property
+    def lowered_again(self) -> tuple[LoweredAgain, ...]:
+        """Kernels that were built anew because their artifacts do not fit this machine."""
+        return self._source.lowered_again
+
     def spec(self, value: ir.Value) -> TensorSpec:
         """What is known of an input or output."""
         return self._wiring.specs[value]
 
     def clone(self) -> Executable:
-        """The same executable with kernels and memory of its own, to run beside this one; weights are shared.
+        """The same executable with memory of its own, to run beside this one.
+
+        Reentrant kernels are shared, with their weights and threads; the others are loaded again.
 
         Raises:
             KernelLoadError: If a kernel cannot be loaded again.
         """
-        return self._again()
+        kernels = {
+            name: loaded if isinstance(loaded.kernel, ReentrantKernel) else self._source(name)
+            for name, loaded in self._kernels.items()
+        }
+        return Executable(self._wiring, kernels, self._source)
 
     def bind(self, inputs: Mapping[str, Array] | None = None, outputs: Mapping[str, Array] | None = None) -> BoundRun:
         """Fix the memory of one run.
@@ -156,10 +164,33 @@ class Executable:
         return bound
 
 
-def _loaded(loader: Loader, site: CallSite, artifacts: Mapping[str, Artifact], targets: Mapping[str, Target]) -> Loaded:
-    if site.name not in artifacts or site.name not in targets:
-        raise KernelError(f"call site {site.name!r} of {site.target} has no artifact or no target")
-    return loader(site, targets[site.name], artifacts[site.name])
+class _Source:
+    """Loads kernels for an executable and its clones, and removes what they left on disk with the last of them."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        sites: Mapping[str, CallSite],
+        artifacts: Mapping[str, Artifact],
+        targets: Mapping[str, Target],
+    ) -> None:
+        self._loader = loader
+        self._sites = sites
+        self._artifacts = artifacts
+        self._targets = targets
+        weakref.finalize(self, shutil.rmtree, loader.scratch, ignore_errors=True)
+
+    @property
+    def lowered_again(self) -> tuple[LoweredAgain, ...]:
+        """What had to be."""
+        return tuple(self._loader.again.values())
+
+    def __call__(self, name: str) -> Loaded:
+        """The kernel of a call site."""
+        site = self._sites[name]
+        if name not in self._artifacts or name not in self._targets:
+            raise KernelError(f"call site {name!r} of {site.target} has no artifact or no target")
+        return self._loader(site, self._targets[name], self._artifacts[name])
 
 
 def _copy(target: Array, source: Array) -> BoundCall:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_core.contract import Artifact, Host, Kernel, RunContext, Target, Unsupported
+from collage_core.contract import Artifact, Host, Kernel, RunContext, Target, Unsupported, workspace_of
 from collage_core.errors import KernelLoadError, PluginError
 from collage_core.passes.call_sites import CallSite
 from collage_core.runtime.requirements import VersionOf, check_requirements, installed_version
@@ -36,6 +36,25 @@ class Loaded:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredAgain:
+    """A kernel whose packaged artifact does not fit this machine.
+
+    Attributes:
+        site: Its call site.
+        target: Name of its target.
+        nodes: Names of the nodes it computes.
+        reason: Why it does not fit.
+        artifact: What was made in its place.
+    """
+
+    site: str
+    target: str
+    nodes: tuple[str, ...]
+    reason: str
+    artifact: Artifact = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Loader:
     """Loads kernels for one executable.
 
@@ -47,6 +66,7 @@ class Loader:
         weights: Weights by content hash; None to take them from the model.
         relower: What to do about an artifact that does not load; None to give up.
         version_of: Looks up installed distributions.
+        again: By call site, what was lowered again; clones load that.
     """
 
     load: Load
@@ -56,6 +76,7 @@ class Loader:
     weights: Mapping[str, np.ndarray[Any, Any]] | None = None
     relower: Relower | None = None
     version_of: VersionOf = installed_version
+    again: dict[str, LoweredAgain] = dataclasses.field(default_factory=dict)
 
     def __call__(self, site: CallSite, target: Target, artifact: Artifact) -> Loaded:
         """Load one kernel.
@@ -66,7 +87,8 @@ class Loader:
         """
         if target.device != "cpu":
             raise _error(site, target, f"values live in CPU memory, not on {target.device}")
-        answer = self._attempt(site, target, artifact)
+        made = self.again.get(site.name)
+        answer = self._attempt(site, target, made.artifact if made else artifact)
         if isinstance(answer, Loaded):
             return answer
         if self.relower is None:
@@ -77,11 +99,14 @@ class Loader:
             raise _error(site, target, f"{answer.reason}; lowering it again failed: {error}") from error
         second = self._attempt(site, target, again)
         if isinstance(second, Loaded):
+            self.again[site.name] = LoweredAgain(
+                site=site.name, target=target.name, nodes=site.nodes, reason=answer.reason, artifact=again
+            )
             return second
         raise _error(site, target, f"{answer.reason}; lowered again: {second.reason}")
 
     def _attempt(self, site: CallSite, target: Target, artifact: Artifact) -> Loaded | Unsupported:
-        met = check_requirements(artifact.requires, self.host, self.version_of)
+        met = check_requirements(artifact.requires, self.host, self.version_of, device=target.device)
         if isinstance(met, Unsupported):
             return met
         scratch = Path(tempfile.mkdtemp(dir=self.scratch))
@@ -100,7 +125,7 @@ class Loader:
             raise _error(site, target, error.reason) from error
         if isinstance(kernel, Unsupported):
             return kernel
-        return Loaded(kernel=kernel, workspace_bytes=artifact.workspace_bytes)
+        return Loaded(kernel=kernel, workspace_bytes=workspace_of(artifact, kernel))
 
 
 def _weights_of(site: CallSite) -> dict[str, np.ndarray[Any, Any]]:

@@ -14,6 +14,7 @@ from collage_core.contract import BoundCall, Buffer, TensorSpec, ValueKind
 from collage_core.errors import FeedError
 from collage_core.runtime.bound_run import BoundRun
 from collage_core.runtime.executable import Executable
+from collage_core.runtime.loading import LoweredAgain
 from collage_core.runtime.profiling import Profile
 
 Array = np.ndarray[Any, Any]
@@ -125,8 +126,16 @@ class Session:
                 place.put(value)
             return self._default.profile(runs, warmup)
 
+    @property
+    def lowered_again(self) -> tuple[LoweredAgain, ...]:
+        """Kernels that were built anew because their artifacts do not fit this machine; they are unmeasured."""
+        return self._executable.lowered_again
+
     def clone(self) -> Session:
-        """A session beside this one, with memory and kernels of its own; weights and artifacts are shared."""
+        """A session beside this one, with memory of its own, to run in another thread.
+
+        Reentrant kernels are shared, weights and threads included; what else there is is loaded again.
+        """
         return Session(self._executable.clone())
 
     def _checked(self, feeds: Mapping[str, Any]) -> list[tuple[_Input, Any]]:

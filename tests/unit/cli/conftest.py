@@ -62,6 +62,7 @@ class FakePipeline(types.ModuleType):
         self.OptimizeOptions = Options
         self.BenchOptions = Options
         self.compare_passes = True
+        self.load_notes: tuple[str, ...] = ()
 
     @property
     def options(self) -> Any:
@@ -101,8 +102,11 @@ class FakePipeline(types.ModuleType):
             model=model.name, package=package.name, rtol=rtol or 1e-5, atol=atol, seed=seed, values=(value,)
         )
 
-    def load(self, path: Path, *, threads: int | None = None) -> FakeSession:
+    def load(self, path: Path, *, threads: int | None = None, tell: Callable[[str], None] | None = None) -> FakeSession:
         self._note("load", path=path, threads=threads)
+        for note in self.load_notes:
+            assert tell is not None
+            tell(note)
         return FakeSession()
 
 

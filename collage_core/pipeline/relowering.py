@@ -1,0 +1,56 @@
+"""A call site of a package, lowered again in its toolchain's worker."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+from collage_core.contract import Artifact, Host
+from collage_core.errors import KernelLoadError
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.client import PluginSource, Worker, artifact_of
+from collage_core.measure.function_codec import FunctionEncoder
+from collage_core.measure.messages import AskBuild
+from collage_core.measure.outcomes import BuildSettings, Built, Tolerance
+from collage_core.passes.call_sites import CallSite
+from collage_core.runtime import Package
+
+_DEADLINE_S = 600.0
+
+
+def lower_again(package: Package, site: CallSite, threads: int) -> Artifact:
+    """The artifact of a call site for this machine, made from the packaged function.
+
+    Args:
+        package: Where the call site is from.
+        site: The call site.
+        threads: CPU threads of the kernel.
+
+    Raises:
+        KernelLoadError: If its toolchain does not offer its target here, or refuses.
+    """
+    target = package.targets[site.name]
+    with contextlib.ExitStack() as stack:
+        store = BlobStore(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="collage-"))))
+        worker = Worker(PluginSource(toolchain=site.toolchain), store)
+        stack.callback(worker.close)
+        here = worker.targets(Host.this())
+        same = [t for t in here if t.name == target.name] if isinstance(here, tuple) else []
+        if not same:
+            raise KernelLoadError(site.name, target.name, site.nodes, "its toolchain does not offer that target here")
+        built = worker.build(
+            AskBuild(
+                target=same[0],
+                function=FunctionEncoder(store).encode(site.kernel_function()),
+                variant=None,
+                inputs=(),
+                expected=(),
+                build=BuildSettings(threads=threads),
+                tolerance=Tolerance(),
+                deadline_s=_DEADLINE_S,
+            )
+        )
+        if not isinstance(built, Built):
+            raise KernelLoadError(site.name, target.name, site.nodes, built.reason)
+        return artifact_of(built.artifact, store)

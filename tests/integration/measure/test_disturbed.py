@@ -1,0 +1,107 @@
+"""What disturbs a measurement from outside is not held against the candidate."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from collage_core.contract import UNMEASURED, Host, Protocol
+from collage_core.database import MemoryStore, TuningStore
+from collage_core.errors import DatabaseDamagedError
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.capture import Capture
+from collage_core.measure.client import Worker, WorkerPool
+from collage_core.measure.outcomes import BuildSettings, Failed, Measured, Stage, Tolerance
+from collage_core.measure.random_inputs import random_inputs
+from collage_core.measure.source import MeasureSettings, MeasuringCostSource, database_cache
+from tests.integration.measure.conftest import SOURCE, add_ask, faulty_target
+from tests.integration.measure.test_source import candidate, chain
+
+
+@dataclasses.dataclass
+class Bench:
+    """A source over a store of its own."""
+
+    source: MeasuringCostSource
+    pool: WorkerPool
+    store: BlobStore
+    database: TuningStore
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    store, database = BlobStore(tmp_path / "blobs"), MemoryStore()
+    with WorkerPool([SOURCE], store, cache=database_cache(database)) as pool:
+        graph = chain()
+        capture = Capture.take(graph, random_inputs(graph, seed=0), store)
+        source = MeasuringCostSource(
+            pool=pool,
+            capture=lambda: capture,
+            database=database,
+            host=Host.this(),
+            settings=MeasureSettings(
+                build=BuildSettings(threads=1, max_variants=2),
+                protocol=Protocol(warmup_s=0, duration_s=0.005, min_samples=3, min_sample_us=10),
+                tolerance=Tolerance(relative=1e-4),
+                deadline_s=20.0,
+            ),
+        )
+        yield Bench(source, pool, store, database)
+
+
+def interrupts(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_candidate_is_no_poison(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who presses Ctrl-C again and again during a long build does not lose the candidate by it."""
+    wanted = candidate(chain(), 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "_listen", interrupts)
+        for _ in range(4):
+            with pytest.raises(KeyboardInterrupt):
+                bench.source.measure([wanted])
+            assert bench.database.attempts(bench.source.record_key(wanted)) == 0
+    assert bench.source.cost(wanted) is UNMEASURED
+
+    bench.source.measure([wanted])
+
+    assert isinstance(bench.source.outcome(wanted), Measured)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(bytes(path.stat().st_size))])
+def test_a_blob_that_is_gone_or_altered_is_not_recorded_as_the_candidates_failure(
+    bench: Bench, damage: Callable[[Path], None]
+) -> None:
+    wanted = candidate(chain(), 0)
+    bench.source.measure([candidate(chain(), 3)])  # so that everything is in the store
+    bench.pool.close()  # a worker that looked through a blob need not do so again
+    request = add_ask(bench.store, faulty_target())
+    [weight] = request.function.weights
+    damage(bench.store.path(weight))
+
+    bench.source.measure([wanted])
+
+    outcome = bench.source.outcome(wanted)
+    assert isinstance(outcome, Failed)
+    assert outcome.stage is Stage.START
+    assert weight in outcome.reason
+    assert bench.database.records(bench.source.record_key(wanted)) == ()
+
+
+def test_a_cached_blob_that_was_altered_ends_the_run_and_is_kept(tmp_path: Path) -> None:
+    class Altered(MemoryStore):
+        def get_blob(self, *_: object) -> bytes | None:
+            raise DatabaseDamagedError("db", "blob 'timings' of faulty is not what was put there")
+
+    store = BlobStore(tmp_path)
+    worker = Worker(SOURCE, store, cache=database_cache(Altered()))
+    try:
+        with pytest.raises(DatabaseDamagedError, match="Move it away to start afresh"):
+            worker.measure(add_ask(store, faulty_target("caches")))
+        assert worker.pid is None
+    finally:
+        worker.close()
