@@ -125,9 +125,9 @@ def contender(contenders: Sequence[Mapping[str, Any]], name: str) -> Mapping[str
 def verdict(result: Mapping[str, Any]) -> str:
     """What a user should do with this model on this machine."""
     toolchains = sorted({region["toolchain"] for region in result["plan"]})
-    if len(result["plan"]) > 1:
+    if len(toolchains) > 1:
         return f"mix {' and '.join(toolchains)}, {len(result['plan'])} kernels"
-    return f"use {toolchains[0]}"
+    return f"use {toolchains[0]}" + (f", in {len(result['plan'])} kernels" if len(result["plan"]) > 1 else "")
 
 
 HEADINGS = ("model", "verdict", "predicted ms", "plan ms", "best single", "ms", "ratio", "95 %", "error")
@@ -176,8 +176,8 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
         "",
         ", ".join(f"{name} {version}" for name, version in environment["versions"].items()) + ".",
         "",
-        f"Judged by `benchmarks/harness.py`, which imports nothing of Collage: {protocol['rounds']} rounds in which each "
-        f"contender, in a process of its own, runs for {protocol['seconds']} s after {protocol['warmup_s']} s of "
+        f"Judged by `benchmarks/harness.py`, which imports nothing of Collage: {protocol['rounds']} rounds, in which "
+        f"each contender, in a process of its own, runs for {protocol['seconds']} s after {protocol['warmup_s']} s of "
         "warm-up. The ratio is the median over rounds of both medians' quotient, its interval a bootstrap over rounds. "
         "Errors are relative to the output's scale, on inputs the search did not see.",
         "",
@@ -194,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all models")
     parser.add_argument("--work", type=Path, default=Path("demo-out/suite"), metavar="DIR", help="folder for files")
     parser.add_argument(
-        "--results", type=Path, metavar="FILE.json", help="write everything there, and a table beside it"
+        "--results", type=Path, metavar="FILE.json", help="write everything there and a table beside it"
     )
     parser.add_argument("--preset", default="default")
     parser.add_argument("--rounds", type=int, default=90, help="rounds of the judge")
