@@ -162,7 +162,7 @@ class MeasuringCostSource:
             structural_hash=self.key(candidate.sub_graph),
             target=candidate.target.name,
             fingerprint=candidate.target.fingerprint,
-            host=self._host.fingerprint,
+            host=self._host.fingerprint_for(candidate.target.device),
             threads=self.settings.build.threads,
             launch=self.settings.build.launch,
         )

@@ -25,7 +25,7 @@ from collage_core.measure.random_inputs import random_inputs
 from collage_core.pipeline.proposals import propose, target_rule
 from collage_core.reference import evaluate
 from collage_core.registry import Toolchain
-from collage_core.testing.kernel_check import KernelCheck
+from collage_core.testing.kernel_check import DeviceMemory, KernelCheck
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +52,16 @@ def check_plugin(
     tolerance: float = 1e-3,
     inexact_tolerance: float = 5e-2,
     max_variants: int = 8,
+    memory: DeviceMemory | None = None,
+    runs: bool = True,
 ) -> Conformance:
     """Runs everything a plugin claims of some models, and compares with the reference.
 
     Of each target: its table is registered twice, and both must take the same; every candidate is lowered, every
-    variant sent through JSON and bytes and loaded from there, bound twice, run three times, and compared. A kernel
-    must write all of its outputs, nothing but its outputs and workspace, give the same bits again if it says so, and
-    leave the function it was made from alone. A refusal must have a reason.
+    variant sent through JSON and bytes and loaded from there, bound three times, run four times, and compared. A kernel
+    must write all of its outputs, nothing but its outputs and workspace, give the same bits again if it says so, do
+    with arrays that start at any element, and leave the function it was made from alone. Of several variants one is
+    asked for again by its name. A refusal must have a reason.
 
     Args:
         toolchain: The plugin behind its façade.
@@ -68,6 +71,9 @@ def check_plugin(
         tolerance: Largest error, relative to a tensor's scale, of targets that compute in the model's own dtypes.
         inexact_tolerance: The same for the others.
         max_variants: Variants of a candidate that are tried.
+        memory: Where kernels find their values, for targets of another device than the CPU.
+        runs: Whether this machine can run what it builds; where it cannot, `collage_load` may refuse with a reason,
+            and what was built counts as run.
 
     Returns:
         What ran, and what was refused.
@@ -78,11 +84,12 @@ def check_plugin(
     problems: list[str] = []
     ran: dict[str, int] = {}
     refused: dict[str, str] = {}
-    targets = _targets(toolchain, host or Host.this(), problems)
+    host = host or Host.this()
+    targets = _targets(toolchain, host, problems)
     with tempfile.TemporaryDirectory(prefix="collage-check-") as folder:
         for target in targets:
             limit = tolerance if target.exact else inexact_tolerance
-            check = KernelCheck(toolchain, target, Path(folder), threads, limit, max_variants)
+            check = KernelCheck(toolchain, target, Path(folder), threads, limit, max_variants, host, memory, runs)
             for name, model in models.items():
                 where = f"{target.name}, {name}"
                 try:
