@@ -11,6 +11,7 @@ from collage_core.cli.options import (
     inputs_option,
     is_verbose,
     json_option,
+    reference_option,
     seed_option,
     verbose_option,
 )
@@ -36,6 +37,7 @@ from collage_core.cli.output import results_console, write_json
     help="Absolute difference that always passes.",
 )
 @inputs_option
+@reference_option
 @seed_option
 @json_option
 @verbose_option
@@ -47,6 +49,7 @@ def compare(
     rtol: float | None,
     atol: float,
     inputs: Path | None,
+    reference: str | None,
     seed: int,
     json_to: Path | None,
 ) -> None:
@@ -58,7 +61,7 @@ def compare(
     from collage_core.report.compare_facts import compare_json
     from collage_core.report.fact_tables import compare_summary, compare_verdict
 
-    report = pipeline.compare(model, package, rtol=rtol, atol=atol, seed=seed, inputs=inputs)
+    report = pipeline.compare(model, package, rtol=rtol, atol=atol, seed=seed, inputs=inputs, reference=reference)
     results_console(json_to).print(compare_summary(report, everything=is_verbose(ctx)))
     write_json(json_to, compare_json(report))
     if not report.passed:

@@ -12,6 +12,7 @@ from collage_core.cli.options import (
     is_verbose,
     json_option,
     measuring_options,
+    reference_option,
     seed_option,
     selection_options,
     threads_option,
@@ -50,7 +51,7 @@ from collage_core.cli.parameters import duration, output_file, shapes_by_name, s
     metavar="REL",
     help="Largest error of a kernel relative to its tensor's scale.",
 )
-@click.option("--reference", metavar="TOOLCHAIN", help="Computes what ONNX's own evaluator cannot.")
+@reference_option
 @seed_option
 @json_option
 @verbose_option

@@ -61,6 +61,12 @@ tuning_db_option = click.option(
     "--tuning-db", metavar="URL", help="Where measurements are kept; the user's own database unless given."
 )
 
+reference_option = click.option(
+    "--reference",
+    metavar="TOOLCHAIN",
+    help="Computes what ONNX's own evaluator cannot; the first exact one by default.",
+)
+
 
 def selection_options(command: C) -> C:
     """Which toolchains take part, and with what input shapes."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir
 
-from collage_core.errors import UsageError
+from collage_core.errors import EvaluationError, UsageError
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.random_inputs import load_inputs, random_inputs
 from collage_core.passes.call_sites import CallSite, call_sites
@@ -24,7 +24,9 @@ from collage_core.pipeline.numbers import (
     random_discrepancy,
     random_values,
 )
-from collage_core.reference import Discrepancy, evaluate
+from collage_core.pipeline.offers import Selection
+from collage_core.pipeline.workplace import Workplace
+from collage_core.reference import Discrepancy, Evaluation, evaluate
 from collage_core.reference import compare as compare_values
 from collage_core.registry import Registry
 from collage_core.report.compare_facts import CompareReport, ValueComparison
@@ -48,6 +50,7 @@ def compare(
     atol: float = 1e-6,
     seed: int = 0,
     inputs: Path | None = None,
+    reference: str | None = None,
     registry: Registry | None = None,
 ) -> CompareReport:
     """Runs a package in this process and the reference beside it, and compares every value both have.
@@ -61,6 +64,7 @@ def compare(
         atol: Largest absolute difference that passes whatever the scale.
         seed: For random inputs.
         inputs: NPZ file with an array per input; random arrays if None.
+        reference: Toolchain that computes what ONNX's evaluator cannot; the first exact one if None.
         registry: The toolchains; those the package needs if None.
 
     Raises:
@@ -82,7 +86,7 @@ def compare(
         raise UsageError(f"{package} was not made from {model}: they do not have the same values")
     judged_by = compared_outputs(graph)
     wanted = {*boundaries, *outputs, *judged_by.values()}
-    evaluation = evaluate(graph.model, feeds, keep=wanted.__contains__)
+    evaluation = _evaluated(graph, feeds, wanted, reference, registry)
     actual = _run(opened_package, tuple(boundaries), feeds, registry)
     chance = random_values(graph)
     by_output = {str(value.name): site for site in sites for value in site.outputs}
@@ -153,6 +157,23 @@ class _Limits:
         return cls(
             rtol=min(max(_SHOWN_MARGIN * max(shown), _LEAST_RTOL), max(_MOST_RTOL, *shown)), share=_SHARE, atol=atol
         )
+
+
+def _evaluated(
+    graph: DataflowGraph,
+    feeds: Mapping[str, Any],
+    wanted: Collection[str],
+    reference: str | None,
+    registry: Registry | None,
+) -> Evaluation:
+    """What the reference computes; toolchains are started only if it needs one."""
+    try:
+        return evaluate(graph.model, feeds, keep=wanted.__contains__)
+    except EvaluationError:
+        selection = Selection.parse(None, (), inexact=False)
+        with Workplace(selection, tuning_db="memory:", registry=registry) as workplace:
+            fallback = workplace.fallback(graph, reference)
+            return evaluate(graph.model, feeds, fallback=fallback, keep=wanted.__contains__)
 
 
 def _run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx_ir
@@ -85,6 +85,9 @@ class OnnxRuntimeKernel:
         outputs: The same for outputs.
         weights: Arrays the session uses without owning them.
     """
+
+    reentrant: Literal[True] = True
+    """A session may run in several threads at once; its threads serve them all."""
 
     def __init__(
         self, session: Any, inputs: Sequence[str], outputs: Sequence[str], weights: Mapping[str, Array]

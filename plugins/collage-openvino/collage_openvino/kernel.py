@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx_ir
@@ -131,6 +131,9 @@ class OpenVinoKernel:
         inputs: Names of the kernel function's inputs, in their order.
         output_count: How many outputs it has; the model's are in the same order.
     """
+
+    reentrant: Literal[True] = True
+    """Each bound call has a request of its own; of one stream, requests that come together wait for each other."""
 
     def __init__(self, compiled: Any, inputs: Sequence[str], output_count: int) -> None:
         self._compiled = compiled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import subprocess
@@ -41,8 +42,8 @@ def few_rounds() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def alternating_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextlib.contextmanager
+def alternating() -> Iterator[None]:
     """Of what works, every other pair of nodes is cheap on one toolchain; of whole plans that of most kernels wins.
 
     So plans are mixed, as no measurement of a small model would have them, and the same in every run. Everything is
@@ -57,9 +58,18 @@ def alternating_costs(monkeypatch: pytest.MonkeyPatch) -> None:
         mine = candidate.target.toolchain == "openvino"
         return 1.0 + sum(2.0 if (index // 2 % 2 == 0) == mine else 8.0 for index in candidate.sub_graph.index_set)
 
-    monkeypatch.setattr(MeasuringCostSource, "cost", cost)
-    monkeypatch.setattr(shortlist, "WITHIN", float("inf"))
-    monkeypatch.setattr(race, "interleaved", _untimed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MeasuringCostSource, "cost", cost)
+        patch.setattr(shortlist, "WITHIN", float("inf"))
+        patch.setattr(race, "interleaved", _untimed)
+        yield
+
+
+@pytest.fixture
+def alternating_costs() -> Iterator[None]:
+    """See `alternating`."""
+    with alternating():
+        yield
 
 
 def _untimed(contenders: Sequence[Contender], *, rounds: int, **_: Any) -> dict[str, Any]:

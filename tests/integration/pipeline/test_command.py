@@ -187,6 +187,26 @@ def test_an_operator_nobody_knows_is_named_with_every_refusal(toolchains: str, t
         assert f"'whirl' (Whirl): {name}: " in said(result)
 
 
+@pytest.mark.plugins
+def test_what_only_a_toolchain_computes_is_compared_with_that_and_said_to_be_unchecked(tmp_path: Path) -> None:
+    g = GraphBuilder("contributed")
+    value = g.op("Relu", g.input("x", 2, 8))
+    own = g.op("QuickGelu", value, name="gelu", domain="com.microsoft")
+    own.type, own.shape = value.type, value.shape
+    model, package, report = tmp_path / "own.onnx", tmp_path / "own.collage", tmp_path / "compared.json"
+    save_model(g.model(g.op("Exp", own)), model)
+
+    made = collage(
+        "optimize", model, "-o", package, "--toolchains", "onnxruntime", "--tuning-db", "memory:", *TINY_ARGUMENTS
+    )
+    assert made.exit_code == 0, made.stderr
+    compared = collage("compare", model, package, "--reference", "onnxruntime", "--json", report)
+
+    assert compared.exit_code == 0, compared.stderr
+    assert "gelu" in json.dumps(json.loads(report.read_text())["unchecked"])
+    assert collage("compare", model, package, "--reference", "openvino").exit_code == 1
+
+
 def test_an_unknown_toolchain_is_misuse(tmp_path: Path) -> None:
     result = collage("optimize", written("cnn", tmp_path), "-o", tmp_path / "out.collage", "--toolchains", "tvm")
 

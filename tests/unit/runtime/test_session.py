@@ -11,7 +11,7 @@ import pytest
 
 from collage_core.errors import FeedError
 from collage_core.runtime import NodeArg, Session
-from tests.unit.runtime.mocks import MockToolchain, partition
+from tests.unit.runtime.mocks import MockKernel, MockToolchain, partition
 
 Parse = Callable[[str], ir.Model]
 
@@ -153,6 +153,18 @@ def test_a_clone_shares_nothing_that_runs(parsed: Parse) -> None:
     assert toolchain.loaded == 6
     assert not any(np.shares_memory(one.inputs[name], other.inputs[name]) for name in ("x", "n"))
     assert not {id(step.call) for step in one.steps} & {id(step.call) for step in other.steps}
+    np.testing.assert_array_equal(clone.run(["y"], {"x": X, "n": N})[0], np.exp(-X))
+
+
+def test_a_clone_shares_kernels_that_are_reentrant(parsed: Parse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MockKernel, "reentrant", True, raising=False)
+    toolchain = MockToolchain()
+    session = Session(toolchain.build(partition(parsed(TWO_KERNELS))))
+
+    clone = session.clone()
+
+    assert toolchain.loaded == 3
+    assert not any(np.shares_memory(session.bind().inputs[name], clone.bind().inputs[name]) for name in ("x", "n"))
     np.testing.assert_array_equal(clone.run(["y"], {"x": X, "n": N})[0], np.exp(-X))
 
 

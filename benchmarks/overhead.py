@@ -1,0 +1,169 @@
+"""What Collage adds to a library: a whole model as one kernel against the library alone, and the loop between kernels.
+
+Usage:
+    python -m benchmarks.overhead [NAME...] --work DIR [--results FILE.json] [--rounds N] [--turns N]
+
+Each model is optimized for one toolchain only, so that the plan is one kernel, and judged by `benchmarks.harness`
+against the library called directly, bound beforehand. OpenVINO's own `benchmark_app` takes turns with the plan in fresh
+processes; ONNX Runtime's `onnxruntime_perf_test` is not in its wheel, so there the bound session stands for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.judge.report import write_json
+
+MODELS = ("mnist", "squeezenet", "bert_base_6")
+JUDGES = {"onnxruntime(spin=true)": "onnxruntime", "openvino": "openvino"}
+"""Target, and the harness's contender that calls its library directly with the same settings."""
+_CONTENDER = "collage=benchmarks/contenders/collage_package.py:model={package}"
+_LIMIT_RATIO, _LIMIT_US, _LIMIT_LOOP_US = 1.02, 20.0, 2.0
+_MEDIAN = re.compile(r"Median:\s+([0-9.]+) ms")
+
+
+def direct(model: Path, package: Path, target: str, rounds: int) -> dict[str, Any]:
+    """A plan of one kernel against the bound call of its library, by the harness."""
+    report = package.with_suffix(".judged.json")
+    command = [sys.executable, "-m", "benchmarks.harness", str(model), "--only", JUDGES[target], "--json", str(report)]
+    command += ["--rounds", str(rounds), "--contender", _CONTENDER.format(package=package)]
+    _run(command)
+    judged = json.loads(report.read_text(encoding="utf-8"))
+    found = {each["name"]: each for each in judged["models"][0]["contenders"]}
+    plan, library = found["collage"], found[JUDGES[target]]
+    return {
+        "model": model.stem,
+        "target": target,
+        "library_ms": library["latency_ms"]["p50"],
+        "plan_ms": plan["latency_ms"]["p50"],
+        "ratio": plan["ratio_vs_best_single"]["ratio"],
+        "ci95": plan["ratio_vs_best_single"]["ci95"],
+        "environment": {key: judged[key] for key in ("date", "host", "versions", "protocol", "threads")},
+    }
+
+
+def own_tool(model: Path, package: Path, turns: int, threads: int) -> dict[str, Any] | None:
+    """A plan of one kernel against `benchmark_app`, in turns; None where that is not installed."""
+    tool = shutil.which("benchmark_app", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if tool is None:
+        return None
+    command = [tool, "-m", str(model), "-d", "CPU", "-api", "sync", "-hint", "none", "-nstreams", "1", "-t", "3"]
+    command += ["-nthreads", str(threads), "-infer_precision", "f32"]
+    ratios, times = [], []
+    for _ in range(turns):
+        found = _MEDIAN.search(_run(command))
+        assert found is not None, "benchmark_app printed no median"
+        theirs = float(found[1])
+        report = package.with_suffix(".bench.json")
+        bench = [sys.executable, "-m", "collage_core.cli", "bench", str(package), "--duration", "3", "--rounds", "12"]
+        _run([*bench, "--json", str(report)])
+        [ours] = json.loads(report.read_text(encoding="utf-8"))["contenders"]
+        ratios.append(ours["latency_ms"]["p50"] / theirs)
+        times.append((theirs, ours["latency_ms"]["p50"]))
+    return {
+        "model": model.stem,
+        "tool": "benchmark_app -api sync",
+        "tool_ms": statistics.median(theirs for theirs, _ in times),
+        "plan_ms": statistics.median(ours for _, ours in times),
+        "ratio": statistics.median(ratios),
+        "ratios": sorted(ratios),
+    }
+
+
+def loop_us(kernels: int = 256, runs: int = 400) -> float:
+    """What the runtime's loop adds per kernel: many kernels that do nothing, less a list of the same calls."""
+    from collage_core.runtime.bound_run import BoundRun, BoundStep
+
+    steps = [BoundStep(name=f"k{i}", target="", nodes=(), call=_nothing) for i in range(kernels)]
+    run = BoundRun(steps=steps, inputs={}, outputs={}, order=[])
+    return _median_us(run.call, runs) / kernels
+
+
+def _nothing() -> None:
+    pass
+
+
+def _median_us(call: Callable[[], Any], runs: int) -> float:
+    times = []
+    for _ in range(runs):
+        began = time.perf_counter_ns()
+        call()
+        times.append(time.perf_counter_ns() - began)
+    return statistics.median(times) / 1e3
+
+
+def _run(command: Sequence[str]) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])}
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if ran.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} failed: {(ran.stderr or ran.stdout).strip()[-1500:]}")
+    return ran.stdout
+
+
+def _holds(found: dict[str, Any]) -> bool:
+    slower_us = (found["plan_ms"] - found["library_ms"]) * 1e3
+    return bool(found["ratio"] <= _LIMIT_RATIO or slower_us <= _LIMIT_US)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs it; 1 if a plan is slower than its library by more than 2 % and 20 us, or the loop dearer than 2 us."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description=__doc__)
+    parser.add_argument("names", nargs="*", default=MODELS, metavar="NAME")
+    parser.add_argument("--work", type=Path, default=Path("demo-out/overhead"), metavar="DIR", help="folder for files")
+    parser.add_argument("--results", type=Path, metavar="FILE.json", help="write everything there")
+    parser.add_argument("--rounds", type=int, default=90, help="rounds of the judge")
+    parser.add_argument("--turns", type=int, default=7, help="turns of `benchmark_app` and the plan")
+    options = parser.parse_args(arguments)
+    options.work.mkdir(parents=True, exist_ok=True)
+    console = Console(width=None if sys.stdout.isatty() else 130)
+    threads = len(os.sched_getaffinity(0))
+    plans, tools = [], []
+    for name in options.names:
+        model = options.work / f"{name}.onnx"
+        if not model.exists():
+            _run([sys.executable, "-m", "benchmarks.models", name, "--out", str(options.work)])
+        for target in JUDGES:
+            console.print(f"{name}, {target} ...")
+            package = options.work / f"{name}-{JUDGES[target]}.collage"
+            if not package.exists():
+                optimize = [sys.executable, "-m", "collage_core.cli", "optimize", str(model), "-o", str(package)]
+                optimize += ["--toolchains", target, "--preset", "quick"]
+                _run([*optimize, "--tuning-db", str(options.work / "tuning.sqlite")])
+            plans.append(direct(model, package, target, options.rounds))
+            if target == "openvino" and (found := own_tool(model, package, options.turns, threads)):
+                tools.append(found)
+    loop = loop_us()
+    shown = Table(title="a plan of one kernel against the library alone, and against the library's own tool")
+    for heading in ("model", "against", "ms", "plan ms", "ratio", "95 %"):
+        shown.add_column(heading)
+    for each in plans:
+        ends = f"{each['ci95'][0]:.3f} - {each['ci95'][1]:.3f}"
+        times = f"{each['library_ms']:.3f}", f"{each['plan_ms']:.3f}"
+        shown.add_row(each["model"], each["target"], *times, f"{each['ratio']:.3f}", ends)
+    for each in tools:
+        ends = f"{each['ratios'][0]:.3f} - {each['ratios'][-1]:.3f} (range)"
+        times = f"{each['tool_ms']:.3f}", f"{each['plan_ms']:.3f}"
+        shown.add_row(each["model"], each["tool"], *times, f"{each['ratio']:.3f}", ends)
+    console.print(shown)
+    console.print(f"the loop takes {loop:.3f} us per kernel")
+    if options.results:
+        write_json(options.results, {"schema_version": 1, "plans": plans, "tools": tools, "loop_us": loop})
+    return 0 if all(map(_holds, plans)) and loop <= _LIMIT_LOOP_US else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
