@@ -7,6 +7,7 @@ One `pluggy.PluginManager` per toolchain: in a shared one a raising plugin loses
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import importlib.metadata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,9 +29,11 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
+from collage_core.contract.answers import artifact_problem, target_problem
 from collage_core.errors import LoweringError, PluginError
 from collage_core.fusion import FusionRule
 from collage_core.patterns import PatternTable
+from collage_core.plugin_calls import guarded_table, in_driver, one_line
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,10 @@ class PluginFailure:
     name: str
     distribution: str
     reason: str
+
+
+_IN_DRIVER = frozenset({"collage_register_patterns", "collage_register_predicates", "collage_fusion_spec"})
+"""Hooks that run beside the search, so that a hang of theirs has no worker that could be killed."""
 
 
 class Toolchain:
@@ -68,8 +75,8 @@ class Toolchain:
         try:
             manager.register(plugin, name)
             manager.check_pending()
-        except (pluggy.PluginValidationError, ValueError) as error:
-            raise PluginError(name, "registration", str(error)) from error
+        except Exception as error:  # pluggy looks at every attribute, and a property may raise anything
+            raise PluginError(name, "registration", one_line(error)) from error
         self._hooks = manager.hook
         self._implemented = {
             caller.name for caller in manager.get_hookcallers(plugin) or () if caller.name.startswith("collage_")
@@ -95,23 +102,29 @@ class Toolchain:
         answer = self._call("collage_targets", (Sequence, Unsupported), host=host)
         if isinstance(answer, Unsupported):
             return answer
-        for target in answer:
+        targets = tuple(answer)
+        for target in targets:
             if not isinstance(target, Target) or target.toolchain != self.name:
                 raise PluginError(self.name, "collage_targets", f"{target!r} is not a target of {self.name!r}")
-        if not answer:
+            if problem := target_problem(target):
+                raise PluginError(self.name, "collage_targets", f"of a target, {problem}")
+        if not targets:
             return Unsupported("it offers no target on this machine")
-        return tuple(answer)
+        names = [target.name for target in targets]
+        if len(set(names)) < len(names):
+            raise PluginError(self.name, "collage_targets", f"two targets have one name: {', '.join(names)}")
+        return targets
 
     def pattern_table(self, target: Target) -> PatternTable:
-        """Patterns and predicates of a target.
+        """Patterns and predicates of a target; what they raise or answer wrongly refuses the node it was about.
 
         Raises:
-            PluginError: If a hook raises.
+            PluginError: If a hook raises or hangs; a predicate that hangs does so when it is asked.
         """
         table = PatternTable()
         self._call("collage_register_patterns", (type(None),), table=table, target=target)
         self._call("collage_register_predicates", (type(None),), table=table, target=target)
-        return table
+        return guarded_table(table)
 
     def fusion_rule(self, target: Target, default: FusionRule) -> FusionRule:
         """The plugin's own rule for a target, or `default`.
@@ -131,9 +144,15 @@ class Toolchain:
         answer: Mapping[str, str] | None = self._call(
             "collage_query", (Mapping, type(None)), target=target, model=model
         )
-        if answer is not None and not all(isinstance(k, str) and isinstance(v, str) for k, v in answer.items()):
+        if answer is None:
+            return None
+        try:
+            refused = dict(answer)
+        except Exception as error:
+            raise PluginError(self.name, "collage_query", one_line(error)) from error
+        if not all(isinstance(k, str) and isinstance(v, str) and v for k, v in refused.items()):
             raise PluginError(self.name, "collage_query", "the answer must map node names to reasons")
-        return answer
+        return refused
 
     def lower(self, target: Target, function: KernelFunction, build: BuildContext) -> Iterator[Artifact] | Unsupported:
         """Variants of one candidate, made as they are asked for, or the refusal. Worker only.
@@ -152,11 +171,13 @@ class Toolchain:
             for variant in variants:
                 if not isinstance(variant, Artifact):
                     raise PluginError(self.name, "collage_lower", f"yielded {type(variant).__name__}, not an Artifact")
+                if problem := artifact_problem(variant):
+                    raise PluginError(self.name, "collage_lower", f"of an artifact, {problem}")
                 yield variant
         except (LoweringError, PluginError, GeneratorExit):
             raise
-        except Exception as error:
-            raise PluginError(self.name, "collage_lower", _one_line(error)) from error
+        except (Exception, SystemExit) as error:
+            raise PluginError(self.name, "collage_lower", one_line(error)) from error
 
     def load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
         """The artifact as a callable kernel, or why it cannot run here.
@@ -180,7 +201,7 @@ class Toolchain:
         Raises:
             PluginError: If the hook raises or answers with anything else.
         """
-        answer = self._call(
+        answer: Measurement | None = self._call(
             "collage_measure",
             (Measurement, type(None)),
             target=target,
@@ -188,19 +209,33 @@ class Toolchain:
             protocol=protocol,
             fallback=fallback,
         )
-        return fallback() if answer is None else answer
+        if answer is None:
+            return fallback()
+        try:  # numbers of NumPy are no JSON
+            samples = tuple(float(sample) for sample in answer.samples_us)
+            return Measurement(
+                samples_us=samples,
+                warmup_runs=int(answer.warmup_runs),
+                calls_per_sample=int(answer.calls_per_sample),
+            )
+        except (TypeError, ValueError) as error:
+            raise PluginError(self.name, "collage_measure", one_line(error)) from error
 
     def _call(self, hook: str, types: tuple[type, ...], let: type[Exception] | tuple[()] = (), **arguments: Any) -> Any:
         if hook not in self._implemented:
             if type(None) in types:
                 return None
             raise PluginError(self.name, hook, "the plugin does not implement it")
-        try:
-            answer = getattr(self._hooks, hook)(**arguments)
-        except let:
-            raise
-        except Exception as error:
-            raise PluginError(self.name, hook, _one_line(error)) from error
+        call = functools.partial(getattr(self._hooks, hook), **arguments)
+        if hook in _IN_DRIVER:
+            answer = in_driver(self.name, hook, call)
+        else:
+            try:
+                answer = call()
+            except let:
+                raise
+            except (Exception, SystemExit) as error:
+                raise PluginError(self.name, hook, one_line(error)) from error
         if not isinstance(answer, types):
             expected = " or ".join(kind.__name__ for kind in types)
             raise PluginError(self.name, hook, f"answered with {type(answer).__name__}, not {expected}")
@@ -278,16 +313,13 @@ def load_reference(reference: str, name: str) -> Toolchain:
     module, _, attribute = reference.partition(":")
     try:
         plugin = getattr(importlib.import_module(module), attribute)
-    except Exception as error:
-        raise PluginError(name, "import", _one_line(error)) from error
+    except (Exception, SystemExit) as error:
+        raise PluginError(name, "import", one_line(error)) from error
     return Toolchain(name, plugin, reference)
 
 
 def _load(entry: importlib.metadata.EntryPoint) -> Toolchain:
-    try:
-        plugin = entry.load()
-    except (Exception, SystemExit) as error:
-        raise PluginError(entry.name, "import", _one_line(error)) from error
+    plugin = in_driver(entry.name, "import", entry.load)
     return Toolchain(entry.name, plugin, _distribution(entry))
 
 
@@ -298,8 +330,3 @@ def _same_origin(one: importlib.metadata.EntryPoint, other: importlib.metadata.E
 
 def _distribution(entry: importlib.metadata.EntryPoint) -> str:
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.value
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -18,9 +19,12 @@ import psutil
 
 from collage_core import errors
 from collage_core.errors import WireError, WorkerError
+from collage_core.measure import memory
 from collage_core.measure.frames import Frame, FrameParser
 
 _POLL_S = 0.05
+_MARK = "COLLAGE_CHILD"
+"""Variable that what a child starts inherits, so that it is known when the child is gone."""
 _TAIL_BYTES = 4000
 _STACK_LINES = 3
 _TAIL_LINES = 8
@@ -38,12 +42,24 @@ class ChildProcess:
         module: Python module to run.
         arguments: Its command line.
         environment: Variables to add to this process's own.
+        memory_limit_bytes: Most memory it may hold; what `memory.limit_bytes` says if None.
+
+    Attributes:
+        limit_bytes: Most memory it may hold; beyond, it is killed when it is next waited for.
     """
 
     def __init__(
-        self, name: str, module: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        module: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        *,
+        memory_limit_bytes: int | None = None,
     ) -> None:
         self.name = name
+        self._mark = uuid.uuid4().hex
+        self.limit_bytes = memory.limit_bytes() if memory_limit_bytes is None else memory_limit_bytes
         self._parser = FrameParser()
         self._log: IO[bytes] = tempfile.TemporaryFile(mode="a+b")  # noqa: SIM115  closed by `kill`
         lasting = threading.current_thread() is threading.main_thread()
@@ -54,7 +70,7 @@ class ChildProcess:
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 bufsize=0,
-                env={**_environment(), **(environment or {})},
+                env={**_environment(), **(environment or {}), _MARK: self._mark},
                 start_new_session=True,
             )
         except OSError as error:
@@ -75,6 +91,11 @@ class ChildProcess:
     def alive(self) -> bool:
         """Whether it can be asked anything."""
         return not self._log.closed and self._process.poll() is None
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory it holds."""
+        return memory.private_bytes(self.pid)
 
     def send(self, frame: Frame, deadline: float) -> None:
         """Writes a frame.
@@ -125,7 +146,7 @@ class ChildProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             self._process.kill()
-        for process in family:  # those that left the group
+        for process in (*family, *_marked(self._mark)):  # those that left the group, and are perhaps nobody's child now
             try:
                 process.kill()
             except psutil.Error:
@@ -148,6 +169,9 @@ class ChildProcess:
                 return
             if time.monotonic() > deadline:
                 raise self._failed("deadline", "it did not answer in time and was killed")
+            if (held := self.held_bytes) > self.limit_bytes:
+                most = f"the {self.limit_bytes >> 20} MiB it may"
+                raise self._failed("memory", f"it grew to {held >> 20} MiB, more than {most}, and was killed")
 
     def _ended(self) -> WorkerError:
         try:
@@ -183,6 +207,18 @@ def _descendants(pid: int) -> list[psutil.Process]:
         return list(psutil.Process(pid).children(recursive=True))
     except psutil.Error:
         return []
+
+
+def _marked(mark: str) -> list[psutil.Process]:
+    """Processes of this user that inherited a mark."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(_MARK) == mark:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
 
 
 def _environment() -> dict[str, str]:

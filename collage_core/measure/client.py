@@ -41,6 +41,10 @@ from collage_core.measure.values import decode_value
 from collage_core.measure.wire_values import WireArtifact, WireFunction
 
 _START_S = 120.0
+_STARTS = 2
+"""A worker that fails to start so often in a row is not started again."""
+TARGETS_DEADLINE_S = 60.0
+"""Seconds a toolchain has to say what it offers here."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,8 @@ class Worker:
         cache: Gives the blob cache of a target, kept in the tuning database; by default nothing is kept.
         shared: Whether the process opens `store`'s directory itself. If not, blobs travel with the messages, as
             they do to another machine.
+        memory_limit_bytes: Most memory its process may hold; what `memory.limit_bytes` says if None. One that grows
+            beyond is killed while it works; one that has grown half the way there since its first answer is replaced.
     """
 
     def __init__(
@@ -76,8 +82,12 @@ class Worker:
         *,
         cache: Callable[[Target], BlobCache] | None = None,
         shared: bool = True,
+        memory_limit_bytes: int | None = None,
     ) -> None:
         self.source = source
+        self._memory_limit_bytes = memory_limit_bytes
+        self._first_bytes: int | None = None
+        self._failed_starts = 0
         self._store = store
         self._cache = cache or (lambda target: _NoCache())
         self._shared = shared
@@ -101,12 +111,13 @@ class Worker:
         """
         self._ask(Ping(), deadline_s, Pong)
 
-    def targets(self, host: Host, deadline_s: float = 60.0) -> tuple[Target, ...] | Unsupported:
+    def targets(self, host: Host, deadline_s: float | None = None) -> tuple[Target, ...] | Unsupported:
         """Targets of the toolchain on `host`; a failure to say is a refusal like any other."""
+        limit_s = TARGETS_DEADLINE_S if deadline_s is None else deadline_s
         try:
-            answer = self._ask(AskTargets(host=host), deadline_s, Targets, Refused, Failed)
+            answer = self._ask(AskTargets(host=host), limit_s, Targets, Refused, Failed)
         except WorkerError as error:
-            return Unsupported(error.reason)
+            return Unsupported(error.reason if error.kind == "start" else _describe(error))
         return answer.targets if isinstance(answer, Targets) else Unsupported(answer.reason)
 
     def query(self, target: Target, function: WireFunction, deadline_s: float = 120.0) -> Mapping[str, str] | None:
@@ -181,12 +192,33 @@ class Worker:
         except BaseException:  # an interrupted conversation cannot be taken up again
             self.close()
             raise
+        if self._is_bloated(child):
+            self.close()
         return answer
+
+    def _is_bloated(self, child: ChildProcess) -> bool:
+        """Whether it has grown half the way to its limit: it may leak, and another would start small."""
+        held = child.held_bytes
+        if self._first_bytes is None:
+            self._first_bytes = held
+        return held > (self._first_bytes + child.limit_bytes) // 2
 
     def _started(self) -> ChildProcess:
         if self._child is not None and self._child.alive:
             return self._child
+        try:
+            child = self._start()
+        except WorkerError as error:
+            self._failed_starts += 1
+            if self._failed_starts == _STARTS:
+                self._unusable = error
+            raise
+        self._failed_starts = 0
+        return child
+
+    def _start(self) -> ChildProcess:
         self.close()
+        self._first_bytes = None
         self._progress = Progress(stage=Stage.START)
         self._scratch = Path(tempfile.mkdtemp(prefix="collage-worker-"))
         arguments = [self.source.toolchain, "--scratch", str(self._scratch)]
@@ -195,7 +227,12 @@ class Worker:
             arguments += ["--plugin", self.source.plugin]
         for path in self.source.paths:
             arguments += ["--path", path]
-        self._child = ChildProcess(self.source.toolchain, "collage_core.measure.worker", arguments)
+        self._child = ChildProcess(
+            self.source.toolchain,
+            "collage_core.measure.worker",
+            arguments,
+            memory_limit_bytes=self._memory_limit_bytes,
+        )
         hello = self._codec.decode(self._child.receive(time.monotonic() + _START_S))
         if not isinstance(hello, Hello):
             raise WireError(f"its first words were {type(hello).__name__}")

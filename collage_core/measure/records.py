@@ -12,6 +12,10 @@ from collage_core.measure.outcomes import Failed, Measured, Outcome, Refused, St
 
 DEADLINE_REASON = "worker deadline"
 """How the reason of a candidate begins whose worker was killed for taking too long."""
+MEMORY_REASON = "worker memory"
+"""How that of one begins whose worker was killed for taking too much memory."""
+DEADLY_REASONS = ("worker crash", MEMORY_REASON, "worker protocol")
+"""How the reason of a candidate begins whose worker died of it, or had to be killed before its time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -21,10 +25,12 @@ class Limits:
     Attributes:
         tolerance: How exact it must be.
         deadline_s: How long its worker may take.
+        memory_bytes: About how much memory its worker may hold.
     """
 
     tolerance: Tolerance
     deadline_s: float
+    memory_bytes: int = 0
 
 
 def to_record(
@@ -40,6 +46,8 @@ def to_record(
         limits: What it was held to; kept, because a failure under them may be a success under others.
     """
     extra: dict[str, Any] = {"tolerance": limits.tolerance.relative, "deadline_s": limits.deadline_s}
+    if isinstance(outcome, Failed) and outcome.reason.startswith(MEMORY_REASON):
+        extra["memory_bytes"] = limits.memory_bytes
     at = created.isoformat()
     match outcome:
         case Refused():
@@ -97,6 +105,15 @@ def to_outcome(record: TuningRecord, limits: Limits) -> Outcome:
     )
 
 
+_MUCH_MORE = 1.5
+"""What is free differs from run to run; only this many times as much is worth another attempt."""
+
+
+def is_deadly(outcome: object) -> bool:
+    """Whether a worker died. One that served other candidates before may have died of those, so that says little."""
+    return isinstance(outcome, Failed) and outcome.reason.startswith(DEADLY_REASONS)
+
+
 def objection(record: TuningRecord, limits: Limits) -> str:
     """Why a candidate cannot be used, going by a record; empty if it can."""
     if record.outcome != "measured":
@@ -108,11 +125,13 @@ def objection(record: TuningRecord, limits: Limits) -> str:
 
 
 def superseded(record: TuningRecord, limits: Limits) -> bool:
-    """Whether what failed then could pass now, because more time or a larger error is allowed."""
+    """Whether what failed then could pass now, because more time, more memory or a larger error is allowed."""
     if record.outcome != "failed":
         return False
     if record.stage == Stage.CHECK.value:
         return limits.tolerance.relative > float(record.extra.get("tolerance", 0.0))
     if record.reason.startswith(DEADLINE_REASON):
         return limits.deadline_s > float(record.extra.get("deadline_s", 0.0))
+    if record.reason.startswith(MEMORY_REASON):
+        return limits.memory_bytes > _MUCH_MORE * int(record.extra.get("memory_bytes", 0))
     return False

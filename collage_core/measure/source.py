@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import hashlib
@@ -30,15 +31,17 @@ from collage_core.database import (
     TuningRecord,
     TuningStore,
 )
+from collage_core.errors import DatabaseError
 from collage_core.fusion.kernel import kernel_function
 from collage_core.fusion.spec import CandidateKernel
 from collage_core.fusion.sub_graph import SubGraph
+from collage_core.measure import memory
 from collage_core.measure.capture import Capture
 from collage_core.measure.client import WorkerPool
 from collage_core.measure.function_codec import FunctionEncoder
 from collage_core.measure.messages import AskBuild, AskMeasure
 from collage_core.measure.outcomes import BuildSettings, Built, Failed, Outcome, Refused, Stage, Tolerance
-from collage_core.measure.records import Limits, objection, superseded, to_outcome, to_record
+from collage_core.measure.records import Limits, is_deadly, objection, superseded, to_outcome, to_record
 from collage_core.measure.wire_values import WireFunction, WireValue
 
 CacheKey: TypeAlias = tuple[str, str]
@@ -55,6 +58,7 @@ class MeasureSettings:
         tolerance: How exact they must be.
         inexact_tolerance: How exact those of targets must be that do not compute in the model's own dtypes.
         deadline_s: When the worker of one is killed.
+        memory_bytes: About how much memory the worker of one may hold; what outgrew less is tried again.
     """
 
     build: BuildSettings
@@ -62,10 +66,12 @@ class MeasureSettings:
     tolerance: Tolerance = dataclasses.field(default_factory=Tolerance)
     inexact_tolerance: Tolerance = dataclasses.field(default_factory=Tolerance)
     deadline_s: float = 120.0
+    memory_bytes: int = dataclasses.field(default_factory=memory.limit_bytes)
 
     def limits(self, target: Target) -> Limits:
         """What kernels of a target are held to."""
-        return Limits(self.tolerance if target.exact else self.inexact_tolerance, self.deadline_s)
+        tolerance = self.tolerance if target.exact else self.inexact_tolerance
+        return Limits(tolerance, self.deadline_s, self.memory_bytes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,18 +257,21 @@ class MeasuringCostSource:
             check: Whether to check it; otherwise it is loaded only, and nothing is captured.
         """
         function, inputs, expected = self._request(sub_graph) if check else (self._function(sub_graph), (), ())
-        return self._pool.worker(target.toolchain).build(
-            AskBuild(
-                target=target,
-                function=function,
-                variant=variant,
-                inputs=inputs,
-                expected=expected,
-                build=self.settings.build,
-                tolerance=self.settings.limits(target).tolerance,
-                deadline_s=self.settings.deadline_s,
-            )
+        ask = AskBuild(
+            target=target,
+            function=function,
+            variant=variant,
+            inputs=inputs,
+            expected=expected,
+            build=self.settings.build,
+            tolerance=self.settings.limits(target).tolerance,
+            deadline_s=self.settings.deadline_s,
         )
+        for _ in range(MAX_ATTEMPTS):
+            outcome = self._pool.worker(target.toolchain).build(ask)
+            if not is_deadly(outcome):
+                break
+        return outcome
 
     def variant(self, candidate: CandidateKernel) -> str | None:
         """Name of the variant a candidate's cost stands for; None if it was not measured."""
@@ -270,33 +279,51 @@ class MeasuringCostSource:
         return measured[-1].variant if measured else None
 
     def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose) -> Outcome:
-        attempt = self._database.begin_attempt(key)
-        if attempt > MAX_ATTEMPTS:
-            reason = f"measuring it was begun {attempt - 1} times and never ended: it kills what measures it"
-            outcome: Outcome = Failed(stage=Stage.START, reason=reason)
-        else:
-            function, inputs, expected = self._request(candidate.sub_graph)
-            outcome = self._pool.worker(candidate.target.toolchain).measure(
-                AskMeasure(
-                    target=candidate.target,
-                    function=function,
-                    inputs=inputs,
-                    expected=expected,
-                    build=self.settings.build,
-                    protocol=self.settings.protocol,
-                    tolerance=self.settings.limits(candidate.target).tolerance,
-                    deadline_s=self.settings.deadline_s,
-                    variant=self.variant(candidate) if purpose == "confirm" else None,
-                )
-            )
+        outcome: Outcome
+        while True:  # what kills its worker is begun `MAX_ATTEMPTS` times, attempts of runs that were killed included
+            attempt = self._database.begin_attempt(key)
+            if attempt > MAX_ATTEMPTS:
+                reason = f"measuring it was begun {attempt - 1} times and never ended: it kills what measures it"
+                outcome = Failed(stage=Stage.START, reason=reason)
+                break
+            outcome = self._tried(key, candidate, self._ask(candidate, purpose))
             if isinstance(outcome, Failed) and outcome.stage is Stage.START:
                 self._transient[key] = outcome  # the worker did not start: that says nothing about the candidate
                 self._database.clear_attempts(key)
                 return outcome
+            if not is_deadly(outcome):
+                break
+            if attempt == MAX_ATTEMPTS and isinstance(outcome, Failed):
+                outcome = dataclasses.replace(outcome, reason=f"{outcome.reason} (attempt {attempt})")
+                break
         record = to_record(outcome, key, purpose, self._now(), self.settings.limits(candidate.target))
         self._database.append(record)
         self._known.pop(key, None)
         return outcome
+
+    def _ask(self, candidate: CandidateKernel, purpose: Purpose) -> AskMeasure:
+        function, inputs, expected = self._request(candidate.sub_graph)
+        return AskMeasure(
+            target=candidate.target,
+            function=function,
+            inputs=inputs,
+            expected=expected,
+            build=self.settings.build,
+            protocol=self.settings.protocol,
+            tolerance=self.settings.limits(candidate.target).tolerance,
+            deadline_s=self.settings.deadline_s,
+            variant=self.variant(candidate) if purpose == "confirm" else None,
+        )
+
+    def _tried(self, key: RecordKey, candidate: CandidateKernel, ask: AskMeasure) -> Outcome:
+        try:
+            return self._pool.worker(candidate.target.toolchain).measure(ask)
+        except BaseException:
+            # an interrupt or error that this process lives to see is none of the candidate's: only an attempt that
+            # nobody could end says that it kills
+            with contextlib.suppress(DatabaseError):
+                self._database.clear_attempts(key)
+            raise
 
     def _request(self, sub_graph: SubGraph) -> tuple[WireFunction, tuple[WireValue, ...], tuple[WireValue | None, ...]]:
         function = _named_function(sub_graph)

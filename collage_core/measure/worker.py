@@ -91,8 +91,9 @@ class WorkerMain:
             case AskQuery():
                 try:
                     opinion = self._toolchain.query(message.target, decode_function(message.function, self._store))
-                except CollageError as error:
-                    return Failed(stage=Stage.QUERY, reason=str(error))
+                except CollageError as error:  # the driver names plugin and hook itself
+                    reason = error.reason if isinstance(error, PluginError) else str(error)
+                    return Failed(stage=Stage.QUERY, reason=reason)
                 return Opinion(refusals=None if opinion is None else dict(opinion))
             case AskMeasure():
                 return self._trials.measure(message)

@@ -68,7 +68,10 @@ class PatternTable:
 
         Raises:
             ValueError: If the name is taken or empty.
+            TypeError: If it is no pattern.
         """
+        if not isinstance(pattern, Pattern):
+            raise TypeError(f"pattern {name!r} is {type(pattern).__name__}, not a Pattern")
         if not name or name in self._patterns:
             raise ValueError(f"patterns have unique names; {name!r} is taken or empty")
         self._patterns[name] = FusionPattern(name=name, pattern=pattern, check=check, attrs_getter=attrs_getter)
@@ -82,7 +85,10 @@ class PatternTable:
 
         Raises:
             ValueError: If the operator has a predicate already.
+            TypeError: If it cannot be called.
         """
+        if not callable(predicate):
+            raise TypeError(f"the predicate of {op!r} is {type(predicate).__name__}, which cannot be called")
         if op in self._predicates:
             raise ValueError(f"operator {op!r} has a predicate already")
         self._predicates[op] = predicate

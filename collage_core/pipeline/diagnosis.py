@@ -7,19 +7,24 @@ import os
 import tempfile
 from pathlib import Path
 
-from collage_core.contract import Host, Unsupported
+from collage_core.contract import Host, Target, Unsupported
 from collage_core.database import default_path
 from collage_core.database.location import VARIABLE
+from collage_core.errors import PluginError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.client import PluginSource, WorkerPool
 from collage_core.pipeline.facts import host_facts
-from collage_core.registry import Registry
+from collage_core.pipeline.proposals import target_rule
+from collage_core.registry import Registry, Toolchain
 from collage_core.report.doctor_facts import DoctorReport, PluginFailureFacts
 from collage_core.report.record import ToolchainFacts
 
 
 def doctor(registry: Registry | None = None) -> DoctorReport:
-    """Asks every installed toolchain, each in its own process, what it offers on this machine."""
+    """Asks every installed toolchain, each in its own process, what it offers on this machine.
+
+    Also has each target's patterns and predicates registered, in this process, as a search would.
+    """
     registry = registry or Registry.discover()
     host = Host.this()
     facts: list[ToolchainFacts] = []
@@ -32,13 +37,16 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
                 if isinstance(answer, Unsupported):
                     facts.append(ToolchainFacts(name=name, distribution=distribution, unusable=answer.reason))
                     continue
-                devices.update(dict.fromkeys(target.device for target in answer))
+                failed = {target: _failure(registry.toolchains[name], target) for target in answer}
+                usable = [target for target, reason in failed.items() if not reason]
+                devices.update(dict.fromkeys(target.device for target in usable))
                 facts.append(
                     ToolchainFacts(
                         name=name,
                         distribution=distribution,
-                        targets=tuple(target.name for target in answer),
+                        targets=tuple(target.name for target in usable),
                         fingerprint=answer[0].fingerprint,
+                        unusable="; ".join(dict.fromkeys(filter(None, failed.values()))),
                     )
                 )
     return DoctorReport(
@@ -49,6 +57,15 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
         failures=plugin_failures(registry),
         tuning_db=os.environ.get(VARIABLE) or str(default_path()),
     )
+
+
+def _failure(toolchain: Toolchain, target: Target) -> str:
+    """Why a target has no rule; empty if it has one."""
+    try:
+        target_rule(toolchain, target, {})
+    except PluginError as error:
+        return f"{target.name} failed in {error.hook}: {error.reason}"
+    return ""
 
 
 def plugin_failures(registry: Registry) -> tuple[PluginFailureFacts, ...]:

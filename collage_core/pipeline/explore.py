@@ -13,15 +13,17 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from collage_core.contract import Joins, Unmeasured
-from collage_core.errors import NoCoverError
+from collage_core.errors import NoCoverError, PluginError
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, cut_positions
 from collage_core.ir.index_set import iterate_bits
 from collage_core.ir.work import estimated_work_us
 from collage_core.measure.outcomes import Failed
+from collage_core.measure.records import DEADLINE_REASON
 from collage_core.measure.source import CacheKey, MeasuringCostSource, Step
 from collage_core.pipeline.options import Preset
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.pipeline.proposals import Proposals, TargetRule, propose, worthwhile
+from collage_core.pipeline.queries import TargetFailure
 from collage_core.report.progress import Progress
 from collage_core.search import SearchResult
 from collage_core.search.exact import Allow
@@ -31,6 +33,9 @@ _UNMEASURED_WEIGHT = 0.1
 
 _GROUP_ATTEMPTS = 3
 """How many groups around a node are tried before it is given up, where nothing runs it alone."""
+
+_HANGS = 4
+"""A target is given up that hung on so many candidates and has come to nothing else: each costs the whole deadline."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,6 +72,7 @@ class Explorer:
 
     Attributes:
         proposals: What each target proposed so far, by target name.
+        failures: Targets whose plugin failed to propose; what they proposed before stays.
     """
 
     def __init__(
@@ -89,9 +95,13 @@ class Explorer:
         self._progress = progress
         self._deadline = None if budget_s is None else time.monotonic() + budget_s
         self._skipped = 0
+        self._well: set[str] = set()  # targets that came to something
+        self._hangs: dict[str, int] = {}  # by target, before it did
+        self._given_up: dict[str, int] = {}
         self._search_s = 0.0
         self._rounds = 0
         self.proposals: dict[str, Proposals] = {}
+        self.failures: list[TargetFailure] = []
         self._reached: set[CacheKey] = set()
         pool.reached = self._reached
 
@@ -115,6 +125,7 @@ class Explorer:
         regions = [c for each in regional.values() for c in each.candidates if c not in known]
         self._measure(f"measuring regions between {len(cuts)} cuts", regions)
         self._cover()
+        self._fit()
         result = self._settled()
         return Explored(
             proposals=regional,
@@ -126,15 +137,18 @@ class Explorer:
 
     def _propose(self, cuts: Sequence[int]) -> dict[str, Proposals]:
         self._progress.phase("finding candidates", len(self._rules))
-        found = {}
         for rule in self._rules:
-            each = found[rule.target.name] = self.proposals[rule.target.name] = propose(
-                rule, self._graph, self._bounds, cuts=cuts
-            )
-            for candidate in each.candidates:
+            name = rule.target.name
+            if all(failure.target.name != name for failure in self.failures):
+                try:
+                    self.proposals[name] = propose(rule, self._graph, self._bounds, cuts=cuts)
+                except PluginError as error:
+                    self.failures.append(TargetFailure.of(rule.target, error))
+                    self._progress.message(f"{name}: {error}")
+            for candidate in self.proposals[name].candidates if name in self.proposals else ():
                 self._pool.add(candidate)
             self._progress.advance()
-        return found
+        return dict(self.proposals)
 
     def _check_cover(self, proposals: dict[str, Proposals]) -> None:
         """Raises at once, before anything is measured, where no target proposes anything for a node."""
@@ -180,13 +194,26 @@ class Explorer:
             return
         self._progress.phase(what, len(waiting))
         for key, candidate in waiting.items():
+            name = candidate.target.name
             if self._is_spent and not needed and not (purpose == "select" and self._pool.is_whole(candidate)):
                 self._skipped += 1
+            elif self._hangs.get(name, 0) >= _HANGS and name not in self._well and not needed:
+                self._given_up[name] = self._given_up.get(name, 0) + 1
             else:
                 self._source.measure([candidate], purpose, self._tell)
                 self._reached.add(key)
                 self._pool.forget(candidate)
+                self._count_hang(candidate)
             self._progress.advance()
+
+    def _count_hang(self, candidate: CandidateKernel) -> None:
+        """Goes by what is recorded, so that a later run over the same database gives up at the same point."""
+        name, outcome = candidate.target.name, self._source.outcome(candidate)
+        hung = isinstance(outcome, Failed) and outcome.reason.startswith(DEADLINE_REASON)
+        if not hung:
+            self._well.add(name)
+        elif name not in self._well:
+            self._hangs[name] = self._hangs.get(name, 0) + 1
 
     @property
     def _is_spent(self) -> bool:
@@ -215,6 +242,16 @@ class Explorer:
                         if index not in smallest or size < smallest[index].sub_graph.nodes.bit_count():
                             smallest[index] = candidate
             self._measure("measuring groups of what nothing covers alone", smallest.values(), needed=True)
+
+    def _fit(self) -> None:
+        """Measures every operator alone where what covers the nodes overlaps, or makes circles, whatever is chosen."""
+        try:
+            self._search()
+        except NoCoverError as error:
+            if error.stuck:
+                alone = [c for c in self._pool if (c.sub_graph.nodes & self._graph.needs_kernel).bit_count() == 1]
+                missing = [c for c in alone if isinstance(self._pool.cost(c, confirmed=False), Unmeasured)]
+                self._measure("measuring what nothing fits with", missing, needed=True)
 
     def _uncovered(self) -> int:
         missing = self._graph.needs_kernel
@@ -291,6 +328,10 @@ class Explorer:
                 f"{len(unmeasured)} of {self._pool.distinct()} distinct candidates were not measured "
                 f"(preset {self._preset.name})"
             )
+        said += [
+            f"{name} hung on the first {_HANGS} candidates that were tried; {count} others were not"
+            for name, count in sorted(self._given_up.items())
+        ]
         if self._skipped:
             said.append(f"the budget ended before {self._skipped} measurements")
         return tuple(dict.fromkeys(said))

@@ -8,13 +8,14 @@ from typing import Literal, cast
 
 import onnx_ir
 
+from collage_core.errors import PluginError
 from collage_core.fusion import CandidateBounds
 from collage_core.ir.tensor_spec import TensorSpec
 from collage_core.pipeline.diagnosis import plugin_failures
 from collage_core.pipeline.offers import Selection
 from collage_core.pipeline.options import OptimizeOptions
 from collage_core.pipeline.proposals import Proposals, propose
-from collage_core.pipeline.queries import target_rules
+from collage_core.pipeline.queries import TargetFailure, ask_targets
 from collage_core.pipeline.subject import Subject
 from collage_core.pipeline.workplace import Workplace
 from collage_core.registry import Registry
@@ -41,8 +42,20 @@ def inspect(
     bounds = CandidateBounds.preset(cast(Literal["quick", "default", "extensive"], options.preset))
     with Workplace(selection, tuning_db="memory:", registry=registry) as workplace:
         workplace.targets()
-        rules = target_rules(graph, workplace, SilentProgress())
-        coverage = [_coverage(propose(rule, graph, bounds, cuts=None)) for rule in rules]
+        asked = ask_targets(graph, workplace, SilentProgress())
+        coverage = []
+        failed = list(asked.failures)
+        for rule in asked.rules:
+            try:
+                coverage.append(_coverage(propose(rule, graph, bounds, cuts=None)))
+            except PluginError as error:
+                failed.append(TargetFailure.of(rule.target, error))
+        coverage += [
+            TargetCoverage(
+                target=each.target.name, toolchain=each.target.toolchain, unusable=f"{each.stage}: {each.reason}"
+            )
+            for each in failed
+        ]
         for offer in workplace.offers:
             skipped = [(offer.toolchain.name, offer.unusable)] if offer.unusable else list(offer.skipped)
             coverage += [

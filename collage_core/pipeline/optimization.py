@@ -29,8 +29,7 @@ from collage_core.pipeline.offers import Selection
 from collage_core.pipeline.options import OptimizeOptions
 from collage_core.pipeline.plan import Plan
 from collage_core.pipeline.pool import CandidatePool
-from collage_core.pipeline.proposals import TargetRule
-from collage_core.pipeline.queries import target_rules
+from collage_core.pipeline.queries import Asked, TargetFailure, ask_targets, usable_rules
 from collage_core.pipeline.recording import comparison, refusals, regions, toolchain_facts
 from collage_core.pipeline.refine import Refined, Refiner
 from collage_core.pipeline.shortlist import mixes, singles
@@ -165,12 +164,13 @@ class _Optimization:
     def run(self) -> Optimized:
         """All phases."""
         with self._clock.phase("candidates"):
-            rules = target_rules(self._subject.graph, self._workplace, self._progress)
-        explored = self._explore(rules)
+            asked = ask_targets(self._subject.graph, self._workplace, self._progress)
+            usable_rules(asked)
+        explored, failures = self._explore(asked)
         with self._clock.phase("refine"):
             plans, refined = self._refine()
             refined, decision, assembled, verified = self._sound(plans, refined)
-        record = self._record(rules, explored, plans, refined, decision, assembled, verified)
+        record = self._record(explored, failures, plans, refined, decision, assembled, verified)
         return Optimized(record=record, assembled=assembled)
 
     def _settings(self) -> MeasureSettings:
@@ -196,11 +196,12 @@ class _Optimization:
 
     # Phase 3
 
-    def _explore(self, rules: Sequence[TargetRule]) -> Explored:
+    def _explore(self, asked: Asked) -> tuple[Explored, tuple[TargetFailure, ...]]:
+        """Measures and searches; also which targets failed so far."""
         began = time.monotonic()
         explorer = Explorer(
             self._pool,
-            rules,
+            asked.rules,
             self._source,
             preset=self._preset,
             bounds=CandidateBounds.preset(cast(Literal["quick", "default", "extensive"], self._preset.name)),
@@ -211,14 +212,17 @@ class _Optimization:
             explored = explorer.run()
         except NoCoverError as error:
             names = tuple(self._subject.graph.names[index] for index in error.nodes)
-            raise error.explained(self._why_uncovered(explorer, error), names) from error
+            why = self._why_uncovered(explorer, error, (*asked.failures, *explorer.failures))
+            raise error.explained(why, names) from error
         measuring = self._source.counts.seconds
         self._clock.add("measure", measuring)
         self._clock.add("search", explored.search_s)
         self._clock.add("candidates", max(0.0, time.monotonic() - began - measuring - explored.search_s))
-        return explored
+        return explored, (*asked.failures, *explorer.failures)
 
-    def _why_uncovered(self, explorer: Explorer, error: NoCoverError) -> tuple[str, ...]:
+    def _why_uncovered(
+        self, explorer: Explorer, error: NoCoverError, failures: Sequence[TargetFailure]
+    ) -> tuple[str, ...]:
         graph = self._subject.graph
         names = {graph.names[index] for index in error.nodes}
         lines = [
@@ -227,6 +231,7 @@ class _Optimization:
             for node in fact.nodes
             if node in names
         ]
+        lines += [f"{failure.target.name} failed in {failure.stage}: {failure.reason}" for failure in failures]
         return tuple(dict.fromkeys(lines))
 
     def _refine(self) -> tuple[list[Plan], Refined]:
@@ -314,8 +319,8 @@ class _Optimization:
 
     def _record(
         self,
-        rules: Sequence[TargetRule],
         explored: Explored,
+        failures: Sequence[TargetFailure],
         plans: Sequence[Plan],
         refined: Refined,
         decision: Decision,
@@ -355,8 +360,14 @@ class _Optimization:
             predicted_ms=plan.predicted_us / 1000,
             measured_ms=latency.p50 if latency is not None else 0.0,
             max_error=verified.max_error,
-            regions=regions(plan, pool, [r.target for r in rules], assembled.errors, verified.measured_us),
-            refusals=refusals(pool, explored.proposals.values()),
+            regions=regions(
+                plan,
+                pool,
+                [proposals.rule.target for proposals in explored.proposals.values()],
+                assembled.errors,
+                verified.measured_us,
+            ),
+            refusals=refusals(pool, explored.proposals.values(), failures),
             unchecked=verified.unchecked,
             notes=tuple(notes),
         )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from collage_core import plugin_calls
 from collage_core.contract import Joins, Target
+from collage_core.errors import PluginError
 from collage_core.fusion import (
     CandidateBounds,
     CandidateKernel,
     FusionRule,
     FusionSpec,
     RuleContext,
+    RuleOutcome,
     SubGraph,
     default_rule,
 )
@@ -19,6 +23,9 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
 from collage_core.ir.work import estimated_work_us
 from collage_core.registry import Toolchain
+
+_OWN_RULE = "collage_fusion_spec"
+_NAMES_SHOWN = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,11 +36,13 @@ class TargetRule:
         target: The target.
         spec: The rule, named.
         query: Reason by node index of what the library itself refused.
+        own: Whether the rule is the plugin's, so that what it proposes is to be looked at.
     """
 
     target: Target
     spec: FusionSpec
     query: Mapping[int, str]
+    own: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,9 +78,10 @@ def target_rule(toolchain: Toolchain, target: Target, query: Mapping[int, str]) 
     Raises:
         PluginError: If a hook fails.
     """
-    table = toolchain.pattern_table(target)
-    rule: FusionRule = toolchain.fusion_rule(target, default_rule(table, target))
-    return TargetRule(target=target, spec=FusionSpec(name=target.name, rule=rule, targets=(target,)), query=query)
+    default = default_rule(toolchain.pattern_table(target), target)
+    rule: FusionRule = toolchain.fusion_rule(target, default)
+    spec = FusionSpec(name=target.name, rule=rule, targets=(target,))
+    return TargetRule(target=target, spec=spec, query=query, own=rule is not default)
 
 
 def propose(
@@ -90,11 +100,14 @@ def propose(
         graph: The prepared model's graph.
         bounds: How many candidates to make.
         cuts: Where regions may begin and end; None to choose by estimated work.
+
+    Raises:
+        PluginError: If the plugin's own rule fails or proposes what can be no kernel, or its predicates hang.
     """
     context = RuleContext(
         target=rule.target, bounds=bounds, refusals=rule.query, cut_positions=None if cuts is None else tuple(cuts)
     )
-    outcome = rule.spec.rule.propose(graph, context)
+    outcome = _outcome(rule, graph, context)
     sub_graphs: Iterable[SubGraph] = outcome.sub_graphs
     if not rule.target.mixable:
         whole = graph.completed(graph.needs_kernel)
@@ -106,6 +119,40 @@ def propose(
         refusals={index: reason for index, reason in outcome.refusals.items() if not graph.is_host(index)},
         left_out=outcome.left_out,
     )
+
+
+def _outcome(rule: TargetRule, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+    """What the rule finds."""
+    toolchain, limit_s = rule.target.toolchain, plugin_calls.RULE_LIMIT_S
+    call = functools.partial(rule.spec.rule.propose, graph, context)
+    if not rule.own:
+        return plugin_calls.in_time(toolchain, "finding candidates", call, limit_s=limit_s)
+    outcome = plugin_calls.in_driver(toolchain, _OWN_RULE, call, limit_s=limit_s)
+    if problem := plugin_calls.in_driver(toolchain, _OWN_RULE, functools.partial(_problem, outcome, graph, context)):
+        raise PluginError(toolchain, _OWN_RULE, problem)
+    return outcome
+
+
+def _problem(outcome: object, graph: DataflowGraph, context: RuleContext) -> str:
+    """What is wrong with the answer of a plugin's rule; empty if nothing."""
+    if not isinstance(outcome, RuleOutcome):
+        return f"its rule answered with {type(outcome).__name__}, not RuleOutcome"
+    reasons = outcome.refusals
+    if not isinstance(reasons, Mapping) or not all(
+        type(index) is int and 0 <= index < len(graph) and isinstance(reason, str) for index, reason in reasons.items()
+    ):
+        return "the refusals of its rule are not reasons by node index"
+    for sub_graph in outcome.sub_graphs:
+        if not isinstance(sub_graph, SubGraph) or sub_graph.graph is not graph:
+            return f"its rule proposed {type(sub_graph).__name__}, not a SubGraph of the graph it was given"
+        if not sub_graph.nodes & graph.needs_kernel or sub_graph.nodes & ~graph.all_mask:
+            return "its rule proposed a sub-graph in which nothing needs a kernel"
+        names = ", ".join(sub_graph.names[:_NAMES_SHOWN])
+        if sub_graph.nodes & context.refused:
+            return f"its rule proposed what its own query refuses, within {names}"
+        if not sub_graph.is_convex:
+            return f"its rule proposed a sub-graph out of which a value flows and back in: {names}"
+    return ""
 
 
 def worthwhile(

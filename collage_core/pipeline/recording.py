@@ -15,6 +15,7 @@ from collage_core.pipeline.offers import Offer
 from collage_core.pipeline.plan import Plan
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.pipeline.proposals import Proposals
+from collage_core.pipeline.queries import TargetFailure
 from collage_core.pipeline.refine import Refined
 from collage_core.registry import Registry
 from collage_core.report.record import (
@@ -180,9 +181,13 @@ def toolchain_facts(
     return tuple(facts)
 
 
-def refusals(pool: CandidatePool, proposals: Iterable[Proposals]) -> tuple[RefusalFacts, ...]:
-    """What targets did not take, by stage and reason."""
-    grouped: dict[tuple[str, str, str], dict[str, None]] = {}
+def refusals(
+    pool: CandidatePool, proposals: Iterable[Proposals], failures: Iterable[TargetFailure] = ()
+) -> tuple[RefusalFacts, ...]:
+    """What targets did not take, by stage and reason; of a target whose plugin failed, that, and no nodes."""
+    grouped: dict[tuple[str, str, str], dict[str, None]] = {
+        (failure.target.name, failure.stage, failure.reason): {} for failure in failures
+    }
     for each in proposals:
         for index, reason in sorted(each.refusals.items()):
             stage = "query" if index in each.rule.query else "predicate"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from collage_core.contract import Host
-from collage_core.database import TuningStore
+from collage_core.database import MAX_ATTEMPTS, TuningStore
 from collage_core.errors import CollageError
 from collage_core.pipeline.assemble import Assembled
 from collage_core.pipeline.contenders import package_contender
@@ -46,6 +46,9 @@ class Refined:
 
 class Refiner:
     """Times plans of one model, once per database.
+
+    A plan that cannot be built, or fails while it is timed, is tried again by the next run that wants it: the disk was
+    full, or memory short. After `MAX_ATTEMPTS` that is how it is.
 
     Args:
         database: Keeps every sample.
@@ -94,9 +97,18 @@ class Refiner:
         name = self._name(chosen)
         document = self._database.get_plan(name)
         if document is None:
-            document = self._time(chosen)
+            document = self._time(chosen, _Failures())
+            self._database.put_plan(name, document)
+        elif again := [plan for plan in chosen if _Failures.of(document).may_be_tried(plan)]:
+            document = self._tried_again(again, chosen, document)
             self._database.put_plan(name, document)
         return _read(document, chosen)
+
+    def _tried_again(self, again: Sequence[Plan], plans: Sequence[Plan], document: Mapping[str, Any]) -> dict[str, Any]:
+        """Times all plans anew if one that failed can be built now; samples of different races do not compare."""
+        packages, failed = self._packages(again)
+        failures = _Failures.of(document).with_(failed)
+        return self._time(plans, failures) if packages else {**document, **failures.document()}
 
     def _name(self, plans: Sequence[Plan]) -> str:
         what = {
@@ -109,21 +121,29 @@ class Refiner:
         }
         return f"end-to-end/{hashlib.sha256(json.dumps(what).encode()).hexdigest()}"
 
-    def _time(self, plans: Sequence[Plan]) -> dict[str, Any]:
+    def _packages(self, plans: Sequence[Plan]) -> tuple[dict[str, Path], dict[str, str]]:
+        """The package of each plan, or why it has none, by key."""
         self._progress.phase("building plans", sum(len(plan.kernels) for plan in plans))
         failed: dict[str, str] = {}
         packages: dict[str, Path] = {}
         for plan in plans:
+            path = self._folder / f"{plan.key}.collage"
             try:
-                assembled = self._build(plan)
-                path = self._folder / f"{plan.key}.collage"
                 if not path.exists():
+                    assembled = self._build(plan)
                     assembled.save(path, None, threads=self._threads, model_name=plan.name, model_sha256="")
             except CollageError as error:
                 failed[plan.key] = str(error)
                 self._progress.message(f"{plan.name}: {error}")
                 continue
             packages[plan.key] = path
+        return packages, failed
+
+    def _time(self, plans: Sequence[Plan], failures: _Failures) -> dict[str, Any]:
+        """Times those that did not fail too often."""
+        packages, failed = self._packages(
+            [p for p in plans if p.key not in failures.reasons or failures.may_be_tried(p)]
+        )
         contenders = {
             key: package_contender(key, path, self._inputs(), self._threads) for key, path in packages.items()
         }
@@ -138,8 +158,45 @@ class Refiner:
         return {
             "schema_version": 1,
             "timed": {key: [list(each) for each in rounds] for key, rounds in raced.rounds.items()},
-            "failed": {**failed, **raced.failed},
+            **failures.without(raced.rounds).with_({**failed, **raced.failed}).document(),
         }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Failures:
+    """Plans that failed, by key.
+
+    Attributes:
+        reasons: Why, the last time.
+        attempts: How often.
+    """
+
+    reasons: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    attempts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> _Failures:
+        """Those of a document; an earlier version did not count attempts."""
+        reasons = document["failed"]
+        return cls(reasons, {key: document.get("attempts", {}).get(key, 1) for key in reasons})
+
+    def may_be_tried(self, plan: Plan) -> bool:
+        """Whether a plan failed, and not so often that it is given up."""
+        return 0 < self.attempts.get(plan.key, 0) < MAX_ATTEMPTS
+
+    def with_(self, failed: Mapping[str, str]) -> _Failures:
+        """After another attempt at some."""
+        attempts = {key: self.attempts.get(key, 0) + 1 for key in failed}
+        return _Failures({**self.reasons, **failed}, {**self.attempts, **attempts})
+
+    def without(self, names: Iterable[str]) -> _Failures:
+        """Without those that are well."""
+        well = set(names)
+        return _Failures({k: v for k, v in self.reasons.items() if k not in well}, self.attempts)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"failed": dict(self.reasons), "attempts": {key: self.attempts[key] for key in self.reasons}}
 
 
 def _read(document: Mapping[str, Any], plans: Sequence[Plan]) -> Refined:

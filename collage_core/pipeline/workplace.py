@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+import onnx_ir
 
 from collage_core.contract import Host, Target
 from collage_core.database import TuningStore, open_database
-from collage_core.errors import UsageError
+from collage_core.errors import EvaluationError, UsageError
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import worker_fallback
@@ -89,7 +92,8 @@ class Workplace:
 
         Args:
             graph: The prepared model's graph.
-            wanted: A toolchain or target; the first that computes in the model's own dtypes if None.
+            wanted: A toolchain or target; if None, those that compute in the model's own dtypes, each where those
+                before it fail.
 
         Returns:
             None if nobody was wanted and nobody computes in the model's own dtypes.
@@ -98,18 +102,36 @@ class Workplace:
             UsageError: If there is none of that name.
         """
         exact = [target for target in self.targets() if target.exact]
-        chosen = next((t for t in exact if wanted in (None, t.toolchain, t.name)), None)
-        if chosen is None and wanted is None:
-            return None
-        if chosen is None:
+        chosen = [target for target in exact if wanted in (None, target.toolchain, target.name)]
+        if not chosen and wanted is not None:
             names = ", ".join(target.name for target in exact) or "none"
             raise UsageError(f"--reference {wanted}: choose a target that computes in the model's own dtypes: {names}")
-        return worker_fallback(
-            self.pool.worker(chosen.toolchain),
-            graph,
-            self.host,
-            self.store,
-            threads=self.threads,
-            deadline_s=_EVALUATE_DEADLINE_S,
-            target=chosen,
-        )
+        each = [
+            worker_fallback(
+                self.pool.worker(target.toolchain),
+                graph,
+                self.host,
+                self.store,
+                threads=self.threads,
+                deadline_s=_EVALUATE_DEADLINE_S,
+                target=target,
+            )
+            for target in (chosen if wanted is None else chosen[:1])
+        ]
+        return _first_able(each) if each else None
+
+
+def _first_able(fallbacks: Sequence[Fallback]) -> Fallback:
+    """Asks one after the other; a toolchain that fails costs time, not the reference."""
+
+    def compute(model: onnx_ir.Model, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        reasons: list[str] = []
+        for fallback in fallbacks:
+            try:
+                return fallback(model.clone(), inputs)
+            except EvaluationError as error:
+                reasons.append(error.reason)
+        node = model.graph[0]
+        raise EvaluationError(str(node.name), node.op_type, "; ".join(reasons))
+
+    return compute

@@ -20,7 +20,9 @@ def optimize_document(record: Record) -> dict[str, Any]:
         "measured_ms": round(record.measured_ms, 6),
         "max_error": to_jsonable(record.max_error),
         "regions": [_region(region) for region in record.regions],
-        "refusals": [_refusal(refusal) for refusal in sorted(record.refusals, key=_refusal_order)],
+        "refusals": [
+            _refusal(refusal) for refusal in sorted((*record.refusals, *_unusable(record)), key=_refusal_order)
+        ],
     }
 
 
@@ -59,6 +61,15 @@ def _region(region: RegionFacts) -> dict[str, Any]:
         "nodes": list(region.nodes),
         "cost_us": round(float(region.cost_us), 3),
     }
+
+
+def _unusable(record: Record) -> list[RefusalFacts]:
+    """Toolchains that offered nothing: they refuse everything, so no nodes are named."""
+    return [
+        RefusalFacts(target=toolchain.name, stage="toolchain", nodes=(), reason=toolchain.unusable)
+        for toolchain in record.toolchains
+        if toolchain.unusable
+    ]
 
 
 def _refusal(refusal: RefusalFacts) -> dict[str, Any]:

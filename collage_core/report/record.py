@@ -48,7 +48,7 @@ class ToolchainFacts:
         distribution: Distribution and version that bring the plugin.
         targets: Names of its usable targets.
         fingerprint: Library and version; empty if unusable.
-        unusable: Why it offers no target; empty if it does.
+        unusable: Why it offers no target, or some of those it should are missing; empty otherwise.
         claimed_nodes: Nodes needing a kernel that its best-covering target accepts.
         chosen_nodes: Nodes the final plan gives it.
     """

@@ -23,6 +23,7 @@ from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, SubG
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.pipeline.proposals import propose, target_rule
+from collage_core.plugin_calls import is_fault
 from collage_core.reference import evaluate
 from collage_core.registry import Toolchain
 from collage_core.testing.kernel_check import DeviceMemory, KernelCheck
@@ -135,6 +136,8 @@ def _check_model(check: KernelCheck, model: onnx_ir.Model, where: str, problems:
     for index, reason in refusals.items():
         if not reason:
             problems.append(f"{where}: {graph.names[index]} is refused without a reason")
+        if is_fault(reason):
+            problems.append(f"{where}: {graph.names[index]} is refused: {reason}")
     feeds = random_inputs(graph, seed=0)
     values = evaluate(model, feeds).values
     ran, why = 0, next(iter(refusals.values()), "it is in no candidate")

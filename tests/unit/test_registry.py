@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import importlib.metadata
+import json
+import re
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
+from collage_core import plugin_calls
 from collage_core.contract import (
     Artifact,
     Buffer,
@@ -382,6 +389,80 @@ def test_a_failure_to_lower_what_was_accepted_stays_what_it_is() -> None:
     for lower in (at_once, on_the_way):
         with pytest.raises(LoweringError, match="out of registers"):
             ask(answering("collage_lower", lower), "collage_lower")
+
+
+def test_what_an_answer_holds_is_looked_at() -> None:
+    twice = [TARGET, TARGET]
+    nameless = [Target(toolchain="mock", fingerprint=None)]  # type: ignore[arg-type]
+
+    for hook, answer, reason in [
+        ("collage_targets", twice, "two targets have one name: mock, mock"),
+        ("collage_targets", nameless, "of a target, fingerprint is NoneType, not str"),
+        ("collage_query", {"matmul_0": ""}, "the answer must map node names to reasons"),
+        ("collage_lower", [Artifact(files={"a/b": b""})], "of an artifact, 'a/b' is no plain file name"),
+    ]:
+        with pytest.raises(PluginError, match=re.escape(reason)) as caught:
+            ask(answering(hook, functools.partial(copy.copy, answer)), hook)
+        assert caught.value.hook == hook
+
+
+def test_a_mapping_that_fails_when_it_is_read_is_the_plugins_fault() -> None:
+    class Lazy(Mapping[str, str]):
+        def __getitem__(self, name: str) -> str:
+            return ""
+
+        def __iter__(self) -> Iterator[str]:
+            raise OSError("library is gone")
+
+        def __len__(self) -> int:
+            return 1
+
+    with pytest.raises(PluginError, match="OSError: library is gone"):
+        ask(answering("collage_query", Lazy), "collage_query")
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    measured = Measurement(samples_us=(np.float32(1.5),), warmup_runs=np.int64(2))  # type: ignore[arg-type]
+
+    found = ask(answering("collage_measure", lambda: measured), "collage_measure")
+
+    assert json.dumps([found.samples_us, found.warmup_runs]) == "[[1.5], 2]"
+
+
+@pytest.mark.parametrize("hook", ["collage_targets", "collage_register_predicates", "collage_lower"])
+def test_a_plugin_cannot_end_the_process_by_asking_to(hook: str) -> None:
+    with pytest.raises(PluginError, match="SystemExit: 3"):
+        ask(answering(hook, functools.partial(sys.exit, 3)), hook)
+
+
+def test_a_plugin_that_cannot_be_looked_at_is_a_failure(install: Install) -> None:
+    class Lazy(Good):
+        def __dir__(self) -> list[str]:
+            raise OSError("library is gone")
+
+    install("lazy", Lazy())
+
+    [failure] = Registry.discover().failures
+
+    assert failure.reason == "OSError: library is gone"
+
+
+def test_a_module_that_hangs_when_imported_is_a_failure(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow:
+        def find_spec(self, name: str, path: object, target: object = None) -> None:
+            if name == "slow_plugin":
+                time.sleep(60)
+
+    monkeypatch.setattr(sys, "meta_path", [Slow(), *sys.meta_path])
+    monkeypatch.setattr(plugin_calls, "HOOK_LIMIT_S", 0.2)
+    install("slow", value="slow_plugin:plugin")
+    install("good", Good())
+
+    registry = Registry.discover()
+
+    assert list(registry.toolchains) == ["good"]
+    [failure] = registry.failures
+    assert "did not finish within 0.2 s and was interrupted in find_spec" in failure.reason
 
 
 def test_a_kernel_is_whatever_can_be_bound() -> None:

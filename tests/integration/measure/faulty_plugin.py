@@ -53,7 +53,13 @@ MODES = (
     "caches",
     "wants-constants",
     "reads-stdin",
+    "hoards",
+    "leaks",
+    "dies-once",
 )
+
+HOARD: list[np.ndarray[Any, Any]] = []
+"""What the library does not give back."""
 
 
 def target(mode: str) -> Target:
@@ -78,6 +84,11 @@ class FaultyPlugin:
             return Unsupported("k=30 is not a multiple of 8")
         if mode == "raises-in-lower":
             raise RuntimeError("no such pass")
+        if mode == "hoards":
+            HOARD.append(np.ones(12 << 20, np.float32))
+        if mode == "dies-once" and build.blobs.get("died") is None:
+            build.blobs.put("died", b"once")
+            os.abort()
         if mode == "prints":
             print("library banner", flush=True)
             os.write(1, b"CLG1 from a C library\n")
@@ -151,6 +162,10 @@ class AddKernel:
                     x.array[0] += 1
                 case "hangs":
                     time.sleep(3600)
+                case "leaks":
+                    while True:
+                        HOARD.append(np.ones(4 << 20, np.float32))
+                        time.sleep(0.005)
                 case "segfaults":
                     ctypes.string_at(0)
                 case "exits":

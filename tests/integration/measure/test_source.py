@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import onnx_ir
@@ -25,9 +26,10 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture, worker_fallback
 from collage_core.measure.client import PluginSource, Worker, WorkerPool, artifact_of
+from collage_core.measure.messages import AskBuild, AskMeasure
 from collage_core.measure.outcomes import BuildSettings, Built, Failed, Measured, Refused, Tolerance
 from collage_core.measure.random_inputs import random_inputs
-from collage_core.measure.source import MeasureSettings, MeasuringCostSource
+from collage_core.measure.source import MeasureSettings, MeasuringCostSource, database_cache
 from tests.integration.measure.conftest import SOURCE, faulty_target
 
 Make = Callable[..., MeasuringCostSource]
@@ -165,6 +167,85 @@ def test_a_candidate_that_killed_earlier_runs_is_left_alone(
     assert isinstance(outcome, Failed)
     assert "kills what measures it" in outcome.reason
     assert make().cost(add) == INVALID
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[AskMeasure | AskBuild]:
+    """What workers were asked."""
+    requests: list[AskMeasure | AskBuild] = []
+    measure, build = Worker.measure, Worker.build
+
+    def measured(worker: Worker, ask: AskMeasure) -> Any:
+        requests.append(ask)
+        return measure(worker, ask)
+
+    def built(worker: Worker, ask: AskBuild) -> Any:
+        requests.append(ask)
+        return build(worker, ask)
+
+    monkeypatch.setattr(Worker, "measure", measured)
+    monkeypatch.setattr(Worker, "build", built)
+    return requests
+
+
+def test_what_kills_its_worker_is_tried_twice(
+    make: Make, graph: DataflowGraph, database: TuningStore, asked: list[AskMeasure | AskBuild]
+) -> None:
+    source, add = make(), candidate(graph, 0, "segfaults")
+
+    source.measure([add])
+
+    outcome = source.outcome(add)
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith("worker crash: killed by SIGSEGV")
+    assert outcome.reason.endswith("(attempt 2)")
+    assert len(asked) == 2
+    assert len(database.records(source.record_key(add))) == 1
+    later = make()
+    later.measure([add])
+    assert (len(asked), later.outcome(add)) == (2, outcome)
+
+
+def test_an_attempt_of_a_run_that_was_killed_counts(
+    make: Make, graph: DataflowGraph, database: TuningStore, asked: list[AskMeasure | AskBuild]
+) -> None:
+    source, add = make(), candidate(graph, 0, "segfaults")
+    database.begin_attempt(source.record_key(add))
+
+    source.measure([add])
+
+    assert len(asked) == 1
+    assert database.attempts(source.record_key(add)) == 0
+    assert make().cost(add) == INVALID
+
+
+def test_what_hangs_or_raises_is_tried_once(
+    make: Make, graph: DataflowGraph, asked: list[AskMeasure | AskBuild]
+) -> None:
+    make(deadline_s=2.0).measure([candidate(graph, 0, "hangs"), candidate(graph, 0, "raises-in-run")])
+
+    assert len(asked) == 2
+
+
+def test_a_worker_that_died_of_something_else_costs_nothing(
+    graph: DataflowGraph, capture: Capture, store: BlobStore
+) -> None:
+    for purpose in ("measure", "build"):
+        kept = MemoryStore()
+        with WorkerPool([SOURCE], store, cache=database_cache(kept)) as pool:
+            source = MeasuringCostSource(
+                pool=pool,
+                capture=lambda: capture,
+                database=kept,
+                host=Host.this(),
+                settings=MeasureSettings(build=BuildSettings(threads=1), tolerance=Tolerance(relative=1e-4)),
+            )
+            once = candidate(graph, 0, "dies-once")
+            if purpose == "measure":
+                source.measure([once])
+                assert isinstance(source.outcome(once), Measured)
+            else:
+                assert isinstance(source.build(once.sub_graph, once.target), Built)
 
 
 def test_a_failure_is_tried_again_when_more_is_allowed(make: Make, graph: DataflowGraph) -> None:

@@ -21,6 +21,7 @@ from collage_core.errors import WorkerError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.client import PluginSource, Worker, WorkerPool, artifact_of
 from collage_core.measure.function_codec import FunctionEncoder
+from collage_core.measure.memory import private_bytes
 from collage_core.measure.messages import AskBuild, AskEvaluate, AskMeasure
 from collage_core.measure.outcomes import Built, Failed, Measured, Refused, Stage
 from collage_core.measure.wire_values import WireValue
@@ -278,6 +279,69 @@ def test_a_worker_killed_from_outside_is_started_again(worker: Worker, ask: Ask)
 
     assert isinstance(outcome, Measured) or "SIGKILL" in outcome.reason
     assert isinstance(worker.measure(ask("")), Measured)
+
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def spare_bytes(store: BlobStore, ask: Ask) -> int:
+    """What a worker holds after a request that leaks nothing."""
+    worker = Worker(SOURCE, store)
+    try:
+        assert isinstance(worker.measure(ask("")), Measured)
+        assert worker.pid is not None
+        return private_bytes(worker.pid)
+    finally:
+        worker.close()
+
+
+def test_a_worker_that_grew_is_replaced_before_the_next_request(store: BlobStore, ask: Ask, spare_bytes: int) -> None:
+    worker = Worker(SOURCE, store, memory_limit_bytes=spare_bytes + 140 * MIB)
+    try:
+        assert isinstance(worker.measure(ask("")), Measured)
+        small = worker.measure(ask("hoards")), worker.pid  # 48 MiB more
+        grown = worker.measure(ask("hoards")), worker.pid
+        after = worker.measure(ask("")), worker.pid
+    finally:
+        worker.close()
+
+    assert [isinstance(outcome, Measured) for outcome, _ in (small, grown, after)] == [True] * 3
+    assert small[1] is not None
+    assert grown[1] is None
+    assert after[1] not in (None, small[1])
+
+
+def test_a_worker_that_grows_without_bound_is_stopped_and_says_so(store: BlobStore, ask: Ask, spare_bytes: int) -> None:
+    worker = Worker(SOURCE, store, memory_limit_bytes=spare_bytes + 300 * MIB)
+    try:
+        outcome = worker.measure(ask("leaks"))
+        after = worker.measure(ask(""))
+    finally:
+        worker.close()
+
+    assert isinstance(outcome, Failed)
+    assert outcome.stage is Stage.RUN
+    assert re.fullmatch(
+        r"worker memory: it grew to \d+ MiB, more than the \d+ MiB it may, and was killed.*", outcome.reason
+    )
+    assert isinstance(after, Measured)
+
+
+def test_a_worker_that_does_not_start_twice_is_given_up(store: BlobStore, tmp_path: Path) -> None:
+    (tmp_path / "stillborn.py").write_text("import os\nos._exit(3)\n", encoding="utf-8")
+    worker = Worker(PluginSource(toolchain="stillborn", plugin="stillborn:plugin", paths=(str(tmp_path),)), store)
+
+    reasons = []
+    for _ in range(2):
+        with pytest.raises(WorkerError, match="exited with status 3") as caught:
+            worker.ping()
+        reasons.append(caught.value)
+    (tmp_path / "stillborn.py").unlink()
+
+    with pytest.raises(WorkerError) as caught:
+        worker.ping()
+    assert caught.value is reasons[1]
 
 
 def test_a_worker_does_not_outlive_its_driver(store: BlobStore, tmp_path: Path) -> None:

@@ -10,15 +10,16 @@ import pytest
 
 from collage_core.contract import Joins
 from collage_core.errors import NoCoverError
-from collage_core.fusion import CandidateBounds, CandidateKernel
+from collage_core.fusion import CandidateBounds, CandidateKernel, FusionRule, RuleContext, RuleOutcome
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.outcomes import Failed, Refused
+from collage_core.measure.outcomes import Failed, Refused, Stage
 from collage_core.measure.source import MeasuringCostSource
 from collage_core.patterns import is_op, wildcard
 from collage_core.pipeline.explore import Explored, Explorer
 from collage_core.pipeline.options import PRESETS
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.pipeline.proposals import TargetRule, target_rule
+from collage_core.pipeline.recording import refusals
 from collage_core.registry import Toolchain
 from collage_core.report.progress import SilentProgress
 from collage_core.testing import MockToolchain, chain
@@ -247,3 +248,68 @@ def test_what_a_bound_left_unmeasured_is_said() -> None:
     explored = made.run()
 
     assert any("were not measured (preset quick)" in sentence for sentence in explored.left_out)
+
+
+class Fickle(FusionRule):
+    """A plugin's own rule: what the default would be, and from some call on an error."""
+
+    def __init__(self, default: FusionRule, good: int) -> None:
+        self._default = default
+        self._left = good
+
+    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+        self._left -= 1
+        if self._left < 0:
+            raise RuntimeError("out of patterns")
+        return self._default.propose(graph, context)
+
+
+@pytest.mark.parametrize("good", [0, 1])
+def test_a_rule_that_fails_costs_its_target_what_it_had_not_proposed(good: int) -> None:
+    fickle = rule_of(A)
+    spec = dataclasses.replace(fickle.spec, rule=Fickle(fickle.spec.rule, good))
+    made, pool = explorer(FakeSource(HALVES), [dataclasses.replace(fickle, spec=spec, own=True), rule_of(B)])
+
+    explored = made.run()
+
+    [failure] = made.failures
+    assert (failure.target, failure.stage, failure.reason) == (A, "fusion_spec", "RuntimeError: out of patterns")
+    assert ("a" in {name for name, _ in path(explored, pool)}) == bool(good)
+    [fact] = refusals(pool, (), made.failures)
+    assert (fact.target, fact.stage, fact.nodes) == ("a", "fusion_spec", ())
+
+
+def hanging(candidate: CandidateKernel) -> float | Refused | Failed:
+    """Costs as `HALVES`, where `a` hangs on everything."""
+    if candidate.target == A:
+        return Failed(stage=Stage.LOWER, reason="worker deadline: it did not answer in time and was killed")
+    return HALVES(candidate)
+
+
+def test_a_target_that_does_nothing_but_hang_is_given_up_and_the_report_says_so() -> None:
+    source = FakeSource(hanging)
+    made, pool = explorer(source, [rule_of(A), rule_of(B)])
+
+    explored = made.run()
+    again, later = explorer(FakeSource(hanging, source.known), [rule_of(A), rule_of(B)])
+    repeated = again.run()
+
+    assert [name for name, _ in source.measured].count("a") == 4
+    assert {name for name, _ in path(explored, pool)} == {"b"}
+    [said] = [sentence for sentence in explored.left_out if "hung" in sentence]
+    assert said.startswith("a hung on the first 4 candidates that were tried; ")
+    assert repeated.left_out == explored.left_out
+    assert path(repeated, later) == path(explored, pool)
+
+
+def test_a_target_that_hangs_now_and_then_is_not_given_up() -> None:
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        return HALVES(candidate) if candidate.sub_graph.names == ("exp_0",) else hanging(candidate)
+
+    source = FakeSource(truth)
+    made, _ = explorer(source, [rule_of(A), rule_of(B)])
+
+    explored = made.run()
+
+    assert [name for name, _ in source.measured].count("a") > 4
+    assert not [sentence for sentence in explored.left_out if "hung" in sentence]

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
 
 from collage_core.contract import Joins
-from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph
+from collage_core.errors import PluginError
+from collage_core.fusion import CandidateBounds, CandidateKernel, FusionRule, RuleContext, RuleOutcome, SubGraph
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.pipeline.proposals import propose, worthwhile
-from collage_core.testing import chain
+from collage_core.pipeline.proposals import TargetRule, propose, target_rule, worthwhile
+from collage_core.registry import Toolchain
+from collage_core.testing import MockToolchain, chain
 from collage_core.testing.graphs import GraphBuilder
 from tests.unit.pipeline.fakes import a_target, kernel, rule_of
 
@@ -110,3 +115,55 @@ def test_what_the_library_itself_refuses_is_in_no_candidate() -> None:
 
     assert not proposals.covered >> exp & 1
     assert proposals.refusals[exp] == "unsupported by the library"
+
+
+# A plugin's own rule
+
+
+def own(outcome: Callable[[DataflowGraph, RuleContext], Any], *, query: dict[int, str] | None = None) -> TargetRule:
+    """The rule of a plugin that brings its own."""
+
+    class Own(FusionRule):
+        def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+            answer: RuleOutcome = outcome(graph, context)
+            return answer
+
+    mock = MockToolchain("a", costs_us={}, targets=[A], rule=lambda target, default: Own())
+    return target_rule(Toolchain("a", mock), A, query or {})
+
+
+def test_a_rule_of_a_plugins_own_is_used() -> None:
+    graph = layers()
+
+    proposals = propose(own(lambda g, context: RuleOutcome(sub_graphs=(SubGraph(g, 0b11),))), graph, BOUNDS)
+
+    assert names(proposals.candidates) == {("matmul_0", "relu_0")}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        (lambda g, context: [], "its rule answered with list, not RuleOutcome"),
+        (lambda g, context: RuleOutcome(sub_graphs=3), "TypeError: 'int' object is not iterable"),
+        (lambda g, context: RuleOutcome(sub_graphs=(0b1,)), "its rule proposed int, not a SubGraph of the graph"),
+        (lambda g, context: RuleOutcome(sub_graphs=(SubGraph(layers(), 1),)), "not a SubGraph of the graph it was"),
+        (
+            lambda g, context: RuleOutcome(sub_graphs=(SubGraph(g, 1 << 40),)),
+            "a sub-graph has at least one of",
+        ),
+        (lambda g, context: RuleOutcome(sub_graphs=(SubGraph(g, 0b1001),)), "flows and back in: matmul_0, relu_1"),
+        (lambda g, context: RuleOutcome(sub_graphs=(SubGraph(g, 0b11),)), "its own query refuses, within matmul_0"),
+        (lambda g, context: RuleOutcome(refusals={99: "no"}), "are not reasons by node index"),
+        (lambda g, context: RuleOutcome(refusals={0: None}), "are not reasons by node index"),
+        (lambda g, context: 1 // 0, "ZeroDivisionError"),
+    ],
+)
+def test_a_rule_that_proposes_what_can_be_no_kernel_costs_its_target(
+    outcome: Callable[[DataflowGraph, RuleContext], Any], reason: str
+) -> None:
+    rule = own(outcome, query={1: "no Relu here"})
+
+    with pytest.raises(PluginError, match=reason) as caught:
+        propose(rule, layers(), BOUNDS)
+
+    assert (caught.value.toolchain, caught.value.hook) == ("a", "collage_fusion_spec")

@@ -97,6 +97,7 @@ class Bench:
 
     refiner: Refiner
     saved: list[str]
+    tried: list[str]
 
 
 def refiner(
@@ -109,8 +110,11 @@ def refiner(
     tolerance: float = 1e-3,
 ) -> Bench:
     saved: list[str] = []
+    tried: list[str] = []
+    folder.mkdir(exist_ok=True)
 
     def build(plan: Plan) -> Assembled:
+        tried.append(plan.name)
         if plan.name == unbuildable:
             raise PlanBuildError("a", ("relu_0",), "out of memory")
         return cast(Assembled, Saved(saved))
@@ -129,6 +133,7 @@ def refiner(
             progress=SilentProgress(),
         ),
         saved,
+        tried,
     )
 
 
@@ -227,6 +232,72 @@ def test_a_plan_that_crashes_fails_alone(
 
     assert [each.name for each in refined.timed] == ["a"]
     assert refined.failed == {"b": "crash: signal 11"}
+
+
+def test_a_plan_that_could_not_be_built_is_tried_once_more(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0)]))
+    refiner(database, tmp_path / "1", unbuildable="b").refiner.run([FAST, MIDDLE])
+    track = on(monkeypatch, Track([(FAST, 101.0), (MIDDLE, 80.0)]))
+
+    refined = refiner(database, tmp_path / "2").refiner.run([FAST, MIDDLE])
+
+    # all run again: samples of different races do not compare
+    assert track.runs[0] == ["a", "b"]
+    assert [(each.name, each.rounds_us[0][0]) for each in refined.timed] == [("a", 101.0), ("b", 80.0)]
+    assert refined.failed == {}
+    settled = on(monkeypatch, Track([]))
+    assert refiner(database, tmp_path / "3").refiner.run([FAST, MIDDLE]).timed == refined.timed
+    assert settled.runs == []
+
+
+def test_a_plan_that_can_never_be_built_is_given_up_and_costs_the_others_nothing(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0)]))
+    first = refiner(database, tmp_path / "1", unbuildable="b").refiner.run([FAST, MIDDLE])
+    track = on(monkeypatch, Track([]))
+    tries = [refiner(database, tmp_path / folder, unbuildable="b") for folder in ("2", "3")]
+
+    found = [each.refiner.run([FAST, MIDDLE]) for each in tries]
+
+    assert track.runs == []
+    assert found == [first, first]
+    assert [each.tried for each in tries] == [["b"], []]
+
+
+def test_a_plan_that_crashed_in_the_race_runs_in_one_more(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0), (SLOW, 90.0)], crashes={"b": 1, "c": 1}))
+    refiner(database, tmp_path / "1").refiner.run([FAST, MIDDLE, SLOW])
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0), (SLOW, 90.0)], crashes={"c": 1}))
+
+    again = refiner(database, tmp_path / "2").refiner.run([FAST, MIDDLE, SLOW])
+    track = on(monkeypatch, Track([]))
+    last = refiner(database, tmp_path / "3").refiner.run([FAST, MIDDLE, SLOW])
+
+    assert [each.name for each in again.timed] == ["a", "b"]
+    assert again.failed == {"c": "crash: signal 11"}
+    assert last == again
+    assert track.runs == []
+
+
+def test_what_an_earlier_version_gave_up_at_once_is_tried_again(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0)]))
+    refiner(database, tmp_path / "1", unbuildable="b").refiner.run([FAST, MIDDLE])
+    [name] = database.plan_names()
+    document = database.get_plan(name)
+    assert document is not None
+    del document["attempts"]
+    database.put_plan(name, document)
+
+    refined = refiner(database, tmp_path / "2").refiner.run([FAST, MIDDLE])
+
+    assert [each.name for each in refined.timed] == ["a", "b"]
 
 
 def test_no_plan_at_all_is_an_answer(database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,6 +225,12 @@ class WavesInQuery(Plain):
         return {"no_such_node": "odd"}
 
 
+class RaisesInPredicate(Plain):
+    @hookimpl
+    def collage_register_predicates(self, table: PatternTable) -> None:
+        table.predicate("Relu", lambda node: 1 // 0)  # type: ignore[arg-type, return-value]
+
+
 @pytest.mark.parametrize(
     ("plugin", "complaint"),
     [
@@ -234,8 +240,8 @@ class WavesInQuery(Plain):
         (WritesInputs, "it writes its input 'x'"),
         (BindsOnce, "wrong numbers: .*"),
         (SaysDeterministic, "says it is deterministic"),
-        (NotBytes, "not JSON and bytes: file 'op' is str, not bytes"),
-        (NotJson, "not JSON and bytes"),
+        (NotBytes, "of an artifact, file 'op' is str, not bytes"),
+        (NotJson, "of an artifact, metadata is not JSON"),
         (TupleKept, "the shape is lost"),
         (ForeignConstant, "asks for constants that are not the function's: weight"),
         (NothingMade, "yields no variant and gives no reason"),
@@ -245,6 +251,7 @@ class WavesInQuery(Plain):
         (ChangesTheFunction, "changes the function it is given"),
         (Unstable, "answers differently when asked again"),
         (Absent, "no target here, so nothing can be checked: no such device"),
+        (RaisesInPredicate, "relu_0 is refused: its predicate of 'Relu' failed: ZeroDivisionError"),
         (WavesInQuery, "names nodes the model does not have: no_such_node"),
     ],
 )

@@ -1,0 +1,76 @@
+"""How much memory a worker holds, and how much it may: a library that leaks must not take the machine with it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+
+SHARE = 0.8
+"""A worker may hold this share of what is free when it starts."""
+_CGROUPS = Path("/sys/fs/cgroup")
+_NO_LIMIT = 1 << 60
+"""Control groups without a limit say `max`, or in version 1 a number as large as this."""
+
+
+def limit_bytes() -> int:
+    """Most memory that a process started now may hold."""
+    return int(SHARE * min(psutil.virtual_memory().available, _free_in_group()))
+
+
+def private_bytes(pid: int) -> int:
+    """Memory of a process that would be free without it; 0 if it is gone.
+
+    What it maps from files is not counted: weights in the blob store are, and the system takes them back as it likes.
+    """
+    try:
+        resident, shared = map(int, Path(f"/proc/{pid}/statm").read_bytes().split()[1:3])
+    except (OSError, ValueError):
+        try:
+            return int(psutil.Process(pid).memory_info().rss)
+        except psutil.Error:
+            return 0
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _free_in_group() -> int:
+    """What the control groups of this process leave it: a container's limit is not the machine's."""
+    free = _NO_LIMIT
+    for line in _lines(Path("/proc/self/cgroup")):
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, limit, used = _CGROUPS, "memory.max", "memory.current"
+        elif "memory" in controllers.split(","):
+            root, limit, used = _CGROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        # inside a container the path may be one of the machine's: the group is then the root of what is seen
+        group = root / path.lstrip("/")
+        for folder in {group, *group.parents, root}:
+            if folder.is_relative_to(root):
+                most, now = _number(folder / limit), _number(folder / used)
+                if most is not None and now is not None and most < _NO_LIMIT:
+                    free = min(free, max(0, most - now + _reclaimable(folder)))
+    return free
+
+
+def _reclaimable(folder: Path) -> int:
+    """Page cache that a group's usage counts and that the system takes back when it is needed."""
+    for line in _lines(folder / "memory.stat"):
+        name, _, value = line.partition(" ")
+        if name in ("inactive_file", "total_inactive_file") and value.isdigit():
+            return int(value)
+    return 0
+
+
+def _number(path: Path) -> int | None:
+    text = "".join(_lines(path))
+    return int(text) if text.isdigit() else None
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,201 @@
+"""A plugin's Python code that runs in the driver: what it raises, and how long it takes, costs the plugin only.
+
+The driver cannot survive everything. What native code does here (a crash, a loop that holds the interpreter's lock) it
+does to the user's process; so what runs in the driver is pure Python by contract. What such code can do short of that
+becomes a `PluginError`: an exception, `sys.exit`, an answer of another type, and, in the main thread of a system that
+has interval timers, a hang.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+from collage_core.contract import Supported, Unsupported
+from collage_core.errors import DeadlineExceededError, PluginError
+from collage_core.patterns import FusionPattern, Match, PatternTable
+from collage_core.patterns.table import AttrsGetter, Check, Predicate
+
+HOOK_LIMIT_S = 60.0
+"""Seconds that importing a plugin, or one hook of it, may take in the driver."""
+RULE_LIMIT_S = 300.0
+"""Seconds that finding the candidates of one target may take, predicates included; most of it is core's own work."""
+
+_AGAIN_S = 1.0
+"""After so many seconds the interruption is repeated: code that catches everything may have caught it."""
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class _Overrun(BaseException):
+    """Interrupts what takes too long; no `Exception`, because plugins catch those."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float, what: str) -> Iterator[None]:
+    """Ends a block of Python code that takes too long.
+
+    Only in the main thread, and where there are interval timers; elsewhere the block takes as long as it takes. A timer
+    that is set already is set again afterwards, later by as long as the block took if it would have gone off inside.
+
+    Args:
+        seconds: The limit.
+        what: The work, for the error.
+
+    Raises:
+        DeadlineExceededError: If the limit passes.
+    """
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    counts = True
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if counts:
+            raise _Overrun
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    began = time.monotonic()
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
+    try:
+        try:
+            yield
+        finally:
+            counts = False
+    except _Overrun as overrun:
+        counts = False
+        raise DeadlineExceededError(what, seconds) from overrun
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if before is None else before)  # None: not Python's own
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3), interval)
+
+
+def in_driver(toolchain: str, hook: str, call: Callable[[], R], *, limit_s: float | None = None) -> R:
+    """Calls a plugin's code.
+
+    Args:
+        toolchain: Whose.
+        hook: What it belongs to: the name of a hook, or `"import"`.
+        call: The code.
+        limit_s: Seconds it may take; `HOOK_LIMIT_S` if None.
+
+    Raises:
+        PluginError: If it raises anything, or takes too long.
+    """
+    try:
+        return in_time(toolchain, hook, call, limit_s=HOOK_LIMIT_S if limit_s is None else limit_s)
+    except PluginError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise PluginError(toolchain, hook, one_line(error)) from error
+
+
+def in_time(toolchain: str, hook: str, call: Callable[[], R], *, limit_s: float) -> R:
+    """Calls core's own code that may call a plugin's; only a hang is the plugin's fault.
+
+    Raises:
+        PluginError: If it takes too long; says where it was.
+    """
+    try:
+        with time_limit(limit_s, hook):
+            return call()
+    except DeadlineExceededError as error:
+        if not isinstance(error.__cause__, _Overrun):
+            raise
+        reason = f"it did not finish within {limit_s:g} s and was interrupted{_where(error.__cause__)}"
+        raise PluginError(toolchain, hook, reason) from error
+
+
+def _where(overrun: _Overrun) -> str:
+    """Where the code was; the innermost frame is the interruption's own."""
+    frames = traceback.extract_tb(overrun.__traceback__)[:-1]
+    return f" in {frames[-1].name} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+
+
+def guarded_table(table: PatternTable) -> PatternTable:
+    """The same table, whose predicates, checks and attribute getters do no harm.
+
+    One that raises or answers with anything else refuses the node, with that as the reason.
+    """
+    guarded = PatternTable()
+    for entry in table.patterns:
+        guarded.pattern(
+            entry.name,
+            entry.pattern,
+            check=_guarded_check(entry),
+            attrs_getter=entry.attrs_getter,
+        )
+    for op, predicate in table.predicates.items():
+        guarded.predicate(op, _guarded_predicate(op, predicate))
+    return guarded
+
+
+def _guarded_predicate(op: str, predicate: Predicate) -> Predicate:
+    return lambda node: _answer(f"predicate of {op!r}", predicate, node)
+
+
+def _guarded_check(entry: FusionPattern) -> Check | None:
+    """The check; where there is a getter, one that refuses what the getter fails on."""
+    check, getter = entry.check, entry.attrs_getter
+    if check is None and getter is None:
+        return None
+
+    def guarded(match: Match) -> Supported | Unsupported:
+        answer: Supported | Unsupported = Supported()
+        if check is not None:
+            answer = _answer(f"check of pattern {entry.name!r}", check, match)
+        if answer and getter is not None:
+            answer = _attributes(f"attrs_getter of pattern {entry.name!r}", getter, match)
+        return answer
+
+    return guarded
+
+
+def _attributes(what: str, getter: AttrsGetter, match: Match) -> Supported | Unsupported:
+    try:
+        given: object = getter(match)
+    except (Exception, SystemExit) as error:
+        return Unsupported(f"its {what} failed: {one_line(error)}")
+    if isinstance(given, Mapping) and all(isinstance(k, str) and isinstance(v, str) for k, v in given.items()):
+        return Supported()
+    return Unsupported(f"its {what} answered with {type(given).__name__}, not a mapping of strings to strings")
+
+
+def _answer(what: str, function: Callable[[A], object], about: A) -> Supported | Unsupported:
+    try:
+        answer = function(about)
+    except (Exception, SystemExit) as error:
+        return Unsupported(f"its {what} failed: {one_line(error)}")
+    if isinstance(answer, Supported | Unsupported):
+        return answer
+    return Unsupported(f"its {what} answered with {type(answer).__name__}, not Supported or Unsupported")
+
+
+_FAULT = re.compile(r"\bits (predicate|check|attrs_getter) of [^:]* (failed: |answered with )")
+
+
+def is_fault(reason: str) -> bool:
+    """Whether a node was refused because a function of a guarded table failed, not because it says so.
+
+    Examples:
+        >>> is_fault("its predicate of 'Conv' failed: KeyError: 'axis'"), is_fault("k=30 is not a multiple of 8")
+        (True, False)
+    """
+    return _FAULT.search(reason) is not None
+
+
+def one_line(error: BaseException) -> str:
+    """Type and text of an exception."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

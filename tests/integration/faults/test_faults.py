@@ -1,0 +1,379 @@
+"""Whatever a toolchain does, `optimize` succeeds without it, and everybody who asks is told why."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir
+import psutil
+import pytest
+from click.testing import CliRunner, Result
+
+from collage_core.cli import main
+from collage_core.ir.model_io import save_model
+from collage_core.pipeline import load
+from collage_core.reference import compare, evaluate
+from collage_core.testing import GraphBuilder
+from tests.integration.faults import misbehaving
+from tests.integration.faults.conftest import UNLOADABLE
+
+pytestmark = pytest.mark.timeout(600)  # the runs that all tests look at; most of it is starting workers
+
+TOOLCHAINS = ("reference", *misbehaving.TOOLCHAINS)
+INSPECTED = ("reference", "misbehaving", "offers-nothing", "crashes-in-targets")
+"""Those `inspect` is asked about; each is a process."""
+ADD = "add_0"
+
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """What is said of one fault.
+
+    Attributes:
+        stage: In `refusals` of the JSON.
+        reason: Regular expression of the reason.
+    """
+
+    stage: str
+    reason: str
+
+
+INTERRUPTED = r"did not finish within [\d.]+ s and was interrupted in misbehave \(misbehaving.py, line \d+\)"
+
+DRIVER: Mapping[str, Told] = {
+    "raises-in-register_patterns": Told("register_patterns", "RuntimeError: register_patterns is broken"),
+    "wrong-type-in-register_patterns": Told("register_patterns", "answered with int, not NoneType"),
+    "hangs-in-register_patterns": Told("register_patterns", INTERRUPTED),
+    "raises-in-register_predicates": Told("register_predicates", "RuntimeError: register_predicates is broken"),
+    "exits-in-register_predicates": Told("register_predicates", "SystemExit: register_predicates has had enough"),
+    "wrong-type-in-register_predicates": Told("register_predicates", "answered with int, not NoneType"),
+    "hangs-in-register_predicates": Told("register_predicates", INTERRUPTED),
+    "raises-in-fusion_spec": Told("fusion_spec", "RuntimeError: fusion_spec is broken"),
+    "wrong-type-in-fusion_spec": Told("fusion_spec", "answered with int, not FusionRule or NoneType"),
+    "hangs-in-fusion_spec": Told("fusion_spec", INTERRUPTED),
+}
+"""Faults of hooks that run in the driver, which `doctor` sees, too."""
+
+CANDIDATES: Mapping[str, Told] = {
+    "raises-in-rule": Told("fusion_spec", "RuntimeError: rule is broken"),
+    "wrong-type-in-rule": Told("fusion_spec", "its rule answered with int, not RuleOutcome"),
+    "hangs-in-rule": Told("fusion_spec", INTERRUPTED),
+    "raises-in-predicate": Told("predicate", "its predicate of 'Add' failed: RuntimeError: predicate is broken"),
+    "wrong-type-in-predicate": Told("predicate", "its predicate of 'Add' answered with int, not Supported"),
+    "hangs-in-predicate": Told("finding candidates", INTERRUPTED),
+    "raises-in-check": Told("predicate", "add: its check of pattern 'add' failed: RuntimeError: check is broken"),
+    "wrong-type-in-check": Told("predicate", "add: its check of pattern 'add' answered with int"),
+    "raises-in-attrs_getter": Told("predicate", "its attrs_getter of pattern 'add' failed: RuntimeError"),
+    "wrong-type-in-attrs_getter": Told("predicate", "its attrs_getter of pattern 'add' answered with int"),
+    "refuses-in-predicate": Told("predicate", "predicate wants none of it"),
+    "raises-in-query": Told("query", "RuntimeError: query is broken"),
+    "wrong-type-in-query": Told("query", "answered with int, not Mapping or NoneType"),
+    "refuses-in-query": Told("query", "query wants none of it"),
+    "crashes-in-query": Told("query", "worker crash: killed by SIGSEGV.*misbehaving.py"),
+    "hangs-in-query": Told("query", "worker deadline: it did not answer in time and was killed"),
+}
+"""What comes to light when a target is asked about a model, so that `inspect` says it, too."""
+
+MEASURED: Mapping[str, Told] = {
+    "raises-in-lower": Told("lower", "collage_lower: RuntimeError: lower is broken"),
+    "exits-in-lower": Told("lower", "collage_lower: SystemExit: lower has had enough"),
+    "wrong-type-in-lower": Told("lower", "collage_lower: answered with int, not Iterable or Unsupported"),
+    "wrong-artifact-in-lower": Told("lower", "collage_lower: of an artifact, file 'kernel' is str, not bytes"),
+    "nothing-in-lower": Told("lower", "it yielded no variant"),
+    "refuses-in-lower": Told("lower", "lower wants none of it"),
+    "raises-in-load": Told("load", "collage_load: RuntimeError: load is broken"),
+    "wrong-type-in-load": Told("load", "collage_load: int has no bind method"),
+    "refuses-in-load": Told("lower", "it cannot load what it built: load wants none of it"),
+    "raises-in-bind": Told("bind", "RuntimeError: bind is broken"),
+    "wrong-type-in-bind": Told("bind", "bind answered with int, which cannot be called"),
+    "raises-in-run": Told("run", "RuntimeError: run is broken"),
+    "wrong-element": Told("check", r"wrong numbers: output '\w+': error"),
+    "nan": Told("check", r"wrong numbers: output '\w+': "),
+    "shape-off-by-one": Told("run", r"value '\w+' has shape \(8, 16\), got \(8, 17\)"),
+    "skips-an-element": Told("check", r"wrong numbers: output '\w+': "),
+    "writes-its-input": Told("check", r"it writes its input '\w+'"),
+    "replaces-its-output": Told("check", r"it replaced the memory of '\w+', which is its caller's"),
+    "accumulates": Told("check", "wrong numbers when run again"),
+    "raises-in-measure": Told("measure", "collage_measure: RuntimeError: measure is broken"),
+    "wrong-type-in-measure": Told("measure", "collage_measure: answered with int, not Measurement or NoneType"),
+    "nan-in-measure": Told("measure", "collage_measure: ValueError: samples are finite"),
+    "hangs-in-lower": Told("lower", "worker deadline: it did not answer in time and was killed"),
+    "hangs-in-load": Told("load", "worker deadline: it did not answer in time and was killed"),
+    "hangs-in-measure": Told("measure", "worker deadline: it did not answer in time and was killed"),
+    "crashes-in-run": Told("run", r"worker crash: killed by SIGSEGV.*\(attempt 2\)"),
+    "forks-and-exits": Told("run", r"worker crash: exited with status 0.*\(attempt 2\)"),
+    "leaks": Told("run", r"worker memory: it grew to \d+ MiB, more than the 600 MiB it may, and was killed.*attempt 2"),
+}
+"""What only building and running shows."""
+
+UNUSABLE: Mapping[str, str] = {
+    "offers-nothing": "it offers no target on this machine",
+    "raises-in-targets": "RuntimeError: targets is broken",
+    "hangs-in-targets": "worker deadline: it did not answer in time and was killed",
+    "crashes-in-targets": "worker crash: killed by SIGSEGV.*misbehaving.py",
+    "raises-at-import": "RuntimeError: import is broken",
+    "exits-at-import": "SystemExit: import has had enough",
+    "hangs-at-import": r"did not finish within [\d.]+ s and was interrupted in <module> \(hangs_at_import.py, line 2\)",
+    "is-no-plugin": "int implements no hook",
+}
+"""Toolchains without a target."""
+
+
+def model() -> onnx_ir.Model:
+    """Mul, Add and Relu, then MatMul and Softmax."""
+    g = GraphBuilder("small")
+    x = g.input("x", 8, 16)
+    value = g.op("Relu", g.op("Add", g.op("Mul", x, g.weight("scale", 16)), x))
+    return g.model(g.op("Softmax", g.op("MatMul", value, g.weight("w", 16, 16))))
+
+
+def collage(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def target(fault: str) -> str:
+    return f"misbehaving(fault={fault})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimized:
+    """A run of `optimize`.
+
+    Attributes:
+        package: What it wrote.
+        facts: Its JSON.
+        noted: What the plugins noted meanwhile, line by line: what, fault, process.
+    """
+
+    package: Path
+    facts: Mapping[str, Any]
+    noted: list[list[str]]
+
+    def refusals(self, name: str) -> list[Told]:
+        """Everything that is said of a target or toolchain."""
+        return [Told(r["stage"], r["reason"]) for r in self.facts["refusals"] if r["target"] == name]
+
+
+def optimized(folder: Path, log: Path, name: str, toolchains: tuple[str, ...]) -> Optimized:
+    before = len(log.read_text(encoding="utf-8").splitlines()) if log.exists() else 0
+    save_model(model(), folder / "small.onnx")
+    package, facts = folder / f"{name}.collage", folder / f"{name}.json"
+    result = collage(
+        *("optimize", folder / "small.onnx", "-o", package, "--json", facts, "--toolchains", ",".join(toolchains)),
+        *("--tuning-db", folder / "tuning.sqlite", "--preset", "quick", "--threads", 1),
+        *("--warmup", 1, "--iterations", 3, "--duration", 0.001),
+    )
+    assert result.exit_code == 0, result.stderr
+    lines = log.read_text(encoding="utf-8").splitlines()[before:]
+    return Optimized(package, json.loads(facts.read_text(encoding="utf-8")), [line.split() for line in lines])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faults")
+
+
+@pytest.fixture(scope="module")
+def first(folder: Path, log: Path) -> Optimized:
+    return optimized(folder, log, "first", TOOLCHAINS)
+
+
+@pytest.fixture(scope="module")
+def again(folder: Path, log: Path, first: Optimized) -> Optimized:
+    """A second run over the database of the first."""
+    return optimized(folder, log, "again", ("reference", "well", "misbehaving"))
+
+
+@pytest.fixture(scope="module")
+def explanation(first: Optimized) -> str:
+    result = collage("explain", first.package, "-v")
+    assert result.exit_code == 0, result.stderr
+    return one_line(result.stdout)
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What a command said, as text and as JSON."""
+
+    text: str
+    facts: Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def inspection(folder: Path, first: Optimized) -> Report:
+    facts = folder / "inspect.json"
+    result = collage(
+        *("inspect", folder / "small.onnx", "-v", "--json", facts, "--toolchains", ",".join(INSPECTED)),
+    )
+    assert result.exit_code == 0, result.stderr
+    return Report(one_line(result.stdout), json.loads(facts.read_text(encoding="utf-8")))
+
+
+@pytest.fixture(scope="module")
+def diagnosis(folder: Path) -> Report:
+    facts = folder / "doctor.json"
+    result = collage("doctor", "--json", facts)
+    assert result.exit_code == 0, result.stderr
+    return Report(one_line(result.stdout), json.loads(facts.read_text(encoding="utf-8")))
+
+
+def test_every_fault_there_is_is_looked_at() -> None:
+    assert {*DRIVER, *CANDIDATES, *MEASURED} == set(misbehaving.FAULTS)
+    assert set(UNUSABLE) == {*misbehaving.TOOLCHAINS, *UNLOADABLE} - {"well", "misbehaving"}
+
+
+# The plan
+
+
+def test_the_plan_uses_what_is_well_and_is_right(first: Optimized) -> None:
+    assert {region["toolchain"] for region in first.facts["regions"]} <= {"well", "reference"}
+    assert first.facts["max_error"] < 1e-6
+    x = np.random.default_rng(7).normal(size=(8, 16)).astype(np.float32)
+    session = load(first.package)
+
+    [y] = session.run(None, {"x": x})
+
+    [name] = [output.name for output in session.get_outputs()]
+    assert compare(y, evaluate(model(), {"x": x}).values[name]).error < 1e-6
+
+
+# What is said
+
+
+@pytest.mark.parametrize(("fault", "told"), [*DRIVER.items(), *CANDIDATES.items(), *MEASURED.items()])
+def test_the_json_of_optimize_says_what_happened(first: Optimized, fault: str, told: Told) -> None:
+    said = [each for each in first.refusals(target(fault)) if not each.reason.startswith("no predicate takes")]
+
+    assert {each.stage for each in said} == {told.stage}
+    assert all(re.search(told.reason, each.reason) for each in said), said
+
+
+@pytest.mark.parametrize(("toolchain", "reason"), UNUSABLE.items())
+def test_the_json_of_optimize_says_why_a_toolchain_took_no_part(first: Optimized, toolchain: str, reason: str) -> None:
+    [said] = first.refusals(toolchain)
+
+    assert said.stage == "toolchain"
+    assert re.search(reason, said.reason), said
+
+
+@pytest.mark.parametrize(("fault", "told"), [*DRIVER.items(), *CANDIDATES.items(), *MEASURED.items()])
+def test_explain_says_what_happened(explanation: str, fault: str, told: Told) -> None:
+    name = re.escape(target(fault))
+
+    assert re.search(rf"{name} refused [^:]*\({told.stage}\)[^:]*: .*?({told.reason})", explanation)
+
+
+@pytest.mark.parametrize(("toolchain", "reason"), UNUSABLE.items())
+def test_explain_says_why_a_toolchain_took_no_part(explanation: str, toolchain: str, reason: str) -> None:
+    assert re.search(rf"{toolchain} is unusable: .*?{reason}", explanation)
+
+
+@pytest.mark.parametrize(("fault", "told"), [*DRIVER.items(), *CANDIDATES.items()])
+def test_inspect_says_what_happened(inspection: Report, fault: str, told: Told) -> None:
+    [facts] = [each for each in inspection.facts["targets"] if each["target"] == target(fault)]
+    whole = [] if not facts["unusable"] else [facts["unusable"]]
+    said = whole + [r["reason"] for r in facts["refusals"] if ADD in r["nodes"]]
+
+    assert facts["claimed_nodes"] == 0
+    assert any(re.search(told.reason, reason) for reason in said), said
+    assert re.search(rf"{re.escape(target(fault))} .*?{told.reason}", inspection.text)
+
+
+@pytest.mark.parametrize(
+    ("toolchain", "reason"), [(name, why) for name, why in UNUSABLE.items() if name in (*INSPECTED, *UNLOADABLE)]
+)
+def test_inspect_says_why_a_toolchain_takes_nothing(inspection: Report, toolchain: str, reason: str) -> None:
+    said = {each["target"]: each["unusable"] for each in inspection.facts["targets"]}
+    said |= {each["name"]: each["reason"] for each in inspection.facts["failures"]}
+
+    assert re.search(reason, said[toolchain])
+    assert re.search(rf"{toolchain} .*?{reason}", inspection.text)
+
+
+@pytest.mark.parametrize(("toolchain", "reason"), UNUSABLE.items())
+def test_doctor_says_why_a_toolchain_is_unusable(diagnosis: Report, toolchain: str, reason: str) -> None:
+    said = {each["name"]: each["unusable"] for each in diagnosis.facts["toolchains"]}
+    said |= {each["name"]: each["reason"] for each in diagnosis.facts["failures"]}
+
+    assert re.search(reason, said[toolchain])
+    assert re.search(rf"{toolchain} .*?{reason}", diagnosis.text)
+
+
+@pytest.mark.parametrize(("fault", "told"), DRIVER.items())
+def test_doctor_says_why_a_target_is_unusable(diagnosis: Report, fault: str, told: Told) -> None:
+    [facts] = [each for each in diagnosis.facts["toolchains"] if each["name"] == "misbehaving"]
+    expected = rf"{re.escape(target(fault))} failed in collage_{told.stage}: .*?{told.reason}"
+
+    assert target(fault) not in facts["targets"]
+    assert re.search(expected, facts["unusable"])
+    assert re.search(expected, diagnosis.text)
+
+
+def test_doctor_counts_what_works(diagnosis: Report) -> None:
+    found = {each["name"]: each["targets"] for each in diagnosis.facts["toolchains"]}
+
+    assert found["well"] == ["well"]
+    assert found["reference"] == ["reference"]
+    assert len(found["misbehaving"]) == len(misbehaving.FAULTS) - len(DRIVER)
+
+
+# What it costs
+
+
+def test_a_worker_is_used_again_until_it_dies(first: Optimized) -> None:
+    processes = {fault: process for what, fault, process in first.noted if what == "lowering"}
+    mild = {processes[fault] for fault in misbehaving.MILD_FAULTS}
+    after = [processes[fault] for fault in (*misbehaving.HANGING_FAULTS, *misbehaving.DEADLY_FAULTS)]
+
+    assert len(mild) == 1
+    # the first of them ends the worker that all before it had
+    assert after[0] in mild
+    assert len(set(after)) == len(after)
+
+
+@pytest.mark.parametrize("fault", misbehaving.DEADLY_FAULTS)
+def test_what_kills_its_worker_is_tried_twice_and_never_again(first: Optimized, again: Optimized, fault: str) -> None:
+    processes = [process for what, name, process in first.noted if (what, name) == ("lowering", fault)]
+
+    assert len(processes) == 2
+    assert len(set(processes)) == 2
+    assert all(name != fault for _, name, _ in again.noted)
+
+
+@pytest.mark.parametrize("fault", [*misbehaving.MILD_FAULTS, *misbehaving.HANGING_FAULTS])
+def test_what_fails_otherwise_is_tried_once(first: Optimized, again: Optimized, fault: str) -> None:
+    assert [name for what, name, _ in first.noted if what == "lowering"].count(fault) == 1
+    assert all(name != fault for _, name, _ in again.noted)
+
+
+def test_a_query_that_kills_its_worker_is_asked_twice_and_one_that_hangs_once(
+    first: Optimized, again: Optimized
+) -> None:
+    asked = [name for what, name, _ in first.noted if what == "misdeed"]
+
+    assert (asked.count("crashes-in-query"), asked.count("hangs-in-query")) == (2, 1)
+    assert {"crashes-in-query", "hangs-in-query"}.isdisjoint(name for _, name, _ in again.noted)
+
+
+def test_a_second_run_over_the_database_measures_nothing_and_says_the_same(first: Optimized, again: Optimized) -> None:
+    assert again.facts["search"]["measured"] == 0
+    assert again.facts["regions"] == first.facts["regions"]
+    for fault in (*CANDIDATES, *MEASURED):
+        assert again.refusals(target(fault)) == first.refusals(target(fault))
+
+
+def test_what_a_worker_left_running_is_ended(first: Optimized) -> None:
+    left = [int(process) for what, fault, process in first.noted if (what, fault) == ("misdeed", "forks-and-exits")]
+
+    assert len(left) == 2
+    assert not [pid for pid in left if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]

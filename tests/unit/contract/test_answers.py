@@ -1,0 +1,74 @@
+"""What plugins make is looked at where they made it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from collage_core.contract import Artifact, Joins, Requirement, Target
+from collage_core.contract.answers import artifact_problem, target_problem
+
+TARGET = Target(
+    toolchain="mock",
+    options=(("precision", "bf16"),),
+    fingerprint="mock 1",
+    joins=Joins.ANY,
+    excludes=frozenset({"other"}),
+    max_inputs=3,
+)
+ARTIFACT = Artifact(
+    files={"kernel.bin": b"\x00", "facts.json": bytearray(b"{}")},
+    metadata={"tiles": [1, 2], "fast": True},
+    requires=(Requirement(kind="isa", name="avx2"),),
+    constants={"w": "0" * 64},
+    workspace_bytes=64,
+    variant="first",
+)
+
+
+def test_what_is_well_made_has_no_problem() -> None:
+    assert target_problem(TARGET) == ""
+    assert artifact_problem(ARTIFACT) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"fingerprint": None}, "fingerprint is NoneType, not str"),
+        ({"device": 0}, "device is int, not str"),
+        ({"options": (("precision", 16),)}, "options are pairs of strings"),
+        ({"joins": "any"}, "joins is str, not Joins"),
+        ({"mixable": 1}, "mixable is int, not bool"),
+        ({"excludes": {"other"}}, "excludes is set, not frozenset"),
+        ({"excludes": frozenset({1})}, "excludes names toolchains"),
+        ({"max_depth": 2.5}, "max_depth is float, not int or None"),
+        ({"max_inputs": True}, "max_inputs is bool, not int or None"),
+    ],
+)
+def test_a_target_is_of_the_types_it_says(change: dict[str, Any], problem: str) -> None:
+    assert target_problem(dataclasses.replace(TARGET, **change)).startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"files": [b""]}, "files is list, not a mapping"),
+        ({"files": {"../kernel": b""}}, "'../kernel' is no plain file name"),
+        ({"files": {"": b""}}, "'' is no plain file name"),
+        ({"files": {"a\\b": b""}}, r"'a\\b' is no plain file name"),
+        ({"files": {"kernel": "text"}}, "file 'kernel' is str, not bytes"),
+        ({"metadata": None}, "metadata is NoneType, not a mapping"),
+        ({"metadata": {"scale": float("nan")}}, "metadata is not JSON"),
+        ({"metadata": {"array": object()}}, "metadata is not JSON"),
+        ({"constants": {"w": 3}}, "constants maps names to content hashes"),
+        ({"requires": [Requirement(kind="isa", name="avx2")]}, "requires is a tuple"),
+        ({"workspace_bytes": -1}, "workspace_bytes is a number of bytes, not -1"),
+        ({"workspace_bytes": "64"}, "workspace_bytes is a number of bytes, not '64'"),
+        ({"variant": 1}, "variant is int, not str"),
+        ({"deterministic": None}, "deterministic is NoneType, not bool"),
+    ],
+)
+def test_an_artifact_is_of_the_types_it_says(change: dict[str, Any], problem: str) -> None:
+    assert artifact_problem(dataclasses.replace(ARTIFACT, **change)).startswith(problem)
