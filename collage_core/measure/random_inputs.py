@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import onnx_ir
+import psutil
 
 from collage_core.errors import FeedError
 from collage_core.ir.content import constant_of
@@ -50,6 +51,9 @@ def random_inputs(graph: DataflowGraph, seed: int) -> dict[str, Any]:
         spec = graph.spec(value)
         if spec.dtype is None or spec.shape is None or None in spec.shape:
             raise FeedError(name, "no value can be made up for it; give one with --inputs FILE.npz")
+        if spec.dtype != onnx_ir.DataType.STRING and spec.nbytes > psutil.virtual_memory().total:
+            size = f"{spec.nbytes / 1e9:,.0f} GB"
+            raise FeedError(name, f"its shape {list(spec.static_shape)} takes {size}, more than this machine's memory")
         random = np.random.default_rng((seed, number))
         values[name] = _random(spec, random, _index_bound(graph, value))
     return values

@@ -30,6 +30,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
 from collage_core.errors import ModelError
+from collage_core.ir.quiet import only_errors_of
 from collage_core.passes.prepare_fold import Folder
 from collage_core.passes.prepare_merge import (
     fuse_batch_normalization,
@@ -38,6 +39,7 @@ from collage_core.passes.prepare_merge import (
 )
 from collage_core.passes.prepare_opset import upgrade_opset
 from collage_core.passes.prepare_shapes import all_graphs, bind_input_shapes, infer_model
+from collage_core.passes.prepare_validity import blamed_on, check_sound
 
 PRIMITIVE_KEY = "collage.primitive"
 """Metadata of functions that are kernels already: a fusion found before, or annotated by hand."""
@@ -65,20 +67,27 @@ def prepare(model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None
 
     Raises:
         InputShapeError: If an input dimension stays free, or a shape contradicts the model.
+        InvalidModelError: If something that is not valid ONNX stands in the way.
         ModelError: If a function cannot be inlined, or the graph has a cycle.
     """
-    model = model.clone()
+    with blamed_on(model):
+        check_sound(model)  # a value that nothing gives cannot even be cloned
+        return _prepared(model.clone(), input_shapes or {})
+
+
+def _prepared(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> ir.Model:
     model.ir_version = max(model.ir_version or 0, MINIMUM_IR_VERSION)
     common_passes.RemoveInitializersFromInputsPass()(model)
     _inline(model)
     _sort(model)
     model = upgrade_opset(model)
-    bind_input_shapes(model, input_shapes or {})
+    bind_input_shapes(model, input_shapes)
     _simplify(model)
     upgraded = upgrade_opset(model)  # what no converter knows may have been folded
     if upgraded is not model:
         model = upgraded
         _simplify(model)
+    _check_kernels(model)
     common_passes.RemoveUnusedFunctionsPass()(model)  # type: ignore[no-untyped-call]
     common_passes.RemoveUnusedOpsetsPass()(model)
     _name(model)
@@ -95,7 +104,8 @@ def _simplify(model: ir.Model) -> None:
         folder.fold(graph)
         changed = folder.changed
         changed |= _remove_dead(model)
-        common_passes.DeduplicateInitializersPass(size_limit=1024)(model)
+        with only_errors_of("onnx_ir.passes.common"):  # it warns of each initializer that is an output
+            common_passes.DeduplicateInitializersPass(size_limit=1024)(model)
         changed |= merge_equal_nodes(graph, model.functions)
         changed |= _remove_dead(model)
         for each in all_graphs(graph):
@@ -117,6 +127,17 @@ def _inline(model: ir.Model) -> None:
     except Exception as error:
         cause = error.__cause__ or error
         raise ModelError(f"cannot inline the model's functions: {cause}") from error
+
+
+def _check_kernels(model: ir.Model) -> None:
+    """Kernels are replaced by their bodies later, where one version of each domain is all there can be."""
+    for function in model.functions.values():
+        for domain, version in function.opset_imports.items():
+            if model.opset_imports.get(domain, version) != version:
+                raise ModelError(
+                    f"the function {function.name!r}, marked as a kernel, is of version {version} of the domain "
+                    f"{domain!r}, and the model of version {model.opset_imports[domain]}; give both the same"
+                )
 
 
 def _sort(model: ir.Model) -> None:

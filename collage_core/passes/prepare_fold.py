@@ -248,7 +248,7 @@ def _known_dims(node: ir.Node) -> Any:
             return None
         dims = _shape_result(maker)
         where = index.const_value.numpy()
-        if dims is None or where.size == 0 or np.abs(where).max() > len(dims):
+        if dims is None or where.size == 0 or where.min() < -len(dims) or where.max() >= len(dims):
             return None
         picked = [dims[int(position)] for position in where.ravel()]
         if all(isinstance(dim, int) for dim in picked):

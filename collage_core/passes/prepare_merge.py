@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from collage_core.ir.content import tensor_content_hash
 from collage_core.passes.prepare_fold import NEVER_MERGED, rename_through, subgraphs
 from collage_core.passes.prepare_noop import constant_of
 
@@ -100,7 +101,7 @@ def _key(node: ir.Node) -> object:
         if attribute.type == ir.AttributeType.TENSOR:
             if value.size > _KEY_LIMIT:
                 return None
-            value = (tuple(value.shape), value.dtype, value.tobytes())
+            value = (tuple(value.shape), value.dtype, tensor_content_hash(value))
         elif attribute.type in (
             ir.AttributeType.INTS,
             ir.AttributeType.FLOATS,

@@ -6,6 +6,7 @@ import onnx
 import onnx_ir as ir
 
 from collage_core.passes.prepare_shapes import all_graphs
+from collage_core.passes.prepare_validity import large_weights, serialized_without
 
 TARGET_OPSET = 21
 """Older models are brought here, newer ones stay.
@@ -15,9 +16,6 @@ OpenVINO 2026.4, TVM's importer. From 18 to 26 ONNX Runtime fuses the same nodes
 so a higher version would gain nothing; what 22 and later add are element types and new operators.
 """
 
-_PLACEHOLDER_ELEMENTS = 1024
-"""Initializers larger than this do not take part; what conversion moves (axes, pads, scales) is far smaller."""
-
 
 def upgrade_opset(model: ir.Model) -> ir.Model:
     """Return the model at `TARGET_OPSET` if it is older and ONNX's converter can do it; else as it is.
@@ -26,14 +24,10 @@ def upgrade_opset(model: ir.Model) -> ir.Model:
     model would contradict.
     """
     version = model.opset_imports.get("", model.opset_imports.get("ai.onnx"))
-    if version is None or version >= TARGET_OPSET or model.functions:
+    if version is None or version >= TARGET_OPSET or model.functions or _is_misconverted(model, version):
         return model
-    weights = {
-        name: value
-        for name, value in model.graph.initializers.items()
-        if value.const_value is not None and value.const_value.size > _PLACEHOLDER_ELEMENTS
-    }
-    proto = _without(model, weights)
+    weights = large_weights(model)  # what conversion moves (axes, pads, scales) is far smaller
+    proto = serialized_without(model, weights)
     try:
         converted = onnx.version_converter.convert_version(proto, TARGET_OPSET)
         if _is_valid(proto) and not _is_valid(converted):
@@ -45,25 +39,20 @@ def upgrade_opset(model: ir.Model) -> ir.Model:
     return result
 
 
+def _is_misconverted(model: ir.Model, version: int) -> bool:
+    """Whether ONNX's converter would take a node for another.
+
+    Scan lost its batch axis in opset 9; the converter drops the lengths and leaves the axis (onnx 1.23, `scan_8_9.h`).
+    """
+    return version < 9 and any(node.op_type == "Scan" for node in model.graph.all_nodes())
+
+
 def _is_valid(proto: onnx.ModelProto) -> bool:
     try:
         onnx.checker.check_model(proto)
     except onnx.checker.ValidationError:
         return False
     return True
-
-
-def _without(model: ir.Model, weights: dict[str, ir.Value]) -> onnx.ModelProto:
-    """Serialize with some initializers as typed inputs instead."""
-    copy = model.clone()
-    for name in weights:
-        value = copy.graph.initializers.pop(name)
-        tensor = value.const_value
-        assert tensor is not None
-        value.shape, value.dtype = ir.Shape(tensor.shape.numpy()), tensor.dtype
-        value.const_value = None
-        copy.graph.inputs.append(value)
-    return ir.serde.serialize_model(copy)
 
 
 def _restore(result: ir.Model, model: ir.Model, weights: dict[str, ir.Value]) -> None:

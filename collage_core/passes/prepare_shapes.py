@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
 from collage_core.errors import InputShapeError, ModelError
+from collage_core.ir.quiet import only_errors_of
 
 _DATA_LIMIT = 1024
 """Elements of a constant that may decide a shape (axes, target shapes, pads, scales are far smaller)."""
@@ -39,6 +39,8 @@ def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]
         if value.shape is None:
             raise InputShapeError(name, f"its rank is unknown; give it with {_flag(name, None)}")
         if value.shape.is_static():
+            if min(value.shape.numpy(), default=0) < 0:
+                raise InputShapeError(name, f"the model declares {value.shape}, which has a negative extent")
             continue
         dims = [symbols.get(_symbol(dim), dim) for dim in value.shape]
         free = [str(dim) for dim in dims if not isinstance(dim, int)]
@@ -71,13 +73,10 @@ def infer_model(model: ir.Model) -> None:
     Weights do not travel: onnx_ir hands ONNX's C++ code a model without its large initializers.
     """
     _type_initializers(model)
-    logger = logging.getLogger("onnx_ir.passes.common.shape_inference")
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # it warns where a domain is unknown, which is no news here
-    try:
+    with only_errors_of(
+        "onnx_ir.passes.common.shape_inference"
+    ):  # it warns where a domain is unknown, which is no news
         common_passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
-    finally:
-        logger.setLevel(level)
 
 
 def infer_node(node: ir.Node, opset_imports: Mapping[str, int]) -> None:

@@ -18,13 +18,16 @@ from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture
 from collage_core.measure.random_inputs import checked_inputs, random_inputs, read_arrays
 from collage_core.passes.prepare import prepare
+from collage_core.passes.prepare_scout import scout
 from collage_core.passes.prepare_shapes import free_inputs
+from collage_core.passes.prepare_validity import blamed_on
 from collage_core.pipeline.facts import external_files, file_sha256, model_facts, opened
 from collage_core.pipeline.feeds import write_values
 from collage_core.reference import Fallback
 from collage_core.report.record import ModelFacts
 
 _FRESH_SEED_OFFSET = 1
+_REFERENCE_S = 3600.0
 
 
 class Subject:
@@ -61,7 +64,10 @@ class Subject:
         shapes = dict(input_shapes or {})
         for key in sorted(free_inputs(given) & set(self._arrays or ())):
             shapes.setdefault(key, np.shape((self._arrays or {})[key]))
-        self.graph = DataflowGraph(prepare(given, input_shapes=shapes))
+        scout(given, shapes)
+        prepared = prepare(given, input_shapes=shapes)
+        with blamed_on(prepared):
+            self.graph = DataflowGraph(prepared)
         self.facts: ModelFacts = model_facts(name, sha256, given, self.graph.model)
         self.seed = seed
         digest = hashlib.sha256(json.dumps([sha256, dict(sorted(shapes.items())), seed]).encode())
@@ -99,10 +105,13 @@ class Subject:
         return path
 
     def capture(self, store: BlobStore, fallback: Fallback | None) -> Callable[[], Capture]:
-        """Every value of one reference run, taken when first asked for."""
+        """Every value of one reference run, taken when first asked for.
+
+        A run of more than an hour is taken for one that never ends: a Loop may ask for 2^63 steps.
+        """
 
         @functools.cache
         def take() -> Capture:
-            return Capture.take(self.graph, self.inputs, store, fallback=fallback)
+            return Capture.take(self.graph, self.inputs, store, fallback=fallback, deadline_s=_REFERENCE_S)
 
         return take

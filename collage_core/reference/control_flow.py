@@ -47,8 +47,10 @@ def run_loop(node: ir.Node, inputs: Sequence[Any], run: RunGraph) -> tuple[Any, 
 
 
 def run_scan(node: ir.Node, inputs: Sequence[Any], run: RunGraph) -> tuple[Any, ...]:
-    """Run the body once per slice of the scanned inputs (opset 9 on, without a batch axis)."""
+    """Run the body once per slice of the scanned inputs; as of opset 8, that for each item of a batch."""
     body = node.attributes["body"].as_graph()
+    if len(inputs) == len(body.inputs) + 1:  # only that opset has an input the body has not: lengths of sequences
+        return _run_batch_scan(node, inputs, run)
     scan_count = node.attributes["num_scan_inputs"].as_int()
     state_count = len(inputs) - scan_count
     state, scanned = list(inputs[:state_count]), inputs[state_count:]
@@ -73,6 +75,38 @@ def run_scan(node: ir.Node, inputs: Sequence[Any], run: RunGraph) -> tuple[Any, 
         for column, value, axis, back in zip(collected, out_values, out_axes, out_backwards, strict=True)
     ]
     return (*state, *stacks)
+
+
+def _run_batch_scan(node: ir.Node, inputs: Sequence[Any], run: RunGraph) -> tuple[Any, ...]:
+    """Run a Scan of opset 8: batches on axis 0, sequences on axis 1, which end early where a length says so."""
+    body = node.attributes["body"].as_graph()
+    scan_count = node.attributes["num_scan_inputs"].as_int()
+    lengths, states, scanned = inputs[0], inputs[1 : len(inputs) - scan_count], inputs[len(inputs) - scan_count :]
+    backwards = _integers(node.attributes, "directions", scan_count)
+    batch, longest = scanned[0].shape[:2]
+    columns: list[list[Any]] = [[] for _ in body.outputs]
+    for item in range(batch):
+        length = longest if lengths is None else int(lengths[item])
+        state = [each[item] for each in states]
+        collected: list[list[Any]] = [[] for _ in body.outputs[len(state) :]]
+        for step in range(length):
+            slices = [
+                array[item, length - 1 - step if back else step] for array, back in zip(scanned, backwards, strict=True)
+            ]
+            results = run(body, (*state, *slices))
+            state = list(results[: len(state)])
+            for column, result in zip(collected, results[len(state) :], strict=True):
+                column.append(result)
+        padded = [_padded(c, longest, value) for c, value in zip(collected, body.outputs[len(state) :], strict=True)]
+        for column, result in zip(columns, [*state, *padded], strict=True):
+            column.append(result)
+    return tuple(np.stack(column) for column in columns)
+
+
+def _padded(steps: Sequence[Any], length: int, value: ir.Value) -> Any:
+    """Steps one after another on a new axis 0, zeros after the last."""
+    taken = np.stack(steps) if steps else _empty(value, 0)
+    return np.concatenate([taken, np.zeros((length - len(taken), *taken.shape[1:]), taken.dtype)])
 
 
 def _integers(attributes: Mapping[str, ir.Attr], name: str, count: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -11,13 +12,15 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
+import psutil
 
 from collage_core.errors import DeadlineExceededError, EvaluationError
 from collage_core.reference import control_flow
 from collage_core.reference.operators import (
+    OTHER_DOMAINS,
     Operator,
     is_implemented,
-    ml_operator,
+    other_operator,
     resolve_references,
     schema_function,
     standard_operator,
@@ -97,8 +100,8 @@ class NodeEvaluator:
             if (run := control_flow.OPERATORS.get(node.op_type)) is not None:
                 return run(node, inputs, lambda graph, args: self._graph(graph, args, scope, attributes))
             return self._standard(node, inputs, attributes or {})
-        if node.domain == "ai.onnx.ml":
-            return ml_operator(_proto(node, attributes or {}), self._version(node))(inputs)
+        if node.domain in OTHER_DOMAINS:
+            return other_operator(_proto(node, attributes or {}), self._version(node), self._opsets)(inputs)
         raise NotImplementedError(f"no implementation for domain {node.domain!r}")
 
     def _version(self, node: ir.Node) -> int:
@@ -201,7 +204,11 @@ def evaluate(
 
     for value in graph.inputs:
         settle(value)
+    memory = psutil.virtual_memory().total
     for node in graph:
+        if (size := sum(map(_nbytes, node.outputs))) > memory:
+            reason = f"its outputs take {size / 1e9:,.0f} GB, more than this machine's memory"
+            raise EvaluationError(str(node.name), node.op_type, reason)
         try:
             results = evaluator.run(node, scope)
         except TimeoutError as error:
@@ -219,6 +226,13 @@ def evaluate(
         if value in scope:
             settle(value)
     return Evaluation(values, unchecked)
+
+
+def _nbytes(value: ir.Value) -> int:
+    """Bytes of a tensor as NumPy holds it; 0 where that is not known before."""
+    if value.shape is None or value.dtype is None or not value.shape.is_static():
+        return 0
+    return math.prod(map(int, value.shape.numpy())) * max(1, getattr(value.dtype.numpy(), "itemsize", 1))
 
 
 def captured_values(node: ir.Node) -> list[ir.Value]:

@@ -7,6 +7,7 @@ ONNX's own loops over pixels in Python, and is property-tested against it.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -121,12 +122,26 @@ def is_implemented(op_type: str, version: int) -> bool:
     return True
 
 
-def ml_operator(node: onnx.NodeProto, version: int) -> Operator:
-    """Find ONNX's implementation of a node of `ai.onnx.ml`."""
-    from onnx.reference.ops.aionnxml import load_op as load_ml_op
+OTHER_DOMAINS: Mapping[str, str] = {
+    "ai.onnx.ml": "onnx.reference.ops.aionnxml",
+    "ai.onnx.preview": "onnx.reference.ops.aionnx_preview",
+    "ai.onnx.preview.training": "onnx.reference.ops.aionnx_preview_training",
+}
+"""ONNX's domains besides the default one, with the module that implements their operators."""
 
-    run = load_ml_op(node.domain, node.op_type, version)(node, _run_parameters(node, version))
-    return lambda values: tuple(run.run(*values))
+
+def other_operator(node: onnx.NodeProto, version: int, opsets: Mapping[str, int]) -> Operator:
+    """Find ONNX's implementation of a node of one of `OTHER_DOMAINS`.
+
+    Args:
+        node: The node, attributes resolved.
+        version: The opset version that gives it its meaning.
+        opsets: Version of each domain: bodies of such a node are of other domains.
+    """
+    load = importlib.import_module(OTHER_DOMAINS[node.domain]).load_op
+    parameters = {**_run_parameters(node, version), "opsets": {**opsets, node.domain: version}}
+    run = load(node.domain, node.op_type, version)(node, parameters)
+    return lambda values: tuple(map(strings_as_objects, run.run(*values)))
 
 
 _SINCE = {"DequantizeLinear": 19, "QuantizeLinear": 19}
@@ -171,6 +186,10 @@ class _NoExpansion:
         raise _ExpansionError
 
 
+_TYPED_LIKE = {("LinearAttention", 1): 0}
+"""Input an output has the type of where the one it shares its type with is left out: a state begins as the query."""
+
+
 def _same_type(node: onnx.NodeProto, version: int) -> Callable[[int], int | None]:
     """Tell for an output which input the standard says it shares its type with."""
     schema = onnx.defs.get_schema(node.op_type, version, node.domain)
@@ -183,7 +202,7 @@ def _same_type(node: onnx.NodeProto, version: int) -> Callable[[int], int | None
         for index, name in enumerate(node.input):
             if name and parameter(schema.inputs, index).type_str == wanted:
                 return index
-        return None
+        return _TYPED_LIKE.get((node.op_type, output))
 
     return source
 

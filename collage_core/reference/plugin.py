@@ -30,9 +30,10 @@ from collage_core.hookspecs import hookimpl
 from collage_core.ir.model_io import model_from_bytes, model_to_bytes
 from collage_core.patterns import NodeContext, PatternTable
 from collage_core.reference.evaluator import evaluate
+from collage_core.reference.operators import OTHER_DOMAINS
 
 _MODEL = "model.onnx"
-_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
+_DOMAINS = frozenset({"", "ai.onnx", *OTHER_DOMAINS})
 
 
 def _takes(node: NodeContext) -> Supported | Unsupported:

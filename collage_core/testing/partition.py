@@ -130,8 +130,9 @@ def _proposals(
         return targets
     found = []
     for target in targets:
-        whole = kernel_function(SubGraph(graph, graph.all_mask), "model")
-        refused = toolchain.query(target, whole) or {}
+        refused: Mapping[str, str] = {}
+        if graph.needs_kernel:
+            refused = toolchain.query(target, kernel_function(SubGraph(graph, graph.all_mask), "model")) or {}
         by_index = {index: refused[name] for index, name in enumerate(graph.names) if name in refused}
         found.append(propose(target_rule(toolchain, target, by_index), graph, bounds, cuts=cuts))
     return found

@@ -14,6 +14,7 @@ from collage_core.reference.kernels.detection import non_max_suppression
 from collage_core.reference.kernels.elementwise import einsum, erf, gelu, matmul, matmul_integer
 from collage_core.reference.kernels.gather import gather_elements, pad, scatter_elements
 from collage_core.reference.kernels.normalisation import lrn
+from collage_core.reference.kernels.optional import optional
 from collage_core.reference.kernels.pooling import (
     average_pool,
     global_lp_pool,
@@ -42,6 +43,7 @@ _KERNELS: Mapping[str, Kernel] = {
     "MatMulInteger": matmul_integer,
     "MaxPool": max_pool,
     "NonMaxSuppression": non_max_suppression,
+    "Optional": optional,
     "Pad": pad,
     "Resize": resize,
     "ScatterElements": scatter_elements,

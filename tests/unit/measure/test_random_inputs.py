@@ -101,3 +101,10 @@ def test_an_input_that_is_no_tensor_has_to_be_given() -> None:
 
     with pytest.raises(FeedError, match="--inputs"):
         random_inputs(graph, seed=0)
+
+
+def test_no_values_are_made_up_for_what_no_machine_holds() -> None:
+    graph = _graph("g (float[9000000, 9000000] x) => (float[9000000, 9000000] y) { y = Relu(x) }")
+
+    with pytest.raises(FeedError, match=r"'x'.* takes 324,000 GB, more than this machine's memory"):
+        random_inputs(graph, 0)

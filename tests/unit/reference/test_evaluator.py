@@ -193,3 +193,28 @@ def test_sequences_and_strings_pass_through() -> None:
     values = evaluate(model, {"x": np.float32([1, 2])}).values
 
     np.testing.assert_array_equal(values["y"], np.float32([1, 2, 1, 2]))
+
+
+def test_more_than_the_machine_holds_is_refused_before_it_is_tried() -> None:
+    model = parse("""g (float[1] x) => (float[9000000, 9000000] y) {
+        s = Constant<value_ints = [9000000, 9000000]>()
+        y = Expand(x, s)
+    }""")
+
+    with pytest.raises(EvaluationError, match="324,000 GB, more than this machine's memory"):
+        evaluate(model, {"x": np.float32([1])}, fallback=lambda *_: pytest.fail("nobody else is asked"))
+
+
+def test_a_state_that_begins_by_itself_has_the_type_of_what_it_follows() -> None:
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, 2, 4)).astype(np.float16)
+    node = onnx.helper.make_node(
+        "LinearAttention", ["q", "k", "v"], ["y", "state"], q_num_heads=1, kv_num_heads=1, update_rule="linear"
+    )
+    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT16, [1, 2, 4]) for name in "qkv"]
+    outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in ("y", "state")]
+    graph = onnx.helper.make_graph([node], "g", info, outputs)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 27)])
+
+    values = evaluate(ir.serde.deserialize_model(model), {"q": q, "k": k, "v": v}).values
+
+    assert (values["y"].dtype, values["state"].dtype) == (np.float16, np.float16)

@@ -1,0 +1,1 @@
+"""ONNX's own node tests through Collage, through ONNX Runtime alone and through ONNX's evaluator alone."""

@@ -1,0 +1,70 @@
+"""Prepares a model in a process of its own first, so that one that ends the process does not end the user's.
+
+ONNX's inference and version converter are C++. On models that its checker accepts they have been seen to abort: in onnx
+1.23 a Split whose outputs are not as many as its `num_outputs` runs into an assertion of the standard library.
+
+Usage: python -m collage_core.passes.prepare_scout MODEL INPUT_SHAPES   (a file, and JSON)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import onnx_ir as ir
+
+from collage_core.errors import DeadlineExceededError, InvalidModelError
+from collage_core.ir.model_io import load_model
+from collage_core.passes.prepare import prepare
+from collage_core.passes.prepare_validity import large_weights, serialized_without
+
+_DEADLINE_S = 600.0
+
+
+def scout(model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, deadline_s: float = _DEADLINE_S) -> None:
+    """See that preparing a model ends, and does not end the process that does it.
+
+    Whether it succeeds is not said: whoever prepares the model afterwards hears what is wrong. Large weights stay
+    behind; nothing looks at them before a model runs.
+
+    Args:
+        model: As given, not prepared.
+        input_shapes: As for `prepare`.
+        deadline_s: Seconds it may take.
+
+    Raises:
+        InvalidModelError: If the process that tried is dead.
+        DeadlineExceededError: If it did not finish.
+    """
+    with tempfile.TemporaryDirectory(prefix="collage-") as folder:
+        path = Path(folder, "model.onnx")
+        try:
+            path.write_bytes(serialized_without(model, large_weights(model)).SerializeToString())
+        except Exception:  # it gets no further in this process either, and is told there
+            return
+        shapes = json.dumps({name: list(shape) for name, shape in input_shapes.items()})
+        command = [sys.executable, "-P", "-m", __name__, str(path), shapes]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=deadline_s, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise DeadlineExceededError("preparing the model", deadline_s) from error
+    if done.returncode < 0:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        how = signal.Signals(-done.returncode).name
+        raise InvalidModelError(f"ONNX's own code ends with {how} on it" + (f": {said[-1]}" if said else ""))
+
+
+def main() -> None:
+    """Tries; only how the process ends counts."""
+    with contextlib.suppress(Exception):
+        prepare(load_model(sys.argv[1]), input_shapes=json.loads(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

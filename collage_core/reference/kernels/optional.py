@@ -1,0 +1,15 @@
+"""Optional values, which are themselves where they are present and None where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def optional(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Any]:
+    """Compute Optional.
+
+    ONNX's puts the value into a list (onnx 1.23, `op_optional.py`), which its own OptionalGetElement does not undo.
+    """
+    del attributes, version
+    return (inputs[0] if inputs else None,)
