@@ -17,6 +17,8 @@ import onnx
 import onnx_ir as ir
 
 from collage_core.errors import ExternalDataError, ModelFileError
+from collage_core.ir.message_check import objection
+from collage_core.ir.quiet import only_errors_of
 
 EXTERNAL_THRESHOLD_BYTES = 1 << 30
 """Above this total, weights go into a data file: protobuf refuses messages of 2 GiB and more."""
@@ -136,8 +138,11 @@ def _deserialize(proto: onnx.ModelProto, source: str) -> ir.Model:
     # protobuf reads many short byte strings, the empty one among them, as an empty message
     if not proto.HasField("graph"):
         raise ModelFileError(source, "it holds no graph, so it is not an ONNX model")
+    if reason := objection(proto):
+        raise ModelFileError(source, reason)
     try:
-        return ir.serde.deserialize_model(proto)
+        with only_errors_of(ir.serde.__name__):  # what it warns of is told when the model is prepared, as one error
+            return ir.serde.deserialize_model(proto)
     except Exception as error:
         raise ModelFileError(source, _first_line(error)) from error
 
@@ -212,6 +217,8 @@ def _write_external_data(holders: list[ir.Value], staging: _Staging, name: str) 
                 name=value.name or "",
             )
             offset += len(data)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 class _Staging:

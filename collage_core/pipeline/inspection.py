@@ -11,6 +11,7 @@ import onnx_ir
 from collage_core.errors import PluginError
 from collage_core.fusion import CandidateBounds
 from collage_core.ir.tensor_spec import TensorSpec
+from collage_core.passes.prepare_validity import blamed_on
 from collage_core.pipeline.diagnosis import plugin_failures
 from collage_core.pipeline.offers import Selection
 from collage_core.pipeline.options import OptimizeOptions
@@ -40,7 +41,7 @@ def inspect(
     subject = Subject(model, input_shapes=options.input_shapes)
     graph = subject.graph
     bounds = CandidateBounds.preset(cast(Literal["quick", "default", "extensive"], options.preset))
-    with Workplace(selection, tuning_db="memory:", registry=registry) as workplace:
+    with Workplace(selection, tuning_db="memory:", registry=registry) as workplace, blamed_on(graph.model):
         workplace.targets()
         asked = ask_targets(graph, workplace, SilentProgress())
         coverage = []

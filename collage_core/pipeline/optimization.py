@@ -20,6 +20,7 @@ from collage_core.errors import CollageError, NoCoverError, PlanBuildError, Veri
 from collage_core.fusion import CandidateBounds
 from collage_core.measure.outcomes import BuildSettings, Tolerance
 from collage_core.measure.source import MeasureSettings, MeasuringCostSource
+from collage_core.passes.prepare_validity import blamed_on
 from collage_core.pipeline.assemble import Assembled, assemble
 from collage_core.pipeline.decision import Decision, decide
 from collage_core.pipeline.dispatch import dispatch_us
@@ -105,7 +106,7 @@ def optimize(
             subject = Subject(model, input_shapes=options.input_shapes, inputs=options.inputs, seed=options.seed)
             progress.phase("asking toolchains")
             workplace = Workplace(selection, tuning_db=options.tuning_db, threads=options.threads, registry=registry)
-        with workplace:
+        with workplace, blamed_on(subject.graph.model):
             return _Optimization(subject, workplace, options, progress, clock).run()
     finally:
         progress.done()
