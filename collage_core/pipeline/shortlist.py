@@ -55,6 +55,8 @@ def mixes(pool: CandidatePool, count: int) -> tuple[Plan, ...]:
         if result.total_us > limit_us:
             break
         plans.append(as_plan(pool, f"mixed-{len(plans) + 1}", result, single=False))
+        if not result.candidates:  # nothing but views
+            break
         _, dearest = max(zip(result.costs_us, result.candidates, strict=True), key=lambda pair: pair[0])
         without.append(dearest)
     return tuple(plans)
