@@ -157,11 +157,12 @@ def killed_and_resumed(model: Path, toolchains: str, kills: int, seed: int) -> N
     work = next(folders)
     waiting = collections.deque(moments)
     while waiting:
+        began = time.monotonic()
         if kill(work, waiting[0]):
             waiting.popleft()
-        else:  # it had so much already that it came to its end before: another one, from the start
+        else:  # it had so much already, or a machine so idle, that it came to its end before: another, from the start
             work = next(folders)
-            waiting[0] *= 0.97
+            waiting[0] = min(waiting[0], time.monotonic() - began) * draw.uniform(0.5, 1.0)
     before = work.kept() if work.database.exists() else {}
     work.finish(before)
 
