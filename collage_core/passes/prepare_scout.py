@@ -24,10 +24,12 @@ from collage_core.ir.model_io import load_model
 from collage_core.passes.prepare import prepare
 from collage_core.passes.prepare_validity import large_weights, serialized_without
 
-_DEADLINE_S = 600.0
+_DEADLINE_S = 60.0
+_PER_NODE_S = 0.05
+"""Ten times what a node of a large export takes to prepare."""
 
 
-def scout(model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, deadline_s: float = _DEADLINE_S) -> None:
+def scout(model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, deadline_s: float | None = None) -> None:
     """See that preparing a model ends, and does not end the process that does it.
 
     Whether it succeeds is not said: whoever prepares the model afterwards hears what is wrong. Large weights stay
@@ -36,12 +38,14 @@ def scout(model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, deadlin
     Args:
         model: As given, not prepared.
         input_shapes: As for `prepare`.
-        deadline_s: Seconds it may take.
+        deadline_s: Seconds it may take; a minute and more for large models if None.
 
     Raises:
         InvalidModelError: If the process that tried is dead.
         DeadlineExceededError: If it did not finish.
     """
+    if deadline_s is None:
+        deadline_s = _DEADLINE_S + _PER_NODE_S * sum(1 for _ in model.graph)
     with tempfile.TemporaryDirectory(prefix="collage-") as folder:
         path = Path(folder, "model.onnx")
         try:
