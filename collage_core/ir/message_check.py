@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import onnx
+import onnx_ir
 
 _GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
@@ -21,6 +23,8 @@ def _in_graph(graph: onnx.GraphProto, *, in_function: bool) -> str:
     for tensor in graph.initializer:
         if tensor.data_type == onnx.TensorProto.UNDEFINED:
             return f"its weight {tensor.name!r} has no element type"
+        if not _is_filled(tensor):
+            return f"its weight {tensor.name!r} holds fewer elements than its shape {list(tensor.dims)} has"
     return _in_nodes(graph.node, in_function=in_function)
 
 
@@ -42,3 +46,18 @@ def _in_nodes(nodes: Iterable[onnx.NodeProto], *, in_function: bool) -> str:
                 if reason := _in_graph(body, in_function=in_function):
                     return reason
     return ""
+
+
+def _is_filled(tensor: onnx.TensorProto) -> bool:
+    """Whether a tensor inside a message holds as much as its shape says; an attempt to read it would fail later."""
+    if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.data_type == onnx.TensorProto.STRING:
+        return True
+    try:
+        bits = onnx_ir.DataType(tensor.data_type).bitwidth
+    except ValueError:  # no such type, which whoever makes a model of it says
+        return True
+    nbytes = math.ceil(math.prod(tensor.dims) * bits / 8)
+    if tensor.HasField("raw_data"):
+        return bool(len(tensor.raw_data) >= nbytes)
+    fields = (tensor.float_data, tensor.int32_data, tensor.int64_data, tensor.double_data, tensor.uint64_data)
+    return bool(max(map(len, fields)) * 8 >= nbytes)

@@ -53,3 +53,11 @@ def test_a_body_given_by_reference_is_refused() -> None:
 
     with pytest.raises(ModelFileError, match="inline the function first"):
         model_from_bytes(proto.SerializeToString())
+
+
+def test_a_weight_with_fewer_elements_than_its_shape_is_named() -> None:
+    proto = message(onnx.helper.make_node("Neg", ["w"], ["y"]))
+    proto.graph.initializer.add(name="w", dims=[1, 2**50], data_type=onnx.TensorProto.INT64, raw_data=bytes(8))
+
+    with pytest.raises(ModelFileError, match="weight 'w' holds fewer elements"):
+        model_from_bytes(proto.SerializeToString())
