@@ -94,9 +94,9 @@ class FakePipeline(types.ModuleType):
         return BenchReport(model=MODEL, host=HOST, threads=2, comparison=COMPARISON)
 
     def compare(
-        self, model: Path, package: Path, *, rtol: float | None, atol: float, seed: int, inputs: Path | None
+        self, model: Path, package: Path, *, rtol: float | None, atol: float, seed: int, **rest: Any
     ) -> CompareReport:
-        self._note("compare", model=model, package=package, rtol=rtol, atol=atol, seed=seed, inputs=inputs)
+        self._note("compare", model=model, package=package, rtol=rtol, atol=atol, seed=seed, **rest)
         value = ValueComparison(name="y", place="output", error=0.5, passed=self.compare_passes)
         return CompareReport(
             model=model.name, package=package.name, rtol=rtol or 1e-5, atol=atol, seed=seed, values=(value,)
