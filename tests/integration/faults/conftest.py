@@ -42,13 +42,13 @@ def installation(folder: Path) -> None:
     (facts / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the plugins did, noted by themselves."""
     return tmp_path_factory.mktemp("log") / "log.txt"
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def installed(tmp_path_factory: pytest.TempPathFactory, log: Path) -> Iterator[None]:
     """The distribution is there, beside `reference` and nothing else, and what hangs is ended soon."""
     folder = tmp_path_factory.mktemp("installed")
