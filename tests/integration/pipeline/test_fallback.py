@@ -38,11 +38,13 @@ def test_a_mixed_plan_with_wrong_numbers_gives_way_to_the_next_best(
     record = optimize(written("cnn", tmp_path), OptimizeOptions(toolchains=BOTH, tuning_db="memory:", **TINY)).record
 
     [note] = record.notes
-    assert note == "mixed-1 was the fastest and is not kept: output 'y' is wrong"
+    name = note.partition(" ")[0]
+    assert note == f"{name} was the fastest and is not kept: output 'y' is wrong"
+    assert name.startswith("mixed-")
     assert record.decision
     assert "worth timing" not in record.decision
     [failed] = [each for each in record.comparison.contenders if each.failed]
-    assert (failed.name, failed.latency_ms) == ("mixed-1", None)
+    assert (failed.name, failed.latency_ms) == (name, None)
     assert record.regions
 
 
