@@ -22,6 +22,7 @@ from collage_core.reference.kernels.pooling import (
     max_pool,
     max_pool_with_indices,
 )
+from collage_core.reference.kernels.recurrent import gru, lstm, rnn
 from collage_core.reference.kernels.resize import resize
 from collage_core.reference.kernels.sampling import grid_sample
 
@@ -33,11 +34,13 @@ _KERNELS: Mapping[str, Kernel] = {
     "ConvTranspose": conv_transpose,
     "Einsum": einsum,
     "Erf": erf,
+    "GRU": gru,
     "GatherElements": gather_elements,
     "Gelu": gelu,
     "GlobalLpPool": global_lp_pool,
     "GridSample": grid_sample,
     "LRN": lrn,
+    "LSTM": lstm,
     "LpPool": lp_pool,
     "MatMul": matmul,
     "MatMulInteger": matmul_integer,
@@ -45,6 +48,7 @@ _KERNELS: Mapping[str, Kernel] = {
     "NonMaxSuppression": non_max_suppression,
     "Optional": optional,
     "Pad": pad,
+    "RNN": rnn,
     "Resize": resize,
     "ScatterElements": scatter_elements,
 }
