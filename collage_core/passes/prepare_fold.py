@@ -287,7 +287,10 @@ def _freed_bytes(node: ir.Node) -> int:
     )
 
 
-def _tensor(array: Any, value: ir.Value) -> ir.Tensor[Any]:
+def _tensor(array: Any, value: ir.Value) -> ir.TensorProtocol:
+    if np.asarray(array).dtype.kind in "OUS":
+        texts = [text if isinstance(text, bytes) else str(text).encode() for text in np.ravel(array).tolist()]
+        return ir.StringTensor(texts, shape=ir.Shape(np.shape(array)), name=value.name)
     # an array may be a view of a larger one that would be kept alive by it
     own = np.ascontiguousarray(array) if np.ndim(array) else np.asarray(array)
     if own.base is not None and own.base.nbytes > own.nbytes:

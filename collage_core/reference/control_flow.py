@@ -1,8 +1,9 @@
-"""If, Loop and Scan over captured values.
+"""If, Loop, Scan and SequenceMap over captured values.
 
 ONNX's own Loop stacks scalar scan outputs with `np.vstack`, which gives (n, 1) where the standard says (n,),
 stops at once when `cond` is left out, and cannot return an empty scan output; its Scan knows only axis 0 and the
-forward direction (onnx 1.23, `onnx/reference/ops/op_loop.py`, `op_scan.py`). So these follow the standard's text.
+forward direction; the body of its SequenceMap sees nothing outside (onnx 1.23, `onnx/reference/ops/op_loop.py`,
+`op_scan.py`, `op_sequence_map.py`). So these follow the standard's text.
 """
 
 from __future__ import annotations
@@ -103,6 +104,17 @@ def _run_batch_scan(node: ir.Node, inputs: Sequence[Any], run: RunGraph) -> tupl
     return tuple(np.stack(column) for column in columns)
 
 
+def run_sequence_map(node: ir.Node, inputs: Sequence[Any], run: RunGraph) -> tuple[Any, ...]:
+    """Run the body once per member of the first sequence; further inputs that are no sequences go in whole."""
+    body = node.attributes["body"].as_graph()
+    collected: list[list[Any]] = [[] for _ in body.outputs]
+    for index in range(len(inputs[0])):
+        results = run(body, [each[index] if isinstance(each, list | tuple) else each for each in inputs])
+        for column, result in zip(collected, results, strict=True):
+            column.append(result)
+    return tuple(collected)
+
+
 def _padded(steps: Sequence[Any], length: int, value: ir.Value) -> Any:
     """Steps one after another on a new axis 0, zeros after the last."""
     taken = np.stack(steps) if steps else _empty(value, 0)
@@ -128,4 +140,5 @@ OPERATORS: Mapping[str, Callable[[ir.Node, Sequence[Any], RunGraph], tuple[Any, 
     "If": run_if,
     "Loop": run_loop,
     "Scan": run_scan,
+    "SequenceMap": run_sequence_map,
 }

@@ -25,6 +25,7 @@ from collage_core.reference.kernels.pooling import (
 from collage_core.reference.kernels.recurrent import gru, lstm, rnn
 from collage_core.reference.kernels.resize import resize
 from collage_core.reference.kernels.sampling import grid_sample
+from collage_core.reference.kernels.strings import string_normalizer
 
 Kernel = Callable[..., Any]
 
@@ -51,6 +52,7 @@ _KERNELS: Mapping[str, Kernel] = {
     "RNN": rnn,
     "Resize": resize,
     "ScatterElements": scatter_elements,
+    "StringNormalizer": string_normalizer,
 }
 
 

@@ -235,6 +235,22 @@ def test_a_constant_output_stays_a_constant() -> None:
     )
 
 
+def test_constant_strings_become_weights() -> None:
+    model = check(
+        """g (string[2] x) => (bool[2] y, string[2] z) {
+             a = Constant<value_string = "é">()
+             b = Constant<value_strings = ["x", ""]>()
+             y = Equal(x, a)
+             z = StringConcat(x, b)
+           }""",
+        ["Equal", "StringConcat"],
+        opset=21,
+    )
+    values = evaluate(model, {"x": np.array(["é", "f"], object)}).values
+    assert values["y"].tolist() == [True, False]
+    assert values["z"].tolist() == ["éx", "f"]
+
+
 def test_equal_nodes_merge_and_random_ones_do_not() -> None:
     model = parse("""g (float[2] x) => (float[2] y) {
         a = Exp(x)

@@ -1,4 +1,4 @@
-"""Scan as opset 8 had it, and values that may be absent."""
+"""Scan as opset 8 had it, values that may be absent, bodies over sequences."""
 
 from __future__ import annotations
 
@@ -58,3 +58,23 @@ def test_an_optional_value_is_the_value_and_none_without() -> None:
     assert [each.tolist() for each in values["taken"]] == [[1, 2]]
     assert values["empty"] is None
     assert not values["asked"]
+
+
+def test_a_body_over_sequences_sees_what_is_outside_and_gets_tensors_whole() -> None:
+    model = ir.serde.deserialize_model(
+        onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 21]>
+        g (seq(float[n]) s, seq(float[n]) t, float[1] x, float[1] w) => (seq(float[n]) y, seq(float[n]) z) {
+          y, z = SequenceMap(s, t, x) <body = b (float[n] a, float[n] b, float[1] c) => (float[n] d, float[n] e) {
+            f = Add(a, b)
+            d = Mul(f, w)
+            e = Sub(b, c)
+          }>
+        }""")
+    )
+    feeds = {"s": [np.float32([1, 2]), np.float32([3])], "t": [np.float32([10, 20]), np.float32([30])]}
+
+    values = evaluate(model, {**feeds, "x": np.float32([5]), "w": np.float32([2])}).values
+
+    assert [each.tolist() for each in values["y"]] == [[22, 44], [66]]
+    assert [each.tolist() for each in values["z"]] == [[5, 15], [25]]

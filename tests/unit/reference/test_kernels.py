@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import locale
 import math
 import warnings
 from typing import Any
@@ -409,3 +410,27 @@ def test_lrn_by_its_definition(batch: int, size: int) -> None:
         squares = (x[:, first : last + 1].astype(np.float64) ** 2).sum(axis=1)
         expected[:, channel] = x[:, channel] / (2.0 + 0.5 / size * squares) ** 0.7
     assert_equal(kernel("LRN", [x], size=size, alpha=0.5, beta=0.7, bias=2.0), [expected], 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words", "kept"),
+    [
+        ({"stopwords": ["the"]}, ["The", "thé", "", "the end"], ["thé", "", "the end"]),
+        ({"stopwords": ["the"], "is_case_sensitive": 1}, ["The", "the"], ["The"]),
+        ({"case_change_action": "UPPER"}, ["ab", "é"], ["AB", "É"]),
+        ({"case_change_action": "LOWER", "stopwords": ["A"], "is_case_sensitive": 1}, ["A", "a", "B"], ["a", "b"]),
+        ({"stopwords": ["a", "b"]}, ["a", "b"], [""]),
+    ],
+)
+@pytest.mark.parametrize("rank", [1, 2])
+def test_only_whole_stop_words_are_dropped_and_accents_and_locale_stay(
+    attributes: dict[str, Any], words: list[str], kept: list[str], rank: int
+) -> None:
+    before = locale.setlocale(locale.LC_ALL)
+    given = np.array(words, object).reshape((1,) * (rank - 1) + (-1,))
+
+    [found] = kernel("StringNormalizer", [given], locale="de_DE", **attributes)
+
+    assert found.ndim == rank
+    assert found.reshape(-1).tolist() == kept
+    assert locale.setlocale(locale.LC_ALL) == before
