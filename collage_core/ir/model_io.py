@@ -18,13 +18,21 @@ import onnx_ir as ir
 
 from collage_core.errors import ExternalDataError, ModelFileError
 from collage_core.ir.message_check import objection
+from collage_core.ir.order import circle, described, is_ordered
+from collage_core.ir.other_files import guessed
 from collage_core.ir.quiet import only_errors_of
+from collage_core.ir.sparse import make_dense
 
 EXTERNAL_THRESHOLD_BYTES = 1 << 30
 """Above this total, weights go into a data file: protobuf refuses messages of 2 GiB and more."""
 
 SMALL_TENSOR_BYTES = 1024
 """Tensors up to this size stay inside the protobuf even then: shapes and axes must be readable on their own."""
+
+_TEXT_SUFFIXES = frozenset(
+    {".json", ".onnxjson", ".onnxtext", ".onnxtxt", ".pbtxt", ".prototxt", ".textproto", ".txtpb"}
+)
+"""Names that ONNX reads as text (`onnx.serialization`)."""
 
 _ALIGNMENT = 4096  # of each tensor in a data file, so that a reader can map it page by page
 
@@ -43,12 +51,17 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
         ExternalDataError: If external data is missing, too short or outside the model's folder.
     """
     source = os.fspath(path)
+    is_text = Path(source).suffix in _TEXT_SUFFIXES
     try:
         proto = onnx.load(source, load_external_data=False)
     except OSError as error:
         raise ModelFileError(source, error.strerror or str(error)) from error
     except Exception as error:  # each text format's parser has its own exception type
-        raise ModelFileError(source, _first_line(error)) from error
+        unread = f"it is cut off, damaged, or no ONNX model ({_first_line(error)})"
+        raise ModelFileError(source, ("" if is_text else guessed(Path(source))) or unread) from error
+    # protobuf reads many short byte strings, the empty one among them, as an empty message
+    if not proto.HasField("graph") and (what := guessed(Path(source))):
+        raise ModelFileError(source, what)
     model = _deserialize(proto, source)
     _locate_external_data(model, source)
     return model
@@ -138,7 +151,7 @@ def _deserialize(proto: onnx.ModelProto, source: str) -> ir.Model:
     # protobuf reads many short byte strings, the empty one among them, as an empty message
     if not proto.HasField("graph"):
         raise ModelFileError(source, "it holds no graph, so it is not an ONNX model")
-    if reason := objection(proto):
+    if reason := make_dense(proto) or objection(proto):
         raise ModelFileError(source, reason)
     try:
         with only_errors_of(ir.serde.__name__):  # what it warns of is told when the model is prepared, as one error
@@ -157,6 +170,9 @@ def _locate_external_data(model: ir.Model, source: str) -> None:
             raise ExternalDataError(source, name, location, "it lies outside the folder of the model; copy it there")
         if not file.is_file():
             raise ExternalDataError(source, name, location, "the file does not exist; put it beside the model")
+        if tensor.length is not None and tensor.length < tensor.nbytes:
+            size = f"its length there is {tensor.length} bytes, and its shape {tensor.shape} needs {tensor.nbytes}"
+            raise ExternalDataError(source, name, location, f"{size}; export the model again")
         needed = (tensor.offset or 0) + tensor.nbytes
         present = file.stat().st_size
         if present < needed:
@@ -280,4 +296,6 @@ def _nodes(model: ir.Model) -> Iterator[ir.Node]:
 
 
 def _first_line(error: BaseException) -> str:
+    while error.__cause__ is not None:  # the IR wraps what went wrong in where it did
+        error = error.__cause__
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
