@@ -6,9 +6,30 @@ error: it is the value `collage_core.contract.Unsupported`.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question to append to a message about a name nobody knows; empty if no known one is like it.
+
+    Examples:
+        >>> did_you_mean("onnxruntim", ["openvino", "onnxruntime"])
+        "; did you mean 'onnxruntime'?"
+        >>> did_you_mean("tvm", ["openvino", "onnxruntime"])
+        ''
+    """
+    lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=1)
+    return f"; did you mean {lower[close[0]]!r}?" if close else ""
+
 
 class CollageError(Exception):
     """Base of every error Collage raises; its text is one complete message for a user."""
+
+
+class UsageError(CollageError):
+    """What the user asked for does not exist, makes no sense or does not fit the model; the command exits with 2."""
 
 
 class ModelError(CollageError):
@@ -79,7 +100,26 @@ class InvalidModelError(ModelError):
         super().__init__(f"the model is not valid ONNX: {reason}. Mend or export it again; `onnx.checker` shows more.")
 
 
-class InputShapeError(ModelError):
+class NewerModelError(ModelError):
+    """A model is of a version of the ONNX standard that came after this Collage.
+
+    Attributes:
+        what: What has the version.
+        version: The model's.
+        newest: The newest known here.
+    """
+
+    def __init__(self, what: str, version: int, newest: int) -> None:
+        self.what = what
+        self.version = version
+        self.newest = newest
+        super().__init__(
+            f"the model is of {what} {version}, and the newest known here is {newest}. "
+            "Export it for that version or an older one, or install a newer onnx."
+        )
+
+
+class InputShapeError(ModelError, UsageError):
     """The shapes given for a model's inputs do not make it static, or contradict it.
 
     Attributes:
@@ -186,10 +226,6 @@ class WorkerError(CollageError):
         super().__init__(f"the worker process of {worker!r} failed ({kind}): {reason}")
 
 
-class UsageError(CollageError):
-    """The user asked for something that does not exist or makes no sense; the command line exits with 2."""
-
-
 class KernelLoadError(KernelError):
     """The kernel of a call site cannot be made callable here.
 
@@ -253,7 +289,7 @@ class MemoryNeededError(CollageError):
         )
 
 
-class FeedError(CollageError):
+class FeedError(UsageError):
     """What was given to a session does not fit its inputs or outputs.
 
     Attributes:

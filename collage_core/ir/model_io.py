@@ -148,16 +148,27 @@ def external_tensors(model: ir.Model) -> Iterator[ir.ExternalTensor]:
 
 
 def _deserialize(proto: onnx.ModelProto, source: str) -> ir.Model:
-    # protobuf reads many short byte strings, the empty one among them, as an empty message
     if not proto.HasField("graph"):
-        raise ModelFileError(source, "it holds no graph, so it is not an ONNX model")
+        raise ModelFileError(source, "it holds no graph, so it is not an ONNX model, or is cut off")
     if reason := make_dense(proto) or objection(proto):
         raise ModelFileError(source, reason)
     try:
         with only_errors_of(ir.serde.__name__):  # what it warns of is told when the model is prepared, as one error
-            return ir.serde.deserialize_model(proto)
+            model = ir.serde.deserialize_model(proto)
     except Exception as error:
         raise ModelFileError(source, _first_line(error)) from error
+    _order(model, source)
+    return model
+
+
+def _order(model: ir.Model, source: str) -> None:
+    """Put nodes after what they read, in place: a file without an order is not valid, and there are some."""
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        if is_ordered(graph):
+            continue
+        if found := circle(graph):
+            raise ModelFileError(source, f"its nodes go in a circle: {described(found)}")
+        graph.sort()
 
 
 def _locate_external_data(model: ir.Model, source: str) -> None:

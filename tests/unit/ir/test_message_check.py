@@ -25,7 +25,7 @@ def test_a_tensor_without_an_element_type_is_named() -> None:
     node = onnx.helper.make_node("Constant", [], ["y"], name="c")
     node.attribute.add(name="value", type=onnx.AttributeProto.TENSOR, t=onnx.TensorProto(dims=[1]))
 
-    with pytest.raises(ModelFileError, match=r"'value' of node 'c' \(Constant\) is a tensor without an element type"):
+    with pytest.raises(ModelFileError, match=r"'value' of node 'c' \(Constant\) has no element type"):
         model_from_bytes(message(node).SerializeToString())
 
 
