@@ -17,7 +17,7 @@ from collage_core.cli.options import (
     verbose_option,
 )
 from collage_core.cli.output import results_console, shown_progress, write_json
-from collage_core.cli.parameters import shapes_by_name, split_names
+from collage_core.cli.parameters import check_overwriting, shapes_by_name, split_names
 
 
 @click.command(short_help="Time models and packages side by side.")
@@ -56,6 +56,7 @@ def bench(
     from collage_core.report.bench_json import bench_json
     from collage_core.report.fact_tables import bench_summary
 
+    check_overwriting({"--json": json_to}, [*paths, inputs])
     defaults = pipeline.BenchOptions()
     options = pipeline.BenchOptions(
         compare=compare,

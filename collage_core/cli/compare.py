@@ -16,6 +16,7 @@ from collage_core.cli.options import (
     verbose_option,
 )
 from collage_core.cli.output import results_console, write_json
+from collage_core.cli.parameters import FiniteRange, check_overwriting
 
 
 @click.command(short_help="Check a package's numbers against the reference.")
@@ -23,14 +24,14 @@ from collage_core.cli.output import results_console, write_json
 @click.argument("package", type=existing_file)
 @click.option(
     "--rtol",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     metavar="REL",
     help="Largest error relative to a tensor's scale; for integers, the share of elements that may differ. "
     "Unless given, a few times what the plan showed when it was made.",
 )
 @click.option(
     "--atol",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=1e-6,
     show_default=True,
     metavar="ABS",
@@ -61,6 +62,7 @@ def compare(
     from collage_core.report.compare_facts import compare_json
     from collage_core.report.fact_tables import compare_summary, compare_verdict
 
+    check_overwriting({"--json": json_to}, [model, package, inputs])
     report = pipeline.compare(model, package, rtol=rtol, atol=atol, seed=seed, inputs=inputs, reference=reference)
     results_console(json_to).print(compare_summary(report, everything=is_verbose(ctx)))
     write_json(json_to, compare_json(report))

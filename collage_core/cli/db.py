@@ -9,7 +9,7 @@ import click
 
 from collage_core.cli.options import existing_file, json_option, tuning_db_option, verbose_option
 from collage_core.cli.output import results_console, write_json
-from collage_core.cli.parameters import output_file_or_dash
+from collage_core.cli.parameters import check_overwriting, output_file_or_dash
 
 if TYPE_CHECKING:
     from collage_core.database import Transferred, TuningStore
@@ -26,10 +26,11 @@ def db() -> None:
 @verbose_option
 def stats(tuning_db: str | None, json_to: Path | None) -> None:
     """Show how much the database holds, by outcome, target and library version."""
-    from collage_core.database import open_database
+    from collage_core.database import database_file, open_database
     from collage_core.report.codec import dumps, to_jsonable
     from collage_core.report.store_tables import store_summary
 
+    check_overwriting({"--json": json_to}, [database_file(tuning_db)])
     with open_database(tuning_db, read_only=True) as store:
         held = store.stats()
         results_console(json_to).print(store_summary(store.url, held))
@@ -52,11 +53,12 @@ def export(output: Path, tuning_db: str | None) -> None:
 
     Of a damaged database it writes what can still be read, and ends with status 1.
     """
-    from collage_core.database import export_lines, open_database
+    from collage_core.database import database_file, export_lines, open_database
     from collage_core.errors import DatabaseError
     from collage_core.report.figures import counted
     from collage_core.report.files import write_pieces
 
+    check_overwriting({"--output": output}, [database_file(tuning_db)])
     lost: list[DatabaseError] = []
     with open_database(tuning_db, salvage=True) as store:
         lines = (f"{line}\n" for line in export_lines(store, damaged=lost.append))

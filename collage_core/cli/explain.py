@@ -9,6 +9,7 @@ import click
 
 from collage_core.cli.options import existing_file, is_verbose, json_option, verbose_option
 from collage_core.cli.output import write_json
+from collage_core.cli.parameters import check_overwriting
 
 
 @click.command(short_help="Say why each region went where it did.")
@@ -26,6 +27,7 @@ def explain(ctx: click.Context, package: Path, json_to: Path | None) -> None:
     from collage_core.report.explanation import explain as explanation
     from collage_core.runtime import load_package
 
+    check_overwriting({"--json": json_to}, [package])
     record = record_from_document(load_package(package).record, str(package))
     width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
     text = explanation(record, width=width, everything=is_verbose(ctx))

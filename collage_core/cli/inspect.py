@@ -8,7 +8,7 @@ import click
 
 from collage_core.cli.options import existing_file, is_verbose, json_option, selection_options, verbose_option
 from collage_core.cli.output import results_console, write_json
-from collage_core.cli.parameters import shapes_by_name, split_names
+from collage_core.cli.parameters import check_overwriting, shapes_by_name, split_names
 
 
 @click.command(short_help="Show what each toolchain would take of a model.")
@@ -30,6 +30,7 @@ def inspect(
     from collage_core.report.codec import to_json
     from collage_core.report.fact_tables import inspect_summary
 
+    check_overwriting({"--json": json_to}, [model])
     options = pipeline.OptimizeOptions(
         toolchains=toolchains, exclude=split_names(exclude), input_shapes=shapes_by_name(input_shapes)
     )

@@ -20,7 +20,14 @@ from collage_core.cli.options import (
     verbose_option,
 )
 from collage_core.cli.output import results_console, shown_progress, write_json
-from collage_core.cli.parameters import duration, output_file, shapes_by_name, split_names
+from collage_core.cli.parameters import (
+    FiniteRange,
+    check_overwriting,
+    duration,
+    output_file,
+    shapes_by_name,
+    split_names,
+)
 
 
 @click.command(short_help="Search, measure, verify and save the fastest plan.")
@@ -38,7 +45,7 @@ from collage_core.cli.parameters import duration, output_file, shapes_by_name, s
 @click.option("--budget", type=duration, metavar="TIME", help="Stop trying more after this long: 90s, 10m, 1h.")
 @click.option(
     "--max-error",
-    type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
+    type=FiniteRange(min=0, max=1, min_open=True, max_open=True),
     metavar="REL",
     help="Allow targets of lower precision, up to this error relative to a tensor's scale.",
 )
@@ -47,7 +54,7 @@ from collage_core.cli.parameters import duration, output_file, shapes_by_name, s
 @measuring_options
 @click.option(
     "--rtol",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     metavar="REL",
     help="Largest error of a kernel relative to its tensor's scale.",
 )
@@ -79,10 +86,12 @@ def optimize(
 ) -> None:
     """Search the fastest plan for MODEL, measure and verify it, and save it as a package."""
     from collage_core import pipeline
+    from collage_core.database import database_file
     from collage_core.report.figures import size
     from collage_core.report.optimize_json import optimize_json
     from collage_core.report.tables import optimize_summary
 
+    check_overwriting({"--output": output, "--json": json_to}, [model, inputs, database_file(tuning_db)])
     options = pipeline.OptimizeOptions(
         toolchains=toolchains,
         exclude=split_names(exclude),

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
+_LONGEST_NAME = 240
+"""Bytes; file systems have 255, and a file is written under a longer name first."""
+
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class FiniteRange(click.FloatRange):
+    """A number within bounds that is one: `nan` is within all that are given as limits, as no comparison holds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.ParamType.convert`."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no finite number.", param, ctx)
+        return number
 
 
 def duration(text: str) -> float:
@@ -30,7 +46,7 @@ def duration(text: str) -> float:
         total = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     else:
         total = 0.0
-    if total <= 0:
+    if not 0 < total < math.inf:
         raise click.BadParameter(f"{text!r} is not a time; write for example 90s, 10m or 1h30m")
     return total
 
@@ -79,6 +95,8 @@ def output_file(text: str) -> Path:
     """
     path = Path(text)
     folder = path.absolute().parent
+    if len(os.fsencode(path.name)) > _LONGEST_NAME:
+        raise click.BadParameter(f"{text!r} is too long a name")
     if path.is_dir():
         raise click.BadParameter(f"{text!r} is a directory")
     if not folder.is_dir():
@@ -91,6 +109,34 @@ def output_file(text: str) -> Path:
 def output_file_or_dash(text: str) -> Path:
     """Like `output_file`, but `-` stands for standard output and comes as `Path("-")`."""
     return Path(text) if text == "-" else output_file(text)
+
+
+def check_overwriting(written: Mapping[str, Path | None], read: Iterable[Path | None]) -> None:
+    """See that no result is written over what the command reads, or over another result.
+
+    Args:
+        written: Where results go, by the option that says so; None and `-` are no files.
+        read: Files that are read.
+
+    Raises:
+        click.UsageError: If one is; nothing is written then.
+    """
+    taken = {_identity(path): "a file the command reads" for path in read if path is not None}
+    for option, path in written.items():
+        if path is None or path == Path("-"):
+            continue
+        if (other := taken.get(_identity(path))) is not None:
+            raise click.UsageError(f"{option} would overwrite {str(path)!r}, {other}; name another file")
+        taken[_identity(path)] = f"what {option} is written to"
+
+
+def _identity(path: Path) -> object:
+    """Equal for two names of one file."""
+    try:
+        known = path.stat()
+    except OSError:  # not there yet
+        return path.resolve()
+    return (known.st_dev, known.st_ino)
 
 
 def shapes_by_name(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Mapping[str, tuple[int, ...]]:

@@ -1,6 +1,6 @@
 """Tuning records, caches of toolchains and plans, kept between runs; in SQLite by default."""
 
-from collage_core.database.location import default_path, open_database
+from collage_core.database.location import database_file, default_path, open_database
 from collage_core.database.memory import MemoryStore
 from collage_core.database.records import BlobSpace, Outcome, Purpose, RecordKey, TuningRecord
 from collage_core.database.sqlite import SqliteStore
@@ -27,6 +27,7 @@ __all__ = [
     "Transferred",
     "TuningRecord",
     "TuningStore",
+    "database_file",
     "default_path",
     "export_lines",
     "import_lines",

@@ -52,14 +52,32 @@ def open_database(
         ...     store.stats().records
         0
     """
+    file = database_file(url, environment=environment)
+    if file is None:
+        return MemoryStore()
+    return SqliteStore(file, read_only=read_only or salvage, salvage=salvage)
+
+
+def database_file(
+    url: str | os.PathLike[str] | None = None, *, environment: Mapping[str, str] = os.environ
+) -> Path | None:
+    """The file of a tuning database, whether it is there or not; None if it is kept in memory.
+
+    Args:
+        url: See `open_database`.
+        environment: The environment variables.
+
+    Raises:
+        DatabaseNameError: If `url` names no database.
+    """
     named = os.fspath(url) if url is not None else environment.get(VARIABLE) or default_path()
     text = os.fspath(named)
     if text in ("memory:", "sqlite:///:memory:", ":memory:"):
-        return MemoryStore()
+        return None
     if text.startswith("sqlite:"):
         if not text.startswith("sqlite:///") or not text.removeprefix("sqlite:///"):
             raise DatabaseNameError(text, "write sqlite:/// and then the path")
         text = text.removeprefix("sqlite:///")
     elif "://" in text or not text:
         raise DatabaseNameError(text, "it is not sqlite:///PATH, a path or memory:")
-    return SqliteStore(Path(text).expanduser(), read_only=read_only or salvage, salvage=salvage)
+    return Path(text).expanduser()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +13,7 @@ import numpy as np
 import onnx_ir
 import psutil
 
-from collage_core.errors import FeedError
+from collage_core.errors import FeedError, did_you_mean
 from collage_core.ir.content import constant_of
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.tensor_spec import TensorSpec
@@ -60,26 +62,47 @@ def random_inputs(graph: DataflowGraph, seed: int) -> dict[str, Any]:
 
 
 def checked_inputs(graph: DataflowGraph, values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-    """Values for all inputs of a model, and no others, with the shapes and types it needs.
+    """Values for all inputs of a prepared model, and no others; see `checked_values`."""
+    return checked_values((graph.spec(value) for value in required_inputs(graph)), values)
+
+
+def checked_values(specs: Iterable[TensorSpec], values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """A value for each input of a model, and no others, with the shapes and types it needs.
+
+    Args:
+        specs: The inputs.
+        values: Values by name.
 
     Raises:
         FeedError: If one is missing, unknown or does not fit.
     """
-    wanted = {str(value.name): graph.spec(value) for value in required_inputs(graph)}
+    wanted = {spec.name: spec for spec in specs}
     for name in values:
         if name not in wanted:
-            raise FeedError(name, f"the model has no such input; it has {', '.join(wanted)}")
+            known = ", ".join(wanted) or "none"
+            raise FeedError(name, f"the model has no such input; it has {known}{did_you_mean(name, wanted)}")
     checked = {}
     for name, spec in wanted.items():
         if name not in values:
-            raise FeedError(name, "no value is given for this input")
+            raise FeedError(name, f"no value is given for this input; {_needed(spec)}")
         array = np.asarray(values[name])
-        if spec.dtype is not None and spec.dtype != onnx_ir.DataType.STRING and array.dtype != spec.numpy_dtype:
-            raise FeedError(name, f"it is {array.dtype}, the model needs {spec.numpy_dtype}")
+        if spec.dtype == onnx_ir.DataType.STRING:
+            is_of_type = array.dtype.kind in "OUS"
+        else:
+            is_of_type = spec.dtype is None or array.dtype == spec.numpy_dtype
+        if not is_of_type:
+            raise FeedError(name, f"it is {array.dtype}, {_needed(spec)}")
         if spec.shape is not None and None not in spec.shape and array.shape != spec.shape:
-            raise FeedError(name, f"it has shape {array.shape}, the model needs {spec.shape}")
+            raise FeedError(name, f"it has shape {array.shape}, {_needed(spec)}")
         checked[name] = array
     return checked
+
+
+def _needed(spec: TensorSpec) -> str:
+    if spec.dtype is None:
+        return "the model needs a value that is no tensor"
+    kind = "strings" if spec.dtype == onnx_ir.DataType.STRING else str(spec.numpy_dtype)
+    return f"the model needs {kind}" + ("" if spec.shape is None else f" of shape {spec.shape}")
 
 
 def load_inputs(graph: DataflowGraph, path: Path) -> dict[str, np.ndarray[Any, Any]]:
@@ -94,16 +117,41 @@ def load_inputs(graph: DataflowGraph, path: Path) -> dict[str, np.ndarray[Any, A
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """Every array of an NPZ file.
 
+    What an array says of itself is not believed: nothing is allocated that the file does not hold.
+
     Raises:
-        FeedError: If it cannot be read, or is no NPZ file of plain arrays.
+        FeedError: If it cannot be read, is no NPZ file of plain arrays, or holds more than the machine's memory.
     """
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, TypeError) as error:  # TypeError: a .npy file
-        # NumPy's own words would advise to unpickle what nobody knows
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "write one with numpy.savez"
-        raise FeedError(str(path), f"it is not an NPZ file of plain arrays: {why}") from error
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            if sum(member.file_size for member in members) > psutil.virtual_memory().total:
+                raise FeedError(str(path), "its arrays take more than this machine's memory")
+            return {member.filename.removesuffix(".npy"): _array(archive, member, path) for member in members}
+    except OSError as error:
+        raise _no_npz(path, error.strerror or str(error)) from error
+    except (EOFError, NotImplementedError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        # RuntimeError: encrypted. NumPy's own words would advise to unpickle what nobody knows
+        raise _no_npz(path, "write one with numpy.savez") from error
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> np.ndarray[Any, Any]:
+    with archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read_header(stream)
+        held = member.file_size - stream.tell()
+    if dtype.hasobject:
+        raise _no_npz(path, f"{member.filename!r} holds Python objects, which are never unpickled")
+    if math.prod(shape) * dtype.itemsize != held:
+        raise _no_npz(path, f"{member.filename!r} is {dtype} of shape {shape}, and {held} bytes are there")
+    with archive.open(member) as stream:
+        array: np.ndarray[Any, Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    return array
+
+
+def _no_npz(path: Path, why: str) -> FeedError:
+    return FeedError(str(path), f"it is not an NPZ file of plain arrays: {why}")
 
 
 def _random(spec: TensorSpec, random: np.random.Generator, bound: int | None) -> np.ndarray[Any, Any]:

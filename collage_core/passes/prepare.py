@@ -3,7 +3,8 @@
 `prepare` binds the input shapes, inlines functions, brings the model to one opset, infers every shape, folds what
 is constant and removes what does nothing. It changes neither the model's inputs and outputs nor its numbers
 (beyond the rounding of weights into which a normalisation is folded), and leaves alone the forms that toolchains
-recognise: Gelu and LayerNormalization sub-graphs, MatMul and Gemm with their weight layouts.
+recognise: Gelu and LayerNormalization sub-graphs, MatMul and Gemm with their weight layouts, quantised operators, each
+of which gets conversions of its own (`prepare_quantised`).
 
 Why not one of the libraries alone. Nodes of TorchScript exports with dynamic axes, before, then left by
 onnxscript.optimizer 0.7, by onnxslim 0.1.98, and here:
@@ -38,7 +39,8 @@ from collage_core.passes.prepare_merge import (
     merge_equal_nodes,
 )
 from collage_core.passes.prepare_opset import upgrade_opset
-from collage_core.passes.prepare_shapes import all_graphs, bind_input_shapes, infer_model
+from collage_core.passes.prepare_quantised import separate_dequantized
+from collage_core.passes.prepare_shapes import all_graphs, bind_input_shapes, bound_shapes, infer_model
 from collage_core.passes.prepare_validity import blamed_on, check_sound
 
 PRIMITIVE_KEY = "collage.primitive"
@@ -67,12 +69,31 @@ def prepare(model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None
 
     Raises:
         InputShapeError: If an input dimension stays free, or a shape contradicts the model.
-        InvalidModelError: If something that is not valid ONNX stands in the way.
-        ModelError: If a function cannot be inlined, or the graph has a cycle.
+        InvalidModelError: If something that is not valid ONNX stands in the way, a circle of nodes for one.
+        NewerModelError: If the model is of a version of ONNX that is not known here.
+        ModelError: If a function cannot be inlined.
     """
     with blamed_on(model):
-        check_sound(model)  # a value that nothing gives cannot even be cloned
+        check(model, input_shapes=input_shapes)  # a value that nothing gives cannot even be cloned
         return _prepared(model.clone(), input_shapes or {})
+
+
+def check(model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None = None) -> dict[str, tuple[int, ...]]:
+    """See what can be seen before ONNX's own code looks at a model: it takes no time, and ends no process.
+
+    Args:
+        model: As for `prepare`; it is only looked at.
+        input_shapes: As for `prepare`.
+
+    Returns:
+        The shape `prepare` gives each input that is a tensor, by name.
+
+    Raises:
+        ModelError: As `prepare` does.
+    """
+    with blamed_on(model):
+        check_sound(model)
+        return bound_shapes(model, input_shapes or {})
 
 
 def _prepared(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> ir.Model:
@@ -87,6 +108,7 @@ def _prepared(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> ir.
     if upgraded is not model:
         model = upgraded
         _simplify(model)
+    separate_dequantized(model.graph)
     _check_kernels(model)
     common_passes.RemoveUnusedFunctionsPass()(model)  # type: ignore[no-untyped-call]
     common_passes.RemoveUnusedOpsetsPass()(model)

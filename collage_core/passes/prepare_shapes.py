@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,39 +10,39 @@ import onnx
 import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
-from collage_core.errors import InputShapeError, ModelError
+from collage_core.errors import InputShapeError, did_you_mean
 from collage_core.ir.quiet import only_errors_of
+
+_MOST_ELEMENTS = 2**60
+"""Of an input; sizes in bytes and offsets stay below 2^63, beyond which neither ONNX nor NumPy has any."""
 
 _DATA_LIMIT = 1024
 """Elements of a constant that may decide a shape (axes, target shapes, pads, scales are far smaller)."""
 
 
-def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> None:
-    """Give every graph input a static shape, in place.
+def bound_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    """The static shape of each input that is a tensor and no constant, by name; the model stays as it is.
 
     A symbol (`batch`) bound through one input is bound wherever it occurs.
 
     Raises:
-        InputShapeError: If a free dimension stays free, or a shape contradicts the model or another one.
-        ModelError: If a name is no input of the model.
+        InputShapeError: If a free dimension stays free, a shape contradicts the model or another one, or a name is no
+            input of the model.
     """
-    inputs = {str(value.name): value for value in model.graph.inputs}
+    inputs = {str(value.name): value for value in model.graph.inputs if not value.is_initializer()}
     for name in input_shapes:
         if name not in inputs:
-            raise ModelError(
-                f"the model has no input {name!r} to give a shape to; its inputs are {', '.join(map(repr, inputs))}"
+            raise InputShapeError(
+                name,
+                f"the model has no such input to give a shape to; it has {', '.join(map(repr, inputs)) or 'none'}"
+                f"{did_you_mean(name, inputs)}",
             )
-    symbols = _bind_given(inputs, input_shapes)
-    bound = bool(input_shapes)
+    shapes, symbols = _given_shapes(inputs, input_shapes)
     for name, value in inputs.items():
-        if not isinstance(value.type, (ir.TensorType, ir.SparseTensorType)):
+        if name in shapes or not isinstance(value.type, (ir.TensorType, ir.SparseTensorType)):
             continue
         if value.shape is None:
             raise InputShapeError(name, f"its rank is unknown; give it with {_flag(name, None)}")
-        if value.shape.is_static():
-            if min(value.shape.numpy(), default=0) < 0:
-                raise InputShapeError(name, f"the model declares {value.shape}, which has a negative extent")
-            continue
         dims = [symbols.get(_symbol(dim), dim) for dim in value.shape]
         free = [str(dim) for dim in dims if not isinstance(dim, int)]
         if free:
@@ -50,9 +51,24 @@ def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]
                 f"dimension {', '.join(free)} of {list(map(str, dims))} is free; "
                 f"give the shape with {_flag(name, dims)}",
             )
-        value.shape = ir.Shape(dims)
-        bound = True
-    if bound:
+        shapes[name] = tuple(int(dim) for dim in dims if isinstance(dim, int))
+        if min(shapes[name], default=0) < 0:
+            raise InputShapeError(name, f"the model declares {value.shape}, which has a negative extent")
+    return shapes
+
+
+def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> None:
+    """Give every graph input its static shape, in place.
+
+    Raises:
+        InputShapeError: As `bound_shapes` does.
+    """
+    shapes = bound_shapes(model, input_shapes)
+    free = free_inputs(model)
+    for value in model.graph.inputs:
+        if value.name in shapes and static_shape(value) != shapes[value.name]:
+            value.shape = ir.Shape(shapes[value.name])
+    if input_shapes or free:
         _forget_shapes(model)
 
 
@@ -162,14 +178,22 @@ def all_graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
     yield from graph.subgraphs()
 
 
-def _bind_given(inputs: Mapping[str, ir.Value], input_shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+def _given_shapes(
+    inputs: Mapping[str, ir.Value], input_shapes: Mapping[str, Sequence[int]]
+) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
+    """What the user gave by input, and what that makes each symbol."""
+    shapes: dict[str, tuple[int, ...]] = {}
     symbols: dict[str, int] = {}
     owners: dict[str, str] = {}
     for name, given in input_shapes.items():
         value = inputs[name]
+        if value.type is not None and not isinstance(value.type, (ir.TensorType, ir.SparseTensorType)):
+            raise InputShapeError(name, "it is no tensor, so no shape can be given to it")
         shape = [int(dim) for dim in given]
         if any(dim < 0 for dim in shape):
             raise InputShapeError(name, f"{shape} has a negative dimension")
+        if math.prod(dim or 1 for dim in shape) > _MOST_ELEMENTS:
+            raise InputShapeError(name, f"{shape} has more elements than there are addresses")
         if value.shape is not None:
             if len(value.shape) != len(shape):
                 raise InputShapeError(name, f"{shape} has {len(shape)} dimensions, the model declares {value.shape}")
@@ -183,8 +207,8 @@ def _bind_given(inputs: Mapping[str, ir.Value], input_shapes: Mapping[str, Seque
                         f"{shape} makes {symbol} {size}, but input {owners[symbol]!r} makes it {symbols[symbol]}",
                     )
                 owners.setdefault(symbol, name)
-        value.shape = ir.Shape(shape)
-    return symbols
+        shapes[name] = tuple(shape)
+    return shapes, symbols
 
 
 def _symbol(dim: int | ir.SymbolicDim) -> str:

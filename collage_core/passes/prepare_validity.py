@@ -8,12 +8,13 @@ with the model and not where it was noticed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import onnx
 import onnx_ir as ir
 
-from collage_core.errors import CollageError, InvalidModelError
+from collage_core.errors import CollageError, InvalidModelError, NewerModelError
+from collage_core.ir.order import circle, described, is_ordered
 
 _PLACEHOLDER_ELEMENTS = 1024
 
@@ -45,6 +46,8 @@ def invalidity(model: ir.Model) -> str:
     try:
         onnx.checker.check_model(serialized_without(model, large_weights(model)), full_check=True)
     except Exception as error:  # what cannot even be serialised is not valid either
+        while error.__cause__ is not None:  # the IR wraps what went wrong in where it did
+            error = error.__cause__
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return " ".join(lines[:2]).rstrip(".") or type(error).__name__
     return ""
@@ -57,15 +60,28 @@ def check_sound(model: ir.Model) -> None:
     has been seen to end the process (onnx 1.23: an output too many).
 
     Raises:
-        InvalidModelError: If there is no output; a node, or an output of a graph, reads a value that nothing gives; or
-            a node of a known operator cannot be one.
+        InvalidModelError: If there is no output; a node, or an output of a graph, reads a value that nothing gives; a
+            node of a known operator cannot be one, or stands before what it reads; or no version of ONNX's operators
+            is said.
+        NewerModelError: If the model is of a version of ONNX that is not known here.
     """
     if not model.graph.outputs:
         raise InvalidModelError("it has no outputs, so there is nothing to compute")
-    graphs = [(graph, model.opset_imports) for graph in (model.graph, *model.graph.subgraphs())]
-    for function in model.functions.values():
-        imports = {**model.opset_imports, **function.opset_imports}
-        graphs += [(graph, imports) for graph in (function.graph, *function.graph.subgraphs())]
+    if (model.ir_version or 0) > onnx.IR_VERSION:
+        raise NewerModelError("IR version", model.ir_version, onnx.IR_VERSION)
+    for value in model.graph.inputs:
+        typed = value.type is not None and getattr(value.type, "dtype", None) != ir.DataType.UNDEFINED
+        if not typed and not value.is_initializer():
+            raise InvalidModelError(f"its input {value.name!r} has no type")
+    wholes = [(model.graph, model.opset_imports)]
+    wholes += [(each.graph, {**model.opset_imports, **each.opset_imports}) for each in model.functions.values()]
+    for graph, imports in wholes:
+        _check_version(graph, imports)
+        if not is_ordered(graph):
+            found = circle(graph)
+            how = f"go in a circle: {described(found)}" if found else "stand before what they read; sort the graph"
+            raise InvalidModelError(f"its nodes {how}")
+    graphs = [(graph, imports) for whole, imports in wholes for graph in (whole, *whole.subgraphs())]
     given = {value for graph, _ in graphs for value in (*graph.inputs, *graph.initializers.values())}
     for graph, imports in graphs:
         for node in graph:
@@ -79,6 +95,25 @@ def check_sound(model: ir.Model) -> None:
         for value in graph.outputs:
             if value.producer() is None and value not in given:
                 raise InvalidModelError(f"output {value.name!r} is {_NOBODY}")
+
+
+def _check_version(graph: ir.Graph, imports: Mapping[str, int]) -> None:
+    """See that the version of ONNX's own operators is said, where there are some, and known."""
+    newest = onnx.defs.onnx_opset_version()
+    for domain in ("", "ai.onnx"):
+        version = imports.get(domain)
+        if version is not None and version < 1:
+            raise InvalidModelError(f"there is no version {version} of ONNX's operators")
+        if version is not None and version > newest:
+            raise NewerModelError("opset", version, newest)
+    if "" in imports or "ai.onnx" in imports:
+        return
+    for node in graph.all_nodes():
+        if node.domain in ("", "ai.onnx") and not node.version:
+            raise InvalidModelError(
+                f"it does not say of which opset its operators are, {node.name!r} ({node.op_type}) for one; "
+                "it may have been cut off at its end"
+            )
 
 
 def _misfit(node: ir.Node, version: int) -> str:

@@ -52,6 +52,8 @@ def bench(
     if len(models) > 1:
         raise UsageError(f"bench compares contenders on one model, not {len(models)}")
     selection = Selection.parse(options.toolchains, options.exclude, inexact=True)
+    registry = registry or Registry.discover()
+    selection.toolchains(registry)  # what is misspelt is said before any work
     try:
         progress.phase("preparing the model")
         subject = Subject(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir
 
-from collage_core.errors import EvaluationError, UsageError
+from collage_core.errors import EvaluationError, InputShapeError, UsageError
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.random_inputs import load_inputs, random_inputs
 from collage_core.passes.call_sites import CallSite, call_sites
@@ -24,7 +24,7 @@ from collage_core.pipeline.numbers import (
     random_discrepancy,
     random_values,
 )
-from collage_core.pipeline.offers import Selection
+from collage_core.pipeline.offers import Selection, check_reference
 from collage_core.pipeline.workplace import Workplace
 from collage_core.reference import Discrepancy, Evaluation, evaluate
 from collage_core.reference import compare as compare_values
@@ -70,10 +70,18 @@ def compare(
     Raises:
         CollageError: If a file cannot be used, or the package is not of this model.
     """
+    if reference is not None:
+        check_reference(reference, registry or Registry.discover())
     opened_package = load_package(package)
     given, name, _ = opened(model)
+    other = f"{package} was not made from {model}"
+    if (theirs := _input_names(opened_package.model)) != (ours := _input_names(given)):
+        raise UsageError(f"{other}: it has the inputs {theirs}, and the model {ours}")
     shapes, free = _shapes(opened_package.model), free_inputs(given)
-    graph = DataflowGraph(prepare(given, input_shapes={name: shapes[name] for name in shapes if name in free}))
+    try:
+        graph = DataflowGraph(prepare(given, input_shapes={name: shapes[name] for name in shapes if name in free}))
+    except InputShapeError as error:  # nobody gave shapes but the package
+        raise UsageError(f"{other}: {error}") from error
     feeds = load_inputs(graph, inputs) if inputs is not None else random_inputs(graph, seed)
     sites = call_sites(opened_package.model)
     boundaries = {
@@ -83,7 +91,7 @@ def compare(
     unknown = sorted(set(boundaries) - names)
     outputs = [str(value.name) for value in graph.model.graph.outputs]
     if unknown or outputs != [str(value.name) for value in opened_package.model.graph.outputs]:
-        raise UsageError(f"{package} was not made from {model}: they do not have the same values")
+        raise UsageError(f"{other}: they do not have the same values")
     judged_by = compared_outputs(graph)
     wanted = {*boundaries, *outputs, *judged_by.values()}
     evaluation = _evaluated(graph, feeds, wanted, reference, registry)
@@ -226,6 +234,11 @@ def _scale(expected: Any) -> float | None:
     if array.dtype.kind != "f" or not array.size:
         return None
     return float(np.abs(array.astype(np.float64)).max())
+
+
+def _input_names(model: onnx_ir.Model) -> list[str]:
+    """Inputs that are no constants."""
+    return [str(value.name) for value in model.graph.inputs if not value.is_initializer()]
 
 
 def _shapes(model: onnx_ir.Model) -> dict[str, tuple[int, ...]]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from typing import Literal, cast
 
 import onnx_ir
 
 from collage_core.errors import PluginError
-from collage_core.fusion import CandidateBounds
+from collage_core.fusion import CandidateBounds, quantised_groups
+from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.tensor_spec import TensorSpec
 from collage_core.passes.prepare_validity import blamed_on
 from collage_core.pipeline.diagnosis import plugin_failures
 from collage_core.pipeline.offers import Selection
 from collage_core.pipeline.options import OptimizeOptions
-from collage_core.pipeline.proposals import Proposals, propose
+from collage_core.pipeline.proposals import Proposals, TargetRule, propose, taken_whole
 from collage_core.pipeline.queries import TargetFailure, ask_targets
 from collage_core.pipeline.subject import Subject
 from collage_core.pipeline.workplace import Workplace
@@ -38,19 +40,17 @@ def inspect(
     """
     options = options or OptimizeOptions()
     selection = Selection.parse(options.toolchains, options.exclude, inexact=options.max_error is not None)
+    registry = registry or Registry.discover()
+    selection.toolchains(registry)  # what is misspelt is said before any work
     subject = Subject(model, input_shapes=options.input_shapes)
     graph = subject.graph
     bounds = CandidateBounds.preset(cast(Literal["quick", "default", "extensive"], options.preset))
     with Workplace(selection, tuning_db="memory:", registry=registry) as workplace, blamed_on(graph.model):
         workplace.targets()
         asked = ask_targets(graph, workplace, SilentProgress())
-        coverage = []
-        failed = list(asked.failures)
-        for rule in asked.rules:
-            try:
-                coverage.append(_coverage(propose(rule, graph, bounds, cuts=None)))
-            except PluginError as error:
-                failed.append(TargetFailure.of(rule.target, error))
+        proposals, refused = _proposals(asked.rules, graph, bounds)
+        coverage = [_coverage(each) for each in proposals]
+        failed = [*asked.failures, *refused]
         coverage += [
             TargetCoverage(
                 target=each.target.name, toolchain=each.target.toolchain, unusable=f"{each.stage}: {each.reason}"
@@ -75,6 +75,23 @@ def inspect(
         targets=tuple(sorted(coverage, key=lambda each: each.target)),
         failures=failures,
     )
+
+
+def _proposals(
+    rules: Sequence[TargetRule], graph: DataflowGraph, bounds: CandidateBounds
+) -> tuple[list[Proposals], list[TargetFailure]]:
+    """What each target proposes, quantised operators being split where no target takes them whole."""
+    groups: tuple[int, ...] = quantised_groups(graph)
+    while True:
+        found, failed = [], []
+        for rule in rules:
+            try:
+                found.append(propose(rule, graph, bounds, cuts=None, groups=groups))
+            except PluginError as error:
+                failed.append(TargetFailure.of(rule.target, error))
+        if (whole := taken_whole(groups, found)) == groups:
+            return found, failed
+        groups = whole
 
 
 def _coverage(proposals: Proposals) -> TargetCoverage:

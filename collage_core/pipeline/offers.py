@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from collage_core.contract import Host, Target, TargetSpelling, Unsupported, split_targets
-from collage_core.errors import UsageError
+from collage_core.errors import UsageError, did_you_mean
 from collage_core.measure.client import WorkerPool
 from collage_core.registry import PluginFailure, Registry, Toolchain
 
@@ -69,9 +69,7 @@ class Selection:
         Raises:
             UsageError: If a named toolchain is not installed, or failed to load.
         """
-        for spelling in (*(self.wanted or ()), *self.excluded):
-            if spelling.toolchain not in registry.toolchains:
-                raise UsageError(_unknown(spelling.toolchain, registry))
+        check_installed((*(self.wanted or ()), *self.excluded), registry)
         if self.wanted is not None:
             return tuple(sorted({spelling.toolchain for spelling in self.wanted}))
         whole = {s.toolchain for s in self.excluded if not s.options and s.device is None}
@@ -95,9 +93,34 @@ class Selection:
 
 def offers(registry: Registry, pool: WorkerPool, host: Host, selection: Selection) -> tuple[Offer, ...]:
     """Asks each wanted toolchain's worker for its targets.
+def check_installed(spellings: Iterable[TargetSpelling], registry: Registry) -> None:
+    """See that whatever toolchains are named are there; no worker is asked.
 
     Raises:
-        UsageError: If a target named with `--toolchains` is none of its toolchain's.
+        UsageError: If one is not installed, or failed to load.
+    """
+    for spelling in spellings:
+        if spelling.toolchain not in registry.toolchains:
+            raise UsageError(_unknown(spelling.toolchain, registry))
+
+
+def check_reference(reference: str | None, registry: Registry) -> None:
+    """See that what `--reference` names is a target of a toolchain that is there; no worker is asked.
+
+    Raises:
+        UsageError: If it is not.
+    """
+    if reference is None:
+        return
+    try:
+        check_installed([TargetSpelling.parse(reference)], registry)
+    except (UsageError, ValueError) as error:
+        raise UsageError(f"--reference: {error}") from error
+
+
+
+    Raises:
+        UsageError: If a target named with `--toolchains` or `--exclude` is none of its toolchain's.
     """
     found = []
     for name in selection.toolchains(registry):
@@ -146,14 +169,22 @@ def _covers(spelling: TargetSpelling, target: Target) -> bool:
 
 
 def _check_named(found: Sequence[Offer], selection: Selection) -> None:
-    for spelling in selection.wanted or ():
+    for spelling in (*(selection.wanted or ()), *selection.excluded):
         for offer in found:
             if offer.toolchain.name != spelling.toolchain or not offer.targets:
                 continue
             if not any(_covers(spelling, target) for target in offer.targets):
-                options = ",".join(f"{name}={value}" for name, value in spelling.options)
-                names = ", ".join(target.name for target in offer.targets)
-                raise UsageError(f"{spelling.toolchain} offers no target ({options}) here; it offers {names}")
+                names = [target.name for target in offer.targets]
+                raise UsageError(
+                    f"there is no target {_spelt(spelling)!r} here; {spelling.toolchain} offers {', '.join(names)}"
+                    f"{did_you_mean(_spelt(spelling), names)}"
+                )
+
+
+def _spelt(spelling: TargetSpelling) -> str:
+    options = ",".join(f"{name}={value}" for name, value in spelling.options)
+    device = f"@{spelling.device}" if spelling.device else ""
+    return f"{spelling.toolchain}{f'({options})' if options else ''}{device}"
 
 
 def _unknown(name: str, registry: Registry) -> str:
@@ -161,4 +192,4 @@ def _unknown(name: str, registry: Registry) -> str:
     if failed is not None:
         return f"toolchain {name!r} ({failed.distribution}) failed to load: {failed.reason}"
     installed = ", ".join(registry.toolchains) or "none"
-    return f"no toolchain {name!r} is installed; installed: {installed}"
+    return f"no toolchain {name!r} is installed; installed: {installed}{did_you_mean(name, registry.toolchains)}"

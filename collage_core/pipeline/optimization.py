@@ -26,7 +26,7 @@ from collage_core.pipeline.decision import Decision, decide
 from collage_core.pipeline.dispatch import dispatch_us
 from collage_core.pipeline.explore import Explored, Explorer
 from collage_core.pipeline.facts import host_facts
-from collage_core.pipeline.offers import Selection
+from collage_core.pipeline.offers import Selection, check_reference
 from collage_core.pipeline.options import OptimizeOptions
 from collage_core.pipeline.plan import Plan
 from collage_core.pipeline.pool import CandidatePool
@@ -100,6 +100,9 @@ def optimize(
     progress = progress or SilentProgress()
     clock = _Clock()
     selection = Selection.parse(options.toolchains, options.exclude, inexact=options.max_error is not None)
+    registry = registry or Registry.discover()
+    selection.toolchains(registry)  # what is misspelt is said before any work
+    check_reference(options.reference, registry)
     try:
         with clock.phase("prepare"):
             progress.phase("preparing the model")

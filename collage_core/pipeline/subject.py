@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -14,10 +15,12 @@ import numpy as np
 import onnx_ir
 
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.tensor_spec import TensorSpec
+from collage_core.ir.value_bounds import spec_of
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture
-from collage_core.measure.random_inputs import checked_inputs, random_inputs, read_arrays
-from collage_core.passes.prepare import prepare
+from collage_core.measure.random_inputs import checked_inputs, checked_values, random_inputs, read_arrays
+from collage_core.passes.prepare import check, prepare
 from collage_core.passes.prepare_scout import scout
 from collage_core.passes.prepare_shapes import free_inputs
 from collage_core.passes.prepare_validity import blamed_on
@@ -48,7 +51,7 @@ class Subject:
 
     Raises:
         ModelError: If it is not a model Collage can use.
-        FeedError: If the file of inputs cannot be read.
+        FeedError: If the file of inputs cannot be read, or does not fit the model.
     """
 
     def __init__(
@@ -64,6 +67,9 @@ class Subject:
         shapes = dict(input_shapes or {})
         for key in sorted(free_inputs(given) & set(self._arrays or ())):
             shapes.setdefault(key, np.shape((self._arrays or {})[key]))
+        bound = check(given, input_shapes=shapes)
+        if self._arrays is not None:
+            checked_values(_input_specs(given, bound), self._arrays)
         scout(given, shapes)
         prepared = prepare(given, input_shapes=shapes)
         with blamed_on(prepared):
@@ -80,7 +86,7 @@ class Subject:
         """Values to search on, by input name.
 
         Raises:
-            FeedError: If the given arrays do not fit the model, or no values can be made up.
+            FeedError: If no values can be made up.
         """
         if self._arrays is not None:
             return checked_inputs(self.graph, self._arrays)
@@ -115,3 +121,9 @@ class Subject:
             return Capture.take(self.graph, self.inputs, store, fallback=fallback, deadline_s=_REFERENCE_S)
 
         return take
+
+
+def _input_specs(model: onnx_ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> list[TensorSpec]:
+    """What the inputs of a model as given have to be, which shapes being bound as they are."""
+    inputs = [spec_of(value) for value in model.graph.inputs if not value.is_initializer()]
+    return [dataclasses.replace(spec, shape=shapes.get(spec.name, spec.shape)) for spec in inputs]

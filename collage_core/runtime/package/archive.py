@@ -28,6 +28,7 @@ _ALIGNMENT_EXTRA = 0xD935
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 _LOCAL_MAGIC = b"PK\x03\x04"
 _ZIP64_EXTRA_BYTES = 20
+_NO_PACKAGE = "it is not a Collage package; `collage optimize` makes one of an ONNX model"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a ZIP can say: equal content gives equal bytes
 
 
@@ -110,7 +111,7 @@ class Archive:
         try:
             with path.open("rb") as stream:
                 if os.fstat(stream.fileno()).st_size == 0:
-                    raise NotAPackageError(self.path, "the file is empty")
+                    raise NotAPackageError(self.path, f"the file is empty; {_NO_PACKAGE}")
                 self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
                 self._places = self._index(stream.name)
         except OSError as error:
@@ -180,7 +181,7 @@ class Archive:
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, struct.error) as error:
             if self._map[:4] == _LOCAL_MAGIC:
                 raise self._damaged(f"it is truncated or damaged ({error}); get the file again") from error
-            raise NotAPackageError(self.path, "it is not a Collage package") from error
+            raise NotAPackageError(self.path, _NO_PACKAGE) from error
         self._crcs = {info.orig_filename: info.CRC for info in infos}
         places: dict[str, tuple[int, int]] = {}
         free = 0

@@ -59,7 +59,7 @@ class Package:
 
     def __init__(self, archive: Archive) -> None:
         if MANIFEST not in archive:
-            raise NotAPackageError(archive.path, f"it has no {MANIFEST}")
+            raise NotAPackageError(archive.path, f"it has no {MANIFEST}, so it is no Collage package")
         self.path = archive.path
         self._archive = archive
         self.manifest = Manifest.from_json(archive.intact(MANIFEST), archive.path)

@@ -73,7 +73,7 @@ def test_a_seed_decides_the_values() -> None:
     [
         ({}, "no value is given"),
         ({"x": np.zeros(8, np.float64)}, "float64, the model needs float32"),
-        ({"x": np.zeros(7, np.float32)}, r"shape \(7,\), the model needs \(8,\)"),
+        ({"x": np.zeros(7, np.float32)}, r"shape \(7,\), the model needs float32 of shape \(8,\)"),
         ({"x": np.zeros(8, np.float32), "q": 1}, "no such input"),
     ],
 )

@@ -113,7 +113,9 @@ def test_a_symbol_bound_by_one_input_is_bound_in_all() -> None:
         ({"a": [3, 3]}, "contradicts"),
         ({"a": [3]}, "1 dimensions"),
         ({"a": [-1, 2]}, "negative"),
-        ({"z": [1]}, "no input 'z'.*'a', 'b'"),
+        ({"z": [1]}, "'z': the model has no such input .*'a', 'b'"),
+        ({"A": [3, 2]}, "did you mean 'a'"),
+        ({"a": [2**61, 2]}, "more elements than there are addresses"),
     ],
 )
 def test_impossible_shapes_are_refused(shapes: dict[str, list[int]], message: str) -> None:

@@ -38,10 +38,8 @@ def test_free_dimensions_take_the_shapes_of_the_given_inputs(tmp_path: Path) -> 
 def test_a_shape_that_is_named_wins_over_that_of_the_given_input_which_then_does_not_fit(tmp_path: Path) -> None:
     given = arrays(tmp_path, x=np.ones((3, 4), np.float32), y=np.ones((3, 4), np.float32))
 
-    subject = Subject(free_model(tmp_path), input_shapes={"x": (2, 4), "y": (2, 4)}, inputs=given)
-
-    with pytest.raises(FeedError, match=r"has shape \(3, 4\), the model needs \(2, 4\)"):
-        _ = subject.inputs
+    with pytest.raises(FeedError, match=r"has shape \(3, 4\), the model needs float32 of shape \(2, 4\)"):
+        Subject(free_model(tmp_path), input_shapes={"x": (2, 4), "y": (2, 4)}, inputs=given)
 
 
 def test_inputs_that_disagree_about_a_free_dimension_are_refused(tmp_path: Path) -> None:
