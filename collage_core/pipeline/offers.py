@@ -91,8 +91,6 @@ class Selection:
         return ""
 
 
-def offers(registry: Registry, pool: WorkerPool, host: Host, selection: Selection) -> tuple[Offer, ...]:
-    """Asks each wanted toolchain's worker for its targets.
 def check_installed(spellings: Iterable[TargetSpelling], registry: Registry) -> None:
     """See that whatever toolchains are named are there; no worker is asked.
 
@@ -118,6 +116,8 @@ def check_reference(reference: str | None, registry: Registry) -> None:
         raise UsageError(f"--reference: {error}") from error
 
 
+def offers(registry: Registry, pool: WorkerPool, host: Host, selection: Selection) -> tuple[Offer, ...]:
+    """Asks each wanted toolchain's worker for its targets.
 
     Raises:
         UsageError: If a target named with `--toolchains` or `--exclude` is none of its toolchain's.
