@@ -1,10 +1,10 @@
-"""Arrays from and to NPZ files, and random ones."""
+"""Values from and to NPZ files, and random ones."""
 
 from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,27 +29,41 @@ def read_arrays(path: Path) -> dict[str, Any]:
         raise click.BadParameter(f"cannot read {str(path)!r}: {error.reason}", param_hint="--inputs") from error
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Writes an NPZ file whole or not at all.
+def read_values(path: Path, inputs: Sequence[NodeArg]) -> dict[str, Any]:
+    """The values that the arrays of an NPZ file stand for; `collage_core.measure.npz` says how.
+
+    Raises:
+        click.BadParameter: If it is not an NPZ file of plain arrays.
+    """
+    from collage_core.measure.npz import from_arrays
+
+    return from_arrays(read_arrays(path), {each.name: each.type for each in inputs})
+
+
+def write_values(path: Path, values: Mapping[str, Any]) -> None:
+    """Writes values to an NPZ file, whole or not at all; `collage_core.measure.npz` says how.
 
     `numpy.savez` cannot be used: an array may have the name of one of its parameters, and it adds `.npz` to names.
 
     Raises:
-        click.ClickException: If a value is not a tensor.
+        click.ClickException: If one is no value of a model.
     """
     import numpy as np
 
+    from collage_core.errors import FeedError
+    from collage_core.measure.npz import to_arrays
+
+    try:
+        arrays = to_arrays(values)
+    except FeedError as error:
+        raise click.ClickException(f"output {error}") from error
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as stream:
             with zipfile.ZipFile(stream, "w") as archive:
-                for name, value in arrays.items():
-                    if not isinstance(value, np.ndarray):
-                        raise click.ClickException(
-                            f"output {name!r} is a {type(value).__name__}, which an NPZ file cannot hold"
-                        )
+                for name, array in arrays.items():
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, _storable(value), allow_pickle=False)
+                        np.lib.format.write_array(member, array, allow_pickle=False)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
@@ -65,6 +79,8 @@ def random_arrays(inputs: list[NodeArg], seed: int) -> dict[str, Any]:
     """
     import numpy as np
 
+    from collage_core.measure.npz import how_to_give
+
     generator = np.random.default_rng(seed)
     arrays: dict[str, Any] = {}
     for node_arg in inputs:
@@ -73,7 +89,7 @@ def random_arrays(inputs: list[NodeArg], seed: int) -> dict[str, Any]:
         if dtype is None or len(shape) != len(node_arg.shape):
             raise click.UsageError(
                 f"input {node_arg.name!r} ({node_arg.type}, shape {node_arg.shape}) cannot be drawn at random; "
-                "give it with --inputs FILE.npz"
+                + "; ".join(filter(None, ["give it with --inputs FILE.npz", how_to_give(node_arg.name, node_arg.type)]))
             )
         whole = dtype.kind in "iub"
         drawn = generator.integers(0, 2, shape) if whole else generator.standard_normal(shape)
@@ -92,10 +108,3 @@ def _numpy_dtype(tensor_type: str) -> Any:
         return onnx_ir.DataType[name].numpy()
     except (KeyError, TypeError):
         return None
-
-
-def _storable(array: Any) -> Any:
-    if array.dtype.kind == "O":
-        return array.astype(str)
-    # NPZ knows no bfloat16 or float8; float32 holds each of their values
-    return array.astype("float32") if array.dtype.kind == "V" else array

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from collage_core.cli.arrays import random_arrays, read_arrays, write_arrays
+from collage_core.cli.arrays import random_arrays, read_values, write_values
 from collage_core.cli.options import (
     existing_file,
     inputs_option,
@@ -17,7 +17,7 @@ from collage_core.cli.options import (
     verbose_option,
 )
 from collage_core.cli.output import results_console, write_json
-from collage_core.cli.parameters import output_file
+from collage_core.cli.parameters import check_overwriting, output_file
 
 
 @click.command(short_help="Run a package once.")
@@ -44,16 +44,23 @@ def run(
     seed: int,
     json_to: Path | None,
 ) -> None:
-    """Run PACKAGE once."""
+    """Run PACKAGE once.
+
+    In NPZ files, strings are arrays of text, the members of a sequence s are s[0], s[1] and so on (s[] if it has none),
+    an optional value that is absent is left out, and bfloat16 and other types NumPy has not are float32 or int8.
+    """
     from collage_core import pipeline
     from collage_core.report.codec import to_json
     from collage_core.report.fact_tables import run_summary
     from collage_core.report.files import write_text
     from collage_core.report.run_facts import RunReport, describe_outputs, describe_profile
 
+    written = {"--save-outputs": save_outputs, "--profile": trace_to, "--json": json_to}
+    check_overwriting(written, [package, inputs])
     notes: list[str] = []
     session = pipeline.load(package, threads=threads, tell=notes.append)
-    feeds = random_arrays(session.get_inputs(), seed) if inputs is None else read_arrays(inputs)
+    arguments = session.get_inputs()
+    feeds = random_arrays(arguments, seed) if inputs is None else read_values(inputs, arguments)
     names = [output.name for output in session.get_outputs()]
     outputs = dict(zip(names, session.run(None, feeds), strict=True))
     profile = session.profile(feeds) if trace_to is not None else None
@@ -67,7 +74,7 @@ def run(
     console = results_console(json_to)
     console.print(run_summary(report))
     if save_outputs is not None:
-        write_arrays(save_outputs, outputs)
+        write_values(save_outputs, outputs)
         console.print(f"saved outputs to {save_outputs}")
     if trace_to is not None and profile is not None:
         write_text(trace_to, json.dumps(profile.chrome_trace()) + "\n")

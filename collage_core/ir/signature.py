@@ -59,7 +59,7 @@ def _operand(value: onnx_ir.Value | None, spec: Callable[[onnx_ir.Value], Tensor
 
 
 def _spec_text(spec: TensorSpec) -> str:
-    dtype = "?" if spec.dtype is None else spec.dtype.name
+    dtype = spec.type_name or "?" if spec.dtype is None else spec.dtype.name
     return f"{spec.kind.value} {dtype}{spec.shape}{spec.bound or ''}"
 
 

@@ -33,6 +33,7 @@ class TensorSpec:
         dtype: Element type; None for sequences and other non-tensors.
         shape: Static shape if planned; None where an extent is unknown (bounded, foreign); `()` is a scalar.
         bound: For a bounded value, the largest extent of each axis.
+        type_name: For what is no tensor, its type as ONNX writes it, such as `seq(tensor(float))`; empty for tensors.
     """
 
     name: str
@@ -40,6 +41,7 @@ class TensorSpec:
     dtype: onnx_ir.DataType | None
     shape: tuple[int | None, ...] | None
     bound: tuple[int, ...] | None = None
+    type_name: str = ""
 
     def __post_init__(self) -> None:
         if self.kind is ValueKind.PLANNED and (self.dtype is None or self.shape is None or None in self.shape):
@@ -75,3 +77,19 @@ class TensorSpec:
     def nbytes(self) -> int:
         """Bytes of a planned value, or of a bounded one at its bound."""
         return math.prod(self.static_shape) * self.numpy_dtype.itemsize
+
+
+def name_of_type(kind: onnx_ir.TypeProtocol | None) -> str:
+    """A type as ONNX writes it; empty if there is none.
+
+    Examples:
+        >>> name_of_type(onnx_ir.SequenceType(onnx_ir.TensorType(onnx_ir.DataType.FLOAT)))
+        'seq(tensor(float))'
+    """
+    if isinstance(kind, onnx_ir.SequenceType):
+        return f"seq({name_of_type(kind.elem_type)})"
+    if isinstance(kind, onnx_ir.OptionalType):
+        return f"optional({name_of_type(kind.elem_type)})"
+    if kind is None:
+        return ""
+    return f"{'sparse_' * isinstance(kind, onnx_ir.SparseTensorType)}tensor({kind.dtype.name.lower()})"

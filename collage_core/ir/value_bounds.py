@@ -11,7 +11,7 @@ import onnx_ir
 
 from collage_core.ir.content import constant_of
 from collage_core.ir.op_kind import STANDARD_KINDS, OpPatternKind
-from collage_core.ir.tensor_spec import TensorSpec, ValueKind
+from collage_core.ir.tensor_spec import TensorSpec, ValueKind, name_of_type
 
 Bound = tuple[int, ...]
 
@@ -31,7 +31,8 @@ def spec_of(value: onnx_ir.Value, bounds: Mapping[onnx_ir.Value, Bound] | None =
     """
     name = value.name or ""
     if not isinstance(value.type, onnx_ir.TensorType):
-        return TensorSpec(name=name, kind=ValueKind.FOREIGN, dtype=None, shape=None)
+        kind = name_of_type(value.type)
+        return TensorSpec(name=name, kind=ValueKind.FOREIGN, dtype=None, shape=None, type_name=kind)
     dtype = value.type.dtype
     shape = _partial(value)
     if dtype in (onnx_ir.DataType.STRING, onnx_ir.DataType.UNDEFINED):

@@ -11,9 +11,11 @@ import numpy as np
 import onnx_ir as ir
 
 from collage_core.contract import BoundCall, Buffer, TensorSpec, ValueKind
-from collage_core.errors import FeedError
+from collage_core.errors import FeedError, did_you_mean
+from collage_core.ir.tensor_spec import name_of_type
 from collage_core.runtime.bound_run import BoundRun
 from collage_core.runtime.executable import Executable
+from collage_core.runtime.foreign_inputs import expected_foreign, fitted_foreign
 from collage_core.runtime.loading import LoweredAgain
 from collage_core.runtime.profiling import Profile
 
@@ -72,10 +74,13 @@ class Session:
             FeedError: If a name, dtype or shape does not fit; it says what is expected.
             KernelRunError: If a kernel fails; it names the kernel and its nodes.
         """
-        wanted = self._outputs if output_names is None else list(output_names)
+        wanted = self._outputs if output_names is None else _names(output_names)
         for name in wanted:
             if name not in self._outputs:
-                raise FeedError(name, f"the model has no such output; it has {', '.join(self._outputs)}")
+                known = ", ".join(self._outputs)
+                raise FeedError(
+                    name, f"the model has no such output; it has {known}{did_you_mean(name, self._outputs)}"
+                )
         values = self._checked(feeds)
         held = self._default.output_buffers
         with self._lock:
@@ -140,10 +145,17 @@ class Session:
 
     def _checked(self, feeds: Mapping[str, Any]) -> list[tuple[_Input, Any]]:
         places = self._inputs
+        if type(feeds) is not dict and not isinstance(feeds, Mapping):
+            example = ", ".join(f"{name!r}: ..." for name in places)
+            kind = type(feeds).__name__
+            raise FeedError("feeds", f"give a value for each input by its name, {{{example}}}, not a {kind}")
         if feeds.keys() != places.keys():
             for name in feeds:
                 if name not in places:
-                    raise FeedError(name, f"the model has no such input; it has {', '.join(places) or 'none'}")
+                    known = ", ".join(places) or "none"
+                    raise FeedError(
+                        str(name), f"the model has no such input; it has {known}{did_you_mean(str(name), places)}"
+                    )
             name = next(name for name in places if name not in feeds)
             raise FeedError(name, f"no value given for this input ({_expected(places[name].spec)})")
         return [(place, place.checked(feeds[name])) for name, place in places.items()]
@@ -177,10 +189,16 @@ class _Input:
             np.copyto(self._array, value)
 
 
+def _names(output_names: Sequence[str]) -> list[str]:
+    if isinstance(output_names, str):  # which is a sequence of names too, but not of those that are meant
+        raise FeedError(output_names, f"give a list of names of outputs, [{output_names!r}], or None for all")
+    return list(output_names)
+
+
 def _fitted(value: Any, spec: TensorSpec) -> Any:
-    """A value as an array of the input's dtype and shape, or as it is for inputs that are no tensors."""
+    """A value as an array of the input's dtype and shape; sequences and optional values likewise."""
     if spec.dtype is None:
-        return value
+        return fitted_foreign(value, spec)
     array = _as_array(value, spec)
     fits = array.dtype == spec.numpy_dtype or (spec.dtype == ir.DataType.STRING and array.dtype.kind in "OUS")
     if fits and spec.shape is not None:
@@ -213,7 +231,7 @@ def _as_array(value: Any, spec: TensorSpec) -> Array:
 
 def _expected(spec: TensorSpec) -> str:
     if spec.dtype is None:
-        return "a value that is no tensor"
+        return expected_foreign(spec)
     dtype = "strings" if spec.dtype == ir.DataType.STRING else str(spec.numpy_dtype)
     if spec.shape is None:
         return f"{dtype} of any shape"
@@ -232,12 +250,4 @@ def _describe(value: ir.Value) -> NodeArg:
     shape: list[int | str | None] = []
     if value.shape is not None:
         shape = [extent if isinstance(extent, int) else extent.value for extent in value.shape]
-    return NodeArg(value.name or "", shape, _type(value.type))
-
-
-def _type(kind: ir.TypeProtocol | None) -> str:
-    if isinstance(kind, ir.SequenceType):
-        return f"seq({_type(kind.elem_type)})"
-    if isinstance(kind, ir.OptionalType):
-        return f"optional({_type(kind.elem_type)})"
-    return "" if kind is None else f"tensor({kind.dtype.name.lower()})"
+    return NodeArg(value.name or "", shape, name_of_type(value.type))

@@ -8,7 +8,7 @@ import click
 import numpy as np
 import pytest
 
-from collage_core.cli.arrays import random_arrays, read_arrays, write_arrays
+from collage_core.cli.arrays import random_arrays, read_arrays, read_values, write_values
 
 
 def node_arg(kind: str, shape: list[Any]) -> Any:
@@ -42,15 +42,16 @@ def test_a_scalar_can_be_drawn() -> None:
     ("kind", "shape"), [("tensor(float)", ["batch", 3]), ("tensor(string)", [1]), ("seq(tensor(float))", [])]
 )
 def test_what_cannot_be_drawn_is_asked_for(kind: str, shape: list[Any]) -> None:
-    with pytest.raises(click.UsageError, match="give it with --inputs"):
+    with pytest.raises(click.UsageError, match="give it with --inputs") as caught:
         random_arrays([node_arg(kind, shape)], seed=0)
+    assert ("named 'x[0]', 'x[1]'" in str(caught.value.format_message())) == kind.startswith("seq")
 
 
 def test_arrays_come_back_under_any_name_and_half_floats_as_floats(tmp_path: Path) -> None:
     import ml_dtypes
 
     path = tmp_path / "y"
-    write_arrays(
+    write_values(
         path,
         {
             "file": np.arange(3),
@@ -67,9 +68,27 @@ def test_arrays_come_back_under_any_name_and_half_floats_as_floats(tmp_path: Pat
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_sequences_absent_values_and_types_numpy_has_not_come_back(tmp_path: Path) -> None:
+    import ml_dtypes
+
+    kinds = {"s": "seq(tensor(float))", "none": "seq(tensor(string))", "o": "optional(tensor(float))"}
+    kinds |= {"h": "tensor(bfloat16)", "e": "tensor(uint4)"}
+    values = {"s": [np.float32([1, 2]), np.float32([3])], "none": [], "o": None}
+    values |= {"h": np.array([1.5], ml_dtypes.bfloat16), "e": np.array([15], ml_dtypes.uint4)}
+
+    write_values(tmp_path / "x.npz", values)
+    read = read_values(tmp_path / "x.npz", [types.SimpleNamespace(name=n, type=k) for n, k in kinds.items()])  # type: ignore[misc]
+
+    assert [each.tolist() for each in read["s"]] == [[1, 2], [3]]
+    assert (read["none"], read["o"]) == ([], None)
+    assert [(read[name].dtype, read[name].tolist()) for name in "he"] == [
+        (values[n].dtype, values[n].tolist()) for n in "he"
+    ]
+
+
 def test_what_npz_cannot_hold_leaves_no_file(tmp_path: Path) -> None:
-    with pytest.raises(click.ClickException, match="output 'y' is a list"):
-        write_arrays(tmp_path / "y.npz", {"y": [np.ones(1)]})
+    with pytest.raises(click.ClickException, match="output 'y': it is a dict"):
+        write_values(tmp_path / "y.npz", {"y": {}})
 
     assert list(tmp_path.iterdir()) == []
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collage_core.cli.arrays import write_arrays
+from collage_core.cli.arrays import write_values
 from collage_core.report.files import write_text
 from tests.hardship import files_up_to
 
@@ -34,7 +34,7 @@ def read_json(path: Path) -> int:
 
 
 def write_npz(path: Path, number: int) -> None:
-    write_arrays(path, {"y": np.full(200_000, number), "z": np.full(3, number)})
+    write_values(path, {"y": np.full(200_000, number), "z": np.full(3, number)})
 
 
 def read_npz(path: Path) -> int:
