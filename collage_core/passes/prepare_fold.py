@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from collage_core.ir.walk import is_pure_node
 from collage_core.passes.prepare_noop import unchanged_input
 from collage_core.passes.prepare_shapes import infer_loop_state, infer_node, static_shape
 from collage_core.reference.evaluator import NodeEvaluator
@@ -69,7 +70,7 @@ class Folder:
         """Return what a node always gives, if that is known and small enough."""
         if (dims := _known_dims(node)) is not None:
             return (dims,)
-        if node.op_type in _KEPT or not node.outputs:
+        if node.op_type in _KEPT or not node.outputs or not is_pure_node(node):
             return None
         inputs = [value for value in node.inputs if value is not None]
         if any(value.const_value is None or value.is_graph_input() for value in inputs):

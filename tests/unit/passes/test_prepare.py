@@ -270,6 +270,18 @@ def test_equal_nodes_merge_and_random_ones_do_not() -> None:
     assert counts == [1, 2, 2]
 
 
+def test_dropout_in_training_is_not_folded_and_at_inference_is_nothing() -> None:
+    model = parse(
+        """g (float[4] x) => (float[4] a, float[4] b) <float[4] w = {1, 2, 3, 4}, float half = {0.5}, bool on = {1}> {
+             d = Dropout(w, half, on)
+             a = Add(x, d)
+             e = Dropout(w, half)
+             b = Add(x, e)
+           }"""
+    )
+    assert sorted(operators(prepare(model))) == ["Add", "Add", "Dropout"]
+
+
 def test_custom_operators_stay_and_are_not_merged() -> None:
     model = parse("""g (float[2] x) => (float[2] y) {
         a = custom.Odd(x)  b = custom.Odd(x)  y = Add(a, b) }""")
