@@ -87,9 +87,10 @@ def random_arrays(inputs: list[NodeArg], seed: int) -> dict[str, Any]:
         shape = [extent for extent in node_arg.shape if isinstance(extent, int)]
         dtype = _numpy_dtype(node_arg.type)
         if dtype is None or len(shape) != len(node_arg.shape):
+            how = how_to_give(node_arg.name, node_arg.type)
             raise click.UsageError(
                 f"input {node_arg.name!r} ({node_arg.type}, shape {node_arg.shape}) cannot be drawn at random; "
-                + "; ".join(filter(None, ["give it with --inputs FILE.npz", how_to_give(node_arg.name, node_arg.type)]))
+                "give it with --inputs FILE.npz" + (f": {how}" if how else "")
             )
         whole = dtype.kind in "iub"
         drawn = generator.integers(0, 2, shape) if whole else generator.standard_normal(shape)

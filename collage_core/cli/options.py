@@ -54,7 +54,10 @@ seed_option = click.option(
 )
 
 inputs_option = click.option(
-    "--inputs", type=existing_file, metavar="FILE.npz", help="An array per model input; random inputs unless given."
+    "--inputs",
+    type=existing_file,
+    metavar="FILE.npz",
+    help="An array per model input (docs/models.md); random ones unless given.",
 )
 
 tuning_db_option = click.option(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import onnx_ir
@@ -16,7 +17,12 @@ import psutil
 from collage_core.errors import FeedError, did_you_mean
 from collage_core.ir.content import constant_of
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.foreign_values import expected_foreign, fitted_foreign
 from collage_core.ir.tensor_spec import TensorSpec
+from collage_core.measure.npz import from_arrays, how_to_give
+
+Given: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+"""Values for a model's inputs: by name, or in an NPZ file as `collage_core.measure.npz` says."""
 
 _FULL_RANGE: Final = (onnx_ir.DataType.UINT8, onnx_ir.DataType.INT8, onnx_ir.DataType.UINT16, onnx_ir.DataType.INT16)
 """Pixels and quantized activations; wider integers are indices, masks and counts."""
@@ -52,7 +58,9 @@ def random_inputs(graph: DataflowGraph, seed: int) -> dict[str, Any]:
         name = str(value.name)
         spec = graph.spec(value)
         if spec.dtype is None or spec.shape is None or None in spec.shape:
-            raise FeedError(name, "no value can be made up for it; give one with --inputs FILE.npz")
+            how = how_to_give(name, spec.type_name)
+            advice = "give one with --inputs FILE.npz" + (f": {how}" if how else "")
+            raise FeedError(name, f"no value can be made up for it; {advice}")
         if spec.dtype != onnx_ir.DataType.STRING and spec.nbytes > psutil.virtual_memory().total:
             size = f"{spec.nbytes / 1e9:,.0f} GB"
             raise FeedError(name, f"its shape {list(spec.static_shape)} takes {size}, more than this machine's memory")
@@ -61,35 +69,40 @@ def random_inputs(graph: DataflowGraph, seed: int) -> dict[str, Any]:
     return values
 
 
-def checked_inputs(graph: DataflowGraph, values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+def checked_inputs(graph: DataflowGraph, values: Mapping[str, Any]) -> dict[str, Any]:
     """Values for all inputs of a prepared model, and no others; see `checked_values`."""
     return checked_values((graph.spec(value) for value in required_inputs(graph)), values)
 
 
-def checked_values(specs: Iterable[TensorSpec], values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+def checked_values(specs: Iterable[TensorSpec], values: Mapping[str, Any]) -> dict[str, Any]:
     """A value for each input of a model, and no others, with the shapes and types it needs.
 
     Args:
         specs: The inputs.
-        values: Values by name.
+        values: Values by name, or the arrays that stand for them in a file.
 
     Raises:
         FeedError: If one is missing, unknown or does not fit.
     """
     wanted = {spec.name: spec for spec in specs}
+    values = from_arrays(values, {name: _type_name(spec) for name, spec in wanted.items()})
     for name in values:
         if name not in wanted:
             known = ", ".join(wanted) or "none"
             raise FeedError(name, f"the model has no such input; it has {known}{did_you_mean(name, wanted)}")
-    checked = {}
+    checked: dict[str, Any] = {}
     for name, spec in wanted.items():
         if name not in values:
-            raise FeedError(name, f"no value is given for this input; {_needed(spec)}")
+            how = how_to_give(name, spec.type_name)
+            raise FeedError(name, f"no value is given for this input; {_needed(spec)}" + (f"; {how}" if how else ""))
+        if spec.dtype is None:
+            checked[name] = fitted_foreign(values[name], spec)
+            continue
         array = np.asarray(values[name])
         if spec.dtype == onnx_ir.DataType.STRING:
             is_of_type = array.dtype.kind in "OUS"
         else:
-            is_of_type = spec.dtype is None or array.dtype == spec.numpy_dtype
+            is_of_type = array.dtype == spec.numpy_dtype
         if not is_of_type:
             raise FeedError(name, f"it is {array.dtype}, {_needed(spec)}")
         if spec.shape is not None and None not in spec.shape and array.shape != spec.shape:
@@ -100,18 +113,31 @@ def checked_values(specs: Iterable[TensorSpec], values: Mapping[str, Any]) -> di
 
 def _needed(spec: TensorSpec) -> str:
     if spec.dtype is None:
-        return "the model needs a value that is no tensor"
+        return f"the model needs {expected_foreign(spec)}"
     kind = "strings" if spec.dtype == onnx_ir.DataType.STRING else str(spec.numpy_dtype)
     return f"the model needs {kind}" + ("" if spec.shape is None else f" of shape {spec.shape}")
 
 
-def load_inputs(graph: DataflowGraph, path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """Values for all inputs from an NPZ file whose arrays are named as the inputs.
+def _type_name(spec: TensorSpec) -> str:
+    return spec.type_name if spec.dtype is None else f"tensor({spec.dtype.name.lower()})"
+
+
+def given_values(inputs: Given) -> dict[str, Any]:
+    """Values as they are given, or the arrays of the file they are in.
 
     Raises:
-        FeedError: If the file cannot be read, or does not fit the model.
+        FeedError: If the file cannot be read.
     """
-    return checked_inputs(graph, read_arrays(path))
+    return dict(inputs) if isinstance(inputs, Mapping) else read_arrays(Path(inputs))
+
+
+def load_inputs(graph: DataflowGraph, inputs: Given) -> dict[str, Any]:
+    """Values for all inputs of a prepared model.
+
+    Raises:
+        FeedError: If a file cannot be read, or a value does not fit the model.
+    """
+    return checked_inputs(graph, given_values(inputs))
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:

@@ -12,8 +12,9 @@ import onnx_ir
 
 from collage_core.errors import EvaluationError, InputShapeError, UsageError
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.random_inputs import load_inputs, random_inputs
+from collage_core.measure.random_inputs import Given, load_inputs, random_inputs
 from collage_core.passes.call_sites import CallSite, call_sites
+from collage_core.passes.default_inputs import without_defaults
 from collage_core.passes.prepare import prepare
 from collage_core.passes.prepare_shapes import free_inputs
 from collage_core.pipeline.facts import opened
@@ -49,7 +50,7 @@ def compare(
     rtol: float | None = None,
     atol: float = 1e-6,
     seed: int = 0,
-    inputs: Path | None = None,
+    inputs: Given | None = None,
     reference: str | None = None,
     registry: Registry | None = None,
 ) -> CompareReport:
@@ -63,7 +64,7 @@ def compare(
             what `--max-error` allowed it if kernels of it are not exact.
         atol: Largest absolute difference that passes whatever the scale.
         seed: For random inputs.
-        inputs: NPZ file with an array per input; random arrays if None.
+        inputs: Values for the inputs, or the NPZ file that holds them; random arrays if None.
         reference: Toolchain that computes what ONNX's evaluator cannot; the first exact one if None.
         registry: The toolchains; those the package needs if None.
 
@@ -74,6 +75,7 @@ def compare(
         check_reference(reference, registry or Registry.discover())
     opened_package = load_package(package)
     given, name, _ = opened(model)
+    given = without_defaults(given, _input_names(opened_package.model))
     other = f"{package} was not made from {model}"
     if (theirs := _input_names(opened_package.model)) != (ours := _input_names(given)):
         raise UsageError(f"{other}: it has the inputs {theirs}, and the model {ours}")

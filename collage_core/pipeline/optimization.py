@@ -334,7 +334,7 @@ class _Optimization:
         pool, plan, counts = self._pool, assembled.plan, self._source.counts
         against = comparison(plans, refined, decision)
         latency = against.contenders[0].latency_ms
-        notes = list(self._notes)
+        notes = [*self._subject.notes, *self._notes]
         if not self._subject.has_fresh_inputs:
             notes.append("verified on the given inputs: no others are known to fit")
         return Record(

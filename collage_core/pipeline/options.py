@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 
 from collage_core.contract import Protocol
 from collage_core.errors import UsageError
+from collage_core.measure.random_inputs import Given
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,8 @@ class OptimizeOptions:
         toolchains: Comma-separated targets; every installed toolchain but `reference` if None.
         exclude: Toolchains or targets to leave out.
         input_shapes: Shape to bind, by input name.
-        inputs: NPZ file with an array per model input to search on; seeded random arrays if None.
+        inputs: Values for the model's inputs to search on, by name, or the NPZ file that holds them
+            (`collage_core.measure.npz` says how); seeded random arrays if None.
         preset: `"quick"`, `"default"` or `"extensive"`.
         budget_s: Measure no further candidates after this many seconds, save what no plan can do without.
         max_error: Largest error, relative to a tensor's scale, of targets that do not compute in the model's own
@@ -123,7 +124,7 @@ class OptimizeOptions:
     toolchains: str | None = None
     exclude: tuple[str, ...] = ()
     input_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
-    inputs: Path | None = None
+    inputs: Given | None = None
     preset: str = "default"
     budget_s: float | None = None
     max_error: float | None = None
@@ -194,5 +195,5 @@ class BenchOptions:
     toolchains: str | None = None
     exclude: tuple[str, ...] = ()
     input_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
-    inputs: Path | None = None
+    inputs: Given | None = None
     seed: int = 0

@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 import onnx_ir
 
+from collage_core.ir.content import content_hash
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.tensor_spec import TensorSpec
 from collage_core.ir.value_bounds import spec_of
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture
-from collage_core.measure.random_inputs import checked_inputs, checked_values, random_inputs, read_arrays
+from collage_core.measure.npz import to_arrays
+from collage_core.measure.random_inputs import Given, checked_inputs, checked_values, given_values, random_inputs
+from collage_core.passes.default_inputs import default_inputs, without_defaults
 from collage_core.passes.prepare import check, prepare
 from collage_core.passes.prepare_scout import scout
 from collage_core.passes.prepare_shapes import free_inputs
@@ -39,8 +42,9 @@ class Subject:
     Args:
         model: An ONNX file, or a model in memory.
         input_shapes: Shape to bind, by input name.
-        inputs: NPZ file with an array per input, whose shapes free dimensions take where `input_shapes` names none;
-            seeded random arrays if None.
+        inputs: Values for the inputs, or the NPZ file that holds them, whose shapes free dimensions take where
+            `input_shapes` names none; seeded random arrays if None. An input with a default value stays one if a value
+            for it is among them, and is a constant otherwise.
         seed: For random arrays.
 
     Attributes:
@@ -48,6 +52,7 @@ class Subject:
         facts: What the record keeps of it.
         key: Hash of the model with its weights, input shapes and inputs.
         seed: As given.
+        notes: What the user should know about how the model is taken.
 
     Raises:
         ModelError: If it is not a model Collage can use.
@@ -59,26 +64,33 @@ class Subject:
         model: str | os.PathLike[str] | onnx_ir.Model,
         *,
         input_shapes: Mapping[str, tuple[int, ...]] | None = None,
-        inputs: Path | None = None,
+        inputs: Given | None = None,
         seed: int = 0,
     ) -> None:
         given, name, sha256 = opened(model)
-        self._arrays = None if inputs is None else read_arrays(inputs)
+        self._arrays = None if inputs is None else given_values(inputs)
+        given = without_defaults(given, set(self._arrays or ()))
         shapes = dict(input_shapes or {})
         for key in sorted(free_inputs(given) & set(self._arrays or ())):
             shapes.setdefault(key, np.shape((self._arrays or {})[key]))
         bound = check(given, input_shapes=shapes)
         if self._arrays is not None:
-            checked_values(_input_specs(given, bound), self._arrays)
+            self._arrays = checked_values(_input_specs(given, bound), self._arrays)
         scout(given, shapes)
         prepared = prepare(given, input_shapes=shapes)
         with blamed_on(prepared):
             self.graph = DataflowGraph(prepared)
         self.facts: ModelFacts = model_facts(name, sha256, given, self.graph.model)
         self.seed = seed
+        self.notes = tuple(
+            f"input {each!r} has a default value and is a constant here; give a value with --inputs to keep it an input"
+            for each in default_inputs(given)
+        )
         digest = hashlib.sha256(json.dumps([sha256, dict(sorted(shapes.items())), seed]).encode())
-        for path in (*external_files(given), *([] if inputs is None else [inputs])):
+        for path in external_files(given):
             digest.update(file_sha256(path).encode())
+        for key, array in sorted(to_arrays(self._arrays or {}).items()):
+            digest.update(f"{key}={content_hash(array)}".encode())
         self.key = digest.hexdigest()
 
     @functools.cached_property

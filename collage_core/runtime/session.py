@@ -12,10 +12,10 @@ import onnx_ir as ir
 
 from collage_core.contract import BoundCall, Buffer, TensorSpec, ValueKind
 from collage_core.errors import FeedError, did_you_mean
+from collage_core.ir.foreign_values import expected_foreign, fitted_foreign
 from collage_core.ir.tensor_spec import name_of_type
 from collage_core.runtime.bound_run import BoundRun
 from collage_core.runtime.executable import Executable
-from collage_core.runtime.foreign_inputs import expected_foreign, fitted_foreign
 from collage_core.runtime.loading import LoweredAgain
 from collage_core.runtime.profiling import Profile
 

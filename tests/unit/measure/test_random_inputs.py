@@ -99,8 +99,23 @@ def test_values_come_from_a_file(tmp_path: Path) -> None:
 def test_an_input_that_is_no_tensor_has_to_be_given() -> None:
     graph = _graph("g (seq(float[8]) s) => (int64 n) { n = SequenceLength(s) }")
 
-    with pytest.raises(FeedError, match="--inputs"):
+    with pytest.raises(FeedError, match=r"--inputs FILE.npz: give an array per member, named 's\[0\]'"):
         random_inputs(graph, seed=0)
+
+
+def test_members_of_a_sequence_strings_and_an_absent_value_come_from_a_file(tmp_path: Path) -> None:
+    graph = _graph("""g (seq(float[n]) s, optional(float[2]) o, string[2] w) => (int64 n, bool h, string[2] v) {
+        n = SequenceLength(s)  h = OptionalHasElement(o)  v = Identity(w) }""")
+    np.savez(tmp_path / "x.npz", **{"s[0]": np.float32([1]), "s[1]": np.float32([2, 3]), "w": np.array(["a", "é"])})  # type: ignore[arg-type]
+
+    values = load_inputs(graph, tmp_path / "x.npz")
+
+    assert [each.tolist() for each in values["s"]] == [[1], [2, 3]]
+    assert (values["o"], values["w"].tolist()) == (None, ["a", "é"])
+    with pytest.raises(FeedError, match=r"no value is given .* a list of arrays \(seq\(tensor\(float\)\)\); give an"):
+        checked_inputs(graph, {"w": values["w"], "o": None})
+    with pytest.raises(FeedError, match=r"'s\[2\]': the model has no such input"):
+        checked_inputs(graph, {**values, "s[2]": np.float32([1])})
 
 
 def test_no_values_are_made_up_for_what_no_machine_holds() -> None:

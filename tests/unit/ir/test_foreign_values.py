@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_core.contract import TensorSpec, ValueKind
 from collage_core.errors import FeedError
-from collage_core.runtime.foreign_inputs import fitted_foreign
+from collage_core.ir.foreign_values import fitted_foreign
+from collage_core.ir.tensor_spec import TensorSpec, ValueKind
 
 
 def spec(kind: str) -> TensorSpec:

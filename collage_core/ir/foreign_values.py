@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from collage_core.contract import TensorSpec
 from collage_core.errors import FeedError
+from collage_core.ir.tensor_spec import TensorSpec
 
 
 def fitted_foreign(value: Any, spec: TensorSpec) -> Any:
@@ -22,7 +22,7 @@ def fitted_foreign(value: Any, spec: TensorSpec) -> Any:
         FeedError: If it is something else.
 
     Examples:
-        >>> from collage_core.contract import ValueKind
+        >>> from collage_core.ir.tensor_spec import ValueKind
         >>> kind = "optional(seq(tensor(float)))"
         >>> spec = TensorSpec(name="s", kind=ValueKind.FOREIGN, dtype=None, shape=None, type_name=kind)
         >>> fitted_foreign([[1, 2]], spec), fitted_foreign(None, spec)
