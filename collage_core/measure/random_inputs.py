@@ -27,6 +27,9 @@ Given: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 _FULL_RANGE: Final = (onnx_ir.DataType.UINT8, onnx_ir.DataType.INT8, onnx_ir.DataType.UINT16, onnx_ir.DataType.INT16)
 """Pixels and quantized activations; wider integers are indices, masks and counts."""
 
+_DEFLATED: Final = 1032
+"""How many times larger deflated bytes get at most (zlib's manual, "Maximum Compression Factor")."""
+
 _CARRIES_VALUES: Final = frozenset(
     {"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose"}
     | {"Slice", "Split", "Expand", "Tile", "Concat", "Gather"}
@@ -98,7 +101,10 @@ def checked_values(specs: Iterable[TensorSpec], values: Mapping[str, Any]) -> di
         if spec.dtype is None:
             checked[name] = fitted_foreign(values[name], spec)
             continue
-        array = np.asarray(values[name])
+        try:
+            array = np.asarray(values[name])
+        except ValueError as error:  # lists of different lengths
+            raise FeedError(name, f"it cannot be read as an array, {_needed(spec)}: {error}") from error
         if spec.dtype == onnx_ir.DataType.STRING:
             is_of_type = array.dtype.kind in "OUS"
         else:
@@ -151,6 +157,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
+            if any(member.file_size > _most_held(member) for member in members):
+                raise _no_npz(path, "it holds less than it says")
             if sum(member.file_size for member in members) > psutil.virtual_memory().total:
                 raise FeedError(str(path), "its arrays take more than this machine's memory")
             return {member.filename.removesuffix(".npy"): _array(archive, member, path) for member in members}
@@ -159,6 +167,14 @@ def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     except (EOFError, NotImplementedError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         # RuntimeError: encrypted. NumPy's own words would advise to unpickle what nobody knows
         raise _no_npz(path, "write one with numpy.savez") from error
+
+
+def _most_held(member: zipfile.ZipInfo) -> float:
+    """Bytes that an entry can have once it is inflated."""
+    return {
+        zipfile.ZIP_STORED: member.compress_size,
+        zipfile.ZIP_DEFLATED: member.compress_size * _DEFLATED,
+    }.get(member.compress_type, math.inf)
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> np.ndarray[Any, Any]:

@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
-from collage_core.errors import InputShapeError, did_you_mean
+from collage_core.errors import InputShapeError, InvalidModelError, did_you_mean
 from collage_core.ir.quiet import only_errors_of
 
 _MOST_ELEMENTS = 2**60
@@ -28,6 +28,7 @@ def bound_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> 
     Raises:
         InputShapeError: If a free dimension stays free, a shape contradicts the model or another one, or a name is no
             input of the model.
+        InvalidModelError: If the model itself declares what is no shape.
     """
     inputs = {str(value.name): value for value in model.graph.inputs if not value.is_initializer()}
     for name in input_shapes:
@@ -53,7 +54,7 @@ def bound_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> 
             )
         shapes[name] = tuple(int(dim) for dim in dims if isinstance(dim, int))
         if min(shapes[name], default=0) < 0:
-            raise InputShapeError(name, f"the model declares {value.shape}, which has a negative extent")
+            raise InvalidModelError(f"its input {name!r} is declared as {value.shape}, which has a negative extent")
     return shapes
 
 
@@ -61,7 +62,7 @@ def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]
     """Give every graph input its static shape, in place.
 
     Raises:
-        InputShapeError: As `bound_shapes` does.
+        ModelError: As `bound_shapes` does.
     """
     shapes = bound_shapes(model, input_shapes)
     free = free_inputs(model)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collage_core.cli.parameters import duration, input_shape
+from collage_core.cli.parameters import FiniteRange, check_overwriting, duration, input_shape
 
 
 @pytest.mark.parametrize(
@@ -16,7 +18,7 @@ def test_times(text: str, seconds: float) -> None:
     assert duration(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "m", "10x", "1h 30m", "-5s", "0", "ten", "1e3"])
+@pytest.mark.parametrize("text", ["", "m", "10x", "1h 30m", "-5s", "0", "ten", "1e3", "9" * 400])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not a time"):
         duration(text)
@@ -38,3 +40,21 @@ def test_what_is_no_shape(text: str) -> None:
 
 def test_a_scalar_has_an_empty_shape() -> None:
     assert input_shape("x:[]") == ("x", ())
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "x"])
+def test_what_is_no_finite_number(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        FiniteRange(min=0).convert(text, None, None)
+    assert FiniteRange(min=0).convert("1e-3", None, None) == 1e-3
+
+
+def test_results_go_to_files_of_their_own(tmp_path: Path) -> None:
+    read, other = tmp_path / "read", tmp_path / "other"
+    read.touch()
+
+    check_overwriting({"--json": Path("-"), "--output": other, "--profile": None}, [read, None])
+    check_overwriting({"--json": Path("-"), "--output": Path("-")}, [])
+    for written in ({"-o": read}, {"-o": tmp_path / "x" / ".." / "read"}, {"-o": other, "--json": other}):
+        with pytest.raises(click.UsageError, match="would overwrite"):
+            check_overwriting(written, [read])

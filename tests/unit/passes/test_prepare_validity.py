@@ -8,7 +8,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from collage_core.errors import InputShapeError, InvalidModelError, ModelError, UsageError
+from collage_core.errors import InvalidModelError, ModelError, UsageError
 from collage_core.ir.model_io import model_from_bytes
 from collage_core.passes.prepare import prepare
 from collage_core.passes.prepare_validity import blamed_on, invalidity
@@ -97,7 +97,7 @@ def test_a_negative_extent_is_refused_by_name() -> None:
     g = GraphBuilder()
     model = g.model(g.op("Relu", g.input("x", 2, -3)))
 
-    with pytest.raises(InputShapeError, match=r"'x'.*negative extent"):
+    with pytest.raises(InvalidModelError, match=r"'x'.*negative extent"):
         prepare(model)
 
 

@@ -1,0 +1,48 @@
+"""Packages of whole models over one toolchain, made in this process without any measuring."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from collage_core.contract import Artifact, BuildContext, Host, Target, Unsupported
+from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.model_io import load_model
+from collage_core.passes.apply import apply_partitioning
+from collage_core.passes.call_sites import call_sites
+from collage_core.passes.prepare import prepare
+from collage_core.registry import load_toolchain
+from collage_core.runtime import save_package
+from collage_core.testing.kernel_check import MemoryBlobs
+
+
+def packaged(
+    model: Path, package: Path, toolchain: str, input_shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> None:
+    """Writes a package whose one kernel is the whole model."""
+    graph = DataflowGraph(prepare(load_model(model), input_shapes=input_shapes))
+    library = load_toolchain(toolchain)
+    targets = library.targets(Host.this())
+    assert not isinstance(targets, Unsupported), targets.reason
+    spec = FusionSpec(name=toolchain, rule=OpCallByKindRule(), targets=(targets[0],))
+    kernel = CandidateKernel(SubGraph(graph, graph.completed(graph.needs_kernel)), spec)
+    partitioned = apply_partitioning(Partitioning(graph, (kernel,)))
+    artifacts: dict[str, Artifact] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        build = BuildContext(
+            threads=1,
+            effort=0,
+            deadline_s=60.0,
+            workspace_limit_bytes=1 << 30,
+            seed=0,
+            blobs=MemoryBlobs(),
+            scratch=Path(folder),
+        )
+        for site in call_sites(partitioned):
+            variants = library.lower(targets[0], site.kernel_function(), build)
+            assert not isinstance(variants, Unsupported), variants.reason
+            artifacts[site.name] = next(iter(variants))
+    of_site: dict[str, Target] = dict.fromkeys(artifacts, targets[0])
+    save_package(package, partitioned, artifacts, of_site, None, threads=1, model_name=model.name, model_sha256="")

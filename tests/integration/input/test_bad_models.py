@@ -1,0 +1,87 @@
+"""Models that cannot be used: every command that takes one says so in one message, and touches nothing."""
+
+from __future__ import annotations
+
+import onnx_ir
+import pytest
+
+from collage_core.errors import InvalidModelError, ModelError
+from collage_core.ir.model_io import load_model
+from collage_core.passes.prepare import check, prepare
+from tests.hardship import COMMAND, ORDINARY, run_python
+from tests.integration.input.bad_models import EVERY_COMMAND, NEXT, OF_THE_FILE, PLUS_LATER, ROWS, Row, model, node
+from tests.integration.input.refusals import FAILURE, MISUSE, Desk, contents, the_message
+
+pytestmark = pytest.mark.usefixtures("once", "silent")
+
+
+@pytest.mark.parametrize(
+    ("row", "command"),
+    [pytest.param(row, command, id=f"{row.name}-{command}") for row in ROWS for command in row.commands],
+)
+def test_a_model_that_cannot_be_used_is_one_message(row: Row, command: str, desk: Desk) -> None:
+    bad = row.make(desk.folder)
+
+    desk.refuses(desk.command(command, model=bad), row.status, [*([bad.name] if row in OF_THE_FILE else []), *row.says])
+
+
+def test_no_beginning_of_a_model_is_taken_for_one(desk: Desk) -> None:
+    whole, cut = desk.model.read_bytes(), desk.folder / "cut.onnx"
+
+    for size in range(len(whole)):
+        cut.write_bytes(whole[:size])
+        with pytest.raises(ModelError, match=r"cut off|is empty"):
+            check(load_model(cut))
+
+
+@pytest.mark.parametrize("command", EVERY_COMMAND)
+@pytest.mark.parametrize("part", [0.2, 0.6, 0.95])
+def test_a_model_that_was_cut_off_is_one_message(part: float, command: str, desk: Desk) -> None:
+    data = desk.model.read_bytes()
+    (desk.folder / "cut.onnx").write_bytes(data[: int(part * len(data))])
+
+    desk.refuses(desk.command(command, model=desk.folder / "cut.onnx"), FAILURE, ["cut.onnx", "cut off"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ((PLUS_LATER, NEXT, node("Neg", "later", "y")), "nodes go in a circle: 'minus'"),
+        ((node("Neg", "a", "y"), node("Exp", "x", "a")), "nodes stand before what they read; sort the graph"),
+    ],
+    ids=["in a circle", "out of order"],
+)
+def test_a_model_in_memory_is_not_changed_to_be_used(nodes: tuple[object, ...], message: str) -> None:
+    made = onnx_ir.from_proto(model(*nodes))
+    before = [each.op_type for each in made.graph]
+
+    with pytest.raises(InvalidModelError, match=message):
+        prepare(made)
+
+    assert [each.op_type for each in made.graph] == before
+
+
+def test_a_file_nobody_may_read_is_one_message(desk: Desk) -> None:
+    desk.model.chmod(0)
+    before = contents(desk.folder / "results")
+    try:
+        done = run_python(ORDINARY + COMMAND, *desk.command("inspect"))
+    finally:
+        desk.model.chmod(0o644)
+
+    assert done.returncode == MISUSE
+    assert "model.onnx' is not readable" in the_message(done.stderr)
+    assert contents(desk.folder / "results") == before
+
+
+@pytest.mark.parametrize("command", ["optimize", "compare"])
+def test_in_a_process_of_its_own_it_is_one_message_too(command: str, desk: Desk) -> None:
+    bad = desk.folder / "bad.onnx"
+    bad.write_text("hello")
+    before = contents(desk.folder)
+
+    done = run_python(COMMAND, *desk.command(command, model=bad))
+
+    assert (done.returncode, done.stdout) == (FAILURE, "")
+    assert the_message(done.stderr).startswith(f"cannot use '{bad}' as an ONNX model: it is text")
+    assert contents(desk.folder) == before

@@ -1,0 +1,92 @@
+"""Model files that are unusual and work: what they compute is right, and nothing has to be done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.integration.input.bad_models import WEIGHT, Y, beside, file, free, model, node
+from tests.integration.input.packages import packaged
+from tests.integration.input.refusals import collage
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+NEGATED = -np.exp(X)
+
+CHAIN = (node("Exp", "x", "a", "one"), node("Neg", "a", "y", "two"))
+DEAD = (node("Sin", "x", "b", "dead"), node("Cos", "b", "c", "dead too"))
+
+
+def written_as(suffix: str, kind: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        onnx.save(model(*CHAIN), folder / f"m{suffix}", format=kind)
+        return folder / f"m{suffix}"
+
+    return make
+
+
+def of_no_version() -> onnx.ModelProto:
+    made = model(*CHAIN)
+    made.ClearField("ir_version")
+    return made
+
+
+WORKS: dict[str, tuple[Callable[[Path], Path], Any]] = {
+    "dead nodes": (file(model(*CHAIN, *DEAD)), NEGATED),
+    "a weight nobody reads": (file(model(*CHAIN, weights=[WEIGHT])), NEGATED),
+    "nodes of one name": (file(model(node("Exp", "x", "a", "same"), node("Neg", "a", "y", "same"))), NEGATED),
+    "nodes without names": (file(model(node("Exp", "x", "a"), node("Neg", "a", "y"))), NEGATED),
+    "nodes out of order": (file(model(*reversed(CHAIN))), NEGATED),
+    "an output twice": (file(model(*CHAIN, outputs=[Y, Y])), NEGATED),
+    "no IR version": (file(of_no_version()), NEGATED),
+    "no name that says what it is": (file(model(*CHAIN), "m.bin"), NEGATED),
+    "text, .textproto": (written_as(".textproto", "textproto"), NEGATED),
+    "text, .onnxtxt": (written_as(".onnxtxt", "onnxtxt"), NEGATED),
+    "JSON": (written_as(".json", "json"), NEGATED),
+    "a weight beside the model": (beside(np.full((2, 3), 5, np.float32).tobytes()), X + 5),
+    "a weight in a longer file": (beside(bytes(8) + np.full(9, 5, np.float32).tobytes(), offset="8"), X + 5),
+    "a weight with a longer length": (beside(np.full(6, 5, np.float32).tobytes(), length="400"), X + 5),
+}
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_an_unusual_file_works(name: str, tmp_path: Path) -> None:
+    make, expected = WORKS[name]
+    inputs = {each.name for each in onnx.load(make(tmp_path), load_external_data=False).graph.input}
+    feeds: dict[str, Any] = {"x": X, "n": np.array([1, 2])}
+
+    ran = run(make(tmp_path), {key: feeds[key] for key in inputs}, tmp_path)
+
+    np.testing.assert_allclose(ran["y"], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_any_extent_can_be_given_to_a_free_dimension(rows: int, tmp_path: Path) -> None:
+    x = np.ones((rows, 3), np.float32)
+
+    ran = run(file(free("x", "batch", 3))(tmp_path), {"x": x}, tmp_path)
+
+    np.testing.assert_array_equal(ran["y"], -x)
+
+
+def run(path: Path, feeds: dict[str, Any], folder: Path, toolchain: str = "reference") -> dict[str, Any]:
+    """Outputs of a model through a package of it and the command line."""
+    packaged(path, folder / "m.collage", toolchain, {name: np.shape(value) for name, value in feeds.items()})
+    np.savez(folder / "in.npz", **feeds)
+    result = collage("run", folder / "m.collage", "--inputs", folder / "in.npz", "--save-outputs", folder / "out.npz")
+    assert result.exit_code == 0, result.output
+    with np.load(folder / "out.npz") as saved:
+        return dict(saved)
+
+
+def test_inspect_shows_what_is_left_of_an_unusual_file(tmp_path: Path) -> None:
+    path = file(model(*reversed((*CHAIN, *DEAD))))(tmp_path)
+
+    result = collage("inspect", path, "--toolchains", "reference")
+
+    assert result.exit_code == 0, result.output
+    assert "2 nodes (as given: 4)" in result.stdout
