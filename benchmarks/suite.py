@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ class Model:
         folder = str(self.model.parent)
         yield "build", self.model, [sys.executable, "-m", "benchmarks.models", self.entry.name, "--out", folder]
         optimize = [sys.executable, "-m", "collage_core.cli", "optimize", str(self.model), "-o", str(self.package)]
-        optimize += ["--toolchains", "onnxruntime,openvino", "--preset", arguments.preset, "--json", str(self.found)]
+        optimize += ["--toolchains", arguments.toolchains, "--preset", arguments.preset, "--json", str(self.found)]
         optimize += ["--tuning-db", str(self.database), *self.shapes()]
         if arguments.max_error is not None:
             optimize += ["--max-error", str(arguments.max_error)]
@@ -86,9 +87,12 @@ class Model:
         compared = json.loads(self.compared.read_text(encoding="utf-8"))
         judged = sorted(self.model.parent.glob(self.judged(0).name.replace("-0.", "-*.")))
         reports = [json.loads(path.read_text(encoding="utf-8")) for path in judged]
+        with zipfile.ZipFile(self.package) as package:
+            targets = sorted(json.loads(package.read("manifest.json"))["targets"])
         return {
             "name": self.entry.name,
             "nodes": found["model"]["nodes"],
+            "targets": targets,
             "plan": [
                 {key: region[key] for key in ("id", "toolchain", "cost_us")} | {"nodes": len(region["nodes"])}
                 for region in found["regions"]
@@ -124,34 +128,46 @@ def contender(contenders: Sequence[Mapping[str, Any]], name: str) -> Mapping[str
 
 def verdict(result: Mapping[str, Any]) -> str:
     """What a user should do with this model on this machine."""
-    toolchains = sorted({region["toolchain"] for region in result["plan"]})
-    if len(toolchains) > 1:
-        return f"mix {' and '.join(toolchains)}, {len(result['plan'])} kernels"
-    return f"use {toolchains[0]}" + (f", in {len(result['plan'])} kernels" if len(result["plan"]) > 1 else "")
+    targets = result["targets"]
+    if len(targets) > 1:
+        return f"mix {' and '.join(targets)}, {len(result['plan'])} kernels"
+    return f"use {targets[0]}" + (f", in {len(result['plan'])} kernels" if len(result["plan"]) > 1 else "")
 
 
 HEADINGS = ("model", "verdict", "predicted ms", "plan ms", "best single", "ms", "ratio", "95 %", "error")
 
 
 def rows(results: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """What is known, as text under `HEADINGS`; a row per model and run of the judge."""
+    """What is known, as text under `HEADINGS`; a row per model and run of the judge, and one for bfloat16 if it ran."""
     for result in results:
+        error = f"{result['max_error']:.1e}" + ("" if result["numbers_pass"] else " WRONG")
         for contenders in result["judged"]:
-            singles = [c for c in contenders if c["kind"] == "single" and "latency_ms" in c]
-            best = next((c for c in singles if c["ratio_vs_best_single"]["ratio"] == 1.0), None)
-            plan = contender(contenders, "collage")
-            ratio = plan["ratio_vs_best_single"] if plan is not None else None
             yield (
                 result["name"],
                 verdict(result),
                 f"{result['predicted_ms']:.2f}",
-                f"{plan['latency_ms']['p50']:.2f}" if plan is not None else "failed",
-                best["name"] if best is not None else "none",
-                f"{best['latency_ms']['p50']:.2f}" if best is not None else "",
-                f"{ratio['ratio']:.3f}" if ratio else "",
-                f"{ratio['ci95'][0]:.3f} - {ratio['ci95'][1]:.3f}" if ratio else "",
-                f"{result['max_error']:.1e}" + ("" if result["numbers_pass"] else " WRONG"),
+                *_judged(contenders, "collage"),
+                error,
             )
+            if (bf16 := contender(contenders, "openvino-bf16")) is not None:
+                ran = _judged(contenders, "openvino-bf16")
+                yield result["name"], "(all by OpenVINO in bfloat16)", "", *ran, f"{bf16['max_error']:.1e}"
+
+
+def _judged(contenders: Sequence[Mapping[str, Any]], name: str) -> tuple[str, str, str, str, str]:
+    singles = [c for c in contenders if c["kind"] == "single" and "latency_ms" in c]
+    best = next((c for c in singles if c["ratio_vs_best_single"]["ratio"] == 1.0), None)
+    against = ("none", "") if best is None else (best["name"], f"{best['latency_ms']['p50']:.2f}")
+    ran = contender(contenders, name)
+    if ran is None:
+        return "failed", *against, "", ""
+    low, high = ran["ratio_vs_best_single"]["ci95"]
+    return (
+        f"{ran['latency_ms']['p50']:.2f}",
+        *against,
+        f"{ran['ratio_vs_best_single']['ratio']:.3f}",
+        f"{low:.3f} - {high:.3f}",
+    )
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> Table:
@@ -168,6 +184,8 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
     """The suite as a page: the machine, the versions, the table."""
     environment = results[-1]["environment"]
     host, protocol = environment["host"], environment["protocol"]
+    counts = [result["environment"]["protocol"]["rounds"] for result in results]
+    rounds = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{counts[0]}"
     lines = [
         "# Plans against the best single toolchain",
         "",
@@ -176,8 +194,8 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
         "",
         ", ".join(f"{name} {version}" for name, version in environment["versions"].items()) + ".",
         "",
-        f"Judged by `benchmarks/harness.py`, which imports nothing of Collage: {protocol['rounds']} rounds, in which "
-        f"each contender, in a process of its own, runs for {protocol['seconds']} s after {protocol['warmup_s']} s of "
+        f"Judged by `benchmarks/harness.py`, which imports nothing of Collage: {rounds} rounds, in which each "
+        f"contender, in a process of its own, runs for {protocol['seconds']} s after {protocol['warmup_s']} s of "
         "warm-up. The ratio is the median over rounds of both medians' quotient, its interval a bootstrap over rounds. "
         "Errors are relative to the output's scale, on inputs the search did not see.",
         "",
@@ -199,6 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--preset", default="default")
     parser.add_argument("--rounds", type=int, default=90, help="rounds of the judge")
     parser.add_argument("--runs", type=int, default=1, help="fresh runs of the judge, at least")
+    parser.add_argument("--toolchains", default="onnxruntime,openvino", help="as for `collage optimize`")
     parser.add_argument("--max-error", type=float, help="as for `collage optimize`")
     parser.add_argument("--again", action="store_true", help="do everything anew")
     options = parser.parse_args(arguments)
