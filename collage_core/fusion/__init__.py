@@ -10,10 +10,12 @@ from collage_core.fusion.kernel import kernel_function
 from collage_core.fusion.node_rules import OpCallByKindRule, OpPredicateRule
 from collage_core.fusion.partitioning import Partitioning
 from collage_core.fusion.pattern_rules import CompositeRule, DFPatternRule
+from collage_core.fusion.quantised import grown, is_split, quantised_groups
 from collage_core.fusion.regions import RegionsRule, supported_nodes
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.spec import CandidateKernel, FusionSpec
 from collage_core.fusion.sub_graph import SubGraph, SubGraphConfig
+from collage_core.fusion.whole_groups import WholeGroupsRule, with_whole_groups
 
 __all__ = [
     "DEFAULT_PRIMITIVES",
@@ -35,9 +37,14 @@ __all__ = [
     "SubGraph",
     "SubGraphConfig",
     "UnionRule",
+    "WholeGroupsRule",
     "cut_positions",
     "default_rule",
+    "grown",
+    "is_split",
     "kernel_function",
     "maximal_regions",
+    "quantised_groups",
     "supported_nodes",
+    "with_whole_groups",
 ]

@@ -7,6 +7,7 @@ import dataclasses
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraphConfig
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +48,7 @@ class OnlyValidRule(FusionRule):
     config: SubGraphConfig
 
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """Filters, after views on the border were dropped. A node refused so everywhere gets the reason."""
+        """Filters, after views on the border were dropped. A node refused so everywhere gets the first reason."""
         outcome = self.rule.propose(graph, context)
         kept = []
         alone: dict[int, str] = {}
@@ -58,8 +59,9 @@ class OnlyValidRule(FusionRule):
             answer = sub_graph.validity(self.config)
             if answer:
                 kept.append(sub_graph)
-            elif sub_graph.nodes.bit_count() == 1:
-                alone[sub_graph.nodes.bit_length() - 1] = answer.reason
+            else:
+                for index in iterate_bits(sub_graph.nodes & graph.needs_kernel):
+                    alone.setdefault(index, answer.reason)
         result = outcome.with_sub_graphs(kept)
         covered = result.covered
         refusals = {index: reason for index, reason in alone.items() if not covered >> index & 1}

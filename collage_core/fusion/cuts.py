@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from collage_core.fusion.quantised import quantised_groups
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
 from collage_core.ir.tensor_spec import ValueKind
@@ -19,27 +20,34 @@ _CROSSING_WEIGHT = 0.05
 
 
 def cut_positions(
-    graph: DataflowGraph, limit: int, weights: Sequence[float] | None = None, *, max_live: int = 3
+    graph: DataflowGraph,
+    limit: int,
+    weights: Sequence[float] | None = None,
+    *,
+    max_live: int = 3,
+    groups: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
     """Chooses positions in the topological order at which regions may begin and end.
 
     Position p lies before node p. Candidates are positions that at most `max_live` tensors cross, not counting graph
-    inputs; a view counts as the tensor it shows. Among them, those are chosen that minimise the sum of squares of the
-    segments' weights, which balances segments and isolates nodes that weigh more than the others; near-ties fall to
-    fewer and smaller crossing tensors, and away from places right before an epilogue.
+    inputs, and that split no group; a view counts as the tensor it shows. Among them, those are chosen that minimise
+    the sum of squares of the segments' weights, which balances segments and isolates nodes that weigh more than the
+    others; near-ties fall to fewer and smaller crossing tensors, and away from places right before an epilogue.
 
     Args:
         graph: The graph.
         limit: Most positions.
         weights: Weight of each node; estimated from shapes by default.
         max_live: Most tensors that may cross.
+        groups: Sets of nodes that stay on one side; None to find them by `quantised_groups`.
 
     Returns:
         At most `limit` positions, ascending, each in 1..len(graph)-1. Empty if there is none.
     """
     work = np.asarray(estimated_work_us(graph) if weights is None else weights, dtype=np.float64)
     crossing = _crossing(graph)
-    places = [place for place in range(1, len(graph)) if crossing[place][0] <= max_live]
+    inside = _inside(quantised_groups(graph) if groups is None else groups)
+    places = [place for place in range(1, len(graph)) if crossing[place][0] <= max_live and not inside >> place & 1]
     places = _distinct(graph, places, crossing)
     if not places or limit < 1:
         return ()
@@ -60,6 +68,14 @@ def cut_positions(
     squares[np.tril_indices(len(ends))] = np.inf
     squares[:, 1:-1] += penalty[None, :]
     return _best(squares, ends, count)
+
+
+def _inside(groups: Iterable[int]) -> int:
+    """Mask of the positions with nodes of one group on both sides."""
+    mask = 0
+    for group in groups:
+        mask |= (1 << group.bit_length()) - ((group & -group) << 1)
+    return mask
 
 
 def _next_kernel(graph: DataflowGraph, place: int) -> int:

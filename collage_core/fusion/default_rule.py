@@ -10,6 +10,7 @@ from collage_core.fusion.pattern_rules import CompositeRule, DFPatternRule
 from collage_core.fusion.regions import RegionsRule
 from collage_core.fusion.rule import FusionRule
 from collage_core.fusion.sub_graph import SubGraphConfig
+from collage_core.fusion.whole_groups import WholeGroupsRule
 from collage_core.patterns import PatternTable
 
 _FUSED_EXITS = 1
@@ -21,7 +22,8 @@ def default_rule(table: PatternTable, target: Target) -> FusionRule:
 
     Patterns: each match is a labelled composite. Predicates: each node they take. Both: both. Then, as
     `target.joins` says: nothing more; or natively fused groups; or these and regions up to the whole model. Neither:
-    native fusion of everything that is not opaque, whatever `target.joins` says.
+    native fusion of everything that is not opaque, whatever `target.joins` says. No candidate splits a quantised
+    operator.
 
     Args:
         table: What the plugin registered.
@@ -34,7 +36,7 @@ def default_rule(table: PatternTable, target: Target) -> FusionRule:
     if not base:
         base.append(OpCallByKindRule())
         joins = Joins.NATIVE if joins is Joins.NONE else joins
-    start: FusionRule = base[0] if len(base) == 1 else UnionRule(tuple(base))
+    start = WholeGroupsRule(base[0] if len(base) == 1 else UnionRule(tuple(base)))
     limits = SubGraphConfig(max_inputs=target.max_inputs, max_depth=target.max_depth)
     alone = OnlyValidRule(start, limits)
     if joins is Joins.NONE:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
 
@@ -9,7 +11,9 @@ _MAX_MERGED_REGIONS = 64
 """With more regions than this, neighbours are not merged: the toolchain refuses too much for it to matter."""
 
 
-def maximal_regions(graph: DataflowGraph, supported: int, within: int | None = None) -> tuple[list[int], list[int]]:
+def maximal_regions(
+    graph: DataflowGraph, supported: int, within: int | None = None, whole: Sequence[int] = ()
+) -> tuple[list[int], list[int]]:
     """Greedily groups supported and refused nodes so that all groups together have no cycle.
 
     Nodes get levels: as low as possible, never lower than what they read, even for supported and odd for refused
@@ -20,6 +24,8 @@ def maximal_regions(graph: DataflowGraph, supported: int, within: int | None = N
         graph: The graph.
         supported: Mask of the nodes the toolchain takes; views it refuses are barriers too.
         within: A convex set to group; everything by default.
+        whole: Sets of nodes that stay together, each supported or refused as a whole, and inside `within` or outside;
+            see `quantised_groups`.
 
     Returns:
         The supported groups and the refused ones, each in order of their lowest node, with the views between their
@@ -29,14 +35,8 @@ def maximal_regions(graph: DataflowGraph, supported: int, within: int | None = N
     if not graph.needs_kernel & within & ~supported and not graph.host_mask & within & ~supported:
         whole = graph.completed(within)
         return ([whole] if whole else []), []
-    levels: dict[int, int] = {}
     by_level: dict[int, int] = {}
-    for index in iterate_bits(within):
-        level = max((levels[before] for before in iterate_bits(graph.predecessors[index] & within)), default=0)
-        takes = supported >> index & 1
-        if not (takes and graph.is_host(index)):
-            level += level % 2 == takes  # even levels are supported ones
-        levels[index] = level
+    for index, level in _levels(graph, supported, within, whole).items():
         if not graph.is_host(index):
             by_level[level] = by_level.get(level, 0) | 1 << index
     taken: list[int] = []
@@ -45,6 +45,31 @@ def maximal_regions(graph: DataflowGraph, supported: int, within: int | None = N
         (refused if level % 2 else taken).extend(_connected(graph, nodes))
     taken = [graph.completed(nodes) for nodes in _merged(graph, taken, refused, supported, within)]
     return sorted(taken, key=_lowest), sorted(map(graph.completed, refused), key=_lowest)
+
+
+def _levels(graph: DataflowGraph, supported: int, within: int, whole: Sequence[int]) -> dict[int, int]:
+    """By node, in order; even ones are of supported nodes.
+
+    What stays together is lifted to its highest node until all is. That ends, because such sets, as kernels, could run
+    one after the other.
+    """
+    least: dict[int, int] = {}
+    while True:
+        levels: dict[int, int] = {}
+        for index in iterate_bits(within):
+            level = max((levels[before] for before in iterate_bits(graph.predecessors[index] & within)), default=0)
+            takes = supported >> index & 1
+            if not (takes and graph.is_host(index)):
+                level += level % 2 == takes
+            levels[index] = max(level, least.get(index, 0))
+        lifted = False
+        for group in whole:
+            inside = [levels[index] for index in iterate_bits(group & within)]
+            if inside and min(inside) < max(inside):
+                least.update(dict.fromkeys(iterate_bits(group & within), max(inside)))
+                lifted = True
+        if not lifted:
+            return levels
 
 
 def _connected(graph: DataflowGraph, nodes: int) -> list[int]:

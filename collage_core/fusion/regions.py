@@ -8,16 +8,16 @@ from collections.abc import Iterable
 
 from collage_core.fusion.cuts import cut_positions
 from collage_core.fusion.grouping import maximal_regions
+from collage_core.fusion.quantised import is_split
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
-from collage_core.fusion.sub_graph import SubGraph
-from collage_core.ir.canonical import Composite
+from collage_core.fusion.sub_graph import SubGraph, labelled_parts
 from collage_core.ir.dataflow import DataflowGraph
 
 
 def supported_nodes(graph: DataflowGraph, outcome: RuleOutcome, context: RuleContext) -> int:
     """Mask of the nodes a toolchain takes into regions: those in some candidate, and the views it does not refuse.
 
-    A node that calls a function marked as one kernel stays a kernel of its own.
+    A node that calls a function marked as one kernel stays a kernel of its own. A quantised operator is taken whole.
 
     Args:
         graph: The graph.
@@ -25,7 +25,11 @@ def supported_nodes(graph: DataflowGraph, outcome: RuleOutcome, context: RuleCon
         context: What its query refused.
     """
     views = graph.host_mask & ~context.refused & ~_mask(outcome.refusals)
-    return outcome.covered & graph.needs_kernel & ~_mask(graph.compilers) | views
+    taken = outcome.covered & graph.needs_kernel & ~_mask(graph.compilers) | views
+    for group in context.whole(graph):
+        if graph.completed(group) & ~taken:
+            taken &= ~group
+    return taken
 
 
 def _mask(indices: Iterable[int]) -> int:
@@ -50,33 +54,24 @@ class RegionsRule(FusionRule):
     rule: FusionRule
 
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """Cuts at the context's positions, or at chosen ones."""
+        """Cuts at the context's positions, save those inside a quantised operator, or at chosen ones."""
         outcome = self.rule.propose(graph, context)
         supported = supported_nodes(graph, outcome, context)
+        groups = context.whole(graph)
         limit = context.bounds.segments - 1
         positions = context.cut_positions
         if positions is None:
-            positions = cut_positions(graph, limit, context.weights, max_live=context.bounds.max_live)
+            positions = cut_positions(graph, limit, context.weights, max_live=context.bounds.max_live, groups=groups)
+        positions = [place for place in positions if not is_split(groups, (1 << place) - 1)]
         left_out = []
         if len(positions) > limit:
             left_out.append(f"{len(positions) - limit} cut positions beyond the first {limit}")
-        ends = sorted({0, *list(positions)[:limit], len(graph)})
+        ends = sorted({0, *positions[:limit], len(graph)})
         regions: dict[int, None] = {}
         for start, end in itertools.combinations(ends, 2):
             run = ((1 << end) - 1) & ~((1 << start) - 1)
-            regions.update(dict.fromkeys(maximal_regions(graph, supported, run)[0]))
+            regions.update(dict.fromkeys(maximal_regions(graph, supported, run, groups)[0]))
         labelled = [sub_graph for sub_graph in outcome.sub_graphs if sub_graph.label]
         return outcome.with_sub_graphs(
-            (SubGraph(graph, nodes, composites=_parts(labelled, nodes)) for nodes in regions), *left_out
+            (SubGraph(graph, nodes, composites=labelled_parts(labelled, nodes)) for nodes in regions), *left_out
         )
-
-
-def _parts(labelled: list[SubGraph], nodes: int) -> tuple[Composite, ...]:
-    """Disjoint labelled candidates inside a region, in priority order."""
-    parts: list[Composite] = []
-    free = nodes
-    for sub_graph in labelled:
-        if not sub_graph.nodes & ~free:
-            parts.extend(sub_graph.as_parts())
-            free &= ~sub_graph.nodes
-    return tuple(parts)

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from collage_core.contract.target import Target
 from collage_core.fusion.bounds import CandidateBounds
+from collage_core.fusion.quantised import quantised_groups
 from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.dataflow import DataflowGraph
 
@@ -23,6 +24,7 @@ class RuleContext:
         refusals: Reason by index of each node the toolchain's own query refused; such nodes are never inside.
         weights: Cost of each node, in any unit, where something better than an estimate from shapes is known.
         cut_positions: Where regions may begin and end; None to choose them by `cut_positions`.
+        groups: Sets of nodes of which no candidate holds a part; None to find them by `quantised_groups`.
     """
 
     target: Target
@@ -30,6 +32,11 @@ class RuleContext:
     refusals: Mapping[int, str] = dataclasses.field(default_factory=dict)
     weights: Sequence[float] | None = None
     cut_positions: Sequence[int] | None = None
+    groups: Sequence[int] | None = None
+
+    def whole(self, graph: DataflowGraph) -> tuple[int, ...]:
+        """The sets of nodes of a graph of which no candidate holds a part."""
+        return quantised_groups(graph) if self.groups is None else tuple(self.groups)
 
     @cached_property
     def refused(self) -> int:

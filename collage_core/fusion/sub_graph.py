@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import onnx_ir
@@ -229,6 +229,17 @@ class SubGraph:
     def _is_outside(self, value: onnx_ir.Value) -> bool:
         producer = self.graph.producer(value)
         return producer is None or not self.nodes >> producer & 1
+
+
+def labelled_parts(labelled: Sequence[SubGraph], nodes: int) -> tuple[Composite, ...]:
+    """Disjoint labelled candidates inside a set of nodes, in priority order."""
+    parts: list[Composite] = []
+    free = nodes
+    for sub_graph in labelled:
+        if not sub_graph.nodes & ~free:
+            parts.extend(sub_graph.as_parts())
+            free &= ~sub_graph.nodes
+    return tuple(parts)
 
 
 def inside_depth(graph: DataflowGraph, nodes: int) -> int:

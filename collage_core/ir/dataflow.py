@@ -25,9 +25,9 @@ class DataflowGraph:
     """The main graph of a prepared model, its nodes numbered in topological order.
 
     The order is depth first from the graph's outputs, so that the nodes of one branch are neighbours and a run of
-    consecutive numbers is a meaningful region. Sets of nodes are plain integers, bit i standing for node i. Constants
-    are not nodes, and nodes no output depends on are left out. The model is not changed and must not be while the
-    index is in use.
+    consecutive numbers is a meaningful region; a DequantizeLinear is beside what reads it. Sets of nodes are plain
+    integers, bit i standing for node i. Constants are not nodes, and nodes no output depends on are left out. The model
+    is not changed and must not be while the index is in use.
 
     Args:
         model: A prepared model: shapes inferred, constants in initializers.

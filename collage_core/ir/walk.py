@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import onnx_ir
 
 from collage_core.ir.content import constant_of
 from collage_core.ir.op_kind import is_pure
+from collage_core.ir.quantised import is_dequantize
 
 
 def captured_values(node: onnx_ir.Node) -> tuple[onnx_ir.Value, ...]:
@@ -46,6 +47,9 @@ def depth_first(
 ) -> tuple[onnx_ir.Node, ...]:
     """The nodes outputs depend on, each after what it reads, walking from the outputs and inputs in order.
 
+    A DequantizeLinear comes right before the first node that reads it, after everything else that one reads: they
+    belong together, and what lies between them could not be cut anywhere.
+
     Args:
         graph: The graph.
         members: Its nodes.
@@ -54,10 +58,14 @@ def depth_first(
     order: dict[onnx_ir.Node, None] = {}
 
     def producers(node: onnx_ir.Node) -> Iterator[onnx_ir.Node]:
-        for value in (*node.inputs, *captured.get(node, ())):
-            producer = value.producer() if value is not None else None
-            if producer is not None and producer in members and producer not in order:
+        late = []
+        for producer in _producers((*node.inputs, *captured.get(node, ()))):
+            if is_dequantize(producer):
+                late.append(producer)
+                yield from _producers(producer.inputs)
+            else:
                 yield producer
+        yield from late
 
     for root in [value.producer() for value in graph.outputs]:
         if root is None or root in order or root not in members:
@@ -65,13 +73,20 @@ def depth_first(
         stack = [(root, producers(root))]
         while stack:
             node, pending = stack[-1]
-            following = next(pending, None)
+            following = next((each for each in pending if each in members and each not in order), None)
             if following is None:
                 order.setdefault(node)
                 stack.pop()
-            elif following not in order:
+            else:
                 stack.append((following, producers(following)))
     return tuple(order)
+
+
+def _producers(values: Iterable[onnx_ir.Value | None]) -> Iterator[onnx_ir.Node]:
+    for value in values:
+        producer = value.producer() if value is not None else None
+        if producer is not None:
+            yield producer
 
 
 def unique_names(nodes: tuple[onnx_ir.Node, ...]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from collage_core.fusion import (
     SubGraph,
     maximal_regions,
     supported_nodes,
+    with_whole_groups,
 )
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
@@ -29,7 +30,8 @@ def partition_for(
 ) -> Partitioning:
     """Gives every node one toolchain takes to it, in as few kernels as a greedy choice makes.
 
-    A `joins=any` target gets the largest regions around what it refuses; others their largest candidates first.
+    A `joins=any` target gets the largest regions around what it refuses; others their largest candidates first. No
+    kernel splits a quantised operator.
 
     Args:
         graph: The graph.
@@ -41,11 +43,13 @@ def partition_for(
     Raises:
         PartitioningError: If something is left and there is no fallback.
     """
+    groups = context.whole(graph)
+    outcome = with_whole_groups(outcome, graph, context)
     supported = supported_nodes(graph, outcome, context)
     for sub_graph in outcome.sub_graphs:  # marked calls of this toolchain are candidates of their own
         if sub_graph.nodes.bit_count() == 1 and sub_graph.nodes.bit_length() - 1 in graph.compilers:
             supported |= sub_graph.nodes
-    taken, refused = maximal_regions(graph, supported)
+    taken, refused = maximal_regions(graph, supported, whole=groups)
     marked = 0
     for index in graph.compilers:
         marked |= 1 << index
@@ -57,10 +61,18 @@ def partition_for(
         else:
             chosen, rest = _largest_first(graph, outcome.sub_graphs, region)
         kernels.extend(CandidateKernel(sub_graph, spec, context.target) for sub_graph in chosen)
-        refused = [*refused, *(1 << index for index in iterate_bits(rest))]
+        refused = [*refused, *_one_by_one(rest, groups)]
     if fallback is not None:
         kernels.extend(CandidateKernel(SubGraph(graph, nodes), fallback) for nodes in refused if nodes)
     return Partitioning(graph, tuple(kernels))
+
+
+def _one_by_one(nodes: int, groups: Sequence[int]) -> list[int]:
+    """Each node alone, but quantised operators whole."""
+    whole = [group for group in groups if not group & ~nodes]
+    for group in whole:
+        nodes &= ~group
+    return [*whole, *(1 << index for index in iterate_bits(nodes))]
 
 
 def _largest_first(graph: DataflowGraph, candidates: Sequence[SubGraph], region: int) -> tuple[list[SubGraph], int]:

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from collage_core.ir.content import tensor_content_hash
+from collage_core.ir.quantised import is_dequantize
 from collage_core.passes.prepare_fold import NEVER_MERGED, rename_through, subgraphs
 from collage_core.passes.prepare_noop import constant_of
 
@@ -90,6 +91,8 @@ def fuse_padding(graph: ir.Graph) -> bool:
 
 def _key(node: ir.Node) -> object:
     if node.domain not in ("", "ai.onnx.ml") or node.op_type in NEVER_MERGED or not node.inputs:
+        return None
+    if is_dequantize(node):  # each reader has one of its own: `prepare_quantised`
         return None
     if node.op_type == "Dropout" and len(node.inputs) > 2:
         return None

@@ -14,7 +14,7 @@ from typing import Literal
 
 from collage_core.contract import Joins, Unmeasured
 from collage_core.errors import NoCoverError, PluginError
-from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, cut_positions
+from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, cut_positions, quantised_groups
 from collage_core.ir.index_set import iterate_bits
 from collage_core.ir.work import estimated_work_us
 from collage_core.measure.outcomes import Failed
@@ -22,7 +22,7 @@ from collage_core.measure.records import DEADLINE_REASON
 from collage_core.measure.source import CacheKey, MeasuringCostSource, Step
 from collage_core.pipeline.options import Preset
 from collage_core.pipeline.pool import CandidatePool
-from collage_core.pipeline.proposals import Proposals, TargetRule, propose, worthwhile
+from collage_core.pipeline.proposals import Proposals, TargetRule, propose, taken_whole, worthwhile
 from collage_core.pipeline.queries import TargetFailure
 from collage_core.report.progress import Progress
 from collage_core.search import SearchResult
@@ -33,6 +33,8 @@ _UNMEASURED_WEIGHT = 0.1
 
 _GROUP_ATTEMPTS = 3
 """How many groups around a node are tried before it is given up, where nothing runs it alone."""
+
+_GROUPS_NAMED = 3
 
 _HANGS = 4
 """A target is given up that hung on so many candidates and has come to nothing else: each costs the whole deadline."""
@@ -98,6 +100,8 @@ class Explorer:
         self._well: set[str] = set()  # targets that came to something
         self._hangs: dict[str, int] = {}  # by target, before it did
         self._given_up: dict[str, int] = {}
+        self._quantised = quantised_groups(self._graph)
+        self._whole = self._quantised  # those of which no candidate holds a part
         self._search_s = 0.0
         self._rounds = 0
         self.proposals: dict[str, Proposals] = {}
@@ -116,7 +120,9 @@ class Explorer:
         first = [
             candidate
             for each in proposals.values()
-            for candidate in worthwhile(self._graph, each.candidates, self._source.key, self._preset.operators)
+            for candidate in worthwhile(
+                self._graph, each.candidates, self._source.key, self._preset.operators, self._whole
+            )
         ]
         self._measure("measuring operators and whole models", first)
         cuts = self._cuts()
@@ -125,29 +131,38 @@ class Explorer:
         regions = [c for each in regional.values() for c in each.candidates if c not in known]
         self._measure(f"measuring regions between {len(cuts)} cuts", regions)
         self._cover()
+        if failed := {group for group in self._whole if group & self._uncovered()}:
+            self._whole = tuple(group for group in self._whole if group not in failed)
+            self._propose(cuts)
+            self._cover()
         self._fit()
         result = self._settled()
+        proposals = dict(self.proposals)
         return Explored(
-            proposals=regional,
+            proposals=proposals,
             result=result,
             rounds=self._rounds,
-            left_out=self._left_out(regional),
+            left_out=self._left_out(proposals),
             search_s=self._search_s,
         )
 
     def _propose(self, cuts: Sequence[int]) -> dict[str, Proposals]:
+        """What each target proposes; a quantised operator that none of them takes whole may be split."""
         self._progress.phase("finding candidates", len(self._rules))
         for rule in self._rules:
             name = rule.target.name
             if all(failure.target.name != name for failure in self.failures):
                 try:
-                    self.proposals[name] = propose(rule, self._graph, self._bounds, cuts=cuts)
+                    self.proposals[name] = propose(rule, self._graph, self._bounds, cuts=cuts, groups=self._whole)
                 except PluginError as error:
                     self.failures.append(TargetFailure.of(rule.target, error))
                     self._progress.message(f"{name}: {error}")
             for candidate in self.proposals[name].candidates if name in self.proposals else ():
                 self._pool.add(candidate)
             self._progress.advance()
+        if (whole := taken_whole(self._whole, self.proposals.values())) != self._whole:
+            self._whole = whole
+            return self._propose(cuts)
         return dict(self.proposals)
 
     def _check_cover(self, proposals: dict[str, Proposals]) -> None:
@@ -164,10 +179,10 @@ class Explorer:
         costs: dict[str, dict[str, float]] = {}
         keys: dict[int, str] = {}
         for candidate in pool:
-            nodes = candidate.sub_graph.nodes & graph.needs_kernel
-            if nodes.bit_count() != 1 or not candidate.target.mixable:
+            if not self._is_operator(candidate) or not candidate.target.mixable:
                 continue
-            key = keys[nodes.bit_length() - 1] = self._source.key(candidate.sub_graph)
+            last = (candidate.sub_graph.nodes & graph.needs_kernel).bit_length() - 1
+            key = keys[last] = self._source.key(candidate.sub_graph)
             cost = pool.selected_us(candidate)
             if cost is not None:
                 costs.setdefault(key, {})[candidate.target.name] = cost
@@ -176,7 +191,14 @@ class Explorer:
             known = costs.get(key, {}).values()
             if len(known) > 1:
                 weights[index] = max(known) - min(known)
-        return tuple(cut_positions(graph, self._bounds.segments - 1, weights, max_live=self._bounds.max_live))
+        return cut_positions(
+            graph, self._bounds.segments - 1, weights, max_live=self._bounds.max_live, groups=self._whole
+        )
+
+    def _is_operator(self, candidate: CandidateKernel) -> bool:
+        """Whether nothing smaller runs its nodes: one of them, or a quantised operator."""
+        nodes = candidate.sub_graph.nodes & self._graph.needs_kernel
+        return nodes.bit_count() == 1 or nodes in self._whole
 
     def _measure(
         self,
@@ -227,7 +249,7 @@ class Explorer:
 
     def _cover(self) -> None:
         """Measures until something usable covers every node: single operators, then the smallest groups there are."""
-        alone = [c for c in self._pool if (c.sub_graph.nodes & self._graph.needs_kernel).bit_count() == 1]
+        alone = [c for c in self._pool if self._is_operator(c)]
         missing = self._uncovered()
         self._measure(
             "measuring what nothing covers yet", [c for c in alone if c.sub_graph.nodes & missing], needed=True
@@ -249,7 +271,7 @@ class Explorer:
             self._search()
         except NoCoverError as error:
             if error.stuck:
-                alone = [c for c in self._pool if (c.sub_graph.nodes & self._graph.needs_kernel).bit_count() == 1]
+                alone = [c for c in self._pool if self._is_operator(c)]
                 missing = [c for c in alone if isinstance(self._pool.cost(c, confirmed=False), Unmeasured)]
                 self._measure("measuring what nothing fits with", missing, needed=True)
 
@@ -328,6 +350,9 @@ class Explorer:
                 f"{len(unmeasured)} of {self._pool.distinct()} distinct candidates were not measured "
                 f"(preset {self._preset.name})"
             )
+        if apart := [group for group in self._quantised if group not in self._whole]:
+            named = ", ".join(repr(self._graph.names[group.bit_length() - 1]) for group in apart[:_GROUPS_NAMED])
+            said.append(f"{len(apart)} quantised operators fall apart: no toolchain runs them whole ({named})")
         said += [
             f"{name} hung on the first {_HANGS} candidates that were tried; {count} others were not"
             for name, count in sorted(self._given_up.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from collage_core import plugin_calls
 from collage_core.contract import Joins, Target
@@ -18,6 +18,8 @@ from collage_core.fusion import (
     RuleOutcome,
     SubGraph,
     default_rule,
+    quantised_groups,
+    with_whole_groups,
 )
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
@@ -90,22 +92,29 @@ def propose(
     bounds: CandidateBounds,
     *,
     cuts: Sequence[int] | None = (),
+    groups: Sequence[int] | None = None,
 ) -> Proposals:
     """Runs one target's rule.
 
-    A target that does not mix proposes nothing but the whole graph.
+    A target that does not mix proposes nothing but the whole graph. No candidate splits a group, whatever a plugin's
+    own rule proposes.
 
     Args:
         rule: The rule.
         graph: The prepared model's graph.
         bounds: How many candidates to make.
         cuts: Where regions may begin and end; None to choose by estimated work.
+        groups: Sets of nodes of which no candidate may hold a part; the graph's quantised operators if None.
 
     Raises:
         PluginError: If the plugin's own rule fails or proposes what can be no kernel, or its predicates hang.
     """
     context = RuleContext(
-        target=rule.target, bounds=bounds, refusals=rule.query, cut_positions=None if cuts is None else tuple(cuts)
+        target=rule.target,
+        bounds=bounds,
+        refusals=rule.query,
+        cut_positions=None if cuts is None else tuple(cuts),
+        groups=quantised_groups(graph) if groups is None else groups,
     )
     outcome = _outcome(rule, graph, context)
     sub_graphs: Iterable[SubGraph] = outcome.sub_graphs
@@ -121,6 +130,12 @@ def propose(
     )
 
 
+def taken_whole(groups: Iterable[int], proposals: Iterable[Proposals]) -> tuple[int, ...]:
+    """The groups that some target takes; the others have to fall apart, or nobody runs them."""
+    covered = [each.covered for each in proposals]
+    return tuple(group for group in groups if any(not group & ~nodes for nodes in covered))
+
+
 def _outcome(rule: TargetRule, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
     """What the rule finds."""
     toolchain, limit_s = rule.target.toolchain, plugin_calls.RULE_LIMIT_S
@@ -130,7 +145,7 @@ def _outcome(rule: TargetRule, graph: DataflowGraph, context: RuleContext) -> Ru
     outcome = plugin_calls.in_driver(toolchain, _OWN_RULE, call, limit_s=limit_s)
     if problem := plugin_calls.in_driver(toolchain, _OWN_RULE, functools.partial(_problem, outcome, graph, context)):
         raise PluginError(toolchain, _OWN_RULE, problem)
-    return outcome
+    return with_whole_groups(outcome, graph, context)
 
 
 def _problem(outcome: object, graph: DataflowGraph, context: RuleContext) -> str:
@@ -160,6 +175,7 @@ def worthwhile(
     candidates: Sequence[CandidateKernel],
     key: Callable[[SubGraph], str],
     operators: int,
+    groups: Collection[int] = (),
 ) -> tuple[CandidateKernel, ...]:
     """The candidates of one target a preset has measured before any region is chosen.
 
@@ -172,6 +188,7 @@ def worthwhile(
         candidates: One target's, without regions between cuts.
         key: What makes two sub-graphs the same to measure.
         operators: How many distinct operators, and half as many groups.
+        groups: Sets of nodes that count as one operator: those that never come apart.
     """
     work = estimated_work_us(graph)
     maximal = _maximal([c for c in candidates if c.target.joins is Joins.ANY])
@@ -183,9 +200,9 @@ def worthwhile(
         nodes = candidate.sub_graph.nodes & graph.needs_kernel
         if candidate in maximal or not nodes:
             continue
-        if nodes.bit_count() == 1:
+        if nodes.bit_count() == 1 or nodes in groups:
             name = keys[candidate] = key(candidate.sub_graph)
-            single[name] = single.get(name, 0.0) + work[nodes.bit_length() - 1]
+            single[name] = single.get(name, 0.0) + sum(work[index] for index in iterate_bits(nodes))
             continue
         lowest = (nodes & -nodes).bit_length() - 1
         rival = largest.get(lowest)

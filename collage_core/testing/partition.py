@@ -10,7 +10,14 @@ from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from collage_core.contract import INVALID, Cost, Host, Unsupported, checked_cost
 from collage_core.errors import NoCoverError, PluginError
-from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, cut_positions, kernel_function
+from collage_core.fusion import (
+    CandidateBounds,
+    CandidateKernel,
+    SubGraph,
+    cut_positions,
+    kernel_function,
+    quantised_groups,
+)
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.model_io import model_from_bytes
 from collage_core.measure.outcomes import Refused as RefusedToBuild
@@ -18,7 +25,7 @@ from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.prepare import prepare as prepared
 from collage_core.passes.prepare_shapes import infer_model
 from collage_core.pipeline.pool import CandidatePool
-from collage_core.pipeline.proposals import Proposals, propose, target_rule
+from collage_core.pipeline.proposals import Proposals, propose, taken_whole, target_rule
 from collage_core.pipeline.recording import refusals
 from collage_core.pipeline.shortlist import as_plan
 from collage_core.registry import Toolchain
@@ -70,21 +77,10 @@ def partition(
         raise ValueError(f"toolchains have unique names, not {[toolchain.name for toolchain in toolchains]}")
     costs = _MockCosts(mocks)
     pool = CandidatePool(graph, costs, dispatch_us)
-    cuts = cut_positions(graph, bounds.segments - 1, max_live=bounds.max_live)
-    proposals: dict[str, Proposals] = {}
-    unusable: dict[str, str] = {}
-    for mock in toolchains:
-        try:
-            answers = _proposals(mock, graph, bounds, cuts)
-        except PluginError as error:
-            answers = Unsupported(str(error))
-        if isinstance(answers, Unsupported):
-            unusable[mock.name] = answers.reason
-            continue
-        for each in answers:
-            proposals[each.rule.target.name] = each
-            for candidate in each.candidates:
-                pool.add(candidate)
+    proposals, unusable = _all_proposals(toolchains, graph, bounds)
+    for each in proposals.values():
+        for candidate in each.candidates:
+            pool.add(candidate)
     try:
         result = pool.engine().run()
     except NoCoverError as error:
@@ -121,8 +117,31 @@ class _MockCosts:
         return RefusedToBuild(reason="its cost is INVALID") if answer == INVALID else None
 
 
+def _all_proposals(
+    toolchains: Sequence[MockToolchain], graph: DataflowGraph, bounds: CandidateBounds
+) -> tuple[dict[str, Proposals], dict[str, str]]:
+    """What each target proposes, and why toolchains are unusable."""
+    groups: tuple[int, ...] = quantised_groups(graph)
+    while True:
+        cuts = cut_positions(graph, bounds.segments - 1, max_live=bounds.max_live, groups=groups)
+        proposals: dict[str, Proposals] = {}
+        unusable: dict[str, str] = {}
+        for mock in toolchains:
+            try:
+                answers = _proposals(mock, graph, bounds, cuts, groups)
+            except PluginError as error:
+                answers = Unsupported(str(error))
+            if isinstance(answers, Unsupported):
+                unusable[mock.name] = answers.reason
+            else:
+                proposals.update((each.rule.target.name, each) for each in answers)
+        if (whole := taken_whole(groups, proposals.values())) == groups:
+            return proposals, unusable
+        groups = whole
+
+
 def _proposals(
-    mock: MockToolchain, graph: DataflowGraph, bounds: CandidateBounds, cuts: Sequence[int]
+    mock: MockToolchain, graph: DataflowGraph, bounds: CandidateBounds, cuts: Sequence[int], groups: Sequence[int]
 ) -> list[Proposals] | Unsupported:
     toolchain = Toolchain(mock.name, mock)
     targets = toolchain.targets(HOST)
@@ -134,7 +153,7 @@ def _proposals(
         if graph.needs_kernel:
             refused = toolchain.query(target, kernel_function(SubGraph(graph, graph.all_mask), "model")) or {}
         by_index = {index: refused[name] for index, name in enumerate(graph.names) if name in refused}
-        found.append(propose(target_rule(toolchain, target, by_index), graph, bounds, cuts=cuts))
+        found.append(propose(target_rule(toolchain, target, by_index), graph, bounds, cuts=cuts, groups=groups))
     return found
 
 
