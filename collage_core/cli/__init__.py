@@ -5,6 +5,9 @@ Command modules import nothing heavy before their command runs, so that `--help`
 
 from __future__ import annotations
 
+import io
+import sys
+
 import click
 
 from collage_core.cli.bench import bench
@@ -29,6 +32,9 @@ def main() -> None:
 
     The result is one executable that is never slower than the best single toolchain.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # names of files need not be text; standard error shows those that are not in the same way
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 for _command in (doctor, inspect, optimize, run, bench, compare, explain, db):

@@ -27,7 +27,8 @@ def write_pieces(path: str | os.PathLike[str], pieces: Iterable[str]) -> None:
     final = Path(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+        # what is no text in the name of a file becomes what JSON writes for it
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
             stream.writelines(pieces)
             stream.flush()
             os.fsync(stream.fileno())  # or a machine that stops may keep the new name without the content

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 from tests.integration.input.bad_models import WEIGHT, Y, beside, file, free, model, node
 from tests.integration.input.packages import packaged
-from tests.integration.input.refusals import collage
+from tests.integration.input.refusals import MISUSE, Desk, collage
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 NEGATED = -np.exp(X)
@@ -71,6 +73,21 @@ def test_any_extent_can_be_given_to_a_free_dimension(rows: int, tmp_path: Path) 
     ran = run(file(free("x", "batch", 3))(tmp_path), {"x": x}, tmp_path)
 
     np.testing.assert_array_equal(ran["y"], -x)
+
+
+def test_a_name_that_is_no_text_is_shown_and_written(desk: Desk) -> None:
+    name = os.fsdecode(b"mod\xe8le")
+    try:
+        package = desk.package.rename(desk.folder / f"{name}.collage")
+    except OSError:
+        pytest.skip("files here have names that are text")
+
+    result = collage("run", package, "--save-outputs", desk.folder / f"{name}.npz", "--json", desk.folder / "out.json")
+
+    assert result.exit_code == 0, result.output
+    assert "mod\\udce8le.collage" in result.stdout
+    assert json.loads((desk.folder / "out.json").read_text())["package"] == f"{name}.collage"
+    assert collage("run", desk.folder / f"{name}.onnx").exit_code == MISUSE
 
 
 def run(path: Path, feeds: dict[str, Any], folder: Path, toolchain: str = "reference") -> dict[str, Any]:
