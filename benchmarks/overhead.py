@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from benchmarks.judge.report import write_json
 MODELS = ("mnist", "squeezenet", "resnet50", "bert_base_6")
 JUDGES = {"onnxruntime(spin=true)": "onnxruntime", "openvino": "openvino"}
 """Target, and the harness's contender that calls its library directly with the same settings."""
+HEADINGS = ("model", "against", "ms", "plan ms", "ratio", "95 %")
 _CONTENDER = "collage=benchmarks/contenders/collage_package.py:model={package}"
 _LIMIT_RATIO, _LIMIT_US, _LIMIT_LOOP_US = 1.02, 20.0, 2.0
 _MEDIAN = re.compile(r"Median:\s+([0-9.]+) (us|ms)")
@@ -85,7 +86,7 @@ def own_tool(model: Path, package: Path, turns: int, threads: int) -> dict[str, 
 
 
 def loop_us(kernels: int = 256, runs: int = 400) -> float:
-    """What the runtime's loop adds per kernel: many kernels that do nothing, less a list of the same calls."""
+    """What the runtime's loop takes per kernel, of many that do nothing; calling them is part of it."""
     from collage_core.runtime.bound_run import BoundRun, BoundStep
 
     steps = [BoundStep(name=f"k{i}", target="", nodes=(), call=_nothing) for i in range(kernels)]
@@ -112,6 +113,41 @@ def _run(command: Sequence[str]) -> str:
     if ran.returncode != 0:
         raise SystemExit(f"{' '.join(command)} failed: {(ran.stderr or ran.stdout).strip()[-1500:]}")
     return ran.stdout
+
+
+def rows(plans: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """What was found, as text under `HEADINGS`."""
+    for each in (*plans, *tools):
+        low, high = each.get("ci95") or (each["ratios"][0], each["ratios"][-1])
+        interval = f"{low:.3f} - {high:.3f}" + ("" if "ci95" in each else " (range)")
+        times = f"{each['library_ms']:.3f}", f"{each['plan_ms']:.3f}"
+        yield each["model"], each.get("target") or each["tool"], *times, f"{each['ratio']:.3f}", interval
+
+
+def markdown(plans: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], loop: float) -> str:
+    """What was found, as a page: the machine, the versions, the table."""
+    environment = plans[-1]["environment"]
+    host, protocol = environment["host"], environment["protocol"]
+    lines = [
+        "# What Collage adds to a library",
+        "",
+        f"{host['cpu']}, {host['cores']} cores, {host['system']}; {environment['threads']} threads; "
+        f"{environment['date'][:10]}.",
+        "",
+        ", ".join(f"{name} {version}" for name, version in environment["versions"].items()) + ".",
+        "",
+        "Each plan is the whole model as one kernel of one toolchain. Against the library called directly, its inputs "
+        f"and outputs bound beforehand: `benchmarks/harness.py`, {protocol['rounds']} rounds, ratios paired by round. "
+        "Against `benchmark_app`, which is OpenVINO's own tool: processes in turn, the median of the turns' quotients "
+        "of medians, and their range. ONNX Runtime's own tool is not in its wheel.",
+        "",
+        "| " + " | ".join(HEADINGS) + " |",
+        "|" + "---|" * len(HEADINGS),
+        *("| " + " | ".join(row) + " |" for row in rows(plans, tools)),
+        "",
+        f"The loop between kernels takes {loop:.3f} us per kernel.",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _holds(found: dict[str, Any]) -> bool:
@@ -153,20 +189,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 tools.append(found)
     loop = loop_us()
     shown = Table(title="a plan of one kernel against the library alone, and against the library's own tool")
-    for heading in ("model", "against", "ms", "plan ms", "ratio", "95 %"):
+    for heading in HEADINGS:
         shown.add_column(heading)
-    for each in plans:
-        ends = f"{each['ci95'][0]:.3f} - {each['ci95'][1]:.3f}"
-        times = f"{each['library_ms']:.3f}", f"{each['plan_ms']:.3f}"
-        shown.add_row(each["model"], each["target"], *times, f"{each['ratio']:.3f}", ends)
-    for each in tools:
-        ends = f"{each['ratios'][0]:.3f} - {each['ratios'][-1]:.3f} (range)"
-        times = f"{each['library_ms']:.3f}", f"{each['plan_ms']:.3f}"
-        shown.add_row(each["model"], each["tool"], *times, f"{each['ratio']:.3f}", ends)
+    for row in rows(plans, tools):
+        shown.add_row(*row)
     console.print(shown)
     console.print(f"the loop takes {loop:.3f} us per kernel")
     if options.results:
         write_json(options.results, {"schema_version": 1, "plans": plans, "tools": tools, "loop_us": loop})
+        options.results.with_suffix(".md").write_text(markdown(plans, tools, loop), encoding="utf-8")
     return 0 if all(map(_holds, [*plans, *tools])) and loop <= _LIMIT_LOOP_US else 1
 
 
