@@ -97,6 +97,7 @@ class Target:
             whole-model plan only.
         exact: Whether it computes in the model's own dtypes. One that does not is used only when the user
             allows an error with `--max-error`.
+        on_request: Whether it takes part only when named with its options, as one that works here but cannot win.
         excludes: Toolchains that cannot be loaded into the same process.
         max_inputs: Most inputs one of its kernels may have; None for no limit.
         max_depth: Longest path, in nodes, inside one of its kernels; None for no limit.
@@ -109,6 +110,7 @@ class Target:
     joins: Joins = Joins.NONE
     mixable: bool = True
     exact: bool = True
+    on_request: bool = False
     excludes: frozenset[str] = frozenset()
     max_inputs: int | None = None
     max_depth: int | None = None

@@ -78,14 +78,16 @@ class Selection:
     def reason_against(self, target: Target) -> str:
         """Why a usable target does not take part; empty if it does.
 
-        A toolchain named without options brings every target it offers of the kind the user allows; one named with
-        options brings just that target.
+        A toolchain named without options brings every target it offers of the kind the user allows, but for those on
+        request; one named with options brings just that target.
         """
         if any(_covers(spelling, target) for spelling in self.excluded):
             return "excluded"
         named = self.wanted is None or any(_covers(spelling, target) for spelling in self.wanted)
         if not named:
             return "not named with --toolchains"
+        if target.on_request and not any(spelling.matches(target) for spelling in self.wanted or ()):
+            return f"slow here, so only on request: --toolchains '{target.name}'"
         if not target.exact and not self.inexact:
             return "it does not compute in the model's own dtypes; allow an error with --max-error"
         return ""

@@ -48,7 +48,7 @@ def lower(core: Any, target: Target, function: KernelFunction, build: BuildConte
                 blob = _exported(core.compile_model(model, "CPU", settings))
         except Exception as error:
             return Unsupported(one_line(error))
-    isa = _BF16_ISA if target.option("precision") == "bf16" else _ISA
+    isa = (*_ISA, *_BF16_ISA) if target.option("precision") == "bf16" else _ISA
     flags = Host.this().cpu_flags
     artifact = Artifact(
         files={BLOB: blob},

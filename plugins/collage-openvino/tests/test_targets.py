@@ -21,22 +21,26 @@ def test_the_default_target_mixes_and_is_exact() -> None:
     assert answer[0].joins is Joins.ANY
 
 
-def test_bfloat16_is_a_target_only_where_the_cpu_has_it() -> None:
-    assert [target.name for target in targets("2026.4.1", {"FP32", "INT8"})] == ["openvino"]
-    both = targets("2026.4.1", {"FP32", "BF16", "INT8"})
+def test_bfloat16_is_a_target_where_the_cpu_has_it_and_on_request_where_it_is_emulated() -> None:
+    assert [target.name for target in targets("2026.4.1", {"FP32", "INT8"}, {"avx2"})] == ["openvino"]
+    both = targets("2026.4.1", {"FP32", "BF16", "INT8"}, {"avx2", "avx512f", "avx512_bf16"})
     assert [target.name for target in both] == ["openvino", "openvino(precision=bf16)"]
     assert [target.exact for target in both] == [True, False]
+    assert [target.on_request for target in both] == [False, False]
+    emulated = targets("2026.4.1", {"FP32", "INT8"}, {"avx2", "avx512f"})
+    assert [target.name for target in emulated] == ["openvino", "openvino(precision=bf16)"]
+    assert [target.on_request for target in emulated] == [False, True]
 
 
 def test_an_exact_target_turns_every_shortcut_off() -> None:
-    exact, bf16 = targets("2026.4.1", {"BF16"})
+    exact, bf16 = targets("2026.4.1", {"BF16"}, ())
     assert properties(exact, 2)["INFERENCE_PRECISION_HINT"] == "f32"
     assert properties(exact, 2)["EXECUTION_MODE_HINT"] == "ACCURACY"
     assert properties(bf16, 2)["INFERENCE_PRECISION_HINT"] == "bf16"
 
 
 def test_the_fingerprint_names_the_library_version() -> None:
-    assert [target.fingerprint for target in targets("2026.4.1", ())] == ["openvino 2026.4.1"]
+    assert [target.fingerprint for target in targets("2026.4.1", (), ())] == ["openvino 2026.4.1"]
 
 
 def test_an_old_library_is_refused_with_the_version_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,5 +64,5 @@ def test_one_core_serves_the_process() -> None:
 
 
 def test_the_exact_target_is_a_target_of_this_toolchain() -> None:
-    assert {target.toolchain for target in targets("x", {"BF16"})} == {"openvino"}
-    assert isinstance(targets("x", ())[0], Target)
+    assert {target.toolchain for target in targets("x", {"BF16"}, ())} == {"openvino"}
+    assert isinstance(targets("x", (), ())[0], Target)

@@ -57,6 +57,20 @@ def test_every_exact_target_but_the_reference_takes_part_unless_told(registry: R
     assert [offer.toolchain.name for offer in found] == ["ort", "ov", "trt"]
 
 
+def test_a_target_on_request_takes_part_only_when_named_with_its_options(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = a_target("ov", options=(("precision", "bf16"),), exact=False, on_request=True)
+    monkeypatch.setitem(cast(dict[str, object], TARGETS), "ov", (a_target("ov"), slow))
+
+    for wanted in (None, "ov", "ort,ov"):
+        found = asked(registry, wanted, inexact=True)
+        assert slow.name not in chosen(found)
+        [why] = [dict(offer.skipped)[slow.name] for offer in found if offer.toolchain.name == "ov"]
+        assert "--toolchains 'ov(precision=bf16)'" in why
+    assert chosen(asked(registry, "ov,ov(precision=bf16)", inexact=True)) == ["ov", slow.name]
+
+
 def test_inexact_targets_take_part_only_with_a_maximal_error(registry: Registry) -> None:
     [_, ov, _] = asked(registry)
 
@@ -112,6 +126,11 @@ def test_a_toolchain_that_failed_to_load_says_why(registry: Registry) -> None:
 def test_an_unknown_target_is_misuse_and_the_known_ones_are_named(registry: Registry) -> None:
     with pytest.raises(UsageError, match=r"no target 'ov\(precision=int4\)' here; ov offers .*precision=bf16"):
         asked(registry, "ov(precision=int4)")
+
+
+def test_an_unknown_target_is_not_quietly_left_out(registry: Registry) -> None:
+    with pytest.raises(UsageError, match=r"no target 'ort\(spin=ture\)' here; .* did you mean 'ort\(spin=true\)'\?"):
+        asked(registry, None, "ort(spin=ture)")
 
 
 @pytest.mark.parametrize(("text", "words"), [("ov(", "is not a target"), ("ov(bf16)", "option=value"), ("", "none")])
