@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from collage_core.errors import NotAPackageError, PackageDamagedError, PackageError
 from collage_core.runtime.package.manifest import Entry, is_safe_name
@@ -113,7 +114,7 @@ class Archive:
                 if os.fstat(stream.fileno()).st_size == 0:
                     raise NotAPackageError(self.path, f"the file is empty; {_NO_PACKAGE}")
                 self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-                self._places = self._index(stream.name)
+                self._places = self._index(stream)
         except OSError as error:
             raise PackageError(self.path, error.strerror or str(error)) from error
 
@@ -168,14 +169,14 @@ class Archive:
         self._checked.add(name)
         return view
 
-    def _index(self, path: str) -> dict[str, tuple[int, int]]:
-        """Offset and size of every entry.
+    def _index(self, stream: BinaryIO) -> dict[str, tuple[int, int]]:
+        """Offset and size of every entry, from what was mapped: under the file's name may be another by now.
 
         Nothing is ever inflated, so an entry cannot grow beyond the file; what is left to refuse are entries that
         point outside it, overlap, or have names that would escape a folder.
         """
         try:
-            with zipfile.ZipFile(path) as archive:
+            with zipfile.ZipFile(stream) as archive:
                 infos = archive.infolist()
                 end = archive.start_dir
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, struct.error) as error:

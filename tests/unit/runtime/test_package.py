@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import mmap
 import subprocess
 import sys
 import zipfile
@@ -233,6 +234,26 @@ def test_an_open_package_survives_being_replaced(saved: Path, model: ir.Model) -
 
     session = load(package, registry=registry())
 
+    np.testing.assert_array_equal(session.run(None, {"x": X})[0], reference(model, {"x": X})[0])
+
+
+def test_a_package_replaced_while_it_is_opened_is_read_as_the_old_one(
+    saved: Path, model: ir.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = save(tmp_path / "newer.collage", model, MockToolchain(embed=True))
+    old = saved.read_bytes()
+    mapped = mmap.mmap
+
+    def map_and_replace(*arguments: Any, **options: Any) -> mmap.mmap:
+        made = mapped(*arguments, **options)
+        newer.replace(saved)  # as another process may, at any moment
+        return made
+
+    monkeypatch.setattr(mmap, "mmap", map_and_replace)
+    package = load_package(saved)
+
+    assert saved.read_bytes() != old
+    session = load(package, registry=registry())
     np.testing.assert_array_equal(session.run(None, {"x": X})[0], reference(model, {"x": X})[0])
 
 
