@@ -196,6 +196,20 @@ def _locate_external_data(model: ir.Model, source: str) -> None:
         tensor.base_dir = folder
 
 
+def bring_inside(model: ir.Model) -> None:
+    """Reads what only a large weight of the main graph may leave in another file: all the rest, in place.
+
+    Such tensors become views of the mapped file.
+    """
+    for value in _initializers(model):
+        tensor = value.const_value
+        if isinstance(tensor, ir.ExternalTensor) and (
+            value.graph is not model.graph or tensor.nbytes <= SMALL_TENSOR_BYTES
+        ):
+            value.const_value = _inside(tensor)
+    _bring_attributes_inside(model)
+
+
 def _private_copy(model: ir.Model) -> ir.Model:
     """Copy the structure, share the weights, and refer to no external file."""
     copy = model.clone()
@@ -203,7 +217,12 @@ def _private_copy(model: ir.Model) -> ir.Model:
         tensor = value.const_value
         if isinstance(tensor, ir.ExternalTensor):
             value.const_value = _inside(tensor)
-    for node in _nodes(copy):
+    _bring_attributes_inside(copy)
+    return copy
+
+
+def _bring_attributes_inside(model: ir.Model) -> None:
+    for node in _nodes(model):
         for name, attribute in list(node.attributes.items()):
             if attribute.is_ref():
                 continue
@@ -216,7 +235,6 @@ def _private_copy(model: ir.Model) -> ir.Model:
                     _inside(each) if isinstance(each, ir.ExternalTensor) else each for each in attribute.as_tensors()
                 ]
                 node.attributes[name] = ir.AttrTensors(name, tensors)
-    return copy
 
 
 def _inside(tensor: ir.ExternalTensor) -> ir.Tensor[Any]:

@@ -31,6 +31,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
 from collage_core.errors import ModelError
+from collage_core.ir.model_io import bring_inside
 from collage_core.ir.quiet import only_errors_of
 from collage_core.passes.prepare_fold import Folder
 from collage_core.passes.prepare_merge import (
@@ -98,6 +99,7 @@ def check(model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None =
 
 def _prepared(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> ir.Model:
     model.ir_version = max(model.ir_version or 0, MINIMUM_IR_VERSION)
+    bring_inside(model)
     common_passes.RemoveInitializersFromInputsPass()(model)
     _inline(model)
     _sort(model)

@@ -90,6 +90,7 @@ def infer_model(model: ir.Model) -> None:
     Weights do not travel: onnx_ir hands ONNX's C++ code a model without its large initializers.
     """
     _type_initializers(model)
+    _type_results_of_bodies(model)
     with only_errors_of(
         "onnx_ir.passes.common.shape_inference"
     ):  # it warns where a domain is unknown, which is no news
@@ -239,6 +240,25 @@ def _type_initializers(model: ir.Model) -> None:
             if value.const_value is not None:
                 value.shape = ir.Shape(value.const_value.shape.numpy())
                 value.dtype = value.const_value.dtype
+
+
+def _type_results_of_bodies(model: ir.Model) -> None:
+    """Says of which type the sequences and optional values are that a body gives.
+
+    onnx_ir takes from ONNX's inference the element type only, and makes a tensor of a value that has no type yet.
+    """
+    for node in model.graph.all_nodes():
+        if node.domain not in ("", "ai.onnx") or node.op_type not in ("If", "Loop", "SequenceMap"):
+            continue
+        body = node.attributes["then_branch" if node.op_type == "If" else "body"].as_graph()
+        results = body.outputs[1:] if node.op_type == "Loop" else body.outputs
+        for value, result in zip(node.outputs, results, strict=False):
+            if value.type is not None or result.type is None:
+                continue
+            if node.op_type == "SequenceMap":
+                value.type = ir.SequenceType(result.type)
+            elif not isinstance(result.type, ir.TensorType):
+                value.type = result.type
 
 
 def _merged(inferred: ir.Shape, declared: ir.Shape | None) -> ir.Shape:

@@ -401,6 +401,34 @@ def test_control_flow_is_kept_whole_and_right() -> None:
         assert_same_numbers(model, prepared, values)
 
 
+def test_sequences_that_bodies_give_are_no_tensors() -> None:
+    model = parse(
+        """g (float[2, 3] x, bool c, int64 n) => (float[2, 3] y, float[m, 3] z, bool h) <int64 nought = {0}> {
+             parts = SplitToSequence<axis = 0>(x)
+             mapped = SequenceMap(parts) <body = b (float[1, 3] p) => (float[1, 3] q) { q = Relu(p) }>
+             a = ConcatFromSequence<axis = 0>(mapped)
+             y = Neg(a)
+             grown = Loop(n, c, mapped) <
+               body = l (int64 i, bool c_in, seq(float[1, 3]) s) => (bool d, seq(float[1, 3]) t) {
+               d = Identity(c_in)
+               e = SequenceAt(s, nought)
+               t = SequenceInsert(s, e)
+             }>
+             z = ConcatFromSequence<axis = 0>(grown)
+             o = If(c) <then_branch = yes () => (optional(float[2, 3]) u) { u = Optional(x) },
+               else_branch = no () => (optional(float[2, 3]) v) { v = Optional(y) }>
+             h = OptionalHasElement(o)
+           }""",
+        opset=18,
+    )
+
+    types = {v.name: v.type for node in prepare(model).graph for v in node.outputs if not v.is_graph_output()}
+
+    floats = ir.TensorType(ir.DataType.FLOAT)
+    assert types["mapped"] == types["grown"] == ir.SequenceType(floats)
+    assert types["o"] == ir.OptionalType(floats)
+
+
 def test_a_loop_that_grows_its_state_is_not_given_a_static_shape() -> None:
     model = parse("""g (float[1, 3] x) => (float[k, 3] y) {
         three = Constant <value = int64 {3}>()
