@@ -279,27 +279,36 @@ class MeasuringCostSource:
         return measured[-1].variant if measured else None
 
     def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose) -> Outcome:
-        outcome: Outcome
-        while True:  # what kills its worker is begun `MAX_ATTEMPTS` times, attempts of runs that were killed included
-            attempt = self._database.begin_attempt(key)
-            if attempt > MAX_ATTEMPTS:
-                reason = f"measuring it was begun {attempt - 1} times and never ended: it kills what measures it"
-                outcome = Failed(stage=Stage.START, reason=reason)
-                break
-            outcome = self._tried(key, candidate, self._ask(candidate, purpose))
+        ask = self._ask(candidate, purpose)  # the reference may have to run first; that is none of the candidate's
+        try:
+            outcome = self._attempted(key, ask)
             if isinstance(outcome, Failed) and outcome.stage is Stage.START:
                 self._transient[key] = outcome  # the worker did not start: that says nothing about the candidate
                 self._database.clear_attempts(key)
                 return outcome
-            if not is_deadly(outcome):
-                break
-            if attempt == MAX_ATTEMPTS and isinstance(outcome, Failed):
-                outcome = dataclasses.replace(outcome, reason=f"{outcome.reason} (attempt {attempt})")
-                break
-        record = to_record(outcome, key, purpose, self._now(), self.settings.limits(candidate.target))
-        self._database.append(record)
+            limits = self.settings.limits(candidate.target)
+            self._database.append(to_record(outcome, key, purpose, self._now(), limits))
+        except BaseException:
+            # an interrupt or error that this process lives to see is none of the candidate's: only an attempt that
+            # nobody could end says that it kills
+            with contextlib.suppress(DatabaseError):
+                self._database.clear_attempts(key)
+            raise
         self._known.pop(key, None)
         return outcome
+
+    def _attempted(self, key: RecordKey, ask: AskMeasure) -> Outcome:
+        """What kills its worker is begun `MAX_ATTEMPTS` times, attempts of runs that were killed included."""
+        while True:
+            attempt = self._database.begin_attempt(key)
+            if attempt > MAX_ATTEMPTS:
+                reason = f"measuring it was begun {attempt - 1} times and never ended: it kills what measures it"
+                return Failed(stage=Stage.MEASURE, reason=reason)
+            outcome = self._pool.worker(ask.target.toolchain).measure(ask)
+            if not is_deadly(outcome) or (isinstance(outcome, Failed) and outcome.stage is Stage.START):
+                return outcome
+            if attempt == MAX_ATTEMPTS and isinstance(outcome, Failed):
+                return dataclasses.replace(outcome, reason=f"{outcome.reason} (attempt {attempt})")
 
     def _ask(self, candidate: CandidateKernel, purpose: Purpose) -> AskMeasure:
         function, inputs, expected = self._request(candidate.sub_graph)
@@ -314,16 +323,6 @@ class MeasuringCostSource:
             deadline_s=self.settings.deadline_s,
             variant=self.variant(candidate) if purpose == "confirm" else None,
         )
-
-    def _tried(self, key: RecordKey, candidate: CandidateKernel, ask: AskMeasure) -> Outcome:
-        try:
-            return self._pool.worker(candidate.target.toolchain).measure(ask)
-        except BaseException:
-            # an interrupt or error that this process lives to see is none of the candidate's: only an attempt that
-            # nobody could end says that it kills
-            with contextlib.suppress(DatabaseError):
-                self._database.clear_attempts(key)
-            raise
 
     def _request(self, sub_graph: SubGraph) -> tuple[WireFunction, tuple[WireValue, ...], tuple[WireValue | None, ...]]:
         function = _named_function(sub_graph)

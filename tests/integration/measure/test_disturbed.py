@@ -10,7 +10,7 @@ import pytest
 
 from collage_core.contract import UNMEASURED, Host, Protocol
 from collage_core.database import MemoryStore, TuningStore
-from collage_core.errors import DatabaseDamagedError
+from collage_core.errors import DatabaseDamagedError, DatabaseDiskError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture
 from collage_core.measure.client import Worker, WorkerPool
@@ -56,13 +56,31 @@ def interrupts(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_an_interrupted_candidate_is_no_poison(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user who presses Ctrl-C again and again during a long build does not lose the candidate by it."""
+def finds_the_disk_full(*_: object) -> None:
+    raise DatabaseDiskError("db", "the disk is full")
+
+
+@pytest.mark.parametrize(
+    ("place", "disturbs"),
+    [
+        ((Worker, "_listen"), interrupts),  # while the worker builds and times
+        ((Capture, "expected_of"), interrupts),  # while the reference runs the whole model, and tensors are written
+        ((MemoryStore, "append"), interrupts),
+        ((MemoryStore, "append"), finds_the_disk_full),
+    ],
+)
+def test_an_interrupted_candidate_is_no_poison(
+    bench: Bench,
+    place: tuple[type, str],
+    disturbs: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A user who presses Ctrl-C again and again does not lose the candidate by it, whatever was going on."""
     wanted = candidate(chain(), 0)
     with monkeypatch.context() as patch:
-        patch.setattr(Worker, "_listen", interrupts)
+        patch.setattr(*place, disturbs)
         for _ in range(4):
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises((KeyboardInterrupt, DatabaseDiskError)):
                 bench.source.measure([wanted])
             assert bench.database.attempts(bench.source.record_key(wanted)) == 0
     assert bench.source.cost(wanted) is UNMEASURED
