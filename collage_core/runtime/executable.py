@@ -45,7 +45,7 @@ class Executable:
         self._kernels = kernels
         self._source = source
         self._places = Places(wiring, {name: loaded.workspace_bytes for name, loaded in kernels.items()})
-        self._inner: dict[str, BoundStep] = {}
+        self._inner: dict[int, BoundStep] = {}
 
     @classmethod
     def build(
@@ -135,7 +135,7 @@ class Executable:
             KernelError: If a kernel refuses its buffers.
         """
         rim = self._places.rim(inputs or {}, outputs or {})
-        steps = [self._bound(step, rim) for step in self._wiring.steps]
+        steps = [self._bound(place, step, rim) for place, step in enumerate(self._wiring.steps)]
         for value in self._wiring.copied_outputs():
             name = self._wiring.specs[value].name
             target = rim.outputs[name].array
@@ -144,11 +144,14 @@ class Executable:
         order = [self._wiring.specs[value].name for value in self.outputs]
         return BoundRun(steps=steps, inputs=rim.inputs, outputs=rim.outputs, order=order, owner=self)
 
-    def _bound(self, step: Step, rim: Rim) -> BoundStep:
-        """A step's call; one that touches no graph input or output is the same in every bound run."""
+    def _bound(self, place: int, step: Step, rim: Rim) -> BoundStep:
+        """A step's call; one that touches no graph input or output is the same in every bound run.
+
+        Steps are remembered by their place in the run: only call sites have names of their own.
+        """
         inner = not any(self._places.at_rim(value, rim) for value in (*step.reads, *step.writes))
-        if inner and step.name in self._inner:
-            return self._inner[step.name]
+        if inner and place in self._inner:
+            return self._inner[place]
         reads = [self._places.of(value, rim) for value in step.reads]
         writes = [self._places.of(value, rim) for value in step.writes]
         if step.view is not None:
@@ -160,7 +163,7 @@ class Executable:
                 raise KernelLoadError(step.name, step.target, step.nodes, f"it refuses its buffers: {error}") from error
         bound = BoundStep(name=step.name, target=step.target, nodes=step.nodes, call=call)
         if inner:
-            self._inner[step.name] = bound
+            self._inner[place] = bound
         return bound
 
 

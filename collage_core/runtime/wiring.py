@@ -20,7 +20,7 @@ class Step:
     """One thing a run does.
 
     Attributes:
-        name: Call-site id of a kernel, name of a host node.
+        name: Call-site id of a kernel; name of a host node, which others may have too.
         target: Name of the target that runs it; `"host"` for a view.
         nodes: Names of the nodes it computes.
         site: The call site; None for a view.
@@ -86,7 +86,7 @@ class Wiring:
         """Everything that needs a place in the arena: planned and bounded values inside, and workspaces.
 
         Args:
-            workspace_bytes: Scratch memory by step name; a missing one is 0.
+            workspace_bytes: Scratch memory by call-site id; a missing one is 0.
         """
         outer = set(self.owned_by_outputs()) | set(self.inputs) | set(self.outputs)
         first: dict[ir.Value, int] = {}
@@ -97,7 +97,7 @@ class Wiring:
                 first[self.roots[value]] = last[self.roots[value]] = index
             for value in step.reads:
                 last[self.roots[value]] = index
-            if size := workspace_bytes.get(step.name, 0):
+            if step.site is not None and (size := workspace_bytes.get(step.name, 0)):
                 blocks.append(Block(name=workspace_name(step.name), nbytes=size, first=index, last=index))
         for value, index in first.items():
             spec = self.specs[value]

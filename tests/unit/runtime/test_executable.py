@@ -397,3 +397,30 @@ def test_views_of_values_that_move_are_made_in_every_run(parsed: Parse) -> None:
         assert bound.outputs["q"].tolist() == ["a", "b"]
         np.testing.assert_array_equal(bound.outputs["r"], x)
         assert not np.shares_memory(bound.outputs["r"], bound.inputs["x"])
+
+
+def test_views_are_told_apart_without_names(parsed: Parse) -> None:
+    model = parsed("""g (float[n] x, float[m] y) => (float[n] p, float[m] q)
+    { a = Identity(x) b = Identity(y) c = Identity(a) d = Identity(b) p = Identity(c) q = Identity(d) }""")
+    x, y = np.ones(2, np.float32), np.zeros(3, np.float32)
+
+    assert not any(node.name for node in model.graph)
+    assert_same(run(model, {"x": x, "y": y}), [x, y])
+
+
+def test_a_view_named_as_a_kernel_is_takes_nothing_from_it(parsed: Parse) -> None:
+    model = parsed("""g (float[2,3] x, string[2] s) => (float[2,3] y, string[2] t)
+    { a = Neg(x) b = Abs(a) y = Exp(b) t = Identity(s) }""")
+    partitioned = partition(model)
+    *_, text = partitioned.graph.outputs
+    for kernel in list(partitioned.graph):
+        view = ir.Node("", "Identity", [text], name=kernel.name)
+        [text] = view.outputs
+        text.name, text.type, text.shape = f"of {kernel.name}", ir.TensorType(ir.DataType.STRING), ir.Shape([2])
+        partitioned.graph.append(view)
+    partitioned.graph.outputs.append(text)
+    s = np.array(["a", "b"], object)
+
+    got = run(partitioned, {"x": X, "s": s}, MockToolchain(workspace_bytes=64))
+
+    assert_same(got, [np.exp(np.abs(X)), s, s])
