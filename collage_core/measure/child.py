@@ -61,6 +61,7 @@ class ChildProcess:
         self._mark = uuid.uuid4().hex
         self.limit_bytes = memory.limit_bytes() if memory_limit_bytes is None else memory_limit_bytes
         self._parser = FrameParser()
+        self._next_look = 0.0
         self._log: IO[bytes] = tempfile.TemporaryFile(mode="a+b")  # noqa: SIM115  closed by `kill`
         lasting = threading.current_thread() is threading.main_thread()
         try:
@@ -160,18 +161,27 @@ class ChildProcess:
         poll = select.poll()
         poll.register(descriptor, event)
         while True:
+            ready = bool(poll.poll(_POLL_S * 1e3))
             # a process it forked may hold the pipe open after it died, so its own end is looked for too
-            if poll.poll(_POLL_S * 1e3):
-                return
-            if self._process.poll() is not None:
+            if not ready and self._process.poll() is not None:
                 if not poll.poll(0):
                     raise self._ended()
                 return
-            if time.monotonic() > deadline:
-                raise self._failed("deadline", "it did not answer in time and was killed")
-            if (held := self.held_bytes) > self.limit_bytes:
-                most = f"the {self.limit_bytes >> 20} MiB it may"
-                raise self._failed("memory", f"it grew to {held >> 20} MiB, more than {most}, and was killed")
+            self._hold_to_limits(deadline)
+            if ready:
+                return
+
+    def _hold_to_limits(self, deadline: float) -> None:
+        """Whether or not it talks meanwhile: a library may ask for what is cached again and again."""
+        now = time.monotonic()
+        if now > deadline:
+            raise self._failed("deadline", "it did not answer in time and was killed")
+        if now < self._next_look:
+            return
+        self._next_look = now + _POLL_S
+        if (held := self.held_bytes) > self.limit_bytes:
+            most = f"the {self.limit_bytes >> 20} MiB it may"
+            raise self._failed("memory", f"it grew to {held >> 20} MiB, more than {most}, and was killed")
 
     def _ended(self) -> WorkerError:
         try:

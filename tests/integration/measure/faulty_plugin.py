@@ -55,6 +55,8 @@ MODES = (
     "reads-stdin",
     "hoards",
     "leaks",
+    "talks-for-ever",
+    "leaks-and-talks",
     "dies-once",
 )
 
@@ -89,6 +91,10 @@ class FaultyPlugin:
         if mode == "dies-once" and build.blobs.get("died") is None:
             build.blobs.put("died", b"once")
             os.abort()
+        while mode in ("talks-for-ever", "leaks-and-talks") and build.blobs.get("never there") is None:
+            if mode == "leaks-and-talks":
+                HOARD.append(np.ones(4 << 20, np.float32))
+            time.sleep(0.005)
         if mode == "prints":
             print("library banner", flush=True)
             os.write(1, b"CLG1 from a C library\n")

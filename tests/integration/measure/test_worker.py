@@ -328,6 +328,21 @@ def test_a_worker_that_grows_without_bound_is_stopped_and_says_so(store: BlobSto
     assert isinstance(after, Measured)
 
 
+@pytest.mark.parametrize(("mode", "kind"), [("talks-for-ever", "deadline"), ("leaks-and-talks", "memory")])
+def test_a_worker_that_never_stops_talking_is_stopped(
+    store: BlobStore, ask: Ask, spare_bytes: int, mode: str, kind: str
+) -> None:
+    worker = Worker(SOURCE, store, memory_limit_bytes=spare_bytes + 300 * MIB)
+    try:
+        worker.ping(60)
+        outcome = worker.measure(ask(mode, deadline_s=2.0 if kind == "deadline" else 60.0))
+    finally:
+        worker.close()
+
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith(f"worker {kind}: ")
+
+
 def test_a_worker_that_does_not_start_twice_is_given_up(store: BlobStore, tmp_path: Path) -> None:
     (tmp_path / "stillborn.py").write_text("import os\nos._exit(3)\n", encoding="utf-8")
     worker = Worker(PluginSource(toolchain="stillborn", plugin="stillborn:plugin", paths=(str(tmp_path),)), store)
