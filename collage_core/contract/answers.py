@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from collage_core.contract.artifact import Artifact, Requirement
+from collage_core.contract.names import is_plain_name
 from collage_core.contract.target import Joins, Target
 
 
@@ -33,13 +34,13 @@ def artifact_problem(artifact: Artifact) -> str:
 
     Examples:
         >>> artifact_problem(Artifact(files={"../kernel.so": b""}))
-        "'../kernel.so' is no plain file name"
+        "'../kernel.so' is no plain file name: use ASCII letters, digits, blanks and any of _.@+=()[],-"
     """
     if not isinstance(artifact.files, Mapping):
         return f"files is {type(artifact.files).__name__}, not a mapping"
     for name, data in artifact.files.items():
-        if not isinstance(name, str) or not name or "/" in name or "\\" in name or name in (".", ".."):
-            return f"{name!r} is no plain file name"
+        if not isinstance(name, str) or not is_plain_name(name):
+            return f"{name!r} is no plain file name: use ASCII letters, digits, blanks and any of _.@+=()[],-"
         if not isinstance(data, bytes | bytearray | memoryview):
             return f"file {name!r} is {type(data).__name__}, not bytes"
     if not isinstance(artifact.metadata, Mapping):

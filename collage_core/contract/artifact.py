@@ -39,7 +39,7 @@ class Artifact:
     """One candidate lowered to bytes, for one call site: its weights are in it or named by it.
 
     Attributes:
-        files: Content by file name; names are plain (no directories).
+        files: Content by file name; names are plain (`contract.names`): no folders, nothing some system cannot hold.
         metadata: Whatever the plugin needs to load it, as JSON.
         requires: What the machine must have.
         constants: Weights the artifact does not embed: name as the plugin knows it -> content hash. They

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ import onnx_ir as ir
 from cattrs.v import format_exception
 
 from collage_core.contract import Artifact, Requirement, Target
+from collage_core.contract.names import is_plain_name
 from collage_core.errors import NotAPackageError, PackageDamagedError, PackageVersionError
 
 FORMAT = "collage-package"
@@ -31,9 +31,6 @@ MANIFEST_LIMIT_BYTES = 64 << 20
 
 MOST_THREADS = 4096
 """More threads than this are no plan for any machine, and starting them would bring this one down."""
-
-# letters that are no path separator, drive or device anywhere; a name is made of them or refused
-_SAFE_NAME = re.compile(r"^(?!\.{1,2}(/|$))[\w.@+=()\[\], -]+(/(?!\.{1,2}(/|$))[\w.@+=()\[\], -]+)*$", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +96,9 @@ class PackagedArtifact:
     def __post_init__(self) -> None:
         if self.workspace_bytes < 0:
             raise ValueError(f"{self.workspace_bytes} is no size of a workspace")
+        for name in self.files:
+            if not is_plain_name(name):  # plugins write files under these names when they load
+                raise ValueError(f"{name[:200]!r} is no plain file name")
 
     @classmethod
     def of(cls, artifact: Artifact, target: str, files: Mapping[str, str]) -> PackagedArtifact:
@@ -233,7 +233,7 @@ def is_safe_name(name: str) -> bool:
         >>> is_safe_name("artifacts/k0001/model.onnx"), is_safe_name("../x"), is_safe_name("/x"), is_safe_name("c:x")
         (True, False, False, False)
     """
-    return _SAFE_NAME.match(name) is not None
+    return all(is_plain_name(part) for part in name.split("/"))
 
 
 def _converter() -> cattrs.Converter:

@@ -18,6 +18,11 @@ TARGET = Target(
     excludes=frozenset({"other"}),
     max_inputs=3,
 )
+NO_PLAIN_NAMES = (
+    *("..", ".. ", "...", "a/", "a.", "a ", "a\n", "..\n", "a:b", "kernel#1.so", "größe.bin", "~x", "a\0"),
+    *("CON", "nul.txt", "Aux.tar.gz", "com1", "LPT9.x", "CON .txt"),
+)
+
 ARTIFACT = Artifact(
     files={"kernel.bin": b"\x00", "facts.json": bytearray(b"{}")},
     metadata={"tiles": [1, 2], "fast": True},
@@ -58,6 +63,8 @@ def test_a_target_is_of_the_types_it_says(change: dict[str, Any], problem: str) 
         ({"files": {"../kernel": b""}}, "'../kernel' is no plain file name"),
         ({"files": {"": b""}}, "'' is no plain file name"),
         ({"files": {"a\\b": b""}}, r"'a\\b' is no plain file name"),
+        # what a package cannot hold must not be measured first
+        *(({"files": {name: b""}}, f"{name!r} is no plain file name") for name in NO_PLAIN_NAMES),
         ({"files": {"kernel": "text"}}, "file 'kernel' is str, not bytes"),
         ({"metadata": None}, "metadata is NoneType, not a mapping"),
         ({"metadata": {"scale": float("nan")}}, "metadata is not JSON"),

@@ -369,7 +369,9 @@ def test_changed_bytes_never_pass_unnoticed(saved: Path, model: ir.Model) -> Non
         np.testing.assert_array_equal(got, expected)  # padding, dates and other fields nothing depends on
 
 
-@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "c:evil", "a\\evil", "weights/./x"])
+@pytest.mark.parametrize(
+    "name", ["../evil", "/evil", "a/../../evil", "c:evil", "a\\evil", "weights/./x", "x\n", ".. /x"]
+)
 def test_names_that_leave_the_folder_are_refused(saved: Path, name: str) -> None:
     rewrite(saved, lambda entries: entries.update({name: b"x"}))
 

@@ -260,6 +260,9 @@ def test_a_record_made_to_exhaust_is_refused(saved: Path) -> None:
         (lambda manifest: first(manifest["weights"]).update(shape=[0, 1 << 70]), "not as large as its shape says"),
         (lambda manifest: first(manifest["weights"]).update(dtype="FLOAT128"), "is no tensor"),
         (lambda manifest: first(manifest["artifacts"]).update(files={"x": "../../x"}), "lacks the entry"),
+        (lambda manifest: rename_file(manifest, "../../../evil"), "'../../../evil' is no plain file name"),
+        (lambda manifest: rename_file(manifest, "/evil"), "'/evil' is no plain file name"),
+        (lambda manifest: rename_file(manifest, "NUL.txt"), "'NUL.txt' is no plain file name"),
     ],
 )
 def test_numbers_made_to_exhaust_or_mislead_are_refused(
@@ -269,6 +272,11 @@ def test_numbers_made_to_exhaust_or_mislead_are_refused(
 
     with pytest.raises(PackageDamagedError, match=reason):
         load_package(saved)
+
+
+def rename_file(manifest: dict[str, Any], name: str) -> None:
+    files = first(manifest["artifacts"])["files"]
+    files[name] = files.pop(min(files))
 
 
 def first(items: dict[str, Any]) -> dict[str, Any]:
