@@ -132,10 +132,11 @@ def check_overwriting(written: Mapping[str, Path | None], read: Iterable[Path | 
 
 def _identity(path: Path) -> object:
     """Equal for two names of one file."""
+    resolved = path.resolve()
     try:
-        known = path.stat()
+        known = resolved.stat()
     except OSError:  # not there yet
-        return path.resolve()
+        return resolved
     return (known.st_dev, known.st_ino)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
     source = os.fspath(path)
     is_text = Path(source).suffix in _TEXT_SUFFIXES
     try:
-        proto = onnx.load(source, load_external_data=False)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # that reading text is an experiment
+            proto = onnx.load(source, load_external_data=False)
     except OSError as error:
         raise ModelFileError(source, error.strerror or str(error)) from error
     except Exception as error:  # each text format's parser has its own exception type

@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from collage_core.errors import CollageError, InvalidModelError, NewerModelError
+from collage_core.ir.model_io import bring_inside
 from collage_core.ir.order import circle, described, is_ordered
 
 _PLACEHOLDER_ELEMENTS = 1024
@@ -46,10 +47,11 @@ def invalidity(model: ir.Model) -> str:
     try:
         onnx.checker.check_model(serialized_without(model, large_weights(model)), full_check=True)
     except Exception as error:  # what cannot even be serialised is not valid either
-        while error.__cause__ is not None:  # the IR wraps what went wrong in where it did
-            error = error.__cause__
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        return " ".join(lines[:2]).rstrip(".") or type(error).__name__
+        cause: BaseException = error
+        while cause.__cause__ is not None:  # the IR wraps what went wrong in where it did
+            cause = cause.__cause__
+        lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+        return " ".join(lines[:2]).rstrip(".") or type(cause).__name__
     return ""
 
 
@@ -69,10 +71,10 @@ def check_sound(model: ir.Model) -> None:
         raise InvalidModelError("it has no outputs, so there is nothing to compute")
     if (model.ir_version or 0) > onnx.IR_VERSION:
         raise NewerModelError("IR version", model.ir_version, onnx.IR_VERSION)
-    for value in model.graph.inputs:
-        typed = value.type is not None and getattr(value.type, "dtype", None) != ir.DataType.UNDEFINED
-        if not typed and not value.is_initializer():
-            raise InvalidModelError(f"its input {value.name!r} has no type")
+    for argument in model.graph.inputs:
+        kind = argument.type
+        if (kind is None or kind.dtype == ir.DataType.UNDEFINED) and not argument.is_initializer():
+            raise InvalidModelError(f"its input {argument.name!r} has no type")
     wholes = [(model.graph, model.opset_imports)]
     wholes += [(each.graph, {**model.opset_imports, **each.opset_imports}) for each in model.functions.values()]
     for graph, imports in wholes:
@@ -166,4 +168,5 @@ def serialized_without(model: ir.Model, weights: dict[str, ir.Value]) -> onnx.Mo
         value.shape, value.dtype = ir.Shape(tensor.shape.numpy()), tensor.dtype
         value.const_value = None
         copy.graph.inputs.append(value)
+    bring_inside(copy)
     return ir.serde.serialize_model(copy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 from collage_core.contract import Protocol
@@ -142,8 +143,10 @@ class OptimizeOptions:
             raise UsageError(f"no preset {self.preset!r}; choose one of {', '.join(PRESETS)}")
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"--threads is at least 1, not {self.threads}")
-        if self.budget_s is not None and self.budget_s <= 0:
+        if self.budget_s is not None and not self.budget_s > 0:  # as nan is not
             raise UsageError(f"--budget is a time longer than 0 s, not {self.budget_s:g} s")
+        if self.rtol is not None and not 0 < self.rtol < math.inf:
+            raise UsageError(f"--rtol is a fraction of a tensor's scale above 0, not {self.rtol}")
         if self.max_error is not None and not 0 < self.max_error < 1:
             raise UsageError(f"--max-error is a fraction of a tensor's scale between 0 and 1, not {self.max_error}")
 

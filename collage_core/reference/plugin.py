@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir
 
 from collage_core.contract import (
@@ -37,9 +38,11 @@ _DOMAINS = frozenset({"", "ai.onnx", *OTHER_DOMAINS})
 
 
 def _takes(node: NodeContext) -> Supported | Unsupported:
-    if node.domain in _DOMAINS:
-        return Supported()
-    return Unsupported(f"ONNX's evaluator does not know the domain {node.domain!r}")
+    if node.domain not in _DOMAINS:
+        return Unsupported(f"ONNX's evaluator does not know the domain {node.domain!r}")
+    if node.domain == "" and node.version and not onnx.defs.has(node.op_type, node.version, ""):
+        return Unsupported(f"ONNX has no operator {node.op_type} in opset {node.version}")
+    return Supported()
 
 
 class ReferencePlugin:

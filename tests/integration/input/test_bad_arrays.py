@@ -19,10 +19,12 @@ from tests.integration.input.refusals import MISUSE, Desk, collage, contents, th
 pytestmark = pytest.mark.usefixtures("once", "silent")
 
 
-@pytest.mark.parametrize("command", ["run", "optimize", "bench", "bench package", "compare"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_inputs_that_do_not_fit_are_one_message(row: Row, command: str, desk: Desk) -> None:
-    desk.refuses(desk.command(command, "--inputs", row.make(desk.folder)), STATUS, row.says)
+def test_inputs_that_do_not_fit_are_one_message(row: Row, desk: Desk) -> None:
+    given = row.make(desk.folder)
+
+    for command in ("run", "optimize", "bench", "bench package", "compare"):
+        desk.refuses(desk.command(command, "--inputs", given), STATUS, row.says)
 
 
 @pytest.mark.parametrize("command", ["optimize", "bench"])

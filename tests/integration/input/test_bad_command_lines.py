@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import collage_core
+from collage_core.errors import ModelError, UsageError
 from tests.hardship import COMMAND, ORDINARY, run_python
 from tests.integration.input.refusals import FAILURE, MISUSE, Desk, contents, the_message
 
@@ -67,12 +70,6 @@ SHAPES = (
     Row(["--input-shapes", "n:[2]"], ["input 'x': dimension batch", "--input-shapes x:[N,3]"], free=True),
 )
 
-OF_A_MODEL = [
-    pytest.param(row, command, id=f"{' '.join(map(str, row.options))}-{command}")
-    for row in (*TOOLCHAINS, *SHAPES)
-    for command in ("inspect", "optimize", "bench")
-]
-
 NUMBERS: dict[str, Sequence[Row]] = {
     "optimize": (
         Row(["--preset", "fast"], ["--preset", "'fast' is not one of 'quick', 'default', 'extensive'"]),
@@ -120,21 +117,20 @@ NUMBERS: dict[str, Sequence[Row]] = {
 }
 
 
-@pytest.mark.parametrize(("row", "command"), OF_A_MODEL)
-def test_toolchains_and_shapes_that_make_no_sense_are_misuse(row: Row, command: str, desk: Desk) -> None:
-    desk.refuses(desk.command(command, *row.options, model=desk.free if row.free else None), row.status, row.says)
+def spelt(row: Row) -> str:
+    return " ".join(map(str, row.options))[:40]
 
 
-@pytest.mark.parametrize(
-    ("row", "command"),
-    [
-        pytest.param(row, command, id=f"{command} {' '.join(map(str, row.options))[:30]}")
-        for command, rows in NUMBERS.items()
-        for row in rows
-    ],
-)
-def test_numbers_and_names_that_make_no_sense_are_misuse(row: Row, command: str, desk: Desk) -> None:
-    desk.refuses(desk.command(command, *row.options), row.status, row.says)
+@pytest.mark.parametrize("row", [*TOOLCHAINS, *SHAPES], ids=spelt)
+def test_toolchains_and_shapes_that_make_no_sense_are_misuse(row: Row, desk: Desk) -> None:
+    for command in ("inspect", "optimize", "bench"):
+        desk.refuses(desk.command(command, *row.options, model=desk.free if row.free else None), row.status, row.says)
+
+
+@pytest.mark.parametrize("command", NUMBERS)
+def test_numbers_and_names_that_make_no_sense_are_misuse(command: str, desk: Desk) -> None:
+    for row in NUMBERS[command]:
+        desk.refuses(desk.command(command, *row.options), row.status, row.says)
 
 
 RESULTS = [
@@ -160,19 +156,21 @@ def test_a_result_that_cannot_be_written_is_misuse(command: str, option: str, de
     desk.refuses(desk.command(command, option, "n" * 250), MISUSE, [option, "is too long a name"])
 
 
-@pytest.mark.parametrize("link", [None, os.symlink, os.link], ids=["itself", "symbolic link", "hard link"])
+def test_no_toolchain_is_asked_for_a_result_that_cannot_be_written(desk: Desk) -> None:
+    desk.refuses(["doctor", "--json", desk.folder], MISUSE, ["--json", "is a directory"])
+
+
 @pytest.mark.parametrize(("command", "option"), RESULTS)
-def test_a_result_is_not_written_over_what_is_read(command: str, option: str, link: object, desk: Desk) -> None:
+def test_a_result_is_not_written_over_what_is_read(command: str, option: str, desk: Desk) -> None:
     for read in read_by(command, desk):
-        to = read
-        if link is not None:
-            to = read.with_name(f"link-to-{read.name}")
-            (os.symlink if link is os.symlink else os.link)(read, to)
+        symbolic, hard = (read.with_name(f"{kind}-{read.name}") for kind in ("symbolic", "hard"))
+        symbolic.symlink_to(read)
+        hard.hardlink_to(read)
         given = ["--inputs", desk.inputs] if read == desk.inputs else []
 
-        desk.refuses(
-            desk.command(command, *given, option, to), MISUSE, [f"{option} would overwrite", to.name, "name another"]
-        )
+        for to in (read, symbolic, hard):
+            says = [f"{option} would overwrite", to.name, "name another file"]
+            desk.refuses(desk.command(command, *given, option, to), MISUSE, says)
 
 
 def read_by(command: str, desk: Desk) -> list[Path]:
@@ -215,6 +213,37 @@ def test_a_folder_as_tuning_database_is_one_message(desk: Desk) -> None:
 
 def test_several_models_are_misuse(desk: Desk) -> None:
     desk.refuses(desk.command("bench", desk.free), MISUSE, ["bench compares contenders on one model, not 2"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"toolchains": "tvm"}, "no toolchain 'tvm' is installed"),
+        ({"toolchains": ["referense"]}, r"did you mean 'reference'\?"),
+        ({"toolchains": ["reference("]}, r"'reference\(' is not a target"),
+        ({"toolchains": []}, "names none"),
+        ({"exclude": ["tvm"]}, "no toolchain 'tvm' is installed"),
+        ({"reference": "tvm"}, "no toolchain 'tvm' is installed"),
+        ({"preset": "fast"}, "no preset 'fast'; choose one of quick, default, extensive"),
+        ({"threads": 0}, "--threads is at least 1, not 0"),
+        ({"budget_s": math.nan}, "--budget is a time longer than 0 s"),
+        ({"max_error": math.nan}, "--max-error is a fraction of a tensor's scale"),
+        ({"rtol": math.nan}, "--rtol is a fraction of a tensor's scale"),
+        ({"input_shapes": {"z": (2, 3)}}, "'z': the model has no such input"),
+        ({"input_shapes": {"x": (-2, 3)}}, "'x': .* negative dimension"),
+        ({"inputs": Path("gone.npz")}, "'gone.npz': .*No such file"),
+        ({"inputs": {"x": [[1, 2], [3]]}}, "'x': it cannot be read as an array"),
+    ],
+)
+def test_in_python_it_is_one_error(options: Mapping[str, Any], message: str, desk: Desk) -> None:
+    with pytest.raises(UsageError, match=message):
+        collage_core.optimize(desk.model, **{"toolchains": "reference", "tuning_db": "memory:", **options})
+
+
+@pytest.mark.parametrize("name", ["gone.onnx", "results"])
+def test_a_file_that_cannot_be_read_is_one_error_in_python(name: str, desk: Desk) -> None:
+    with pytest.raises(ModelError, match=name):
+        collage_core.optimize(desk.folder / name, toolchains="reference", tuning_db="memory:")
 
 
 def test_a_folder_nobody_may_write_to_is_one_message(desk: Desk) -> None:

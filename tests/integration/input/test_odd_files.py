@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ DEAD = (node("Sin", "x", "b", "dead"), node("Cos", "b", "c", "dead too"))
 
 def written_as(suffix: str, kind: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
-        onnx.save(model(*CHAIN), folder / f"m{suffix}", format=kind)
+        with warnings.catch_warnings(action="ignore"):  # of a format that is an experiment
+            onnx.save(model(*CHAIN), folder / f"m{suffix}", format=kind)
         return folder / f"m{suffix}"
 
     return make
@@ -58,10 +60,8 @@ WORKS: dict[str, tuple[Callable[[Path], Path], Any]] = {
 @pytest.mark.parametrize("name", WORKS)
 def test_an_unusual_file_works(name: str, tmp_path: Path) -> None:
     make, expected = WORKS[name]
-    inputs = {each.name for each in onnx.load(make(tmp_path), load_external_data=False).graph.input}
-    feeds: dict[str, Any] = {"x": X, "n": np.array([1, 2])}
 
-    ran = run(make(tmp_path), {key: feeds[key] for key in inputs}, tmp_path)
+    ran = run(make(tmp_path), {"x": X, "n": np.array([1, 2])}, tmp_path)
 
     np.testing.assert_allclose(ran["y"], expected, rtol=1e-6)
 
@@ -98,12 +98,3 @@ def run(path: Path, feeds: dict[str, Any], folder: Path, toolchain: str = "refer
     assert result.exit_code == 0, result.output
     with np.load(folder / "out.npz") as saved:
         return dict(saved)
-
-
-def test_inspect_shows_what_is_left_of_an_unusual_file(tmp_path: Path) -> None:
-    path = file(model(*reversed((*CHAIN, *DEAD))))(tmp_path)
-
-    result = collage("inspect", path, "--toolchains", "reference")
-
-    assert result.exit_code == 0, result.output
-    assert "2 nodes (as given: 4)" in result.stdout

@@ -53,27 +53,29 @@ def test_optimize_names_what_nobody_takes_with_the_reason_of_each_toolchain(stra
         [
             *said,
             "no toolchain runs node(s) 'frobnicate', 'whirl', 'twirl'",
-            "ONNX Runtime's CPU provider has no operators of the domain 'com.example'",
+            "com.example:Whirl(-1) is not a registered function/op",
+            "No opset import for domain 'org.example'",
+            "ONNX has no operator Frobnicate in opset 21",
             "ONNX's evaluator does not know the domain 'com.example'",
             "Install a plugin that covers it",
         ],
     )
 
 
-@pytest.mark.plugins
-def test_inspect_shows_what_each_toolchain_refuses(strange: Path) -> None:
-    result = collage("inspect", strange, "--toolchains", "onnxruntime,reference", "--json", "-")
+def test_inspect_shows_what_a_toolchain_refuses(strange: Path) -> None:
+    result = collage("inspect", strange, "--toolchains", "reference", "--json", "-")
 
     assert result.exit_code == 0, result.stderr
     found = {
-        (target["toolchain"], name): refusal["reason"]
+        name: refusal["reason"]
         for target in json.loads(result.stdout)["targets"]
         for refusal in target["refusals"]
         for name in refusal["nodes"]
     }
-    assert found.keys() >= {(toolchain, name) for toolchain in ("onnxruntime", "reference") for name in UNKNOWN}
-    assert "'com.example'" in found["onnxruntime", "whirl"]
-    assert "Frobnicate" in found["onnxruntime", "frobnicate"]
+    assert set(found) == set(UNKNOWN)
+    assert "Frobnicate" in found["frobnicate"]
+    assert "'com.example'" in found["whirl"]
+    assert "'org.example'" in found["twirl"]
 
 
 @pytest.mark.parametrize("toolchain", ["reference", pytest.param("onnxruntime", marks=pytest.mark.plugins)])
