@@ -77,7 +77,12 @@ class BlobCache(Protocol):
         """Returns what was put under `key`, or None."""
 
     def put(self, key: str, data: bytes) -> None:
-        """Keeps `data` under `key`, durable on return; replaces an earlier value."""
+        """Keeps `data`, at most 512 MiB, under `key`, durable on return; replaces an earlier value.
+
+        Raises:
+            TypeError: If they are not bytes and text.
+            ValueError: If there are too many bytes, or the text cannot be encoded.
+        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -258,6 +258,8 @@ class Worker:
                     value = self._cache(message.target).get(message.key)
                     self._say(child, CacheValue(), deadline, {} if value is None else {"value": value})
                 case CachePut():
+                    if "value" not in frame.attachments:
+                        raise WireError("it put a blob without bytes")
                     self._cache(message.target).put(message.key, frame.attachments["value"])
                     self._say(child, CacheValue(), deadline)
                 case _:

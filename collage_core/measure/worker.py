@@ -41,6 +41,9 @@ from collage_core.measure.outcomes import Failed, Refused, Stage
 from collage_core.measure.trial import Trials
 from collage_core.registry import Toolchain, load_reference, load_toolchain
 
+_MAX_CACHED_BYTES = 512 << 20
+"""As `BlobCache.put` says; SQLite takes rows of up to a billion bytes (https://www.sqlite.org/limits.html)."""
+
 
 class WorkerMain:
     """Answers requests one at a time.
@@ -144,10 +147,30 @@ class _DriverCache:
         self._target = target
 
     def get(self, key: str) -> bytes | None:
+        _check_key(key)
         return self._worker.ask_cache(CacheGet(target=self._target, key=key), None)
 
     def put(self, key: str, data: bytes) -> None:
+        _check_cached(key, data)
         self._worker.ask_cache(CachePut(target=self._target, key=key), data)
+
+
+def _check_cached(key: object, data: object) -> None:
+    """What a plugin puts wrongly is to fail where it does so, not in the driver."""
+    _check_key(key)
+    if not isinstance(data, bytes):
+        raise TypeError(f"what is cached is bytes, not {type(data).__name__}")
+    if len(data) > _MAX_CACHED_BYTES:
+        raise ValueError(f"what is cached is at most {_MAX_CACHED_BYTES} bytes, not {len(data)}")
+
+
+def _check_key(key: object) -> None:
+    if not isinstance(key, str):
+        raise TypeError(f"a key is text, not {type(key).__name__}")
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"a key is text, which {key[:80]!r} is not") from None
 
 
 def main() -> None:

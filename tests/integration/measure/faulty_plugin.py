@@ -27,6 +27,7 @@ from collage_core.contract import (
 )
 from collage_core.errors import LoweringError
 from collage_core.hookspecs import hookimpl
+from collage_core.measure.messages import CachePut
 
 MODES = (
     "",
@@ -51,6 +52,12 @@ MODES = (
     "second-variant-fast",
     "own-clock",
     "caches",
+    "caches-none",
+    "caches-an-array",
+    "caches-under-a-number",
+    "caches-under-no-text",
+    "caches-too-much",
+    "puts-nothing",
     "wants-constants",
     "reads-stdin",
     "hoards",
@@ -59,6 +66,15 @@ MODES = (
     "leaks-and-talks",
     "dies-once",
 )
+
+UNCACHEABLE: Mapping[str, tuple[Any, Any]] = {
+    "caches-none": ("key", None),
+    "caches-an-array": ("key", np.ones(8, np.float32)),
+    "caches-under-a-number": (7, b"data"),
+    "caches-under-no-text": ("\ud800", b"data"),
+    "caches-too-much": ("key", bytes((512 << 20) + 1)),
+}
+"""What is put into the cache, by mode. Zeros take no memory until they are written."""
 
 HOARD: list[np.ndarray[Any, Any]] = []
 """What the library does not give back."""
@@ -91,6 +107,11 @@ class FaultyPlugin:
         if mode == "dies-once" and build.blobs.get("died") is None:
             build.blobs.put("died", b"once")
             os.abort()
+        if mode in UNCACHEABLE:
+            build.blobs.put(*UNCACHEABLE[mode])
+        if mode == "puts-nothing":  # past the check, as a worker of another version might
+            blobs: Any = build.blobs
+            blobs._worker.ask_cache(CachePut(target=target, key="key"), None)
         while mode in ("talks-for-ever", "leaks-and-talks") and build.blobs.get("never there") is None:
             if mode == "leaks-and-talks":
                 HOARD.append(np.ones(4 << 20, np.float32))

@@ -133,6 +133,36 @@ def test_constants_an_artifact_asks_for_are_supplied(worker: Worker, ask: Ask) -
     assert isinstance(worker.measure(ask("wants-constants")), Measured)
 
 
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        ("caches-none", "TypeError: what is cached is bytes, not NoneType"),
+        ("caches-an-array", "TypeError: what is cached is bytes, not ndarray"),
+        ("caches-under-a-number", "TypeError: a key is text, not int"),
+        ("caches-under-no-text", "ValueError: a key is text, which '\\ud800' is not"),
+        ("caches-too-much", "ValueError: what is cached is at most 536870912 bytes, not 536870913"),
+    ],
+)
+def test_what_cannot_be_cached_is_the_plugins_failure(worker: Worker, ask: Ask, mode: str, reason: str) -> None:
+    worker.ping(60)
+    pid = worker.pid
+
+    outcome = worker.measure(ask(mode))
+
+    assert isinstance(outcome, Failed)
+    assert outcome.stage is Stage.LOWER
+    assert outcome.reason.endswith(reason)
+    assert worker.pid == pid
+
+
+def test_a_blob_put_without_bytes_breaks_the_protocol(worker: Worker, ask: Ask) -> None:
+    outcome = worker.measure(ask("puts-nothing"))
+
+    assert isinstance(outcome, Failed)
+    assert outcome.reason == "worker protocol: it put a blob without bytes"
+    assert worker.pid is None
+
+
 class Memory:
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
