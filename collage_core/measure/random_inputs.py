@@ -197,8 +197,10 @@ def _no_npz(path: Path, why: str) -> FeedError:
 
 
 def _random(spec: TensorSpec, random: np.random.Generator, bound: int | None) -> np.ndarray[Any, Any]:
-    dtype, shape = spec.dtype, spec.static_shape
+    dtype = spec.dtype
     assert dtype is not None
+    assert spec.shape is not None
+    shape = tuple(extent for extent in spec.shape if extent is not None)  # of strings too, which are foreign values
     if dtype == onnx_ir.DataType.STRING:
         words = np.array(["collage", "of", "toolchains", ""], dtype=object)
         return np.asarray(words[random.integers(0, len(words), shape)], dtype=object)

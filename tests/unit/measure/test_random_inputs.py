@@ -45,6 +45,15 @@ def test_wide_integers_that_select_nothing_are_masks() -> None:
     assert mask[:, 0].tolist() == [1, 1]
 
 
+def test_strings_are_words() -> None:
+    graph = _graph("g (string[3, 2] words) => (string[3, 2] y) { y = Identity(words) }")
+
+    words = random_inputs(graph, seed=0)["words"]
+
+    assert (words.shape, words.dtype) == ((3, 2), np.dtype(object))
+    assert {type(word) for word in words.ravel()} == {str}
+
+
 def test_bytes_cover_their_range_and_floats_are_normal() -> None:
     graph = _graph(
         """g (uint8[4000] pixels, float16[4000] x, bool[100] b) => (uint8[4000] p, float16[4000] y, bool[100] c) {
