@@ -32,6 +32,14 @@ MANIFEST_LIMIT_BYTES = 64 << 20
 MOST_THREADS = 4096
 """More threads than this are no plan for any machine, and starting them would bring this one down."""
 
+MOST_AXES = 64
+"""As many as a NumPy array can have."""
+
+MOST_ELEMENTS = 1 << 40
+"""Of one tensor. Extents of 0 do not count: NumPy refuses even such shapes when the others are too large."""
+
+_WITHOUT_BYTES = frozenset({"UNDEFINED", "STRING"})
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -59,8 +67,12 @@ class Weight:
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if self.dtype not in ir.DataType.__members__ or min(self.shape, default=0) < 0:
-            raise ValueError(f"{self.dtype}{list(self.shape)} is no tensor")
+        if self.dtype not in ir.DataType.__members__ or self.dtype in _WITHOUT_BYTES:
+            raise ValueError(f"{self.dtype[:40]!r} is no type of elements that are kept as bytes")
+        if len(self.shape) > MOST_AXES:  # looked at before anything is multiplied: long products take long
+            raise ValueError(f"a tensor has up to {MOST_AXES} axes, not {len(self.shape)}")
+        if min(self.shape, default=0) < 0 or math.prod(extent or 1 for extent in self.shape) > MOST_ELEMENTS:
+            raise ValueError("a tensor's extents are not negative, and their product is up to 2^40")
 
     @property
     def nbytes(self) -> int:
