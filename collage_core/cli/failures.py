@@ -1,21 +1,22 @@
 """How a failing command ends: one message on standard error, and an exit status.
 
-0 done, 1 failed, 2 misuse, 130 interrupted. A traceback is shown under `-v` only.
+0 done, 1 failed, 2 misuse, 130 interrupted, 143 or 129 ended by SIGTERM or SIGHUP: 128 + the signal's number, as shells
+report it. A traceback is shown under `-v` only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import signal
 import traceback
 from typing import Any, NoReturn
 
 import click
 
 from collage_core.cli.options import is_verbose
+from collage_core.cli.signals import Ended, interrupted_by_signals
 from collage_core.errors import CollageError, UsageError
-
-INTERRUPTED = 130
-"""What a shell reports for a command that Ctrl-C ended: 128 + SIGINT."""
 
 
 class FailureReportingGroup(click.Group):
@@ -24,12 +25,16 @@ class FailureReportingGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command."""
         try:
-            return super().invoke(ctx)
+            with interrupted_by_signals():
+                return super().invoke(ctx)
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
-        except KeyboardInterrupt:
-            click.echo("\nInterrupted. What was measured so far is kept in the tuning database.", err=True)
-            ctx.exit(INTERRUPTED)
+        except KeyboardInterrupt as error:
+            number = error.number if isinstance(error, Ended) else signal.SIGINT
+            how = f"Ended by {number.name}" if isinstance(error, Ended) else "Interrupted"
+            with contextlib.suppress(OSError):  # the terminal may be gone
+                click.echo(f"\n{how}. What was measured so far is kept in the tuning database.", err=True)
+            ctx.exit(128 + number)
         except CollageError as error:
             _fail(ctx, str(error), error)
         except OSError as error:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,6 +58,45 @@ def test_an_interruption_is_one_line_and_130(collage: Collage, pipeline: FakePip
     assert result.exit_code == 130
     assert "Interrupted. What was measured so far is kept in the tuning database." in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_that_asks_to_end_interrupts(
+    collage: Collage, pipeline: FakePipeline, model: Path, monkeypatch: pytest.MonkeyPatch, number: int, status: int
+) -> None:
+    cleared: list[int] = []
+
+    def optimize(*_: object, **__: object) -> None:
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(10)
+        finally:
+            os.kill(os.getpid(), number)  # a closing terminal tells twice
+            time.sleep(0.01)
+            cleared.append(number)
+
+    monkeypatch.setattr(pipeline, "optimize", optimize)
+
+    result = collage("optimize", model, "-o", "out.collage")
+
+    assert cleared == [number]
+    assert result.exit_code == status
+    assert f"Ended by {signal.Signals(number).name}. What was measured so far is kept" in result.stderr
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+def test_what_is_ignored_stays_ignored(
+    collage: Collage, pipeline: FakePipeline, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under `nohup`."""
+    monkeypatch.setattr(pipeline, "optimize", lambda *_, **__: os.kill(os.getpid(), signal.SIGHUP))
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        result = collage("optimize", model, "-o", "out.collage")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+    assert result.exit_code != 129
 
 
 @pytest.mark.parametrize(
