@@ -129,17 +129,19 @@ def kill(work: Work, after_s: float) -> bool:
     return True
 
 
+def working_in(folder: Path) -> list[tuple[int, list[str]]]:
+    """A driver, its workers and its contenders: each has its temporary files in the folder."""
+    return [
+        (process.info["pid"], process.info["cmdline"])
+        for process in psutil.process_iter(["pid", "cmdline", "environ"])
+        if Path((process.info["environ"] or {}).get("TMPDIR", "/")).is_relative_to(folder)
+    ]
+
+
 def wait_for_nobody(folder: Path) -> None:
-    """No worker outlives its driver."""
+    """No process that works for a driver outlives it."""
     deadline = time.monotonic() + 20
-    while True:
-        left = [
-            process.info
-            for process in psutil.process_iter(["pid", "cmdline"])
-            if any(str(folder) in argument for argument in process.info["cmdline"] or ())
-        ]
-        if not left:
-            return
+    while left := working_in(folder):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
 
@@ -169,6 +171,25 @@ def killed_and_resumed(model: Path, toolchains: str, kills: int, seed: int) -> N
 
 def test_a_run_that_was_killed_goes_on_with_every_record(tmp_path: Path) -> None:
     killed_and_resumed(written("cnn", tmp_path), "reference", kills=2, seed=1)
+
+
+def test_a_run_that_is_asked_to_end_leaves_nothing_but_its_records(tmp_path: Path) -> None:
+    work = Work(written("cnn", tmp_path), "reference", tmp_path / "run")
+    process = work.start()
+    while process.poll() is None and not work.seen():
+        time.sleep(0.05)
+    assert len(working_in(work.folder)) > 1
+
+    process.terminate()
+    _, said = process.communicate(timeout=60)
+
+    assert process.returncode == 143, said
+    assert "Ended by SIGTERM. What was measured so far is kept in the tuning database." in said
+    wait_for_nobody(work.folder)
+    assert [path for path in work.folder.iterdir() if not path.name.startswith("tuning.sqlite")] == []
+    with open_database(work.database) as database:
+        assert database.stats().records
+        assert not database.stats().open_attempts
 
 
 @pytest.mark.slow
