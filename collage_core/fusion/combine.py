@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
-import heapq
+import math
 from collections.abc import Iterable
 
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
@@ -110,6 +111,7 @@ class _Closure:
         self._forbidden = forbidden
         self._groups: dict[_Key, _Group] = {}
         self._seen: set[_Key] = set()
+        self._waiting = _Waiting(0)
         self._holding: list[list[_Group]] = [[] for _ in range(len(graph))]
 
     def sub_graphs(self) -> list[SubGraph]:
@@ -117,42 +119,41 @@ class _Closure:
 
     def run(self, start: Iterable[SubGraph], limit: int) -> int:
         """Joins until nothing is new or `limit` groups exist; returns how many possible joins were not followed."""
-        waiting: list[tuple[int, int, int, _Group]] = []
-        count = 0
+        waiting = self._waiting = _Waiting(limit)
         for sub_graph in start:
             completed = sub_graph.completed()
             if completed is not None and not completed.nodes & self._forbidden:
-                heapq.heappush(waiting, _ranked(_measured(completed), count))
-                count += 1
-        cut_off = 0
-        while waiting:
-            *_, group = heapq.heappop(waiting)
+                waiting.add(_measured(completed))
+        while (group := waiting.smallest()) is not None:
             key = _key(group.sub_graph)
             if key in self._groups:
                 continue
-            if len(self._groups) >= limit:
-                cut_off += 1
-                continue
+            waiting.room -= 1
             # Each pair meets when the later of the two arrives here, whatever made it.
             for other in self._neighbours(group, group.before):
                 for joined in self._joined(other, group):
-                    heapq.heappush(waiting, _ranked(joined, count))
-                    count += 1
+                    waiting.add(joined)
             for other in self._neighbours(group, group.after):
                 for joined in self._joined(group, other):
-                    heapq.heappush(waiting, _ranked(joined, count))
-                    count += 1
+                    waiting.add(joined)
             self._groups[key] = group
             for index in iterate_bits(group.sub_graph.nodes & self._graph.needs_kernel):
                 self._holding[index].append(group)
-        return cut_off
+        return waiting.turned_away
 
     def _neighbours(self, group: _Group, around: int) -> Iterable[_Group]:
-        """Known groups, disjoint from `group`, that hold one of the nodes `around`, each once."""
+        """Known groups, disjoint from `group`, that hold one of the nodes `around`, each once.
+
+        Without those that would make too large a group with it: they are known smallest first.
+        """
         nodes = group.sub_graph.nodes
+        most = self._waiting.largest_size() - nodes.bit_count()
         found: dict[int, _Group] = {}
         for index in iterate_bits(around):
             for other in self._holding[index]:
+                if other.sub_graph.nodes.bit_count() > most:
+                    self._waiting.turned_away += 1
+                    break
                 if not other.sub_graph.nodes & nodes:
                     found[id(other)] = other
         return found.values()
@@ -163,7 +164,7 @@ class _Closure:
         graph = self._graph
         kernels = upstream.sub_graph.nodes | downstream.sub_graph.nodes
         nodes = graph.completed(kernels)
-        if nodes & self._forbidden:
+        if nodes & self._forbidden or not self._waiting.admits(nodes):
             return
         ancestors, descendants = (
             upstream.ancestors | downstream.ancestors,
@@ -202,9 +203,55 @@ def _measured(sub_graph: SubGraph) -> _Group:
     return _Group(sub_graph, sub_graph.kind, sub_graph.depth, ancestors, descendants, before & ~nodes, after & ~nodes)
 
 
-def _ranked(group: _Group, number: int) -> tuple[int, int, int, _Group]:
-    nodes = group.sub_graph.nodes
-    return nodes.bit_count(), nodes, number, group
+class _Waiting:
+    """Groups still to be looked at, smallest first; never more than there is room for, since no other can get in.
+
+    A node that reads hundreds of branches makes more groups than anybody can count; what is kept and joined here is
+    bounded all the same, and what comes out is what it would be if all were kept.
+
+    Args:
+        room: How many groups may still get in.
+
+    Attributes:
+        room: As given; the user's to count down.
+        turned_away: How many did not get in; more would have come of those.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.turned_away = 0
+        self._count = 0
+        self._ranked: list[tuple[int, int, int, _Group]] = []  # largest first; the number makes ranks unique
+
+    def add(self, group: _Group) -> None:
+        """Adds a group; the largest leaves if there is no room for it any more."""
+        nodes = group.sub_graph.nodes
+        bisect.insort(self._ranked, (-nodes.bit_count(), -nodes, -self._count, group))
+        self._count += 1
+        self._make_room()
+
+    def smallest(self) -> _Group | None:
+        """Takes out the smallest; None if there is none."""
+        self._make_room()
+        return self._ranked.pop()[-1] if self._ranked else None
+
+    def admits(self, nodes: int) -> bool:
+        """Whether a group of these nodes could get in now."""
+        if len(self._ranked) < self.room:
+            return True
+        if self._ranked and (-nodes.bit_count(), -nodes) > self._ranked[0][:2]:
+            return True
+        self.turned_away += 1
+        return False
+
+    def largest_size(self) -> float:
+        """Most nodes a group may have to get in."""
+        return -self._ranked[0][0] if self._ranked and len(self._ranked) >= self.room else math.inf
+
+    def _make_room(self) -> None:
+        while len(self._ranked) > self.room:
+            self._ranked.pop(0)
+            self.turned_away += 1
 
 
 def _key(sub_graph: SubGraph) -> _Key:

@@ -33,8 +33,8 @@ def maximal_regions(
     """
     within = graph.all_mask if within is None else within
     if not graph.needs_kernel & within & ~supported and not graph.host_mask & within & ~supported:
-        whole = graph.completed(within)
-        return ([whole] if whole else []), []
+        everything = graph.completed(within)
+        return ([everything] if everything else []), []
     by_level: dict[int, int] = {}
     for index, level in _levels(graph, supported, within, whole).items():
         if not graph.is_host(index):

@@ -68,7 +68,7 @@ def with_whole_groups(outcome: RuleOutcome, graph: DataflowGraph, context: RuleC
 def _reasons(outcome: RuleOutcome, whole: RuleOutcome, groups: tuple[int, ...], graph: DataflowGraph) -> dict[int, str]:
     """Why the nodes are refused that had a candidate and have none now."""
     lost = outcome.covered & ~whole.covered & graph.needs_kernel
-    reasons: dict[int, str] = {}
+    reasons = dict.fromkeys(iterate_bits(lost), "proposed only with a part of a quantised operator")
     for group in groups:
         nodes = graph.completed(group)
         refused = [index for index in iterate_bits(nodes) if index in outcome.refusals]

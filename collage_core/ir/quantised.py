@@ -22,18 +22,24 @@ def is_dequantize(node: onnx_ir.Node) -> bool:
     return node.op_type == "DequantizeLinear" and node.domain in _DOMAINS
 
 
-def rounded_values(nodes: Iterable[onnx_ir.Node]) -> frozenset[onnx_ir.Value]:
-    """Values in which rounding to few bits has a say: two right computations of them may be a quantum apart.
+def roundings(nodes: Iterable[onnx_ir.Node]) -> dict[onnx_ir.Value, int]:
+    """Values in which rounding to few bits has a say, so that two right computations of them may be quanta apart.
 
     Weights, which every toolchain rounds alike, do not count.
 
     Args:
         nodes: Nodes in an order in which they can run; what they read from elsewhere is taken to be exact.
+
+    Returns:
+        How many roundings in a row each is behind, at most.
     """
-    found: set[onnx_ir.Value] = set()
+    found: dict[onnx_ir.Value, int] = {}
     for node in nodes:
         read = [value for value in node.inputs if value is not None]
         rounds = is_quantize(node) or (node.op_type == "DynamicQuantizeLinear" and node.domain in _DOMAINS)
-        if not found.isdisjoint(read) or (rounds and constant_of(read[0]) is None):
-            found.update(node.outputs)
-    return frozenset(found)
+        count = max((found.get(value, 0) for value in read), default=0)
+        if rounds and constant_of(read[0]) is None:
+            count += 1
+        if count:
+            found.update(dict.fromkeys(node.outputs, count))
+    return found

@@ -67,7 +67,8 @@ class Measured:
         warmup_runs: As there.
         calls_per_sample: As there.
         variant: Its name.
-        error: Largest error of its floating-point outputs, relative to the scale of each; 0.0 without such.
+        error: Largest error of its floating-point outputs, relative to the scale of each; 0.0 without such. Those in
+            which rounding to few bits has a say do not count.
         build_s: Seconds the building of all variants took.
         repeatable: Whether two runs gave the same bits.
         discarded: Why other variants were not considered.

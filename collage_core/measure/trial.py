@@ -32,6 +32,7 @@ from collage_core.contract import (
     workspace_of,
 )
 from collage_core.errors import CollageError
+from collage_core.ir.quantised import roundings
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.clock import time_call
 from collage_core.measure.function_codec import decode_function
@@ -204,6 +205,7 @@ class _Trial:
         self._soft_deadline = began + ask.deadline_s * _SHARE_FOR_VARIANTS
         self._deadline = began + ask.deadline_s
         self._function = decode_function(ask.function, store)
+        self._rounded = {str(value.name): count for value, count in roundings(self._function.model.graph).items()}
         self._values = [decode_value(value, store) for value in ask.inputs]
         self._store = store
         self.build_s = 0.0
@@ -339,7 +341,7 @@ class _Trial:
 
     def _judged(self, bound: Bound, rights: Sequence[Any], tolerance: Tolerance, when: str = "") -> float:
         with _failing_as(Stage.CHECK):
-            verdict = judge(bound.outputs, rights, tolerance)
+            verdict = judge(bound.outputs, rights, tolerance, self._rounded)
         if isinstance(verdict, str):
             raise _Stopped(Failed(stage=Stage.CHECK, reason=f"wrong numbers{when}: {verdict}"))
         return verdict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from collage_core.contract import ALIGNMENT_BYTES, Buffer, TensorSpec, ValueKind
 from collage_core.measure.outcomes import Tolerance
 from collage_core.reference.compare import compare
+from collage_core.reference.rounded import rounded_problem
 
 _EXACT_KINDS = "iubOSU"
 
@@ -76,16 +77,20 @@ def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
     return [array for item in value for array in _arrays(item)] if isinstance(value, list | tuple) else []
 
 
-def judge(outputs: Sequence[Buffer], expected: Sequence[Any], tolerance: Tolerance) -> float | str:
+def judge(
+    outputs: Sequence[Buffer], expected: Sequence[Any], tolerance: Tolerance, rounded: Mapping[str, int] | None = None
+) -> float | str:
     """Compares a kernel's outputs with what they should be.
 
     Args:
         outputs: What the kernel wrote.
         expected: What it should have; None where that cannot be said.
         tolerance: How far apart they may be.
+        rounded: By name of an output in which rounding to few bits has a say, how many roundings in a row do; see
+            `rounded_problem`.
 
     Returns:
-        The largest error of floating-point outputs, relative to each one's scale; or what is wrong.
+        The largest error of the other floating-point outputs, relative to each one's scale; or what is wrong.
     """
     largest = 0.0
     for buffer, right in zip(outputs, expected, strict=True):
@@ -93,6 +98,13 @@ def judge(outputs: Sequence[Buffer], expected: Sequence[Any], tolerance: Toleran
             continue
         found = compare(buffer.value, right)
         name = buffer.spec.name
+        if rounded and name in rounded:
+            relative, mismatched = tolerance.relative, tolerance.mismatched
+            if problem := rounded_problem(
+                found, buffer.value, right, roundings=rounded[name], relative=relative, mismatched=mismatched
+            ):
+                return f"output {name!r}: {problem}"
+            continue
         if found.reason:
             return f"output {name!r}: {found.reason}"
         if np.asarray(right).dtype.kind in _EXACT_KINDS if not isinstance(right, (list, tuple)) else False:

@@ -12,6 +12,7 @@ import onnx_ir
 
 from collage_core.errors import EvaluationError, InputShapeError, UsageError
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.quantised import roundings
 from collage_core.measure.random_inputs import Given, load_inputs, random_inputs
 from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.passes.default_inputs import without_defaults
@@ -29,6 +30,7 @@ from collage_core.pipeline.offers import Selection, check_reference
 from collage_core.pipeline.workplace import Workplace
 from collage_core.reference import Discrepancy, Evaluation, evaluate
 from collage_core.reference import compare as compare_values
+from collage_core.reference.rounded import rounded_problem
 from collage_core.registry import Registry
 from collage_core.report.compare_facts import CompareReport, ValueComparison
 from collage_core.runtime import Executable, Package, Session, load_package, loader
@@ -60,8 +62,9 @@ def compare(
         model: The model the package was made from.
         package: The package.
         rtol: Largest error relative to a tensor's scale; for integers, the share of elements that may differ. If None,
-            what a right package of this plan stays below: a few times the error it showed when it was verified, and
-            what `--max-error` allowed it if kernels of it are not exact.
+            what a right package of this plan stays below: a few times the error it showed when it was verified,
+            what `--max-error` allowed it if kernels of it are not exact, and what `rounded_problem` allows behind a
+            QuantizeLinear.
         atol: Largest absolute difference that passes whatever the scale.
         seed: For random inputs.
         inputs: Values for the inputs, or the NPZ file that holds them; random arrays if None.
@@ -101,6 +104,7 @@ def compare(
     chance = random_values(graph)
     by_output = {str(value.name): site for site in sites for value in site.outputs}
     limits = _Limits.of(opened_package, rtol, atol)
+    rounded = {} if rtol is not None else {str(value.name): n for value, n in roundings(graph.nodes).items()}
     values = [
         _judged(
             key,
@@ -109,6 +113,7 @@ def compare(
             (random_discrepancy if key in chance else compare_values)(actual[key], evaluation.values[key]),
             limits,
             evaluation.values[key],
+            (actual[key], rounded[key]) if key in rounded and key not in chance else None,
         )
         for key, site in boundaries.items()
     ]
@@ -122,6 +127,7 @@ def compare(
             else output_discrepancy(graph, key, actual[key], evaluation.values),
             limits,
             evaluation.values[judged_by[key]],
+            (actual[key], rounded[key]) if key in rounded and key not in chance else None,
         )
         for key in outputs
     ]
@@ -212,11 +218,16 @@ def _judged(
     found: Discrepancy,
     limits: _Limits,
     expected: Any,
+    rounded: tuple[Any, int] | None,
 ) -> ValueComparison:
+    """Whether a value is right; `rounded` is the value, and behind how many roundings it is if it is behind any."""
     scale = _scale(expected)
     counted = not isinstance(expected, list | tuple) and np.asarray(expected).dtype.kind in "biuOUS"
     most = limits.share if counted else limits.rtol
     passed = found.error <= most or (not found.reason and scale is not None and found.error * scale <= limits.atol)
+    if not passed and rounded is not None:
+        value, count = rounded
+        passed = not rounded_problem(found, value, expected, roundings=count)
     return ValueComparison(
         name=name,
         place=place,

@@ -12,6 +12,7 @@ from typing import Any
 
 from collage_core.errors import VerificationError
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.quantised import roundings
 from collage_core.measure.blobs import BlobStore
 from collage_core.pipeline.feeds import read_values, write_values
 from collage_core.pipeline.numbers import (
@@ -22,6 +23,7 @@ from collage_core.pipeline.numbers import (
     random_values,
 )
 from collage_core.reference import Fallback, evaluate
+from collage_core.reference.rounded import rounded_problem
 
 _DEADLINE_S = 600.0
 _LAST_LINES = 5
@@ -98,7 +100,9 @@ def verify(
     if run.returncode != 0:
         said = " | ".join([line.strip() for line in run.stderr.splitlines() if line.strip()][-_LAST_LINES:])
         raise VerificationError(f"the saved plan does not run (exit status {run.returncode}): {said}")
-    wanted = {*compared_outputs(graph).values(), *(str(v.name) for v in graph.model.graph.outputs)}
+    compared = compared_outputs(graph)
+    rounded = {str(value.name): count for value, count in roundings(graph.nodes).items()}
+    wanted = {*compared.values(), *(str(v.name) for v in graph.model.graph.outputs)}
     evaluation = evaluate(graph.model, inputs, fallback=fallback, keep=wanted.__contains__)
     largest, unchecked, chance = 0.0, dict(evaluation.unchecked), random_values(graph)
     for name, actual in read_values(made).items():
@@ -107,8 +111,16 @@ def verify(
             unchecked[chance[name]] = RANDOM_REASON
         else:
             found = output_discrepancy(graph, name, actual, evaluation.values)
-        if found.reason or found.error > tolerance:
-            why = found.reason or f"error {found.error:.3g} of its scale, allowed {tolerance:.3g}"
+        if name in rounded and name not in chance:
+            right = evaluation.values[compared[name]]
+            why = rounded_problem(
+                found, actual, right, roundings=rounded[name], relative=tolerance, mismatched=tolerance
+            )
+        else:
+            why = found.reason or (
+                f"error {found.error:.3g} of its scale, allowed {tolerance:.3g}" if found.error > tolerance else ""
+            )
+        if why:
             raise VerificationError(f"output {name!r} of the saved plan is wrong on fresh inputs: {why}")
         largest = max(largest, found.error)
     return Verified(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,14 @@ class Discrepancy:
         reason: Why the error is infinite; empty otherwise.
         mismatched: How many elements differ at all.
         total: How many elements there are.
+        rms: Of floating point: root mean square difference divided by the largest expected magnitude.
     """
 
     error: float
     reason: str
     mismatched: int
     total: int
+    rms: float = 0.0
 
     @property
     def mismatched_fraction(self) -> float:
@@ -111,7 +114,7 @@ def _compare_floats(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]
     total = expected.size
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
     flat_actual, flat_expected = actual.reshape(-1), expected.reshape(-1)
-    largest = scale = 0.0
+    largest = scale = squares = 0.0
     mismatched = lost = 0
     for start in range(0, total, _BLOCK):
         a = flat_actual[start : start + _BLOCK].astype(wide)
@@ -122,8 +125,12 @@ def _compare_floats(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]
             a[odd] = e[odd] = 0.0
         difference = np.abs(a - e)
         largest = max(largest, float(difference.max(initial=0.0)))
+        squares += float(np.square(difference).sum())
         scale = max(scale, float(np.abs(e).max(initial=0.0)))
         mismatched += int(np.count_nonzero(difference))
     if lost:
         return Discrepancy(np.inf, f"{lost} of {total} are NaN or infinite in one only", lost, total)
-    return Discrepancy(0.0 if largest == 0.0 else largest / max(scale, _TINY), "", mismatched, total)
+    if largest == 0.0:
+        return Discrepancy(0.0, "", mismatched, total)
+    scale = max(scale, _TINY)
+    return Discrepancy(largest / scale, "", mismatched, total, math.sqrt(squares / total) / scale)
