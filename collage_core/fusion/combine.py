@@ -236,8 +236,8 @@ class _Waiting:
         return self._ranked.pop()[-1] if self._ranked else None
 
     def admits(self, nodes: int) -> bool:
-        """Whether a group of these nodes could get in now."""
-        if len(self._ranked) < self.room:
+        """Whether it is worth to look at a group of these nodes: until one was turned away, every one is."""
+        if not self.turned_away or len(self._ranked) < self.room:
             return True
         if self._ranked and (-nodes.bit_count(), -nodes) > self._ranked[0][:2]:
             return True
@@ -245,8 +245,10 @@ class _Waiting:
         return False
 
     def largest_size(self) -> float:
-        """Most nodes a group may have to get in."""
-        return -self._ranked[0][0] if self._ranked and len(self._ranked) >= self.room else math.inf
+        """Most nodes a group may have for `admits` to take it."""
+        if not self.turned_away or not self._ranked or len(self._ranked) < self.room:
+            return math.inf
+        return -self._ranked[0][0]
 
     def _make_room(self) -> None:
         while len(self._ranked) > self.room:

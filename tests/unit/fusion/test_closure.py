@@ -1,62 +1,53 @@
-"""The closure under combiners against a fixpoint that tries every pair of sets."""
+"""The closure of groups under a limit: what it would be without one, as far as it goes, for less work."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pytest
 
-import onnx_ir
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from collage_core.contract import Target
-from collage_core.fusion import (
-    DEFAULT_PRIMITIVES,
-    CandidateBounds,
-    CombineByPrimitivesRule,
-    OpCallByKindRule,
-    RuleContext,
-    SubGraph,
-)
+from collage_core.fusion.combine import DEFAULT_PRIMITIVES, _Closure
+from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.passes.prepare import prepare
+from collage_core.testing import random_model
+from collage_core.testing.graphs import GraphBuilder
 
 
-def fixpoint(graph: DataflowGraph, start: list[SubGraph], max_depth: int) -> set[int]:
-    known = {sub_graph.nodes: sub_graph for sub_graph in start}
-    grown = True
-    while grown:
-        grown = False
-        for up in list(known.values()):
-            for down in list(known.values()):
-                if up.nodes & down.nodes:
-                    continue
-                union = up.union(down)
-                direct = union.nodes & ~up.nodes & ~down.nodes
-                reads = up.outputs & (down.nodes | direct) and down.inputs & (up.nodes | direct)
-                if (
-                    union.nodes not in known
-                    and reads
-                    and any(p.joins(up.kind, down.kind) for p in DEFAULT_PRIMITIVES)
-                    and union.is_convex
-                    and union.depth <= max_depth
-                    and any(graph.kernel_successors[i] & down.nodes for i in up.index_set if not graph.is_host(i))
-                ):
-                    known[union.nodes] = union
-                    grown = True
-    return set(known)
+def closure(graph: DataflowGraph, limit: int) -> tuple[list[int], int]:
+    found = _Closure(graph, DEFAULT_PRIMITIVES, 4, 0)
+    start = [SubGraph(graph, 1 << index) for index in range(len(graph)) if not graph.is_host(index)]
+    turned_away = found.run(start, limit)
+    return [each.nodes for each in found.sub_graphs()], turned_away
 
 
-@given(st.integers(0, 10_000), st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
-def test_the_closure_finds_every_reachable_group(
-    random_model: Callable[..., onnx_ir.Model], seed: int, max_depth: int
+@pytest.mark.parametrize("seed", range(12))
+def test_the_first_groups_are_the_same_under_any_limit(seed: int) -> None:
+    graph = DataflowGraph(prepare(random_model(seed)))
+    everything, turned_away = closure(graph, 100_000)
+    assert turned_away == 0
+
+    for limit in (1, 7, len(everything) // 2, len(everything) - 1):
+        groups, turned_away = closure(graph, limit)
+        assert groups == everything[:limit]
+        assert (turned_away > 0) == (limit < len(everything))
+
+
+def test_a_node_that_reads_many_branches_costs_no_more_than_the_groups_that_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    graph = DataflowGraph(random_model(seed, 6))
-    context = RuleContext(
-        target=Target(toolchain="mock", fingerprint="mock 1"), bounds=CandidateBounds(max_depth=max_depth)
-    )
-    base = OpCallByKindRule()
+    g = GraphBuilder("fan")
+    x = g.input("x", 4)
+    graph = DataflowGraph(g.model(g.op("Concat", *(g.op("Relu", g.op("Neg", x)) for _ in range(120)), axis=0)))
+    unions = 0
+    union = SubGraph.union
 
-    found = [s.nodes for s in CombineByPrimitivesRule(base).propose(graph, context).sub_graphs]
+    def counted(one: SubGraph, other: SubGraph) -> SubGraph:
+        nonlocal unions
+        unions += 1
+        return union(one, other)
 
-    assert len(found) == len(set(found))
-    assert set(found) == fixpoint(graph, base.candidates(graph, context), max_depth)
+    monkeypatch.setattr(SubGraph, "union", counted)
+    groups, turned_away = closure(graph, 500)
+
+    assert len(groups) == 500
+    assert turned_away > 0
+    assert unions < 5 * 500
