@@ -1,7 +1,8 @@
 """How a failing command ends: one message on standard error, and an exit status.
 
 0 done, 1 failed, 2 misuse, 130 interrupted, 143 or 129 ended by SIGTERM or SIGHUP: 128 + the signal's number, as shells
-report it. A traceback is shown under `-v` only.
+report it. Misuse is what another command line mends: it names what is not there, or gives shapes or arrays that do not
+fit the model; a model or package that cannot be used is a failure. A traceback is shown under `-v` only.
 """
 
 from __future__ import annotations
