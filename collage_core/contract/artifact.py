@@ -33,6 +33,10 @@ class Requirement:
     name: str
     specifier: str = ""
 
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a requirement names what it is about")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Artifact:

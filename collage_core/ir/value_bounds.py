@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 import onnx_ir
 
+from collage_core.errors import ModelError
 from collage_core.ir.content import constant_of
 from collage_core.ir.op_kind import STANDARD_KINDS, OpPatternKind
 from collage_core.ir.tensor_spec import TensorSpec, ValueKind, name_of_type
@@ -21,6 +22,8 @@ BOUND_METADATA = "collage.bound"
 MAX_BOUNDED_BYTES = 256 << 20
 """A value whose bound needs more memory than this is foreign: NonZero of an image would reserve gigabytes."""
 
+_MOST_AXES = 64  # as many as a NumPy array can have
+
 
 def spec_of(value: onnx_ir.Value, bounds: Mapping[onnx_ir.Value, Bound] | None = None) -> TensorSpec:
     """What is known of one value from its type, its metadata and inferred bounds.
@@ -28,6 +31,9 @@ def spec_of(value: onnx_ir.Value, bounds: Mapping[onnx_ir.Value, Bound] | None =
     Args:
         value: A typed value.
         bounds: What `infer_bounds` found.
+
+    Raises:
+        ModelError: If its metadata says a bound that is none.
     """
     name = value.name or ""
     if not isinstance(value.type, onnx_ir.TensorType):
@@ -41,10 +47,22 @@ def spec_of(value: onnx_ir.Value, bounds: Mapping[onnx_ir.Value, Bound] | None =
         return TensorSpec(name=name, dtype=dtype, shape=shape)
     bound = (bounds or {}).get(value)
     if bound is None and BOUND_METADATA in value.metadata_props:
-        bound = tuple(int(extent) for extent in json.loads(value.metadata_props[BOUND_METADATA]))
+        bound = _bound_said(value)
     if bound is not None and math.prod(bound) * np.dtype(dtype.numpy()).itemsize <= MAX_BOUNDED_BYTES:
         return TensorSpec(name=name, kind=ValueKind.BOUNDED, dtype=dtype, shape=shape, bound=bound)
     return TensorSpec(name=name, kind=ValueKind.FOREIGN, dtype=dtype, shape=shape)
+
+
+def _bound_said(value: onnx_ir.Value) -> Bound:
+    try:
+        bound = json.loads(value.metadata_props[BOUND_METADATA])
+    except (ValueError, RecursionError):
+        bound = None
+    if not isinstance(bound, list) or len(bound) > _MOST_AXES or any(type(n) is not int or n < 0 for n in bound):
+        raise ModelError(f"value {value.name!r}: its metadata {BOUND_METADATA!r} is no list of extents")
+    if value.shape is not None and len(bound) != len(value.shape):
+        raise ModelError(f"value {value.name!r}: its metadata {BOUND_METADATA!r} is of another rank than its shape")
+    return tuple(bound)
 
 
 def infer_bounds(nodes: Iterable[onnx_ir.Node]) -> dict[onnx_ir.Value, Bound]:

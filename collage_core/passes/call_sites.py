@@ -52,7 +52,13 @@ class CallSite:
     @property
     def nodes(self) -> tuple[str, ...]:
         """Names of the prepared model's nodes it stands for."""
-        return tuple(json.loads(self.node.metadata_props.get(NODES_METADATA, "[]")))
+        try:
+            names = json.loads(self.node.metadata_props.get(NODES_METADATA, "[]"))
+        except (ValueError, RecursionError):
+            names = None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ModelError(f"call site {self.name!r} does not say which nodes it stands for")
+        return tuple(names)
 
     def kernel_function(self) -> KernelFunction:
         """The function with this call's weights bound: what `kernel_function` of its sub-graph would be.
@@ -84,8 +90,8 @@ class CallSite:
             text="",
         )
         parts = [
-            Composite(label, sum(1 << form.order[place] for place in places), tuple(map(tuple, attributes)))
-            for label, places, attributes in json.loads(self.function.metadata_props.get(PARTS_METADATA, "[]"))
+            Composite(label, sum(1 << form.order[place] for place in places), tuple(attributes))
+            for label, places, attributes in _parts(self.function)
         ]
         extraction = extract_form(graph, form, name=self.function.name, composites=parts)
         metadata = self.function.metadata_props
@@ -108,7 +114,8 @@ def call_sites(model: onnx_ir.Model) -> tuple[CallSite, ...]:
         model: What `apply_partitioning` made, perhaps saved and loaded since.
 
     Raises:
-        ModelError: If two call sites have the same name, or one has none.
+        ModelError: If two call sites have the same name, or one has none; if one gives its function more or fewer
+            values than it takes, or metadata is not what `apply_partitioning` writes.
     """
     found = []
     seen: set[str] = set()
@@ -119,6 +126,12 @@ def call_sites(model: onnx_ir.Model) -> tuple[CallSite, ...]:
         if not node.name or node.name in seen:
             raise ModelError(f"the call sites of a partitioned model have unique names; {node.name!r} is not one")
         seen.add(node.name)
+        if (len(node.inputs), len(node.outputs)) != (len(function.inputs), len(function.outputs)):
+            raise ModelError(
+                f"call site {node.name!r} has {len(node.inputs)} input(s) and {len(node.outputs)} output(s), "
+                f"its function {len(function.inputs)} and {len(function.outputs)}"
+            )
+        _parts(function)
         arguments = [(value, constant_of(value) is not None) for value in node.inputs]
         found.append(
             CallSite(
@@ -131,7 +144,22 @@ def call_sites(model: onnx_ir.Model) -> tuple[CallSite, ...]:
                 outputs=tuple(node.outputs),
             )
         )
+        _ = found[-1].nodes
     return tuple(found)
+
+
+def _parts(function: onnx_ir.Function) -> list[tuple[str, list[int], list[tuple[str, str]]]]:
+    """Labelled parts of a kernel: label, places of its nodes in the function, attributes."""
+    size = len(function)
+    try:
+        parts = json.loads(function.metadata_props.get(PARTS_METADATA, "[]"))
+        for label, places, attributes in parts:
+            known = isinstance(label, str) and len(set(places)) == len(places) > 0 and set(places) <= set(range(size))
+            if not known or not all(isinstance(text, str) for name, value in attributes for text in (name, value)):
+                raise ValueError(label)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ModelError(f"kernel {function.name!r} does not say of what parts it is made") from error
+    return [(label, places, [(name, value) for name, value in attributes]) for label, places, attributes in parts]
 
 
 def _typed_like(inner: onnx_ir.Value, outer: onnx_ir.Value) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from collage_core.contract import Artifact, Kernel, RunContext, Target, Unsupported
-from collage_core.errors import PluginError
+from collage_core.errors import ModelError, PackageDamagedError, PluginError
 from collage_core.registry import Registry, Toolchain, load_toolchain
 from collage_core.runtime.executable import Executable
 from collage_core.runtime.loading import Load, Relower
@@ -33,15 +33,18 @@ def load(
         KernelLoadError: If a toolchain is missing or refuses; it says which and why.
     """
     opened = package if isinstance(package, Package) else load_package(package)
-    executable = Executable.build(
-        opened.model,
-        opened.artifacts,
-        opened.targets,
-        loader(registry),
-        threads=threads or opened.manifest.threads,
-        relower=relower,
-        weights=opened.weights,
-    )
+    try:
+        executable = Executable.build(
+            opened.model,
+            opened.artifacts,
+            opened.targets,
+            loader(registry),
+            threads=threads or opened.manifest.threads,
+            relower=relower,
+            weights=opened.weights,
+        )
+    except ModelError as error:
+        raise PackageDamagedError(opened.path, f"its model cannot be run: {error}") from error
     return Session(executable)
 
 

@@ -6,6 +6,7 @@ import importlib.metadata
 from collections.abc import Callable, Iterable
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion
 
 from collage_core.contract import Device, Host, Requirement, Supported, Unsupported
 
@@ -84,4 +85,6 @@ def _misfit(specifier: str, version: str, wanted: str, has: str) -> str:
         fits = SpecifierSet(specifier).contains(version, prereleases=True)
     except InvalidSpecifier:
         return f"it asks for {wanted}, which is no version specifier"
+    except InvalidVersion:  # of packaging before 26; later ones say that it does not fit
+        fits = False
     return "" if fits else f"it needs {wanted}, {has}"

@@ -14,8 +14,9 @@ import numpy as np
 import onnx_ir as ir
 
 from collage_core.contract import Artifact, Target
-from collage_core.errors import NotAPackageError, PackageDamagedError
+from collage_core.errors import ModelError, NotAPackageError, PackageDamagedError
 from collage_core.ir.model_io import external_tensors, save_model
+from collage_core.passes.call_sites import call_sites
 from collage_core.runtime.package.archive import Archive
 from collage_core.runtime.package.manifest import MANIFEST, MODEL, RECORD, WEIGHTS, Manifest
 
@@ -99,7 +100,8 @@ class Package:
         """The partitioned model; its large weights are read from the package when they are asked for.
 
         Raises:
-            PackageDamagedError: If it is not an ONNX model, or refers to weights the package does not have.
+            PackageDamagedError: If it is not an ONNX model, refers to weights the package does not have, or calls
+                other kernels than the manifest has artifacts for.
         """
         data = self._archive.read(MODEL, self.manifest.entries)
         with tempfile.TemporaryDirectory(prefix="collage-") as folder:
@@ -115,7 +117,26 @@ class Package:
                 value.const_value = self._lazy(tensor)
         for tensor in external_tensors(model):  # in functions, branches and attributes, where no package has one
             raise self._foreign(tensor)
+        self._check_calls(model)
         return model
+
+    def _check_calls(self, model: ir.Model) -> None:
+        """What must hold before a kernel is loaded: the model's call sites are those of the manifest."""
+        try:
+            sites = {site.name: site for site in call_sites(model)}
+        except ModelError as error:
+            raise PackageDamagedError(self.path, f"its {MODEL} is not as a partitioning leaves one: {error}") from error
+        targets = self.targets
+        here, there = "model and not in its manifest", "manifest and not in its model"
+        for name in sorted(sites.keys() ^ self.manifest.artifacts.keys()):
+            raise PackageDamagedError(self.path, f"call site {name!r} is in its {here if name in sites else there}")
+        for name, site in sites.items():
+            target = targets[name]
+            if (site.toolchain, site.target) != (target.toolchain, target.name):
+                said = site.target if site.target != target.name else site.toolchain
+                raise PackageDamagedError(
+                    self.path, f"call site {name!r} is of {said!r} in its model, of {target.name!r} in its manifest"
+                )
 
     def _check(self) -> None:
         """What must hold before anything is used: every name the manifest refers to is an entry of the right size."""

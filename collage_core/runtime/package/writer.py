@@ -64,13 +64,17 @@ def save_package(
         created: When; None for now.
 
     Raises:
-        PackageError: If the file cannot be written, or a call site has no artifact.
+        PackageError: If the file cannot be written, or a call site has no artifact, or a target the model does not
+            say.
     """
     target = Path(path)
     sites = call_sites(model)
     for site in sites:
         if site.name not in artifacts or site.name not in targets:
             raise PackageError(str(target), f"call site {site.name!r} of {site.target} has no artifact or no target")
+        if targets[site.name].name != site.target:
+            given = targets[site.name].name
+            raise PackageError(str(target), f"call site {site.name!r} is of {site.target} in the model, not of {given}")
     try:
         with ArchiveWriter(target) as archive:
             kept = _Weights(archive)

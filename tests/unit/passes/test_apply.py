@@ -208,6 +208,15 @@ def test_bounds_survive_in_the_partitioned_model(parsed: Parsed) -> None:
     assert [site.kernel_function().outputs[0].bound for site in call_sites(model)] == [(2, 6), (6,), (6,)]
 
 
+@pytest.mark.parametrize("said", ["{", "[" * 100_000, "7", "[-1]", "[1.5]", "[1, 2]", str([1] * 65)])
+def test_a_bound_that_is_none_is_refused(parsed: Parsed, said: str) -> None:
+    [output] = parsed("g (float[4] x, bool[4] c) => (float[n] y) { y = Compress(x, c) }").graph.outputs
+    output.metadata_props["collage.bound"] = said
+
+    with pytest.raises(ModelError, match=r"value 'y': its metadata 'collage\.bound' is"):
+        spec_of(output)
+
+
 def test_partitioning_a_partitioned_model_again_keeps_its_kernels_whole(parsed: Parsed, evaluate: Evaluate) -> None:
     model = parsed(TWO_LAYERS)
     graph = DataflowGraph(model)

@@ -42,17 +42,18 @@ from collage_core.runtime import Executable
 MOCK = Target(toolchain="mock", fingerprint="mock 1")
 
 
-def partition(model: ir.Model, groups: Sequence[Sequence[str]] | None = None) -> ir.Model:
+def partition(model: ir.Model, groups: Sequence[Sequence[str]] | None = None, target: Target = MOCK) -> ir.Model:
     """A partitioned model.
 
     Args:
         model: A prepared model.
         groups: Names of the nodes of each kernel; None for one kernel per node that is not a view.
+        target: What runs them.
     """
     graph = DataflowGraph(model)
     if groups is None:
         groups = [[graph.names[index]] for index in iterate_bits(graph.needs_kernel)]
-    spec = FusionSpec(name="by hand", rule=ByHand(), targets=(MOCK,))
+    spec = FusionSpec(name="by hand", rule=ByHand(), targets=(target,))
     masks = [sum(1 << graph.index_of(name) for name in group) for group in groups]
     kernels = tuple(CandidateKernel(SubGraph(graph, graph.completed(mask)), spec) for mask in masks)
     return apply_partitioning(Partitioning(graph, kernels))

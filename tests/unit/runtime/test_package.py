@@ -17,7 +17,7 @@ import onnx_ir as ir
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from collage_core.contract import Artifact, Requirement
+from collage_core.contract import Artifact, Requirement, Target
 from collage_core.errors import (
     KernelLoadError,
     NotAPackageError,
@@ -211,13 +211,15 @@ def test_a_failed_save_leaves_the_old_package(saved: Path, parsed: Parse) -> Non
     before = saved.read_bytes()
     partitioned = partition(parsed("g (float[2] x) => (float[2] y) { y = Neg(x) }"))
 
-    for artifacts in ({}, {"k0000": Artifact(files={"../escape": b""})}):
+    other = Target(toolchain="other", fingerprint="1")
+    escape = Artifact(files={"../escape": b""})
+    for artifacts, target in (({}, MOCK), ({"k0000": escape}, MOCK), ({"k0000": Artifact(files={})}, other)):
         with pytest.raises(PackageError):
             save_package(
                 saved,
                 partitioned,
                 artifacts,
-                {"k0000": MOCK},
+                {"k0000": target},
                 None,
                 threads=1,
                 model_name="",

@@ -28,6 +28,7 @@ from tests.unit.runtime.test_package import X, registry, rewrite, save
 
 Parse = Callable[[str], ir.Model]
 Entries = dict[str, bytes]
+Change = Callable[[onnx.ModelProto, dict[str, Any]], None]
 
 
 @pytest.fixture(scope="module")
@@ -288,6 +289,89 @@ def rename_file(manifest: dict[str, Any], name: str) -> None:
 def first(items: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = items[min(items)]
     return found
+
+
+def remark(key: str, text: str) -> Change:
+    """Change what the model's metadata says under a key, wherever it does."""
+
+    def change(proto: onnx.ModelProto, manifest: dict[str, Any]) -> None:
+        said = [
+            entry
+            for holder in (*proto.graph.node, *proto.functions, *proto.graph.value_info, *proto.graph.output)
+            for entry in holder.metadata_props
+            if entry.key == key
+        ]
+        assert said
+        for entry in said:
+            entry.value = text
+
+    return change
+
+
+def forget_a_call(proto: onnx.ModelProto, manifest: dict[str, Any]) -> None:
+    del proto.graph.node[-1]
+    proto.graph.output[0].name = proto.graph.node[-1].output[0]
+
+
+def read_less(proto: onnx.ModelProto, manifest: dict[str, Any]) -> None:
+    del proto.graph.node[0].input[-1]
+
+
+def write_more(proto: onnx.ModelProto, manifest: dict[str, Any]) -> None:
+    proto.graph.node[0].output.append("more")
+
+
+def read_what_nothing_gives(proto: onnx.ModelProto, manifest: dict[str, Any]) -> None:
+    proto.graph.node[0].input[0] = "nothing"
+
+
+def name_twice(proto: onnx.ModelProto, manifest: dict[str, Any]) -> None:
+    proto.graph.node[1].name = proto.graph.node[0].name
+
+
+def forget_an_artifact(proto: onnx.ModelProto, manifest: dict[str, Any]) -> None:
+    del manifest["artifacts"]["k0001"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (remark("collage.nodes", "{"), "call site 'k0000' does not say which nodes it stands for"),
+        (remark("collage.nodes", "[1]"), "call site 'k0000' does not say which nodes it stands for"),
+        (remark("collage.nodes", "[" * 100_000), "call site 'k0000' does not say which nodes it stands for"),
+        (remark("collage.composites", "7"), "does not say of what parts it is made"),
+        (remark("collage.composites", '[["l", [9], []]]'), "does not say of what parts it is made"),
+        (remark("collage.compiler", "openvino"), "'k0000' is of 'openvino' in its model, of 'mock' in its manifest"),
+        (remark("collage.target", "mock(x=1)"), r"'k0000' is of 'mock\(x=1\)' in its model, of 'mock' in its"),
+        (forget_a_call, "call site 'k0002' is in its manifest and not in its model"),
+        (forget_an_artifact, "call site 'k0001' is in its model and not in its manifest"),
+        (read_less, r"call site 'k0000' has 1 input\(s\) and 1 output\(s\), its function 2 and 1"),
+        (write_more, r"call site 'k0000' has 2 input\(s\) and 2 output\(s\), its function 2 and 1"),
+        (name_twice, "'k0000' is not one"),
+        (read_what_nothing_gives, "reads 'nothing' before it is written"),
+    ],
+)
+def test_a_model_that_is_not_what_the_manifest_says_is_refused(saved: Path, change: Change, reason: str) -> None:
+    def rewritten(entries: Entries, manifest: dict[str, Any]) -> None:
+        proto = onnx.ModelProto.FromString(entries["model.onnx"])
+        for function in proto.functions:  # each a composite of its one node, so that there is one to be changed
+            function.metadata_props.add(key="collage.composites", value='[["label", [0], []]]')
+        change(proto, manifest)
+        entries["model.onnx"] = proto.SerializeToString()
+
+    rewrite(saved, consistently(rewritten))
+
+    with pytest.raises(PackageDamagedError, match=reason) as caught:
+        load(saved, registry=registry())
+    assert caught.value.path == str(saved)
+
+
+def test_a_requirement_without_a_name_is_refused(saved: Path) -> None:
+    need = {"kind": "library", "name": "", "specifier": ""}
+    rewrite(saved, consistently(lambda entries, manifest: first(manifest["artifacts"]).update(requires=[need])))
+
+    with pytest.raises(PackageDamagedError, match="a requirement names what it is about"):
+        load_package(saved)
 
 
 def test_more_memory_than_there_is_is_not_asked_for(saved: Path) -> None:

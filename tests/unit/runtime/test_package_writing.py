@@ -53,7 +53,7 @@ def large(number: int) -> ir.Model:
 
 
 def save(path: Path, number: int, targets: Target = MOCK, **fields: Any) -> Path:
-    partitioned = partition(large(number))
+    partitioned = partition(large(number), target=targets)
     [site] = [site.name for site in call_sites(partitioned)]
     artifact = Artifact(files={"k.bin": bytes(100)}, **fields)
     given = {"threads": 1, "model_name": str(number), "model_sha256": ""}

@@ -49,6 +49,13 @@ def test_what_it_lacks_is_said(requirement: Requirement, reason: str) -> None:
     assert answer.reason == reason
 
 
+def test_a_version_that_is_none_does_not_fit() -> None:
+    answer = check_requirements([need("library", ">=1", "x")], HOST, lambda name: "unknown")
+
+    assert not answer
+    assert answer.reason == "it needs x>=1, unknown is installed"
+
+
 def test_a_machine_without_the_device_says_so_once() -> None:
     bare = dataclasses.replace(HOST, devices=())
     needs = [need("compute_capability", "==8.9"), need("driver", ">=580")]
