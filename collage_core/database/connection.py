@@ -26,8 +26,16 @@ from collage_core.errors import (
 )
 
 APPLICATION_ID = 0x436F6C67  # "Colg"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
+# `begun` counts; `machine`, `pid` and `started` are a `Claimant`, `seen` is when it last began one.
+_ATTEMPTS = """CREATE TABLE attempt (
+        structural_hash TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
+        host TEXT NOT NULL, threads INTEGER NOT NULL, launch TEXT NOT NULL,
+        machine TEXT NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL,
+        begun INTEGER NOT NULL, seen REAL NOT NULL,
+        PRIMARY KEY (structural_hash, target, fingerprint, host, threads, launch, machine, pid, started)
+    ) WITHOUT ROWID"""
 _SCHEMA = (
     """CREATE TABLE record (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -39,12 +47,7 @@ _SCHEMA = (
     )""",
     """CREATE INDEX record_by_key ON record
         (structural_hash, target, fingerprint, host, threads, launch, purpose, id)""",
-    """CREATE TABLE attempt (
-        structural_hash TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
-        host TEXT NOT NULL, threads INTEGER NOT NULL, launch TEXT NOT NULL,
-        begun INTEGER NOT NULL,
-        PRIMARY KEY (structural_hash, target, fingerprint, host, threads, launch)
-    ) WITHOUT ROWID""",
+    _ATTEMPTS,
     """CREATE TABLE blob (
         toolchain TEXT NOT NULL, fingerprint TEXT NOT NULL, key TEXT NOT NULL,
         checksum TEXT NOT NULL, data BLOB NOT NULL,
@@ -129,6 +132,7 @@ def connect(path: Path, read_only: bool, busy_timeout_s: float, *, salvage: bool
             if not read_only:
                 _require_writable(connection)
                 _require_sound(connection, url)
+                _upgrade(connection)
                 _use_write_ahead_log(connection, busy_timeout_s)
                 connection.execute("PRAGMA synchronous = FULL")
         except BaseException:
@@ -250,6 +254,21 @@ def _require_sound(connection: sqlite3.Connection, url: str) -> None:
     if found != "ok":
         why = " ".join(str(found).removeprefix("*** in database main ***").split())
         raise DatabaseDamagedError(url, f"its pages do not hold together ({why[:200]})")
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Makes a database of an earlier version one of this. Until then its records can be read as they are."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _pragma(connection, "user_version") == 1:  # its attempts do not say whose they are
+            connection.execute("DROP TABLE attempt")
+            connection.execute(_ATTEMPTS)
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection, busy_timeout_s: float) -> None:

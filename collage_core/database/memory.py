@@ -91,13 +91,10 @@ class MemoryStore:
         with self._open():
             return self._attempts[key]
 
-    def clear_attempts(self, key: RecordKey | None = None) -> None:
+    def clear_attempts(self, key: RecordKey) -> None:
         """See `TuningStore`."""
         with self._open():
-            if key is None:
-                self._attempts.clear()
-            else:
-                del self._attempts[key]
+            del self._attempts[key]
 
     def put_blob(self, space: BlobSpace, key: str, data: bytes) -> None:
         """See `TuningStore`."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import sqlite3
 import threading
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from collage_core.database.claimant import Claimant
 from collage_core.database.connection import connect, translated
 from collage_core.database.records import (
     BlobSpace,
@@ -32,6 +35,7 @@ if TYPE_CHECKING:  # the contract brings the IR along, which takes long to impor
 _PAGE = 500  # records read at a time by all_records
 _KEY = "structural_hash = ? AND target = ? AND fingerprint = ? AND host = ? AND threads = ? AND launch = ?"
 _KEY_COLUMNS = "structural_hash, target, fingerprint, host, threads, launch"
+_CLAIMANT_COLUMNS = "machine, pid, started"
 
 
 def _columns(key: RecordKey) -> tuple[str | int, ...]:
@@ -97,7 +101,7 @@ class SqliteStore:
         """See `TuningStore`."""
         row = _row(record)
         with self._writing() as connection:
-            connection.execute(f"DELETE FROM attempt WHERE {_KEY}", _columns(record.key))
+            _forget(connection, record.key, [each for each, _ in _counting(connection, record.key)])
             return _insert(connection, row)
 
     def append_all(self, records: Iterable[TuningRecord]) -> int:
@@ -170,24 +174,23 @@ class SqliteStore:
         """See `TuningStore`."""
         with self._writing() as connection:
             connection.execute(
-                f"INSERT INTO attempt ({_KEY_COLUMNS}, begun) VALUES (?, ?, ?, ?, ?, ?, 1) "
-                f"ON CONFLICT ({_KEY_COLUMNS}) DO UPDATE SET begun = begun + 1",
-                _columns(key),
+                f"INSERT INTO attempt ({_KEY_COLUMNS}, {_CLAIMANT_COLUMNS}, begun, seen) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?) "
+                f"ON CONFLICT ({_KEY_COLUMNS}, {_CLAIMANT_COLUMNS}) "
+                "DO UPDATE SET begun = begun + 1, seen = excluded.seen",
+                (*_columns(key), *dataclasses.astuple(Claimant.this()), time.time()),
             )
-            return _attempts(connection, key)
+            return sum(begun for _, begun in _counting(connection, key))
 
     def attempts(self, key: RecordKey) -> int:
         """See `TuningStore`."""
         with self._reading() as connection:
-            return _attempts(connection, key)
+            return sum(begun for _, begun in _counting(connection, key))
 
-    def clear_attempts(self, key: RecordKey | None = None) -> None:
+    def clear_attempts(self, key: RecordKey) -> None:
         """See `TuningStore`."""
         with self._writing() as connection:
-            if key is None:
-                connection.execute("DELETE FROM attempt")
-            else:
-                connection.execute(f"DELETE FROM attempt WHERE {_KEY}", _columns(key))
+            _forget(connection, key, [each for each, _ in _counting(connection, key) if each.is_this])
 
     def put_blob(self, space: BlobSpace, key: str, data: bytes) -> None:
         """See `TuningStore`."""
@@ -260,7 +263,9 @@ class SqliteStore:
                 [keys] = connection.execute(
                     f"SELECT count(*) FROM (SELECT DISTINCT {_KEY_COLUMNS} FROM record)"
                 ).fetchone()
-                [attempts] = connection.execute("SELECT count(*) FROM attempt").fetchone()
+                [attempts] = connection.execute(
+                    f"SELECT count(*) FROM (SELECT DISTINCT {_KEY_COLUMNS} FROM attempt)"
+                ).fetchone()
                 blobs, blob_bytes = connection.execute(
                     "SELECT count(*), coalesce(sum(length(data)), 0) FROM blob"
                 ).fetchone()
@@ -324,6 +329,18 @@ def _insert(connection: sqlite3.Connection, row: tuple[str | int, ...]) -> bool:
     return done.rowcount == 1
 
 
-def _attempts(connection: sqlite3.Connection, key: RecordKey) -> int:
-    row = connection.execute(f"SELECT begun FROM attempt WHERE {_KEY}", _columns(key)).fetchone()
-    return 0 if row is None else int(row[0])
+def _counting(connection: sqlite3.Connection, key: RecordKey) -> list[tuple[Claimant, int]]:
+    """Who began attempts that count at a key, and how many: this process, and those that died."""
+    query = f"SELECT {_CLAIMANT_COLUMNS}, begun, seen FROM attempt WHERE {_KEY}"
+    found = [
+        (Claimant(machine=machine, pid=pid, started=started), begun, seen)
+        for machine, pid, started, begun, seen in connection.execute(query, _columns(key)).fetchall()
+    ]
+    return [(who, begun) for who, begun, seen in found if who.is_this or not who.lives(seen)]
+
+
+def _forget(connection: sqlite3.Connection, key: RecordKey, claimants: Iterable[Claimant]) -> None:
+    connection.executemany(
+        f"DELETE FROM attempt WHERE {_KEY} AND machine = ? AND pid = ? AND started = ?",
+        [(*_columns(key), *dataclasses.astuple(who)) for who in claimants],
+    )

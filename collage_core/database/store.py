@@ -71,7 +71,7 @@ class TuningStore(Protocol):
         """How a user names it."""
 
     def append(self, record: TuningRecord) -> bool:
-        """Adds a record and ends all open attempts at its key.
+        """Adds a record and ends all open attempts at its key, but those of other processes that still run.
 
         Returns:
             Whether it was new.
@@ -98,14 +98,14 @@ class TuningStore(Protocol):
         """Notes, before a measurement starts, that it will.
 
         Returns:
-            Open attempts at this key, this one included. Beyond `MAX_ATTEMPTS` one should rather not start.
+            What `attempts` says now. Beyond `MAX_ATTEMPTS` one should rather not start.
         """
 
     def attempts(self, key: RecordKey) -> int:
-        """Attempts begun since the last record of this key."""
+        """Attempts at this key that no record ended: this process's, and those of others that have died since."""
 
-    def clear_attempts(self, key: RecordKey | None = None) -> None:
-        """Forgets the attempts at a key, or at all of them."""
+    def clear_attempts(self, key: RecordKey) -> None:
+        """Forgets this process's attempts at a key."""
 
     def put_blob(self, space: BlobSpace, key: str, data: bytes) -> None:
         """Keeps bytes; replaces those kept under the same space and key."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -84,9 +85,10 @@ def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
         assert child.stdout is not None
         with child.stdout:
             assert child.stdout.readline() == "ready\n"
-            time.sleep(rng.uniform(0.0, 0.08))  # the first rounds may hit the making of the file
+            said = [child.stdout.readline()] if run % 2 else []  # else it may hit the making of the file
+            time.sleep(rng.uniform(0.0, 0.08))
             child.kill()
-            said = child.stdout.read().splitlines()
+            said += child.stdout.read().splitlines()
         child.wait()
         acknowledged[str(run)] = len(said)
 
@@ -103,6 +105,64 @@ def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
+
+
+ATTEMPTER = """
+import sys, time
+from pathlib import Path
+from collage_core.database import RecordKey, SqliteStore
+key = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager")
+with SqliteStore(Path(sys.argv[1])) as store:
+    store.begin_attempt(key)
+    print(store.begin_attempt(key), flush=True)
+    time.sleep(600)
+"""
+
+
+def test_attempts_of_a_process_that_still_runs_are_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    command = [sys.executable, "-c", ATTEMPTER, str(path)]
+    with (
+        SqliteStore(path) as store,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}) as it,
+    ):
+        assert it.stdout is not None
+        try:
+            assert it.stdout.readline() == "2\n"
+            assert store.attempts(KEY) == 0
+            assert store.begin_attempt(KEY) == 1
+            store.clear_attempts(KEY)
+            store.begin_attempt(KEY)
+            store.append(record())
+            assert store.attempts(KEY) == 0
+            assert store.stats().open_attempts == 1
+        finally:
+            it.kill()
+        it.wait()
+        assert store.attempts(KEY) == 2
+
+        store.append(record(2.0))
+
+        assert store.stats().open_attempts == 0
+
+
+def test_a_database_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    with SqliteStore(path) as store:
+        store.append(record())
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        columns = "structural_hash TEXT, target TEXT, fingerprint TEXT, host TEXT, threads INTEGER, launch TEXT"
+        old.executescript(
+            f"DROP TABLE attempt; CREATE TABLE attempt ({columns}, begun INTEGER); PRAGMA user_version = 1;"
+            "INSERT INTO attempt VALUES ('h', 't', 'f', 'cpu', 2, 'eager', 2)"
+        )
+
+    with SqliteStore(path, read_only=True) as store:
+        assert store.records(KEY) == (record(),)
+        assert store.stats().open_attempts == 1
+    with SqliteStore(path) as store:
+        assert store.records(KEY) == (record(),)
+        assert store.begin_attempt(KEY) == 1
 
 
 def test_several_processes_make_and_write_one_database(tmp_path: Path) -> None:
