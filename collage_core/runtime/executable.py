@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import shutil
 import tempfile
-import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.runtime.bound_run import BoundRun, BoundStep
 from collage_core.runtime.loading import Load, Loaded, Loader, LoweredAgain, Relower
 from collage_core.runtime.places import Places, Rim
+from collage_core.runtime.scratch import removed_with
 from collage_core.runtime.wiring import Step, Wiring, wire
 
 Array = np.ndarray[Any, Any]
@@ -181,7 +180,7 @@ class _Source:
         self._sites = sites
         self._artifacts = artifacts
         self._targets = targets
-        weakref.finalize(self, shutil.rmtree, loader.scratch, ignore_errors=True)
+        removed_with(self, loader.scratch)
 
     @property
     def lowered_again(self) -> tuple[LoweredAgain, ...]:

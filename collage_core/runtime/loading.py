@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from collage_core.contract import Artifact, Host, Kernel, RunContext, Target, Un
 from collage_core.errors import KernelLoadError, PluginError
 from collage_core.passes.call_sites import CallSite
 from collage_core.runtime.requirements import VersionOf, check_requirements, installed_version
+from collage_core.runtime.scratch import removed_with
 
 Load = Callable[[Target, Artifact, RunContext], Kernel | Unsupported]
 """A toolchain's loader, as `Toolchain.load` is."""
@@ -22,9 +24,9 @@ Relower = Callable[[CallSite], Artifact]
 """Lowers a call site again, for an artifact that does not load on this machine."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Loaded:
-    """A kernel ready to be bound.
+    """A kernel ready to be bound. The directory it was given goes when this does.
 
     Attributes:
         kernel: The kernel.
@@ -109,7 +111,6 @@ class Loader:
         met = check_requirements(artifact.requires, self.host, self.version_of, device=target.device)
         if isinstance(met, Unsupported):
             return met
-        scratch = Path(tempfile.mkdtemp(dir=self.scratch))
         constants: dict[str, np.ndarray[Any, Any]] = {}
         if artifact.constants:
             weights = _weights_of(site) if self.weights is None else self.weights
@@ -118,14 +119,21 @@ class Loader:
                 return Unsupported(f"its weights {', '.join(missing)} are not at hand")
             # looked up here, not in the plugin: a damaged package must not be blamed on a toolchain
             constants = {key: weights[key] for key in artifact.constants.values()}
+        scratch = Path(tempfile.mkdtemp(dir=self.scratch))
         context = RunContext(threads=self.threads, device=target.device, constants=constants, scratch=scratch)
+        kernel: Kernel | Unsupported | None = None
         try:
             kernel = self.load(target, artifact, context)
         except PluginError as error:
             raise _error(site, target, error.reason) from error
+        finally:
+            if kernel is None or isinstance(kernel, Unsupported):
+                shutil.rmtree(scratch, ignore_errors=True)
         if isinstance(kernel, Unsupported):
             return kernel
-        return Loaded(kernel=kernel, workspace_bytes=workspace_of(artifact, kernel))
+        loaded = Loaded(kernel=kernel, workspace_bytes=workspace_of(artifact, kernel))
+        removed_with(loaded, scratch)
+        return loaded
 
 
 def _weights_of(site: CallSite) -> dict[str, np.ndarray[Any, Any]]:

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +28,7 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
 from collage_core.passes.call_sites import CallSite
 from collage_core.runtime import Executable, Session
-from tests.unit.runtime.mocks import MOCK, MockToolchain, partition, reference
+from tests.unit.runtime.mocks import MOCK, MockKernel, MockToolchain, partition, reference
 
 Parse = Callable[[str], ir.Model]
 
@@ -359,6 +363,66 @@ def test_scratch_directories_are_removed(parsed: Parse, tmp_path: Any, monkeypat
     assert not list(tmp_path.iterdir())
     with pytest.raises(KernelLoadError):
         MockToolchain(refuse=["no"]).build(model)
+    assert not list(tmp_path.iterdir())
+
+
+def test_clones_that_are_gone_leave_no_directories(
+    parsed: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    toolchain = MockToolchain()
+    executable = toolchain.build(partition(parsed("g (float[2,3] x) => (float[2,3] y) { a = Neg(x) y = Exp(a) }")))
+    before = sorted(tmp_path.rglob("*"))
+    for _ in range(3):
+        clone = executable.clone()
+        bound = clone.bind()
+        bound.inputs["x"][:] = X
+        assert_same(bound.run(), [np.exp(-X)])
+    toolchain.refuse = ["no"]
+    with pytest.raises(KernelLoadError):
+        executable.clone()
+
+    assert len(sorted(tmp_path.rglob("*"))) == len(before) + 2  # of the last clone
+
+    del clone, bound
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_shared_kernels_keep_their_directories(parsed: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MockKernel, "reentrant", True, raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    executable = MockToolchain().build(partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }")))
+    before = sorted(tmp_path.rglob("*"))
+
+    clone = executable.clone()
+    del executable
+
+    assert sorted(tmp_path.rglob("*")) == before
+    del clone
+    assert not list(tmp_path.iterdir())
+
+
+FORKED = """
+import os, sys
+import onnx, onnx_ir as ir
+from tests.unit.runtime.mocks import MockToolchain, partition
+
+model = ir.from_onnx_text('<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y) { y = Neg(x) }')
+executable = MockToolchain().build(partition(model))
+child = os.fork()
+if child == 0:
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert executable.clone().bind().run()
+"""
+
+
+def test_a_forked_child_that_ends_takes_nothing_from_its_parent(tmp_path: Path) -> None:
+    # as a server does that loads before it starts its workers
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "TMPDIR": str(tmp_path)}
+
+    subprocess.run([sys.executable, "-P", "-c", FORKED], env=environment, check=True, timeout=60)
+
     assert not list(tmp_path.iterdir())
 
 
