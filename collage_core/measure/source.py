@@ -283,7 +283,7 @@ class MeasuringCostSource:
         try:
             outcome = self._attempted(key, ask)
             if isinstance(outcome, Failed) and outcome.stage is Stage.START:
-                self._transient[key] = outcome  # the worker did not start: that says nothing about the candidate
+                self._transient[key] = outcome  # no worker got as far as the candidate: that says nothing about it
                 self._database.clear_attempts(key)
                 return outcome
             limits = self.settings.limits(candidate.target)
@@ -305,7 +305,7 @@ class MeasuringCostSource:
                 reason = f"measuring it was begun {attempt - 1} times and never ended: it kills what measures it"
                 return Failed(stage=Stage.MEASURE, reason=reason)
             outcome = self._pool.worker(ask.target.toolchain).measure(ask)
-            if not is_deadly(outcome) or (isinstance(outcome, Failed) and outcome.stage is Stage.START):
+            if not is_deadly(outcome):
                 return outcome
             if attempt == MAX_ATTEMPTS and isinstance(outcome, Failed):
                 return dataclasses.replace(outcome, reason=f"{outcome.reason} (attempt {attempt})")

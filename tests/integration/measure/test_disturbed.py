@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from collage_core.database import MemoryStore, TuningStore
 from collage_core.errors import DatabaseDamagedError, DatabaseDiskError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture
+from collage_core.measure.child import ChildProcess
 from collage_core.measure.client import Worker, WorkerPool
 from collage_core.measure.outcomes import BuildSettings, Failed, Measured, Stage, Tolerance
 from collage_core.measure.random_inputs import random_inputs
@@ -84,6 +87,26 @@ def test_an_interrupted_candidate_is_no_poison(
                 bench.source.measure([wanted])
             assert bench.database.attempts(bench.source.record_key(wanted)) == 0
     assert bench.source.cost(wanted) is UNMEASURED
+
+    bench.source.measure([wanted])
+
+    assert isinstance(bench.source.outcome(wanted), Measured)
+
+
+def test_a_worker_that_dies_of_an_earlier_request_costs_no_candidate(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a thread that a library left behind: the worker was seen to live, and is gone before it reads the next."""
+    started, left = Worker._started, [signal.SIGKILL]
+
+    def started_and_killed(worker: Worker) -> ChildProcess:
+        child = started(worker)
+        if left:
+            os.kill(child.pid, left.pop())
+        return child
+
+    monkeypatch.setattr(Worker, "_started", started_and_killed)
+    wanted = candidate(chain(), 0)
 
     bench.source.measure([wanted])
 
