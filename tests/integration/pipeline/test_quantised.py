@@ -21,7 +21,7 @@ from collage_core.ir.index_set import IndexSet, iterate_bits
 from collage_core.ir.model_io import load_model
 from collage_core.passes.call_sites import call_sites
 from collage_core.passes.prepare import prepare
-from collage_core.pipeline import OptimizeOptions, optimize
+from collage_core.pipeline import OptimizeOptions, inspect, optimize
 from collage_core.reference import compare, evaluate
 from collage_core.reference.rounded import rounded_problem
 from collage_core.runtime import load_package, save_package
@@ -95,6 +95,13 @@ def test_a_quantised_network_runs_on_two_toolchains_and_only_few_bits_go_between
             assert {node.op_type for node in made.graph.node} & INTEGER_KERNELS
     said = CliRunner().invoke(main, ["compare", str(cnn), str(package)])
     assert said.exit_code == 0, said.output
+
+
+def test_a_toolchain_of_single_operators_gets_the_parts_where_nobody_takes_the_whole(cnn: Path) -> None:
+    report = inspect(cnn, OptimizeOptions(toolchains="reference"))
+
+    [alone] = report.targets
+    assert alone.claimed_nodes == alone.candidates == report.kernel_nodes
 
 
 @pytest.mark.slow
