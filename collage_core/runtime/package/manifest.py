@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Mapping
@@ -248,6 +249,7 @@ def is_safe_name(name: str) -> bool:
     return all(is_plain_name(part) for part in name.split("/"))
 
 
+@functools.cache  # cattrs compiles code for each class: once, not whenever a package is opened
 def _converter() -> cattrs.Converter:
     converter = cattrs.preconf.json.make_converter()
     # cattrs turns "3" into 3 by default; here a wrong type is damage
