@@ -129,7 +129,10 @@ def loads(text: str) -> Any:
     Raises:
         ValueError: If it is not.
     """
-    return json.loads(text, parse_constant=_refuse_constant)
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("it is nested deeper than anything Collage writes") from None
 
 
 def plan_text(plan: Mapping[str, Json]) -> str:

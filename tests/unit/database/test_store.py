@@ -265,13 +265,14 @@ class TestTuningStore:
         assert store.get_blob(SPACE, "k") == b"ours"
         assert store.get_plan("p") == {"whose": "ours"}
 
-    def test_a_damaged_line_stops_an_import_after_what_came_before(self, store: TuningStore) -> None:
+    @pytest.mark.parametrize("damaged", ["half a record", "[" * 200_000, '{"record":' * 200_000])
+    def test_a_damaged_line_stops_an_import_after_what_came_before(self, store: TuningStore, damaged: str) -> None:
         with MemoryStore() as source:
             fill(source)
             header, first, second, *_ = export_lines(source)
 
         with pytest.raises(DatabaseDamagedError, match="line 3"):
-            import_lines(store, [header, first, second[:-4]])
+            import_lines(store, [header, first, second[:-4] if damaged == "half a record" else damaged])
 
         assert len(store.records(KEY)) == 1
 
