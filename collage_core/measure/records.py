@@ -125,7 +125,19 @@ def objection(record: TuningRecord, limits: Limits) -> str:
 
 
 def superseded(record: TuningRecord, limits: Limits) -> bool:
-    """Whether what failed then could pass now, because more time, more memory or a larger error is allowed."""
+    """Whether a record says nothing under the present limits.
+
+    What failed then could pass now, because more time, more memory or a larger error is allowed. Or it is not
+    understood: a later version wrote it, or somebody else.
+    """
+    try:
+        to_outcome(record, limits)
+        return _may_pass_now(record, limits)
+    except (TypeError, ValueError):
+        return True
+
+
+def _may_pass_now(record: TuningRecord, limits: Limits) -> bool:
     if record.outcome != "failed":
         return False
     if record.stage == Stage.CHECK.value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from collage_core.contract import Host
@@ -15,13 +16,12 @@ _RUNS = 200
 def dispatch_us(database: TuningStore, host: Host) -> float:
     """Microseconds per kernel; from the database if it is known there."""
     name = f"dispatch/{host.fingerprint}"
-    known = database.get_plan(name)
-    if known is None:
-        known = {"dispatch_us": _measured_us()}
-        database.put_plan(name, known)
-    value = known["dispatch_us"]
-    assert isinstance(value, (int, float))
-    return float(value)
+    known = (database.get_plan(name) or {}).get("dispatch_us")
+    if isinstance(known, int | float) and 0 <= known < math.inf:
+        return float(known)
+    measured = _measured_us()
+    database.put_plan(name, {"dispatch_us": measured})
+    return measured
 
 
 def _measured_us() -> float:

@@ -293,8 +293,8 @@ class _Optimization:
         what = [plan.key, variants, self._subject.key, workplace.host.fingerprint, workplace.threads, tolerance]
         name = f"verified/{hashlib.sha256(json.dumps(what).encode()).hexdigest()}"
         known = workplace.database.get_plan(name)
-        if known is not None:
-            verified = Verified.of(known)
+        verified = None if known is None else Verified.of(known)
+        if verified is not None:
             assembled = self._built.get(plan.key)
             if assembled is None:
                 self._progress.phase("building the plan", len(plan.kernels))

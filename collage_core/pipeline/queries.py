@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 
@@ -111,7 +112,8 @@ def _query(whole: SubGraph, target: Target, workplace: Workplace) -> dict[int, s
     known = workplace.database.get_blob(space, name)
     # positions, because equal models may name their nodes differently
     if known is not None:
-        return {int(index): str(reason) for index, reason in loads(known.decode()).items()}
+        with contextlib.suppress(ValueError, AttributeError):  # of an import; what is not understood is asked again
+            return {int(index): str(reason) for index, reason in loads(known.decode()).items()}
     answer = _answer(whole, target, workplace, space, f"{name}/failed")
     refused = {index: answer[node] for index, node in enumerate(graph.names) if node in answer}
     workplace.database.put_blob(space, name, dumps({str(k): v for k, v in refused.items()}).encode())
@@ -128,9 +130,10 @@ def _answer(whole: SubGraph, target: Target, workplace: Workplace, space: BlobSp
     """
     known = workplace.database.get_blob(space, failed)
     if known is not None:
-        facts = loads(known.decode())
-        if facts["deadline_s"] >= QUERY_DEADLINE_S:
-            raise PluginError(target.toolchain, "collage_query", str(facts["reason"]))
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            facts = loads(known.decode())
+            if facts["deadline_s"] >= QUERY_DEADLINE_S:
+                raise PluginError(target.toolchain, "collage_query", str(facts["reason"]))
     function = FunctionEncoder(workplace.store).encode(kernel_function(whole, "model"))
     attempt = 1
     while True:

@@ -96,7 +96,7 @@ class Refiner:
         chosen = list(distinct.values())
         name = self._name(chosen)
         document = self._database.get_plan(name)
-        if document is None:
+        if document is None or not _understood(document):
             document = self._time(chosen, _Failures())
             self._database.put_plan(name, document)
         elif again := [plan for plan in chosen if _Failures.of(document).may_be_tried(plan)]:
@@ -197,6 +197,23 @@ class _Failures:
     def document(self) -> dict[str, Any]:
         """As JSON."""
         return {"failed": dict(self.reasons), "attempts": {key: self.attempts[key] for key in self.reasons}}
+
+
+def _understood(document: Mapping[str, Any]) -> bool:
+    """Whether a document is one this version writes; what an import or a later version left is timed anew."""
+    timed, failed, attempts = (document.get(part, {}) for part in ("timed", "failed", "attempts"))
+    if document.get("schema_version") != 1 or not all(isinstance(part, dict) for part in (timed, failed, attempts)):
+        return False
+    return (
+        all(isinstance(rounds, list) and rounds and all(map(_is_round, rounds)) for rounds in timed.values())
+        and all(isinstance(reason, str) for reason in failed.values())
+        and all(isinstance(number, int) for number in attempts.values())
+        and {"timed", "failed"} <= document.keys()
+    )
+
+
+def _is_round(samples: object) -> bool:
+    return isinstance(samples, list) and bool(samples) and all(isinstance(us, int | float) and us > 0 for us in samples)
 
 
 def _read(document: Mapping[str, Any], plans: Sequence[Plan]) -> Refined:

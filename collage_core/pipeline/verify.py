@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from collage_core.contract import Json
 from collage_core.errors import VerificationError
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.quantised import roundings
 from collage_core.measure.blobs import BlobStore
+from collage_core.measure.contenders import Contender, ContenderProcess
+from collage_core.measure.outcomes import Failed
+from collage_core.pipeline.contender import TRIAL_CALL
 from collage_core.pipeline.feeds import read_values, write_values
 from collage_core.pipeline.numbers import (
     RANDOM_REASON,
@@ -26,7 +28,6 @@ from collage_core.reference import Fallback, evaluate
 from collage_core.reference.rounded import rounded_problem
 
 _DEADLINE_S = 600.0
-_LAST_LINES = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,9 +57,18 @@ class Verified:
         }
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Verified:
-        """From JSON."""
-        return cls(**{field.name: document[field.name] for field in dataclasses.fields(cls)})
+    def of(cls, document: Mapping[str, Any]) -> Verified | None:
+        """From JSON; None if it is not what `document` gives."""
+        error, unchecked = document.get("max_error"), document.get("unchecked")
+        times, errors = document.get("measured_us"), document.get("site_errors")
+        if not isinstance(error, int | float) or not isinstance(unchecked, dict):
+            return None
+        if not isinstance(times, dict) or not isinstance(errors, dict):
+            return None
+        numbers = all(isinstance(number, int | float) for number in (*times.values(), *errors.values()))
+        if not numbers or not all(isinstance(reason, str) for reason in unchecked.values()):
+            return None
+        return cls(max_error=error, measured_us=times, site_errors=errors, unchecked=unchecked)
 
 
 def verify(
@@ -91,15 +101,12 @@ def verify(
     """
     given, made, timed = folder / "fresh-inputs.json", folder / "fresh-outputs.json", folder / "profile.json"
     write_values(given, inputs, store)
-    command = [sys.executable, "-P", "-m", "collage_core.pipeline.contender", *map(str, (package, given, made, timed))]
-    command += ["--blobs", str(store.directory), "--threads", str(threads)]
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise VerificationError(f"the saved plan did not finish within {_DEADLINE_S:g} s") from error
-    if run.returncode != 0:
-        said = " | ".join([line.strip() for line in run.stderr.splitlines() if line.strip()][-_LAST_LINES:])
-        raise VerificationError(f"the saved plan does not run (exit status {run.returncode}): {said}")
+    places = {"package": package, "inputs": given, "outputs": made, "profile": timed, "blobs": store.directory}
+    arguments: dict[str, Json] = {name: str(path) for name, path in places.items()} | {"threads": threads}
+    with ContenderProcess(Contender(name="the saved plan", call=TRIAL_CALL, arguments=arguments)) as process:
+        ran = process.prepare(_DEADLINE_S)
+    if isinstance(ran, Failed):
+        raise VerificationError(f"the saved plan does not run: {ran.reason}")
     compared = compared_outputs(graph)
     rounded = {str(value.name): count for value, count in roundings(graph.nodes).items()}
     wanted = {*compared.values(), *(str(v.name) for v in graph.model.graph.outputs)}

@@ -186,6 +186,35 @@ def test_a_second_run_over_the_same_database_times_and_builds_nothing(
     assert set(second.timed) == set(first.timed)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema_version": 2},
+        {"timed": None},
+        {"timed": {FAST.key: []}},
+        {"timed": {FAST.key: [[1.0, "2"]]}},
+        {"failed": [FAST.key]},
+        {"failed": {FAST.key: 1}},
+        {"attempts": {FAST.key: "once"}},
+    ],
+    ids=str,
+)
+def test_samples_of_another_make_are_taken_anew(
+    change: dict[str, Any], database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0)]))
+    refiner(database, tmp_path).refiner.run([FAST])
+    [name] = database.plan_names()
+    for document in ({}, {**(database.get_plan(name) or {}), **change}):
+        database.put_plan(name, document)
+        track = on(monkeypatch, Track([(FAST, 70.0)]))
+
+        refined = refiner(database, tmp_path).refiner.run([FAST])
+
+        assert track.runs
+        assert [each.median_us for each in refined.timed] == [70.0]
+
+
 @pytest.mark.parametrize("change", [{"model_key": "other"}, {"threads": 2}, {"tolerance": 0.1}], ids=str)
 def test_another_model_number_of_threads_or_tolerance_is_timed_anew(
     change: dict[str, Any], database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
