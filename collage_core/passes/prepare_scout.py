@@ -3,13 +3,15 @@
 ONNX's inference and version converter are C++. On models that its checker accepts they have been seen to abort: in onnx
 1.23 a Split whose outputs are not as many as its `num_outputs` runs into an assertion of the standard library.
 
-Usage: python -m collage_core.passes.prepare_scout MODEL INPUT_SHAPES   (a file, and JSON)
+Usage: python -m collage_core.passes.prepare_scout MODEL INPUT_SHAPES SECONDS   (a file, JSON, when it ends itself)
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
+import os
 import signal
 import subprocess
 import sys
@@ -27,6 +29,8 @@ from collage_core.passes.prepare_validity import large_weights, serialized_witho
 _DEADLINE_S = 60.0
 _PER_NODE_S = 0.05
 """Ten times what a node of a large export takes to prepare."""
+_GRACE_S = 5
+_TAIL_BYTES = 4000
 
 
 def scout(model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, deadline_s: float | None = None) -> None:
@@ -53,19 +57,32 @@ def scout(model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, deadlin
         except Exception:  # it gets no further in this process either, and is told there
             return
         shapes = json.dumps({name: list(shape) for name, shape in input_shapes.items()})
-        command = [sys.executable, "-P", "-m", __name__, str(path), shapes]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=deadline_s, check=False)
-        except subprocess.TimeoutExpired as error:
-            raise DeadlineExceededError("preparing the model", deadline_s) from error
+        command = [sys.executable, "-P", "-m", __name__, str(path), shapes, str(math.ceil(deadline_s) + _GRACE_S)]
+        with open(Path(folder, "said"), "w+b") as log:
+            try:
+                done = subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    timeout=deadline_s,
+                    check=False,
+                    start_new_session=True,  # a terminal's interrupt is for this process
+                )
+            except subprocess.TimeoutExpired as error:
+                raise DeadlineExceededError("preparing the model", deadline_s) from error
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            words = log.read().decode(errors="replace")
     if done.returncode < 0:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        said = [line.strip() for line in words.splitlines() if line.strip()]
         how = signal.Signals(-done.returncode).name
         raise InvalidModelError(f"ONNX's own code ends with {how} on it" + (f": {said[-1]}" if said else ""))
 
 
 def main() -> None:
     """Tries; only how the process ends counts."""
+    if hasattr(signal, "alarm"):
+        signal.alarm(int(sys.argv[3]))  # whoever waits for it may be killed; nothing of Python's is needed to end it
     with contextlib.suppress(Exception):
         prepare(load_model(sys.argv[1]), input_shapes=json.loads(sys.argv[2]))
 

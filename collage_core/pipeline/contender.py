@@ -1,25 +1,22 @@
-"""What runs a saved package in a process of its own, loaded and bound exactly as a user would.
-
-As `package_call` in a contender's process, or once as `python -m collage_core.pipeline.contender`.
-"""
+"""What runs a saved package in a contender's process, loaded and bound exactly as a user would."""
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from collage_core.errors import CollageError
 from collage_core.measure.blobs import BlobStore
 from collage_core.pipeline.feeds import read_values, write_values
 from collage_core.runtime import Session, load
 
-PACKAGE_CALL = f"{__name__}:package_call" if __name__ != "__main__" else "collage_core.pipeline.contender:package_call"
+PACKAGE_CALL = f"{__name__}:package_call"
 """Name of `package_call`, as a contender process is told it."""
+TRIAL_CALL = f"{__name__}:trial_call"
+"""Name of `trial_call`."""
+_PROFILED_RUNS = 20
 
 
 class _Run(functools.partial[Any]):
@@ -49,35 +46,25 @@ def package_call(package: str, inputs: str, threads: int, warmup: int = 0) -> Ca
     return run
 
 
-def main(arguments: list[str]) -> int:
-    """Runs a package once, writes its outputs and its profile."""
-    parser = argparse.ArgumentParser(prog="collage_core.pipeline.contender")
-    parser.add_argument("package", type=Path)
-    parser.add_argument("inputs", type=Path)
-    parser.add_argument("outputs", type=Path)
-    parser.add_argument("profile", type=Path)
-    parser.add_argument("--blobs", type=Path, required=True)
-    parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--runs", type=int, default=20)
-    given = parser.parse_args(arguments)
-    try:
-        session = load(given.package, threads=given.threads)
-        feeds = read_values(given.inputs)
+def trial_call(package: str, inputs: str, outputs: str, profile: str, blobs: str, threads: int) -> Callable[[], None]:
+    """Makes a call that loads a package, runs it once, and writes what it gave and its profile.
+
+    Args:
+        package: Path of the package.
+        inputs: Path of a document of `write_values` with the model's inputs.
+        outputs: Path of the document to write the outputs to.
+        profile: Path of a document to write, in JSON: median microseconds by call site.
+        blobs: Folder for the outputs' bytes.
+        threads: CPU threads of each kernel.
+    """
+
+    def call() -> None:
+        session = load(package, threads=threads)
         names = [output.name for output in session.get_outputs()]
-        outputs = dict(zip(names, session.run(None, feeds), strict=True))
-        profile = session.profile(runs=given.runs)
-    except CollageError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except Exception as error:  # whatever a toolchain raises is one line of a message to the user
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return 1
-    write_values(given.outputs, outputs, BlobStore(given.blobs))
-    given.profile.write_text(
-        json.dumps({step.name: step.median_us for step in profile.steps if step.target != "host"}), encoding="utf-8"
-    )
-    return 0
+        made = dict(zip(names, session.run(None, read_values(Path(inputs))), strict=True))
+        steps = session.profile(runs=_PROFILED_RUNS).steps
+        write_values(Path(outputs), made, BlobStore(Path(blobs)))
+        times = {step.name: step.median_us for step in steps if step.target != "host"}
+        Path(profile).write_text(json.dumps(times), encoding="utf-8")
 
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    return call

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import onnx_ir as ir
 import pytest
 
+import collage_core
 from collage_core.errors import DeadlineExceededError, InvalidModelError
 from collage_core.passes.prepare_scout import scout
 from collage_core.pipeline.subject import Subject
@@ -38,3 +45,23 @@ def test_what_ends_the_process_is_an_error() -> None:
 def test_what_takes_too_long_is_an_error() -> None:
     with pytest.raises(DeadlineExceededError, match="preparing the model"):
         scout(mnist(), {}, deadline_s=0.01)
+
+
+def test_a_scout_ends_though_nobody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.onnx")  # it waits for whoever writes there
+    command = [sys.executable, "-P", "-m", "collage_core.passes.prepare_scout", str(tmp_path / "model.onnx"), "{}", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(collage_core.__file__).parents[1])}
+
+    done = subprocess.run(command, env=environment, timeout=60, check=False)
+
+    assert done.returncode == -signal.SIGALRM
+
+
+def test_words_that_are_no_text_are_shown_as_far_as_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nprintf 'broken \\377 library\\n' >&2\nkill -ABRT $$\n", encoding="ascii")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+    with pytest.raises(InvalidModelError, match="SIGABRT on it: broken \N{REPLACEMENT CHARACTER} library"):
+        scout(mnist(), {})

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,17 +52,3 @@ def test_the_call_keeps_its_session_and_comes_warm(warmup: int, monkeypatch: pyt
     session = sessions[0]()
     assert session is not None
     assert session.runs == 1 + warmup + 1
-
-
-def test_whatever_stops_a_package_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def load(package: Path, *, threads: int) -> FakeSession:
-        raise RuntimeError("a library broke")
-
-    monkeypatch.setattr(contender, "load", load)
-
-    status = contender.main([*("p", "i", "o", "t"), "--blobs", str(tmp_path), "--threads", "1"])
-
-    assert status == 1
-    assert capsys.readouterr().err == "RuntimeError: a library broke\n"
