@@ -17,6 +17,7 @@ from typing import Any, Self, TypeAlias
 
 from collage_core.contract import Json
 from collage_core.errors import WireError, WorkerError
+from collage_core.measure import memory
 from collage_core.measure.child import ChildProcess
 from collage_core.measure.codec import Codec
 from collage_core.measure.messages import AskBurst, AskPrepare, Burst, Hello, Message, Prepared
@@ -59,10 +60,13 @@ class ContenderProcess:
         self._requests = 0
         # it is killed, so it cannot clear up what it keeps in temporary files
         self._scratch = tempfile.TemporaryDirectory(prefix="collage-contender-", ignore_cleanup_errors=True)
+        self._child: ChildProcess | WorkerError
         try:
             self._child = ChildProcess(
                 contender.name, "collage_core.measure.contender", [], {"TMPDIR": self._scratch.name}
             )
+        except WorkerError as error:
+            self._child = error
         except BaseException:
             self._scratch.cleanup()
             raise
@@ -75,10 +79,15 @@ class ContenderProcess:
     ) -> None:
         self.close()
 
-    def prepare(self, deadline_s: float) -> Prepared | Failed:
-        """Loads what it runs and runs it once."""
+    def prepare(self, deadline_s: float, *, at_a_time: int = 1) -> Prepared | Failed:
+        """Loads what it runs and runs it once.
+
+        Args:
+            deadline_s: Seconds after which it is killed.
+            at_a_time: How many load at that time, this one included; they share what memory is free.
+        """
         ask = AskPrepare(call=self.contender.call, arguments=dict(self.contender.arguments), paths=self.contender.paths)
-        answer: Prepared | Failed = self._ask(ask, deadline_s, Stage.LOAD, Prepared)
+        answer: Prepared | Failed = self._ask(ask, deadline_s, Stage.LOAD, Prepared, at_a_time)
         return answer
 
     def burst(self, *, duration_s: float, min_runs: int, warmup_s: float, deadline_s: float) -> Burst | Failed:
@@ -89,12 +98,17 @@ class ContenderProcess:
 
     def close(self) -> None:
         """Kills it, and removes its temporary files."""
-        self._child.kill()
+        if isinstance(self._child, ChildProcess):
+            self._child.kill()
         self._scratch.cleanup()
 
-    def _ask(self, message: Message, deadline_s: float, stage: Stage, expected: type) -> Any:
+    def _ask(self, message: Message, deadline_s: float, stage: Stage, expected: type, at_a_time: int = 1) -> Any:
         deadline = time.monotonic() + deadline_s
         try:
+            if isinstance(self._child, WorkerError):
+                raise self._child
+            # several processes are alive, each as large as it became: what is free now is all that any may add
+            self._child.limit_bytes = self._child.held_bytes + memory.limit_bytes() // at_a_time
             if self._requests == 0 and not isinstance(self._codec.decode(self._child.receive(deadline)), Hello):
                 raise WireError("its first words were not Hello")
             self._requests += 1
@@ -123,6 +137,7 @@ def interleaved(
     warmup_s: float = 0.04,
     settle_s: float = 0.02,
     deadline_s: float = 300.0,
+    first_round: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Rounds | Failed]:
     """Times contenders in turns, in an order that is shuffled in each round.
@@ -139,6 +154,7 @@ def interleaved(
         settle_s: Pause before a turn. Together with the warm-up it outlasts the threads of whoever ran before that wait
             for work by spinning: ONNX Runtime's for 2^20 pauses, about 60 ms (`EigenNonBlockingThreadPool.h`).
         deadline_s: Seconds after which a contender that does not answer is killed, for loading and for each turn.
+        first_round: How many rounds went before in the same comparison: each has an order of its own.
         progress: Told how many bursts are done, of how many.
 
     Returns:
@@ -156,10 +172,11 @@ def interleaved(
     try:
         for contender in contenders:
             processes[contender.name] = ContenderProcess(contender)
-        answers = loaders.map(lambda process: process.prepare(deadline_s), processes.values())
+        beside = min(_LOADERS, len(contenders))
+        answers = loaders.map(lambda process: process.prepare(deadline_s, at_a_time=beside), processes.values())
         loaded = dict(zip(processes, answers, strict=True))
         failed = {name: answer for name, answer in loaded.items() if isinstance(answer, Failed)}
-        for index in range(rounds):
+        for index in range(first_round, first_round + rounds):
             for contender in random.Random(index).sample(contenders, len(contenders)):
                 done += 1
                 if contender.name not in failed:

@@ -34,3 +34,9 @@ def stuck() -> Callable[[], None]:
 def littering(note: str) -> Callable[[], None]:
     Path(note).write_text(tempfile.mkdtemp(), encoding="utf-8")
     return lambda: time.sleep(0.001)
+
+
+def hoarding(mib: int) -> Callable[[], None]:
+    held = bytearray(b"x" * (mib << 20))
+    time.sleep(0.5)  # long enough to be seen
+    return lambda: time.sleep(0.001 * bool(held))

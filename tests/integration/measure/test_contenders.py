@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from pathlib import Path
 
 import pytest
 
 from collage_core.contract import Json
+from collage_core.measure import memory
 from collage_core.measure.contenders import Contender, interleaved
 from collage_core.measure.outcomes import Failed, Stage
 
@@ -67,3 +69,28 @@ def test_a_contender_that_is_done_leaves_no_temporary_files(tmp_path: Path) -> N
 
     assert note.read_text(encoding="utf-8")
     assert not Path(note.read_text(encoding="utf-8")).exists()
+
+
+def test_contenders_that_load_together_share_the_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "limit_bytes", lambda: 240 << 20)
+
+    timed = interleaved(
+        [contender("large", call="hoarding", mib=200), contender("small", call="hoarding", mib=20)],
+        rounds=1,
+        burst_s=0.01,
+    )
+
+    large = timed["large"]
+    assert isinstance(large, Failed)
+    assert large.reason.startswith("memory: it grew to ")
+    assert not isinstance(timed["small"], Failed)
+
+
+def test_a_contender_that_cannot_be_started_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+
+    failed = interleaved([contender("it")], rounds=1, burst_s=0.01)["it"]
+
+    assert isinstance(failed, Failed)
+    assert failed.stage is Stage.LOAD
+    assert failed.reason.startswith("start: ")
