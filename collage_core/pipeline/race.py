@@ -76,6 +76,7 @@ def race(
             [contenders[name] for name in running],
             rounds=heat,
             burst_s=round_s,
+            first_round=done,
             progress=lambda *_: progress.advance(),
         )
         for name, answer in answers.items():

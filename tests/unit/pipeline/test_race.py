@@ -34,8 +34,12 @@ class Track:
         self._random = np.random.default_rng(5)
         self.heats: list[tuple[str, ...]] = []
         self.rounds: list[int] = []
+        self.first_rounds: list[int] = []
 
-    def interleaved(self, contenders: Sequence[Contender], *, rounds: int, **_: Any) -> dict[str, Any]:
+    def interleaved(
+        self, contenders: Sequence[Contender], *, rounds: int, first_round: int, **_: Any
+    ) -> dict[str, Any]:
+        self.first_rounds.append(first_round)
         self.heats.append(tuple(contender.name for contender in contenders))
         self.rounds.append(rounds)
         return {contender.name: self._answer(contender.name, rounds) for contender in contenders}
@@ -83,6 +87,14 @@ def test_who_is_far_slower_leaves_after_the_first_heat(monkeypatch: pytest.Monke
         "c": FIRST_ROUNDS,
         "m": ENOUGH,
     }
+
+
+def test_no_round_repeats_the_order_of_an_earlier_heat(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 100.0, "m": 99.0}, noise=0.2)
+
+    run(track, monkeypatch, "am", "a", rounds=FIRST_ROUNDS + 2 * HEAT_ROUNDS)
+
+    assert track.first_rounds == [0, FIRST_ROUNDS, FIRST_ROUNDS + HEAT_ROUNDS]
 
 
 def test_the_best_incumbent_stays_however_slow_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
