@@ -213,8 +213,8 @@ def _random(spec: TensorSpec, random: np.random.Generator, bound: int | None) ->
         if dtype in _FULL_RANGE:
             limits = np.iinfo(kind)
             return random.integers(limits.min, limits.max + 1, shape).astype(kind)
-        mask: np.ndarray[Any, Any] = random.integers(0, 2, shape).astype(kind)
-        mask[..., :1] = 1  # a row that masks everything makes Softmax divide zero by zero
+        mask = np.array(random.integers(0, 2, shape), dtype=kind)
+        mask[(..., slice(1)) if shape else ()] = 1  # a row that masks everything makes Softmax divide zero by zero
         return mask
     if kind.kind == "c":
         real, imaginary = random.standard_normal((2, *shape))

@@ -45,6 +45,17 @@ def test_wide_integers_that_select_nothing_are_masks() -> None:
     assert mask[:, 0].tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("kind", ["bool", "uint8", "int32", "int64", "float", "bfloat16", "complex64", "string"])
+def test_a_scalar_is_made_up_too(kind: str) -> None:
+    graph = _graph(f"g ({kind} x) => ({kind} y) {{ y = Identity(x) }}")
+
+    value = random_inputs(graph, seed=0)["x"]
+
+    assert isinstance(value, np.ndarray)
+    assert value.shape == ()
+    assert value.dtype == (object if kind == "string" else graph.spec(graph.model.graph.inputs[0]).numpy_dtype)
+
+
 def test_strings_are_words() -> None:
     graph = _graph("g (string[3, 2] words) => (string[3, 2] y) { y = Identity(words) }")
 
