@@ -7,6 +7,7 @@ protobuf message gets one data file beside it.
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import warnings
@@ -198,15 +199,19 @@ def _locate_external_data(model: ir.Model, source: str) -> None:
         tensor.base_dir = folder
 
 
-def bring_inside(model: ir.Model) -> None:
-    """Reads what only a large weight of the main graph may leave in another file: all the rest, in place.
+def bring_inside(model: ir.Model, *, up_to: float = SMALL_TENSOR_BYTES) -> None:
+    """Reads what is in other files, but for large weights of the main graph, in place.
 
     Such tensors become views of the mapped file.
+
+    Args:
+        model: The model.
+        up_to: How many bytes a weight of the main graph may have to be read.
     """
     for value in _initializers(model):
         tensor = value.const_value
         if isinstance(tensor, ir.ExternalTensor) and (
-            value.graph is not model.graph or tensor.nbytes <= SMALL_TENSOR_BYTES
+            value.graph is not model.graph or tensor.nbytes <= up_to
         ):
             value.const_value = _inside(tensor)
     _bring_attributes_inside(model)
@@ -215,11 +220,7 @@ def bring_inside(model: ir.Model) -> None:
 def _private_copy(model: ir.Model) -> ir.Model:
     """Copy the structure, share the weights, and refer to no external file."""
     copy = model.clone()
-    for value in _initializers(copy):
-        tensor = value.const_value
-        if isinstance(tensor, ir.ExternalTensor):
-            value.const_value = _inside(tensor)
-    _bring_attributes_inside(copy)
+    bring_inside(copy, up_to=math.inf)
     return copy
 
 
