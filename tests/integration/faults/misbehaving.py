@@ -304,6 +304,18 @@ class OffersNothing(Well):
         return []
 
 
+class RefusesInTargets(Well):
+    @hookimpl
+    def collage_targets(self, host: Host) -> Unsupported:
+        return Unsupported("targets wants none of this machine")
+
+
+class WrongTypeInTargets(Well):
+    @hookimpl
+    def collage_targets(self, host: Host) -> Any:
+        return 7
+
+
 class RaisesInTargets(Well):
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target]:
@@ -328,6 +340,8 @@ TOOLCHAINS: Mapping[str, str] = {
     "well": "well",
     "misbehaving": "misbehaving",
     "offers-nothing": "offers_nothing",
+    "refuses-in-targets": "refuses_in_targets",
+    "wrong-type-in-targets": "wrong_type_in_targets",
     "raises-in-targets": "raises_in_targets",
     "hangs-in-targets": "hangs_in_targets",
     "crashes-in-targets": "crashes_in_targets",
@@ -337,6 +351,8 @@ TOOLCHAINS: Mapping[str, str] = {
 well = Well()
 misbehaving = Misbehaving()
 offers_nothing = OffersNothing()
+refuses_in_targets = RefusesInTargets()
+wrong_type_in_targets = WrongTypeInTargets()
 raises_in_targets = RaisesInTargets()
 hangs_in_targets = HangsInTargets()
 crashes_in_targets = CrashesInTargets()

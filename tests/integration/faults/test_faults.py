@@ -114,6 +114,8 @@ MEASURED: Mapping[str, Told] = {
 
 UNUSABLE: Mapping[str, str] = {
     "offers-nothing": "it offers no target on this machine",
+    "refuses-in-targets": "targets wants none of this machine",
+    "wrong-type-in-targets": "collage_targets: answered with int, not Sequence or Unsupported",
     "raises-in-targets": "RuntimeError: targets is broken",
     "hangs-in-targets": "worker deadline: it did not answer in time and was killed",
     "crashes-in-targets": "worker crash: killed by SIGSEGV.*misbehaving.py",
