@@ -144,7 +144,8 @@ def test_what_is_right_passes(cnn: Path, package: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["zero point", "channels", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("scale", "bias"))]
+    "kind",
+    ["zero point", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("channels", "scale", "bias"))],
 )
 def test_a_wrong_parameter_of_any_operator_is_seen(
     kind: str, cnn: Path, package: Path, workshop: Workshop, tmp_path: Path

@@ -191,7 +191,7 @@ def test_what_calls_a_marked_kernel_stays_a_kernel_of_its_own() -> None:
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 14))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_groups_are_what_walking_every_path_finds(rng: random.Random, operators: int) -> None:
     graph = DataflowGraph(random_qdq_model(rng, operators))
 
@@ -219,7 +219,7 @@ def is_whole(groups: set[int], nodes: int) -> bool:
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 14), st.sampled_from(list(Joins)))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_candidate_ever_splits_a_group(rng: random.Random, operators: int, joins: Joins) -> None:
     graph = DataflowGraph(random_qdq_model(rng, operators))
     groups = brute_groups(graph)
@@ -244,7 +244,7 @@ def test_no_candidate_ever_splits_a_group(rng: random.Random, operators: int, jo
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 14), st.sampled_from(list(Joins)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_what_a_plugin_proposes_itself_grows_or_is_refused(rng: random.Random, operators: int, joins: Joins) -> None:
     graph = DataflowGraph(random_qdq_model(rng, operators))
     groups = brute_groups(graph)
@@ -264,7 +264,7 @@ def test_what_a_plugin_proposes_itself_grows_or_is_refused(rng: random.Random, o
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_one_toolchain_alone_never_splits_a_group_either(rng: random.Random, operators: int) -> None:
     graph = DataflowGraph(random_qdq_model(rng, operators))
     groups = brute_groups(graph)
@@ -281,7 +281,7 @@ def test_one_toolchain_alone_never_splits_a_group_either(rng: random.Random, ope
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 10))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_node_is_covered_and_only_what_nobody_takes_whole_falls_apart(rng: random.Random, operators: int) -> None:
     model = random_qdq_model(rng, operators)
     kinds = sorted({node.op_type for node in model.graph})
