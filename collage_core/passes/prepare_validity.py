@@ -8,6 +8,7 @@ with the model and not where it was noticed.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping
 
 import onnx
@@ -168,5 +169,5 @@ def serialized_without(model: ir.Model, weights: dict[str, ir.Value]) -> onnx.Mo
         value.shape, value.dtype = ir.Shape(tensor.shape.numpy()), tensor.dtype
         value.const_value = None
         copy.graph.inputs.append(value)
-    bring_inside(copy)
+    bring_inside(copy, up_to=math.inf)
     return ir.serde.serialize_model(copy)

@@ -109,7 +109,7 @@ def elsewhere(package: Path, *inputs: Path) -> list[dict[str, Any]]:
             "--save-outputs",
             str(out),
         ]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert run.returncode == 0, run.stderr
         with np.load(out) as arrays:
             found.append(dict(arrays))

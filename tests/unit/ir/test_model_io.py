@@ -4,12 +4,20 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnx_ir as ir
 import pytest
 
 from collage_core.errors import ExternalDataError, ModelFileError
 from collage_core.ir import model_io
-from collage_core.ir.model_io import load_model, model_from_bytes, model_to_bytes, save_model
+from collage_core.ir.model_io import (
+    bring_inside,
+    external_tensors,
+    load_model,
+    model_from_bytes,
+    model_to_bytes,
+    save_model,
+)
 
 
 def linear_model(weight: np.ndarray) -> onnx.ModelProto:
@@ -162,3 +170,32 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
 
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_only_large_weights_of_the_main_graph_may_stay_in_another_file(tmp_path: Path) -> None:
+    body = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
+        g (bool c, float[64,64] x) => (float[64,64] y) {
+          y = If(c) <then_branch = t () => (float[64,64] a) { a = Add(x, v) },
+            else_branch = e () => (float[64,64] b) { b = Mul(x, s) }>
+          }""")
+    weight = onnx.numpy_helper.from_array(WEIGHT, "v")
+    body.graph.node[0].attribute[0].g.initializer.append(weight)
+    body.graph.initializer.extend(
+        [onnx.numpy_helper.from_array(WEIGHT[:1], "s"), onnx.numpy_helper.from_array(WEIGHT, "w")]
+    )
+    body.graph.node.append(onnx.helper.make_node("Constant", [], ["k"], value=onnx.numpy_helper.from_array(WEIGHT)))
+    body.graph.node.append(onnx.helper.make_node("MatMul", ["k", "w"], ["z"]))
+    body.graph.output.append(onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [64, 64]))
+    path = tmp_path / "model.onnx"
+    onnx.save_model(body, path, save_as_external_data=True, location="weights.bin", size_threshold=0,
+                    convert_attribute=True)  # fmt: skip
+    model = load_model(path)
+    outside = {tensor.name for tensor in external_tensors(model)}
+
+    bring_inside(model)
+
+    assert len(outside) > 2
+    assert [tensor.name for tensor in external_tensors(model)] == ["w"]
+    bring_inside(model, up_to=WEIGHT.nbytes)
+    assert list(external_tensors(model)) == []
+    np.testing.assert_array_equal(weight_of(model), WEIGHT)
