@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import select
 import signal
@@ -29,6 +31,10 @@ _TAIL_BYTES = 4000
 _STACK_LINES = 3
 _TAIL_LINES = 8
 _LOG_LIMIT_BYTES = 4 << 20
+_CENSUS_S = 0.5
+"""How often what it started is looked for and counted with it."""
+_END_S = 10.0
+"""How long the end of a killed process is waited for."""
 
 
 class ChildProcess:
@@ -45,7 +51,7 @@ class ChildProcess:
         memory_limit_bytes: Most memory it may hold; what `memory.limit_bytes` says if None.
 
     Attributes:
-        limit_bytes: Most memory it may hold; beyond, it is killed when it is next waited for.
+        limit_bytes: Most memory it, and what it started, may hold; beyond, it is killed when it is next waited for.
     """
 
     def __init__(
@@ -61,8 +67,10 @@ class ChildProcess:
         self._mark = uuid.uuid4().hex
         self.limit_bytes = memory.limit_bytes() if memory_limit_bytes is None else memory_limit_bytes
         self._parser = FrameParser()
-        self._next_look = 0.0
-        self._log: IO[bytes] = tempfile.TemporaryFile(mode="a+b")  # noqa: SIM115  closed by `kill`
+        self._next_look = self._next_census = 0.0
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by `kill`
+        appending = fcntl.fcntl(self._log, fcntl.F_GETFL) | os.O_APPEND  # it writes where the file ends, if it is cut
+        fcntl.fcntl(self._log, fcntl.F_SETFL, appending)
         lasting = threading.current_thread() is threading.main_thread()
         try:
             self._process = subprocess.Popen(
@@ -108,8 +116,6 @@ class ChildProcess:
         Raises:
             WorkerError: If the process ends or does not read in time.
         """
-        if os.fstat(self._log.fileno()).st_size > _LOG_LIMIT_BYTES:
-            self._log.truncate(0)
         data = memoryview(frame.encode())
         while data:
             self._wait(self._to, select.POLLOUT, deadline)
@@ -138,24 +144,31 @@ class ChildProcess:
                 raise self._ended()
             self._parser.feed(data)
 
-    def kill(self) -> None:
-        """Ends the process and everything it started; harmless when it is gone."""
+    def kill(self) -> bool:
+        """Ends the process and everything it started; harmless when it is gone.
+
+        Returns:
+            Whether it is gone: one that waits for a device or a file system may not be for long.
+        """
         if self._log.closed:
-            return
-        family = _descendants(self._process.pid)
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
+            return self._process.returncode is not None
+        family = []
+        if self._process.returncode is None:  # once it was waited for, its number may be another's
+            family = _descendants(self._process.pid)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
         for process in (*family, *_marked(self._mark)):  # those that left the group, and are perhaps nobody's child now
             try:
                 process.kill()
             except psutil.Error:
                 continue
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
         for stream in (self._process.stdin, self._process.stdout, self._log):
             if stream is not None:
                 stream.close()
+        return self._process.returncode is not None
 
     def _wait(self, descriptor: int, event: int, deadline: float) -> None:
         poll = select.poll()
@@ -179,7 +192,13 @@ class ChildProcess:
         if now < self._next_look:
             return
         self._next_look = now + _POLL_S
-        if (held := self.held_bytes) > self.limit_bytes:
+        if os.fstat(self._log.fileno()).st_size > _LOG_LIMIT_BYTES:
+            self._log.truncate(0)
+        held = self.held_bytes
+        if now >= self._next_census:
+            self._next_census = now + _CENSUS_S
+            held = memory.family_bytes(self.pid)
+        if held > self.limit_bytes:
             most = f"the {self.limit_bytes >> 20} MiB it may"
             raise self._failed("memory", f"it grew to {held >> 20} MiB, more than {most}, and was killed")
 
@@ -199,7 +218,8 @@ class ChildProcess:
 
     def _failed(self, kind: str, reason: str) -> WorkerError:
         tail = self._tail()
-        self.kill()
+        if not self.kill():
+            reason = f"{reason}, and has not ended {_END_S:g} s later (process {self._process.pid})"
         return WorkerError(self.name, kind, f"{reason}; its last words: {tail}" if tail else reason)
 
     def _tail(self) -> str:

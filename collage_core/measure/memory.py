@@ -34,6 +34,34 @@ def private_bytes(pid: int) -> int:
     return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
 
+def family_bytes(pid: int) -> int:
+    """Memory of a process and of what it started, and that in turn; what they share since a fork counts once.
+
+    Linux alone says so, and quickly: this is asked while others are timed.
+    """
+    family = [pid]
+    for member in family:  # grows meanwhile
+        family += _children(member)
+    alone = private_bytes(pid)
+    return alone if len(family) == 1 else max(alone, sum(_proportional_bytes(member) for member in family))
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return []
+    return [int(child) for thread in threads for line in _lines(thread / "children") for child in line.split()]
+
+
+def _proportional_bytes(pid: int) -> int:
+    for line in _lines(Path(f"/proc/{pid}/smaps_rollup")):
+        name, _, value = line.partition(":")
+        if name == "Pss_Anon":
+            return int(value.split()[0]) << 10
+    return 0
+
+
 def _free_in_group() -> int:
     """What the control groups of this process leave it: a container's limit is not the machine's."""
     free = _NO_LIMIT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -94,3 +95,28 @@ def test_memory_of_a_process_grows_with_what_it_holds_and_ends_with_it() -> None
     assert held[1] - held[0] == pytest.approx(100 * MIB, rel=0.1)
     assert memory.private_bytes(process.pid) == 0
     assert memory.private_bytes(os.getpid()) > 0
+
+
+def test_what_a_process_started_counts_with_it_and_what_a_fork_shares_counts_once() -> None:
+    program = """
+import os, sys, time
+held = b"x" * (100 << 20)
+if os.fork() == 0:  # shares what is held
+    if os.fork() == 0:
+        more = b"y" * (60 << 20)
+        print(1, flush=True)
+    time.sleep(600)
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            held = memory.family_bytes(process.pid)
+            alone = memory.private_bytes(process.pid)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+    assert alone == pytest.approx(106 * MIB, rel=0.1)
+    assert held == pytest.approx(170 * MIB, rel=0.1)
+    assert memory.family_bytes(process.pid) == 0

@@ -1,0 +1,92 @@
+"""A process that is held to its limits, and ended, whatever it does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from collage_core.errors import WorkerError
+from collage_core.measure import child as module
+from collage_core.measure.child import ChildProcess
+
+MIB = 1 << 20
+Start = Callable[..., ChildProcess]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a process of a program."""
+    started: list[ChildProcess] = []
+
+    def start(program: str, **arguments: Any) -> ChildProcess:
+        (tmp_path / "program.py").write_text(f"import os, subprocess, sys, time\n{program}\n", encoding="ascii")
+        path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+        started.append(ChildProcess("it", "program", [], {"PYTHONPATH": path}, **arguments))
+        return started[-1]
+
+    yield start
+    for child in started:
+        child.kill()
+
+
+def test_what_it_prints_without_end_fills_no_disk(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOG_LIMIT_BYTES", 1 * MIB)
+    sizes: list[int] = []
+    look = ChildProcess._hold_to_limits
+
+    def looked(child: ChildProcess, deadline: float) -> None:
+        sizes.append(os.fstat(child._log.fileno()).st_size)
+        look(child, deadline)
+
+    monkeypatch.setattr(ChildProcess, "_hold_to_limits", looked)
+    child = start("while True:\n    os.write(2, bytes(100_000) + b'more words\\n')\n    time.sleep(0.005)")
+
+    with pytest.raises(WorkerError, match=r"killed; its last words: .*more words"):
+        child.receive(time.monotonic() + 1.5)
+
+    assert 1 * MIB < max(sizes) < 20 * MIB
+
+
+def test_what_it_started_counts_against_its_limit(start: Start) -> None:
+    hoard = "held = bytearray(b'x' * (300 << 20)); import time; time.sleep(600)"
+    child = start(f"subprocess.run([sys.executable, '-c', {hoard!r}])", memory_limit_bytes=200 * MIB)
+
+    with pytest.raises(WorkerError, match="more than the 200 MiB it may"):
+        child.receive(time.monotonic() + 60)
+
+    assert not psutil.pid_exists(child.pid)
+
+
+def test_a_number_that_may_be_anothers_is_sent_no_signal(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    signalled: list[int] = []
+    child = start("")
+    while child.alive:  # it is waited for, so the system may give its number to another
+        time.sleep(0.02)
+    monkeypatch.setattr(os, "killpg", lambda pid, number: signalled.append(pid))
+
+    assert child.kill()
+
+    assert signalled == []
+
+
+def test_one_that_cannot_be_ended_is_left_and_named(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that waits for a device in the kernel; here nobody is killed."""
+    child = start("time.sleep(600)")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_END_S", 0.2)
+        patch.setattr(os, "killpg", lambda *_: None)
+        patch.setattr(subprocess.Popen, "kill", lambda _: None)
+        patch.setattr(module, "_marked", lambda _: [])
+
+        with pytest.raises(WorkerError, match=rf"killed, and has not ended 0\.2 s later \(process {child.pid}\)"):
+            child.receive(time.monotonic() + 0.2)
+
+    child._process.kill()
+    child._process.wait()
