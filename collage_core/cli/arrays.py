@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from collage_core.replacement import Replacement
 
 if TYPE_CHECKING:
     from collage_core.runtime import NodeArg
@@ -57,18 +58,10 @@ def write_values(path: Path, values: Mapping[str, Any]) -> None:
         arrays = to_arrays(values)
     except FeedError as error:
         raise click.ClickException(f"output {error}") from error
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as stream:
-            with zipfile.ZipFile(stream, "w") as archive:
-                for name, array in arrays.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, array, allow_pickle=False)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with Replacement(path) as file, zipfile.ZipFile(file.stream, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def random_arrays(inputs: list[NodeArg], seed: int) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from collage_core.ir.order import circle, described, is_ordered
 from collage_core.ir.other_files import guessed
 from collage_core.ir.quiet import only_errors_of
 from collage_core.ir.sparse import make_dense
+from collage_core.replacement import Replacement
 
 EXTERNAL_THRESHOLD_BYTES = 1 << 30
 """Above this total, weights go into a data file: protobuf refuses messages of 2 GiB and more."""
@@ -103,7 +103,7 @@ def save_model(model: ir.Model, path: str | os.PathLike[str]) -> None:
     Raises:
         ModelFileError: If the folder cannot be written to.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))
     copy = _private_copy(model)
     holders = list(_initializers(copy))
     total = sum(value.const_value.nbytes for value in holders if value.const_value is not None)
@@ -112,7 +112,7 @@ def save_model(model: ir.Model, path: str | os.PathLike[str]) -> None:
             if total > EXTERNAL_THRESHOLD_BYTES:
                 _write_external_data(holders, staging, f"{target.name}.data")
             proto = ir.serde.serialize_model(copy)
-            staging.write(target.name, proto.SerializeToString())
+            staging.file(target.name).stream.write(proto.SerializeToString())
             staging.commit()
     except OSError as error:
         raise ModelFileError(os.fspath(path), error.strerror or str(error)) from error
@@ -210,9 +210,7 @@ def bring_inside(model: ir.Model, *, up_to: float = SMALL_TENSOR_BYTES) -> None:
     """
     for value in _initializers(model):
         tensor = value.const_value
-        if isinstance(tensor, ir.ExternalTensor) and (
-            value.graph is not model.graph or tensor.nbytes <= up_to
-        ):
+        if isinstance(tensor, ir.ExternalTensor) and (value.graph is not model.graph or tensor.nbytes <= up_to):
             value.const_value = _inside(tensor)
     _bring_attributes_inside(model)
 
@@ -246,27 +244,25 @@ def _inside(tensor: ir.ExternalTensor) -> ir.Tensor[Any]:
 
 def _write_external_data(holders: list[ir.Value], staging: _Staging, name: str) -> None:
     offset = 0
-    with staging.open(name) as stream:
-        for value in holders:
-            tensor = value.const_value
-            if tensor is None or tensor.dtype == ir.DataType.STRING or tensor.nbytes <= SMALL_TENSOR_BYTES:
-                continue
-            padding = -offset % _ALIGNMENT
-            stream.write(b"\0" * padding)
-            offset += padding
-            data = tensor.tobytes()
-            stream.write(data)
-            value.const_value = ir.ExternalTensor(
-                name,
-                offset,
-                len(data),
-                tensor.dtype,
-                shape=ir.Shape(tensor.shape.numpy()),
-                name=value.name or "",
-            )
-            offset += len(data)
-        stream.flush()
-        os.fsync(stream.fileno())
+    file = staging.file(name)
+    for value in holders:
+        tensor = value.const_value
+        if tensor is None or tensor.dtype == ir.DataType.STRING or tensor.nbytes <= SMALL_TENSOR_BYTES:
+            continue
+        padding = -offset % _ALIGNMENT
+        file.stream.write(b"\0" * padding)
+        offset += padding
+        data = tensor.tobytes()
+        file.stream.write(data)
+        value.const_value = ir.ExternalTensor(
+            name,
+            offset,
+            len(data),
+            tensor.dtype,
+            shape=ir.Shape(tensor.shape.numpy()),
+            name=value.name or "",
+        )
+        offset += len(data)
 
 
 class _Staging:
@@ -274,32 +270,24 @@ class _Staging:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._written: list[tuple[str, Path]] = []
+        self._files: list[Replacement] = []
 
     def __enter__(self) -> _Staging:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for temporary, _ in self._written:
-            Path(temporary).unlink(missing_ok=True)
+        for file in self._files:
+            file.discard()
 
-    def open(self, name: str) -> Any:
-        handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=self._folder)
-        self._written.append((temporary, self._folder / name))
-        return os.fdopen(handle, "wb")
-
-    def write(self, name: str, data: bytes) -> None:
-        with self.open(name) as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+    def file(self, name: str) -> Replacement:
+        self._files.append(Replacement(self._folder / name))
+        return self._files[-1]
 
     def commit(self) -> None:
-        umask = os.umask(0)
-        os.umask(umask)
-        for temporary, final in self._written:
-            os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes files private
-            os.replace(temporary, final)
+        for file in self._files:
+            file.finish()
+        for file in self._files:
+            file.put_in_place()
 
 
 def _graphs(model: ir.Model) -> Iterator[ir.Graph]:

@@ -12,7 +12,6 @@ import mmap
 import os
 import stat
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from collage_core.errors import NotAPackageError, PackageDamagedError, PackageError
+from collage_core.replacement import Replacement
 from collage_core.runtime.package.manifest import Entry, is_safe_name
 
 ALIGNMENT_BYTES = 64
@@ -47,10 +47,8 @@ class ArchiveWriter:
         self.entries: dict[str, Entry] = {}
 
     def __enter__(self) -> ArchiveWriter:
-        handle, name = tempfile.mkstemp(prefix=f".{self._path.name}.", dir=self._path.parent)
-        self._temporary = Path(name)
-        self._stream = os.fdopen(handle, "w+b")
-        self._archive = zipfile.ZipFile(self._stream, "w", zipfile.ZIP_STORED)
+        self._file = Replacement(self._path)
+        self._archive = zipfile.ZipFile(self._file.stream, "w", zipfile.ZIP_STORED)
         return self
 
     def __exit__(
@@ -59,19 +57,13 @@ class ArchiveWriter:
         try:
             if kind is None:
                 self._archive.close()
-                self._stream.flush()
-                os.fsync(self._stream.fileno())
-                umask = os.umask(0)
-                os.umask(umask)
-                os.chmod(self._temporary, 0o666 & ~umask)  # mkstemp makes files private
-                os.replace(self._temporary, self._path)
+                self._file.finish()
+                self._file.put_in_place()
         finally:
             # after a failure, of a full disk above all, closing fails too, and says nothing new
             with contextlib.suppress(OSError, ValueError):
                 self._archive.close()
-            with contextlib.suppress(OSError):
-                self._stream.close()
-            self._temporary.unlink(missing_ok=True)
+            self._file.discard()
 
     def add(self, name: str, data: bytes | memoryview) -> None:
         """Add an entry.
@@ -84,7 +76,7 @@ class ArchiveWriter:
         view = memoryview(data).cast("B")
         info = zipfile.ZipInfo(name, _EPOCH)
         info.external_attr = 0o644 << 16
-        header = self._stream.tell() + _LOCAL_HEADER.size + len(name.encode()) + _ZIP64_EXTRA_BYTES
+        header = self._file.stream.tell() + _LOCAL_HEADER.size + len(name.encode()) + _ZIP64_EXTRA_BYTES
         padding = -(header + 6) % ALIGNMENT_BYTES
         info.extra = struct.pack("<HHH", _ALIGNMENT_EXTRA, 2 + padding, ALIGNMENT_BYTES) + bytes(padding)
         with self._archive.open(info, "w", force_zip64=True) as stream:  # one header size, whatever the data's
