@@ -98,7 +98,8 @@ class Counts:
     """What a source did so far.
 
     Attributes:
-        measured: Distinct candidates it measured, whatever the outcome.
+        measured: Candidates it measured, whatever the outcome, each as often as records were added for it: one that was
+            selected and confirmed counts twice.
         cache_hits: Distinct candidates whose outcome was in the database.
         seconds: Time it spent measuring.
     """
