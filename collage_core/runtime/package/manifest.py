@@ -27,7 +27,7 @@ RECORD = "record.json"
 WEIGHTS = "weights/"
 ARTIFACTS = "artifacts/"
 
-MANIFEST_LIMIT_BYTES = 64 << 20
+JSON_LIMIT_BYTES = 64 << 20
 """What JSON expands to in memory is a multiple of its size; a plan of 50,000 kernels stays below a third of this."""
 
 MOST_THREADS = 4096
@@ -212,14 +212,7 @@ class Manifest:
             PackageVersionError: If its schema is newer than this code.
             PackageDamagedError: If it is not what any version writes.
         """
-        if len(data) > MANIFEST_LIMIT_BYTES:
-            raise PackageDamagedError(
-                path, f"its manifest has {len(data)} bytes, more than the {MANIFEST_LIMIT_BYTES} any package has"
-            )
-        try:
-            loaded = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise PackageDamagedError(path, f"its manifest is no JSON ({error}); get the file again") from error
+        loaded = parsed(data, "manifest", path)
         if not isinstance(loaded, dict) or loaded.get("format") != FORMAT:
             raise NotAPackageError(path, f"its manifest does not say that it is a {FORMAT}")
         version = loaded.get("schema_version")
@@ -237,6 +230,27 @@ class Manifest:
             if isinstance(error, cattrs.BaseValidationError):
                 reasons = "; ".join(cattrs.transform_error(error, format_exception=_in_its_own_words))
             raise PackageDamagedError(path, f"its manifest is malformed: {reasons or error}") from error
+
+
+def parsed(data: bytes | memoryview, what: str, path: str) -> Any:
+    """The value of an entry of JSON.
+
+    Args:
+        data: Its bytes.
+        what: What to call it.
+        path: The package, for messages.
+
+    Raises:
+        PackageDamagedError: If it is not JSON, or more than any package has.
+    """
+    if len(data) > JSON_LIMIT_BYTES:
+        raise PackageDamagedError(
+            path, f"its {what} has {len(data)} bytes, more than the {JSON_LIMIT_BYTES} any package has"
+        )
+    try:
+        return json.loads(bytes(data))
+    except (ValueError, RecursionError) as error:
+        raise PackageDamagedError(path, f"its {what} is no JSON ({error}); get the file again") from error
 
 
 def is_safe_name(name: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +17,7 @@ from collage_core.errors import ModelError, NotAPackageError, PackageDamagedErro
 from collage_core.ir.model_io import external_tensors, save_model
 from collage_core.passes.call_sites import call_sites
 from collage_core.runtime.package.archive import Archive
-from collage_core.runtime.package.manifest import MANIFEST, MODEL, RECORD, WEIGHTS, Manifest
+from collage_core.runtime.package.manifest import MANIFEST, MODEL, RECORD, WEIGHTS, Manifest, parsed
 
 T = TypeVar("T")
 
@@ -90,10 +89,7 @@ class Package:
     @functools.cached_property
     def record(self) -> Any:
         """What the optimisation found out, as JSON."""
-        try:
-            return json.loads(bytes(self._archive.read(RECORD, self.manifest.entries)))
-        except (ValueError, RecursionError) as error:
-            raise PackageDamagedError(self.path, f"its {RECORD} is no JSON: {error}") from error
+        return parsed(self._archive.read(RECORD, self.manifest.entries), RECORD, self.path)
 
     @functools.cached_property
     def model(self) -> ir.Model:

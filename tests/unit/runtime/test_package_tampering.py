@@ -224,7 +224,7 @@ def test_a_bomb_is_refused_before_it_goes_off(saved: Path) -> None:
 
 
 def test_a_manifest_beyond_all_measure_is_not_parsed(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest_module, "MANIFEST_LIMIT_BYTES", 100_000)
+    monkeypatch.setattr(manifest_module, "JSON_LIMIT_BYTES", 100_000)
     rewrite(saved, lambda entries: entries.update({"manifest.json": entries["manifest.json"] + b" " * 100_000}))
 
     with pytest.raises(PackageDamagedError, match="more than the 100000 any package has"):
@@ -241,13 +241,21 @@ def test_json_made_to_exhaust_is_refused(saved: Path, text: str) -> None:
         load_package(saved)
 
 
-def test_a_record_made_to_exhaust_is_refused(saved: Path) -> None:
-    def change(entries: Entries, manifest: dict[str, Any]) -> None:
-        entries["record.json"] = b"[" * 200_000
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (b"[" * 200_000, r"its record\.json is no JSON"),
+        (b" " * 300_001 + b"1", r"its record\.json has 300002 bytes, more than the 300000 any package has"),
+    ],
+    ids=["deep", "long"],
+)
+def test_a_record_made_to_exhaust_is_refused(
+    record: bytes, reason: str, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest_module, "JSON_LIMIT_BYTES", 300_000)
+    rewrite(saved, consistently(lambda entries, manifest: entries.update({"record.json": record})))
 
-    rewrite(saved, consistently(change))
-
-    with pytest.raises(PackageDamagedError, match=r"its record\.json is no JSON"):
+    with pytest.raises(PackageDamagedError, match=reason):
         _ = load_package(saved).record
 
 
