@@ -121,8 +121,9 @@ def gc(keep: tuple[str, ...], dry_run: bool, yes: bool, tuning_db: str | None) -
     installed = [toolchain.fingerprint for toolchain in pipeline.doctor().toolchains if toolchain.fingerprint]
     with open_database(tuning_db, read_only=dry_run) as store:
         held = {*store.stats().fingerprints, *(space.fingerprint for space, _ in store.blob_keys())}
-        # a plan over several toolchains carries all their fingerprints in one
-        kept = {name for name in held if name in keep or any(version in name for version in installed)}
+        # a plan over several toolchains carries all their fingerprints in one, words among others
+        words = [f" {version} " for version in installed]
+        kept = {name for name in held if name in keep or any(version in f" {name} " for version in words)}
         going = sorted(held - kept)
         if not going:
             click.echo("Nothing to remove: all of it belongs to library versions installed now.")

@@ -28,6 +28,7 @@ def tuning_db(tmp_path: Path) -> Path:
     with open_database(path) as store:
         store.append(record("openvino 2026.4.1"))
         store.append(record("openvino 2025.1.0"))
+        store.append(record("openvino 2026.4.10"))  # which the version installed is the beginning of
         store.append(record("onnxruntime 1.31.1 + openvino 2026.4.1", target="collage"))
         store.put_blob(BlobSpace(toolchain="openvino", fingerprint="openvino 2025.1.0"), "cache", b"bytes")
     return path
@@ -37,8 +38,8 @@ def test_stats(collage: Collage, tuning_db: Path) -> None:
     result = collage("db", "stats", "--tuning-db", tuning_db, "--json", "stats.json")
 
     assert result.exit_code == 0, result.output
-    assert "3 records" in result.stdout
-    assert json.loads(Path("stats.json").read_text())["by_target"] == {"collage": 1, "openvino": 2}
+    assert "4 records" in result.stdout
+    assert json.loads(Path("stats.json").read_text())["by_target"] == {"collage": 1, "openvino": 3}
 
 
 def test_an_export_can_be_imported_elsewhere_and_again(collage: Collage, tuning_db: Path) -> None:
@@ -48,15 +49,15 @@ def test_an_export_can_be_imported_elsewhere_and_again(collage: Collage, tuning_
     piped = collage("db", "export", "--tuning-db", tuning_db)
     again = collage("db", "import", "-", "--tuning-db", "other.sqlite3", stdin=piped.stdout)
 
-    assert "3 new records, 0 known already, 1 new cached file" in first.stdout
-    assert "0 new records, 3 known already" in again.stdout
+    assert "4 new records, 0 known already, 1 new cached file" in first.stdout
+    assert "0 new records, 4 known already" in again.stdout
 
 
 def test_merge(collage: Collage, tuning_db: Path) -> None:
     result = collage("db", "merge", tuning_db, "--tuning-db", "mine.sqlite3")
 
     assert result.exit_code == 0, result.output
-    assert "3 new records" in result.stdout
+    assert "4 new records" in result.stdout
 
 
 def test_gc_removes_versions_not_installed_and_keeps_mixed_plans(
@@ -66,8 +67,8 @@ def test_gc_removes_versions_not_installed_and_keeps_mixed_plans(
     done = collage("db", "gc", "--yes", "--tuning-db", tuning_db)
     again = collage("db", "gc", "--yes", "--tuning-db", tuning_db)
 
-    assert tried.stdout == "To be removed: openvino 2025.1.0\n"
-    assert "removed 1 record and 1 cached file" in done.stdout
+    assert tried.stdout == "To be removed: openvino 2025.1.0, openvino 2026.4.10\n"
+    assert "removed 2 records and 1 cached file" in done.stdout
     assert "Nothing to remove" in again.stdout
 
 
@@ -76,11 +77,12 @@ def test_gc_asks_first(collage: Collage, pipeline: FakePipeline, tuning_db: Path
 
     assert result.exit_code == 1
     with open_database(tuning_db) as store:
-        assert store.stats().records == 3
+        assert store.stats().records == 4
 
 
 def test_gc_keeps_what_it_is_told_to(collage: Collage, pipeline: FakePipeline, tuning_db: Path) -> None:
-    result = collage("db", "gc", "--keep", "openvino 2025.1.0", "--tuning-db", tuning_db)
+    old = ("--keep", "openvino 2025.1.0", "--keep", "openvino 2026.4.10")
+    result = collage("db", "gc", *old, "--tuning-db", tuning_db)
 
     assert "Nothing to remove" in result.stdout
 
