@@ -31,11 +31,12 @@ def load(
         tell: Takes what the user should know: which kernels were lowered again, and why. None to warn.
 
     Raises:
+        UsageError: If that is no number of threads.
         PackageError: If the file is no sound package.
         KernelLoadError: If a toolchain is missing or refuses; it says which and why.
     """
     opened = load_package(package)
-    wanted = threads or opened.manifest.threads
+    wanted = opened.manifest.threads if threads is None else threads
     session = load_as_is(opened, threads=wanted, relower=lambda site: _lower_again(opened, site, wanted))
     for message in lowered_again_messages(session.lowered_again):
         if tell is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from collage_core.contract import Artifact, Kernel, RunContext, Target, Unsupported
-from collage_core.errors import ModelError, PackageDamagedError, PluginError
+from collage_core.errors import ModelError, PackageDamagedError, PluginError, UsageError
 from collage_core.registry import Registry, Toolchain, load_toolchain
 from collage_core.runtime.executable import Executable
 from collage_core.runtime.loading import Load, Relower
-from collage_core.runtime.package import Package, load_package
+from collage_core.runtime.package import MOST_THREADS, Package, load_package
 from collage_core.runtime.session import Session
 
 
@@ -24,14 +24,17 @@ def load(
 
     Args:
         package: A `.collage` file, or one already open.
-        threads: CPU threads of each kernel; None for as many as it was measured with.
+        threads: CPU threads of each kernel, up to `MOST_THREADS`; None for as many as it was measured with.
         registry: Where toolchains come from; None to import those the package needs and no others.
         relower: Lowers a call site again when its artifact does not load on this machine; None to fail then.
 
     Raises:
+        UsageError: If that is no number of threads.
         PackageError: If the file is no sound package.
         KernelLoadError: If a toolchain is missing or refuses; it says which and why.
     """
+    if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):
+        raise UsageError(f"the number of threads is from 1 to {MOST_THREADS}, not {threads!r}")
     opened = package if isinstance(package, Package) else load_package(package)
     try:
         executable = Executable.build(
@@ -39,7 +42,7 @@ def load(
             opened.artifacts,
             opened.targets,
             loader(registry),
-            threads=threads or opened.manifest.threads,
+            threads=opened.manifest.threads if threads is None else threads,
             relower=relower,
             weights=opened.weights,
         )

@@ -17,6 +17,7 @@ import onnx_ir as ir
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+import collage_core
 from collage_core.contract import Artifact, Requirement, Target
 from collage_core.errors import (
     KernelLoadError,
@@ -24,6 +25,7 @@ from collage_core.errors import (
     PackageDamagedError,
     PackageError,
     PackageVersionError,
+    UsageError,
 )
 from collage_core.hookspecs import hookimpl
 from collage_core.passes.call_sites import call_sites
@@ -421,6 +423,17 @@ def test_a_missing_toolchain_is_named(saved: Path) -> None:
         load(saved, registry=Registry({}))
     with pytest.raises(KernelLoadError, match="toolchain 'mock' is not usable"):
         load(saved)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1_000_000, 2.0, True])
+def test_what_is_no_number_of_threads_is_refused(saved: Path, threads: Any) -> None:
+    toolchain = MockToolchain()
+
+    for way in (load, collage_core.load):
+        with pytest.raises(UsageError, match=f"the number of threads is from 1 to 4096, not {threads}"):
+            way(saved, threads=threads, **({"registry": registry(toolchain)} if way is load else {}))
+
+    assert toolchain.loaded == 0
 
 
 def test_what_does_not_load_is_lowered_again_from_the_package(saved: Path, model: ir.Model) -> None:
