@@ -22,27 +22,27 @@ def read_arrays(path: Path) -> dict[str, Any]:
         click.BadParameter: If it is not an NPZ file of plain arrays.
     """
     from collage_core.errors import FeedError
-    from collage_core.measure import random_inputs
+    from collage_core.ir import npz_file
 
     try:
-        return random_inputs.read_arrays(path)
+        return npz_file.read_arrays(path)
     except FeedError as error:
         raise click.BadParameter(f"cannot read {str(path)!r}: {error.reason}", param_hint="--inputs") from error
 
 
 def read_values(path: Path, inputs: Sequence[NodeArg]) -> dict[str, Any]:
-    """The values that the arrays of an NPZ file stand for; `collage_core.measure.npz` says how.
+    """The values that the arrays of an NPZ file stand for; `collage_core.ir.npz` says how.
 
     Raises:
         click.BadParameter: If it is not an NPZ file of plain arrays.
     """
-    from collage_core.measure.npz import from_arrays
+    from collage_core.ir.npz import from_arrays
 
     return from_arrays(read_arrays(path), {each.name: each.type for each in inputs})
 
 
 def write_values(path: Path, values: Mapping[str, Any]) -> None:
-    """Writes values to an NPZ file, whole or not at all; `collage_core.measure.npz` says how.
+    """Writes values to an NPZ file, whole or not at all; `collage_core.ir.npz` says how.
 
     `numpy.savez` cannot be used: an array may have the name of one of its parameters, and it adds `.npz` to names.
 
@@ -52,7 +52,7 @@ def write_values(path: Path, values: Mapping[str, Any]) -> None:
     import numpy as np
 
     from collage_core.errors import FeedError
-    from collage_core.measure.npz import to_arrays
+    from collage_core.ir.npz import to_arrays
 
     try:
         arrays = to_arrays(values)
@@ -72,7 +72,7 @@ def random_arrays(inputs: list[NodeArg], seed: int) -> dict[str, Any]:
     """
     import numpy as np
 
-    from collage_core.measure.npz import how_to_give
+    from collage_core.ir.npz import how_to_give
 
     generator = np.random.default_rng(seed)
     arrays: dict[str, Any] = {}

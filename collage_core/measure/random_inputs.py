@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -18,17 +15,15 @@ from collage_core.errors import FeedError, did_you_mean
 from collage_core.ir.content import constant_of
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.foreign_values import expected_foreign, fitted_foreign
+from collage_core.ir.npz import from_arrays, how_to_give
+from collage_core.ir.npz_file import read_arrays
 from collage_core.ir.tensor_spec import TensorSpec
-from collage_core.measure.npz import from_arrays, how_to_give
 
 Given: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
-"""Values for a model's inputs: by name, or in an NPZ file as `collage_core.measure.npz` says."""
+"""Values for a model's inputs: by name, or in an NPZ file as `collage_core.ir.npz` says."""
 
 _FULL_RANGE: Final = (onnx_ir.DataType.UINT8, onnx_ir.DataType.INT8, onnx_ir.DataType.UINT16, onnx_ir.DataType.INT16)
 """Pixels and quantized activations; wider integers are indices, masks and counts."""
-
-_DEFLATED: Final = 1032
-"""How many times larger deflated bytes get at most (zlib's manual, "Maximum Compression Factor")."""
 
 _CARRIES_VALUES: Final = frozenset(
     {"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose"}
@@ -144,56 +139,6 @@ def load_inputs(graph: DataflowGraph, inputs: Given) -> dict[str, Any]:
         FeedError: If a file cannot be read, or a value does not fit the model.
     """
     return checked_inputs(graph, given_values(inputs))
-
-
-def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """Every array of an NPZ file.
-
-    What an array says of itself is not believed: nothing is allocated that the file does not hold.
-
-    Raises:
-        FeedError: If it cannot be read, is no NPZ file of plain arrays, or holds more than the machine's memory.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-            if any(member.file_size > _most_held(member) for member in members):
-                raise _no_npz(path, "it holds less than it says")
-            if sum(member.file_size for member in members) > psutil.virtual_memory().total:
-                raise FeedError(str(path), "its arrays take more than this machine's memory")
-            return {member.filename.removesuffix(".npy"): _array(archive, member, path) for member in members}
-    except OSError as error:
-        raise _no_npz(path, error.strerror or str(error)) from error
-    except (EOFError, NotImplementedError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        # RuntimeError: encrypted. NumPy's own words would advise to unpickle what nobody knows
-        raise _no_npz(path, "write one with numpy.savez") from error
-
-
-def _most_held(member: zipfile.ZipInfo) -> float:
-    """Bytes that an entry can have once it is inflated."""
-    return {
-        zipfile.ZIP_STORED: member.compress_size,
-        zipfile.ZIP_DEFLATED: member.compress_size * _DEFLATED,
-    }.get(member.compress_type, math.inf)
-
-
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> np.ndarray[Any, Any]:
-    with archive.open(member) as stream:
-        version = np.lib.format.read_magic(stream)
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read_header(stream)
-        held = member.file_size - stream.tell()
-    if dtype.hasobject:
-        raise _no_npz(path, f"{member.filename!r} holds Python objects, which are never unpickled")
-    if math.prod(shape) * dtype.itemsize != held:
-        raise _no_npz(path, f"{member.filename!r} is {dtype} of shape {shape}, and {held} bytes are there")
-    with archive.open(member) as stream:
-        array: np.ndarray[Any, Any] = np.lib.format.read_array(stream, allow_pickle=False)
-    return array
-
-
-def _no_npz(path: Path, why: str) -> FeedError:
-    return FeedError(str(path), f"it is not an NPZ file of plain arrays: {why}")
 
 
 def _random(spec: TensorSpec, random: np.random.Generator, bound: int | None) -> np.ndarray[Any, Any]:

@@ -107,7 +107,7 @@ class OptimizeOptions:
         exclude: Toolchains or targets to leave out.
         input_shapes: Shape to bind, by input name.
         inputs: Values for the model's inputs to search on, by name, or the NPZ file that holds them
-            (`collage_core.measure.npz` says how); seeded random arrays if None.
+            (`collage_core.ir.npz` says how); seeded random arrays if None.
         preset: `"quick"`, `"default"` or `"extensive"`.
         budget_s: Measure no further candidates after this many seconds, save what no plan can do without.
         max_error: Largest error, relative to a tensor's scale, of targets that do not compute in the model's own

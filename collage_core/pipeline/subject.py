@@ -16,11 +16,11 @@ import onnx_ir
 
 from collage_core.ir.content import content_hash
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.npz import to_arrays
 from collage_core.ir.tensor_spec import TensorSpec
 from collage_core.ir.value_bounds import spec_of
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture
-from collage_core.measure.npz import to_arrays
 from collage_core.measure.random_inputs import Given, checked_inputs, checked_values, given_values, random_inputs
 from collage_core.passes.default_inputs import default_inputs, without_defaults
 from collage_core.passes.prepare import check, prepare

@@ -23,7 +23,7 @@ from click.testing import CliRunner, Result
 import collage_core as collage
 from collage_core.cli import main
 from collage_core.fusion import CandidateBounds
-from collage_core.measure.npz import from_arrays, to_arrays
+from collage_core.ir.npz import from_arrays, to_arrays
 from collage_core.pipeline import options, race
 from collage_core.testing import MockToolchain, partition
 from tests.integration.input import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import zipfile
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner
 
@@ -67,8 +69,16 @@ np.savez(sys.argv[3], *session.run(None, dict(np.load(sys.argv[2]))))
 
 AS_A_COMMAND = """
 from collage_core.cli import main
-main(["run", sys.argv[1], "--save-outputs", sys.argv[3]], standalone_mode=False)
+main(["run", sys.argv[1], "--inputs", sys.argv[2], "--save-outputs", sys.argv[3]], standalone_mode=False)
 """
+
+
+def is_right(outputs: Path, made: Path, feeds: Arrays) -> None:
+    """The package's only output is the reference's."""
+    [right] = reference(made.with_name("cnn.onnx"), feeds).values()
+    with np.load(outputs) as found:
+        [name] = found.files
+        np.testing.assert_allclose(found[name], right, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("how", [AS_A_LIBRARY, AS_A_COMMAND], ids=["library", "command"])
@@ -84,26 +94,33 @@ def test_a_package_runs_without_the_search_its_database_and_its_workers(
     assert not {"search", "database", "measure"} & set(packages)
     assert modules == ["collage_core.pipeline.loading"]
     assert not database
-    if how is AS_A_LIBRARY:
-        with np.load(tmp_path / "out.npz") as got:
-            np.testing.assert_allclose(
-                got["arr_0"], *reference(made.with_name("cnn.onnx"), feeds).values(), rtol=1e-4, atol=1e-5
-            )
+    is_right(tmp_path / "out.npz", made, feeds)
 
 
-def test_a_package_runs_where_nothing_but_temporary_files_can_be_written(made: Path, tmp_path: Path) -> None:
+WRITING_NOTHING = """
+import json, sys
+import numpy as np
+import collage_core
+[y] = collage_core.load(sys.argv[1]).run(None, dict(np.load(sys.argv[2])))
+print(json.dumps(y.tolist()))
+"""
+
+
+def test_a_package_runs_where_nothing_but_temporary_files_can_be_written(
+    made: Path, tmp_path: Path, feeds: Arrays
+) -> None:
     package = tmp_path / "cnn.collage"
     package.write_bytes(made.read_bytes())
     package.chmod(0o444)
     tmp_path.chmod(0o555)
     try:
-        done = run_python(
-            ORDINARY + "import sys, collage_core\nprint(len(collage_core.load(sys.argv[1]).get_outputs()))", package
-        )
+        done = run_python(ORDINARY + WRITING_NOTHING, package, made.with_name("in.npz"))
     finally:
         tmp_path.chmod(0o755)
 
-    assert done.stdout == "1\n", done.stderr
+    assert done.returncode == 0, done.stderr
+    [right] = reference(made.with_name("cnn.onnx"), feeds).values()
+    np.testing.assert_allclose(json.loads(done.stdout), right, rtol=1e-4, atol=1e-5)
 
 
 def elsewhere(package: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
@@ -189,6 +206,12 @@ def test_what_cannot_be_lowered_again_is_refused_with_both_reasons(made: Path, t
         others = {name: archive.read(name) for name in archive.namelist() if name != "manifest.json"}
     [target] = manifest["targets"].values()
     manifest["targets"] = {"elsewhere": {**target, "options": [["spin", "never"]]}}
+    model = onnx.ModelProto.FromString(others["model.onnx"])
+    for entry in (each for function in model.functions for each in function.metadata_props):
+        if entry.key == "collage.target":
+            entry.value = "onnxruntime(spin=never)"
+    data = others["model.onnx"] = model.SerializeToString()
+    manifest["entries"]["model.onnx"] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in {**others, "manifest.json": json.dumps(manifest).encode()}.items():
             archive.writestr(name, data)

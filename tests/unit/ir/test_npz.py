@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collage_core.errors import FeedError
-from collage_core.measure.npz import from_arrays, how_to_give, to_arrays
+from collage_core.ir.npz import from_arrays, how_to_give, to_arrays
 
 KINDS = {
     "x": "tensor(float)",
