@@ -25,7 +25,7 @@ from collage_core.measure.memory import private_bytes
 from collage_core.measure.messages import AskBuild, AskEvaluate, AskMeasure
 from collage_core.measure.outcomes import Built, Failed, Measured, Refused, Stage
 from collage_core.measure.wire_values import WireValue
-from tests.integration.measure.conftest import SIZE, SOURCE, add_function
+from tests.integration.measure.conftest import SIZE, SOURCE, add_ask, add_function, faulty_target
 
 Ask = Callable[..., AskMeasure]
 
@@ -314,12 +314,12 @@ def test_a_worker_killed_from_outside_is_started_again(worker: Worker, ask: Ask)
 MIB = 1 << 20
 
 
-@pytest.fixture
-def spare_bytes(store: BlobStore, ask: Ask) -> int:
+@pytest.fixture(scope="module")
+def spare_bytes(store: BlobStore) -> int:
     """What a worker holds after a request that leaks nothing."""
     worker = Worker(SOURCE, store)
     try:
-        assert isinstance(worker.measure(ask("")), Measured)
+        assert isinstance(worker.measure(add_ask(store, faulty_target())), Measured)
         assert worker.pid is not None
         return private_bytes(worker.pid)
     finally:
