@@ -304,7 +304,7 @@ def load_toolchain(name: str) -> Toolchain:
     return _load(found[0])
 
 
-def load_reference(reference: str, name: str) -> Toolchain:
+def load_plugin(reference: str, name: str) -> Toolchain:
     """Loads a toolchain from `module:attribute`, without an entry point: for plugins under development.
 
     Raises:

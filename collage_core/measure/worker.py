@@ -39,7 +39,7 @@ from collage_core.measure.messages import (
 )
 from collage_core.measure.outcomes import Failed, Refused, Stage
 from collage_core.measure.trial import Trials
-from collage_core.registry import Toolchain, load_reference, load_toolchain
+from collage_core.registry import Toolchain, load_plugin, load_toolchain
 
 _MAX_CACHED_BYTES = 512 << 20
 """As `BlobCache.put` says; SQLite takes rows of up to a billion bytes (https://www.sqlite.org/limits.html)."""
@@ -190,7 +190,7 @@ def main() -> None:
     tempfile.tempdir = str(options.scratch)  # what a killed library leaves behind goes with the directory
     try:
         toolchain = (
-            load_reference(options.plugin, options.toolchain) if options.plugin else load_toolchain(options.toolchain)
+            load_plugin(options.plugin, options.toolchain) if options.plugin else load_toolchain(options.toolchain)
         )
     except PluginError as error:
         channel.send(channel.codec.encode(Hello(toolchain=options.toolchain, failure=str(error)), 0))

@@ -33,7 +33,7 @@ from collage_core.fusion import FusionRule, OpCallByKindRule, SubGraph, kernel_f
 from collage_core.hookspecs import ENTRY_POINT_GROUP, hookimpl
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.patterns import PatternTable
-from collage_core.registry import Registry, Toolchain, load_reference, load_toolchain
+from collage_core.registry import Registry, Toolchain, load_plugin, load_toolchain
 from collage_core.testing import single_matmul
 from collage_core.testing.kernel_check import MemoryBlobs
 
@@ -177,10 +177,10 @@ def test_a_registry_can_be_made_of_toolchains_in_place() -> None:
 
 
 def test_a_plugin_under_development_is_loaded_by_reference() -> None:
-    assert load_reference("collage_core.reference.plugin:plugin", "reference").implements("collage_lower")
+    assert load_plugin("collage_core.reference.plugin:plugin", "reference").implements("collage_lower")
     for wrong in ("collage_core.reference.plugin:nothing", "no_such_module:plugin", "collage_core.reference.plugin"):
         with pytest.raises(PluginError) as caught:
-            load_reference(wrong, "mine")
+            load_plugin(wrong, "mine")
         assert (caught.value.toolchain, caught.value.hook) == ("mine", "import")
 
 
