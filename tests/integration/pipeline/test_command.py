@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from collage_core.cli import main
 from collage_core.ir.model_io import save_model
 from collage_core.pipeline import OptimizeOptions, load, optimize
+from collage_core.runtime import load_package
 from collage_core.testing.graphs import GraphBuilder
 from tests.integration.pipeline.conftest import BOTH, TINY_ARGUMENTS, check
 from tests.integration.pipeline.models import inputs, reference, written
@@ -115,8 +116,11 @@ def test_explain_reads_what_the_package_keeps(ran: Ran) -> None:
     facts = collage("explain", ran.folder / "2.collage", "--json", "-")
 
     assert text.exit_code == 0, text.stderr
-    assert "k0000" in text.stdout
-    assert json.loads(facts.stdout)
+    said = " ".join(text.stdout.split())
+    for region in ran.second["regions"]:
+        assert region["id"] in said
+        assert region["toolchain"] in said
+    assert json.loads(facts.stdout) == load_package(ran.folder / "2.collage").record
 
 
 @pytest.mark.plugins
