@@ -162,6 +162,13 @@ def _check_kernels(model: ir.Model) -> None:
                     f"the function {function.name!r}, marked as a kernel, is of version {version} of the domain "
                     f"{domain!r}, and the model of version {model.opset_imports[domain]}; give both the same"
                 )
+    for node in (node for graph in all_graphs(model.graph) for node in graph):
+        for attribute in node.attributes.values() if node.op_identifier() in model.functions else ():
+            if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
+                raise ModelError(
+                    f"the call {node.name!r} of the function {node.op_type!r}, marked as a kernel, has a body as its "
+                    f"attribute {attribute.name!r}; kernels take none"
+                )
 
 
 def _sort(model: ir.Model) -> None:

@@ -85,6 +85,19 @@ def test_a_kernel_of_another_version_than_the_model_is_refused() -> None:
         prepare(model)
 
 
+def test_a_kernel_that_is_given_a_body_is_refused() -> None:
+    text = """
+        <ir_version: 10, opset_import: ["" : 21, "local" : 1]>
+        g (float[2] x) => (float[2] y) { y = local.kernel <unused = body () => (float[2] z) { z = Exp(x) }> (x) }
+        <domain: "local", opset_import: ["" : 21]> kernel (a) => (b) { b = Exp(a) }"""
+    model = ir.from_onnx_text(text)
+    for function in model.functions.values():
+        function.metadata_props["collage.primitive"] = "1"
+
+    with pytest.raises(ModelError, match="'kernel', marked as a kernel, has a body as its attribute 'unused'"):
+        prepare(model)
+
+
 def test_an_index_beyond_a_shape_is_left_to_who_runs_it() -> None:
     g = GraphBuilder()
     x = g.input("x", 2, 3)
