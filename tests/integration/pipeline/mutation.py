@@ -11,6 +11,7 @@ from typing import Literal, Self, TypeAlias
 
 import numpy as np
 import onnx_ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from collage_core.contract import Artifact, Host, KernelFunction, Target
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
@@ -121,6 +122,7 @@ class Workshop:
             node.attributes.clear()
         elif mutation.kind == "bias":
             _lose_bias(node)
+            RemoveUnusedNodesPass()(function.model)  # of a bias ONNX Runtime is not to replace: it has none any more
         artifact = self.lowered(package.targets[site.name], function)
         _save(out, model, {**package.artifacts, site.name: artifact}, package.targets)
 
