@@ -61,18 +61,18 @@ def partition_for(
         else:
             chosen, rest = _largest_first(graph, outcome.sub_graphs, region)
         kernels.extend(CandidateKernel(sub_graph, spec, context.target) for sub_graph in chosen)
-        refused = [*refused, *_one_by_one(rest, groups)]
+        refused = [*refused, *_one_by_one(graph, rest, groups)]
     if fallback is not None:
         kernels.extend(CandidateKernel(SubGraph(graph, nodes), fallback) for nodes in refused if nodes)
     return Partitioning(graph, tuple(kernels))
 
 
-def _one_by_one(nodes: int, groups: Sequence[int]) -> list[int]:
-    """Each node alone, but quantised operators whole."""
+def _one_by_one(graph: DataflowGraph, nodes: int, groups: Sequence[int]) -> list[int]:
+    """Each kernel node alone, but quantised operators whole, with the views inside them."""
     whole = [group for group in groups if not group & ~nodes]
     for group in whole:
         nodes &= ~group
-    return [*whole, *(1 << index for index in iterate_bits(nodes))]
+    return [*(graph.completed(group) for group in whole), *(1 << index for index in iterate_bits(nodes))]
 
 
 def _largest_first(graph: DataflowGraph, candidates: Sequence[SubGraph], region: int) -> tuple[list[SubGraph], int]:

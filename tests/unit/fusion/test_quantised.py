@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import onnx
 import onnx_ir
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collage_core.contract import Joins, Supported, Target, Unsupported
@@ -264,6 +264,7 @@ def test_what_a_plugin_proposes_itself_grows_or_is_refused(rng: random.Random, o
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 12))
+@example(random.Random(9105), 5)  # a group with a view inside, which no candidate holds
 @settings(max_examples=25, deadline=None)
 def test_one_toolchain_alone_never_splits_a_group_either(rng: random.Random, operators: int) -> None:
     graph = DataflowGraph(random_qdq_model(rng, operators))
