@@ -93,6 +93,7 @@ class Worker:
         self._shared = shared
         self._codec = Codec()
         self._child: ChildProcess | None = None
+        self._greeted = False
         self._scratch: Path | None = None
         self._requests = 0
         self._unusable: WorkerError | None = None
@@ -102,6 +103,15 @@ class Worker:
     def pid(self) -> int | None:
         """Process identifier while it runs."""
         return self._child.pid if self._child is not None and self._child.alive else None
+
+    def begin(self) -> None:
+        """Starts its process if there is none, and does not wait for it: the first request will.
+
+        Most of a start is importing a library, which several workers can do at a time.
+        """
+        if self._unusable is None and self._child is None:
+            with contextlib.suppress(WorkerError):  # the first request tries again, and says why
+                self._spawn()
 
     def ping(self, deadline_s: float = 10.0) -> None:
         """Starts it if need be and waits for an answer.
@@ -170,6 +180,7 @@ class Worker:
         if self._child is not None:
             self._child.kill()
             self._child = None
+            self._greeted = False
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
             self._scratch = None
@@ -204,7 +215,7 @@ class Worker:
         return held > (self._first_bytes + child.limit_bytes) // 2
 
     def _started(self) -> ChildProcess:
-        if self._child is not None and self._child.alive:
+        if self._greeted and self._child is not None and self._child.alive:
             return self._child
         try:
             child = self._start()
@@ -217,6 +228,17 @@ class Worker:
         return child
 
     def _start(self) -> ChildProcess:
+        child = self._child if self._child is not None and not self._greeted else self._spawn()
+        hello = self._codec.decode(child.receive(time.monotonic() + _START_S))
+        if not isinstance(hello, Hello):
+            raise WireError(f"its first words were {type(hello).__name__}")
+        if hello.failure:  # trying again would fail again
+            self._unusable = WorkerError(self.source.toolchain, "start", hello.failure)
+            raise self._unusable
+        self._greeted = True
+        return child
+
+    def _spawn(self) -> ChildProcess:
         self.close()
         self._first_bytes = None
         self._progress = Progress(stage=Stage.START)
@@ -233,12 +255,6 @@ class Worker:
             arguments,
             memory_limit_bytes=self._memory_limit_bytes,
         )
-        hello = self._codec.decode(self._child.receive(time.monotonic() + _START_S))
-        if not isinstance(hello, Hello):
-            raise WireError(f"its first words were {type(hello).__name__}")
-        if hello.failure:  # trying again would fail again
-            self._unusable = WorkerError(self.source.toolchain, "start", hello.failure)
-            raise self._unusable
         return self._child
 
     def _listen(self, child: ChildProcess, deadline: float) -> Message:
@@ -324,8 +340,14 @@ class WorkerPool:
         """
         return self._workers[toolchain]
 
+    def begin(self) -> None:
+        """Starts all of them, and waits for none."""
+        for worker in self._workers.values():
+            worker.begin()
+
     def targets(self, host: Host) -> dict[str, tuple[Target, ...] | Unsupported]:
         """Targets by toolchain, or why there are none."""
+        self.begin()
         return {name: worker.targets(host) for name, worker in self._workers.items()}
 
     def close(self) -> None:

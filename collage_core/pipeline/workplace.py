@@ -68,6 +68,7 @@ class Workplace:
             self.database: TuningStore = stack.enter_context(open_database(tuning_db))
             sources = [PluginSource(toolchain=name) for name in names]
             self.pool = stack.enter_context(WorkerPool(sources, self.store, cache=database_cache(self.database)))
+            self.pool.begin()
             self.offers: tuple[Offer, ...] = offers(self.registry, self.pool, self.host, selection)
             self._stack = stack.pop_all()
 

@@ -373,6 +373,22 @@ def test_a_worker_that_never_stops_talking_is_stopped(
     assert outcome.reason.startswith(f"worker {kind}: ")
 
 
+def test_workers_that_were_begun_start_side_by_side_and_answer_when_asked(store: BlobStore, tmp_path: Path) -> None:
+    (tmp_path / "stillborn.py").write_text("import os\nos._exit(3)\n", encoding="utf-8")
+    dead = PluginSource(toolchain="stillborn", plugin="stillborn:plugin", paths=(str(tmp_path),))
+    with WorkerPool([SOURCE, dead], store) as pool:
+        pool.begin()
+        begun = {name: pool.worker(name).pid for name in pool.toolchains}
+        pool.begin()
+
+        assert None not in begun.values()
+        pool.worker("faulty").ping(60)
+        assert pool.worker("faulty").pid == begun["faulty"]
+        for _ in range(3):  # the first start was one of the two it may fail
+            with pytest.raises(WorkerError, match="exited with status 3"):
+                pool.worker("stillborn").ping(60)
+
+
 def test_a_worker_that_does_not_start_twice_is_given_up(store: BlobStore, tmp_path: Path) -> None:
     (tmp_path / "stillborn.py").write_text("import os\nos._exit(3)\n", encoding="utf-8")
     worker = Worker(PluginSource(toolchain="stillborn", plugin="stillborn:plugin", paths=(str(tmp_path),)), store)
@@ -395,7 +411,7 @@ def test_a_worker_does_not_outlive_its_driver(store: BlobStore, tmp_path: Path) 
         import sys, time
         from pathlib import Path
         from collage_core.measure.blobs import BlobStore
-        from collage_core.measure.client import PluginSource, Worker
+        from collage_core.measure.client import PluginSource, Worker, WorkerPool
         source = PluginSource(toolchain="faulty", plugin={SOURCE.plugin!r}, paths={SOURCE.paths!r})
         worker = Worker(source, BlobStore(Path({str(store.directory)!r})))
         worker.ping(60)

@@ -153,9 +153,9 @@ def test_every_plan_is_built_saved_and_timed(
     assert bench.saved == ["a", "c", "mixed-1"]
     assert track.runs == [["a", "c", "mixed-1"], ["a", "mixed-1"]]
     assert [(each.name, each.single, each.kernels, each.toolchains, len(each.rounds_us)) for each in refined.timed] == [
-        ("a", True, 1, 1, 18),
-        ("c", True, 1, 1, 6),
-        ("mixed-1", False, 2, 2, 18),
+        ("a", True, 1, 1, PRESETS["quick"].rounds),
+        ("c", True, 1, 1, race.FIRST_ROUNDS),
+        ("mixed-1", False, 2, 2, PRESETS["quick"].rounds),
     ]
 
 
