@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ["optimize", str(model), "-o", str(package), "--tuning-db", str(database), *both, "--preset", "quick"],
             ["run", str(package)],
             ["compare", str(model), str(package)],
-            ["bench", str(package), "--compare", *both, "--rounds", "20"],
+            ["bench", str(package), "--compare", *both, "--rounds", "12"],
         ):
             console.print(f"\n[bold]$ collage {shlex.join(step)}[/bold]", soft_wrap=True)
             status = subprocess.run([sys.executable, "-m", "collage_core.cli", *step], check=False).returncode
