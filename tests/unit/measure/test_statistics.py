@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import collections
+import itertools
+import statistics
 from typing import Any
 
 import numpy as np
@@ -7,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collage_core.measure.statistics import median_interval, ratio_interval
+from collage_core.measure.statistics import median_interval, ratio_interval, resampled_medians
 
 
 def test_the_interval_of_a_median_is_between_the_tabulated_order_statistics() -> None:
@@ -57,6 +60,21 @@ def test_the_same_samples_and_seed_give_the_same_interval() -> None:
     ours, theirs = [[1.0, 2.0, 3.0]], [[2.0, 2.5, 4.0]]
 
     assert ratio_interval(ours, theirs, seed=5) == ratio_interval(ours, theirs, seed=5)
+
+
+@pytest.mark.parametrize(
+    "samples", [[3.0], [1.0, 4.0], [5.0, 1.0, 2.0], [1.0, 1.0, 7.0, 9.0], [8.0, 1.0, 2.0, 4.0, 3.0]]
+)
+def test_medians_of_resamples_are_as_frequent_as_among_all_resamples(samples: list[float]) -> None:
+    every = [statistics.median(each) for each in itertools.product(samples, repeat=len(samples))]
+    draws = 100_000
+
+    medians = collections.Counter(resampled_medians(samples, np.random.default_rng(0), draws).tolist())
+
+    expected = {value: count / len(every) for value, count in collections.Counter(every).items()}
+    assert medians.keys() <= expected.keys()
+    for value, share in expected.items():
+        assert abs(medians[value] / draws - share) <= 5 * (share * (1 - share) / draws) ** 0.5
 
 
 def test_rounds_must_be_paired() -> None:
