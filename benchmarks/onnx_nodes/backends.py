@@ -8,7 +8,6 @@ from typing import Any
 
 import onnx
 import onnx.reference
-import onnxruntime
 from onnx.backend.base import Backend, BackendRep
 
 from collage_core.onnx_backend import CollageBackend, CollageRep
@@ -51,6 +50,8 @@ class OnnxRuntimeAlone(Backend):  # type: ignore[misc]
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Alone:
         """Makes a session."""
+        import onnxruntime  # where it is not installed, its cases are all that cannot be run
+
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = THREADS

@@ -63,7 +63,12 @@ def random_inputs(graph: DataflowGraph, seed: int) -> dict[str, Any]:
             size = f"{spec.nbytes / 1e9:,.0f} GB"
             raise FeedError(name, f"its shape {list(spec.static_shape)} takes {size}, more than this machine's memory")
         random = np.random.default_rng((seed, number))
-        values[name] = _random(spec, random, _index_bound(graph, value))
+        try:
+            values[name] = _random(spec, random, _index_bound(graph, value))
+        except MemoryError:
+            size = f"{spec.nbytes / 1e9:,.0f} GB"
+            what = f"its shape {list(spec.static_shape)} takes {size}, and more while values are made up for it"
+            raise FeedError(name, f"{what}: memory is too short. Give one with --inputs FILE.npz") from None
     return values
 
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import resource
+import sys
 from pathlib import Path
 
 import numpy as np
 import onnx_ir
+import psutil
 import pytest
 from onnx_ir.passes.common import ShapeInferencePass
 
@@ -143,3 +146,15 @@ def test_no_values_are_made_up_for_what_no_machine_holds() -> None:
 
     with pytest.raises(FeedError, match=r"'x'.* takes 324,000 GB, more than this machine's memory"):
         random_inputs(graph, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nowhere else is a process held to its addresses")
+def test_memory_that_is_too_short_to_make_values_up_is_one_message() -> None:
+    graph = _graph("g (float[1024, 1048576] x) => (float[1024, 1048576] y) { y = Relu(x) }")
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + (1 << 28), hard))
+    try:
+        with pytest.raises(FeedError, match=r"'x'.* takes 4 GB, and more .*: memory is too short. Give one"):
+            random_inputs(graph, 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
