@@ -88,7 +88,12 @@ def check_sound(model: ir.Model) -> None:
     given = {value for graph, _ in graphs for value in (*graph.inputs, *graph.initializers.values())}
     for graph, imports in graphs:
         for node in graph:
-            if reason := _misfit(node, node.version or imports.get(node.domain, 0)):
+            called = model.functions.get(node.op_identifier())
+            if called is not None:
+                reason = _misfit_call(node, called)
+            else:
+                reason = _misfit(node, node.version or imports.get(node.domain, 0))
+            if reason:
                 raise InvalidModelError(f"node {node.name!r} ({node.op_type}) {reason}")
             for value in node.inputs:
                 if value is not None and value.producer() is None and value not in given:
@@ -140,6 +145,17 @@ def _misfit(node: ir.Node, version: int) -> str:
             return f"has an attribute {name!r} of type {given.type.name}, not {kind}"
         if given is not None and given.type == ir.AttributeType.STRING and isinstance(given.value, bytes):
             return f"has an attribute {name!r} that is no text"
+    return ""
+
+
+def _misfit_call(node: ir.Node, function: ir.Function) -> str:
+    """Why a node cannot call a function of the model; empty if it can. The last inputs and outputs may be left out."""
+    for what, given, known in (
+        ("inputs", node.inputs, function.inputs),
+        ("outputs", node.outputs, function.outputs),
+    ):
+        if len(given) > len(known):
+            return f"has {len(given)} {what}, the function it calls has {len(known)}"
     return ""
 
 

@@ -155,3 +155,21 @@ def test_an_attribute_that_is_no_text_is_named() -> None:
 
     with pytest.raises(InvalidModelError, match="'mode' that is no text"):
         prepare(model_from_bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("y = made.twice(x, x)", r"\(twice\) has 2 inputs, the function it calls has 1"),
+        ("y, z = made.twice(x)", r"\(twice\) has 2 outputs, the function it calls has 1"),
+    ],
+)
+def test_a_call_with_more_than_its_function_has_is_refused(call: str, message: str) -> None:
+    model = ir.from_onnx_text(f"""
+        <ir_version: 10, opset_import: ["" : 21, "made" : 1]>
+        g (float[2] x) => (float[2] y) {{ {call} }}
+        <domain: "made", opset_import: ["" : 21]>
+        twice (a) => (b) {{ b = Add(a, a) }}""")
+
+    with pytest.raises(InvalidModelError, match=message):
+        prepare(model)
