@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
-
-from collage_core.ir.tensor_spec import TensorSpec, ValueKind
 
 
 class OpPatternKind(enum.IntEnum):
@@ -98,57 +96,38 @@ RANDOM_OPS = frozenset(
 
 _OTHER_DOMAINS: Mapping[tuple[str, str], OpPatternKind] = MappingProxyType(
     {
-        ("ai.onnx.ml", "Binarizer"): OpPatternKind.ELEMENTWISE,
-        ("ai.onnx.ml", "Scaler"): OpPatternKind.BROADCAST,
-        ("ai.onnx.ml", "LinearRegressor"): OpPatternKind.OUT_ELEMENTWISE_FUSABLE,
+        (domain, name): kind
+        for domain, kind, names in (
+            ("ai.onnx.ml", OpPatternKind.ELEMENTWISE, "Binarizer CategoryMapper LabelEncoder"),
+            ("ai.onnx.ml", OpPatternKind.BROADCAST, "Imputer Scaler"),
+            ("ai.onnx.ml", OpPatternKind.INJECTIVE, "ArrayFeatureExtractor FeatureVectorizer OneHotEncoder"),
+            ("ai.onnx.ml", OpPatternKind.REDUCTION, "Normalizer"),
+            ("ai.onnx.ml", OpPatternKind.OUT_ELEMENTWISE_FUSABLE, "LinearRegressor"),
+            # classes beside scores, walks down trees, maps
+            ("ai.onnx.ml", OpPatternKind.OPAQUE, "CastMap DictVectorizer LinearClassifier SVMClassifier SVMRegressor"),
+            ("ai.onnx.ml", OpPatternKind.OPAQUE, "TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor ZipMap"),
+            ("ai.onnx.preview", OpPatternKind.OUT_ELEMENTWISE_FUSABLE, "FlexAttention"),
+            ("ai.onnx.preview.training", OpPatternKind.OPAQUE, "Adagrad Adam Gradient Momentum"),
+        )
+        for name in names.split()
     }
 )
 
 
-def kind_of(
-    op_type: str,
-    domain: str = "",
-    inputs: Sequence[TensorSpec | None] = (),
-    outputs: Sequence[TensorSpec] = (),
-) -> OpPatternKind:
-    """Kind of one operator, refined by shapes where they are known.
+def known_kind(op_type: str, domain: str = "") -> OpPatternKind | None:
+    """Kind of an operator by its name, before shapes are looked at; None for one of neither ONNX nor its other domains.
 
     Args:
         op_type: Operator type.
-        domain: Its domain, `""` for ai.onnx.
-        inputs: Specs of its inputs; None for an absent optional one.
-        outputs: Specs of its outputs.
-
-    Returns:
-        The kind; OPAQUE for unknown operators and where an output is no planned tensor, because a fused kernel has
-        to know its loops.
+        domain: Its domain, `""` or `"ai.onnx"` for the standard's own.
 
     Examples:
-        >>> kind_of("Conv").name, kind_of("Add").name, kind_of("MyOp", "my.domain").name
-        ('OUT_ELEMENTWISE_FUSABLE', 'BROADCAST', 'OPAQUE')
+        >>> known_kind("Conv").name, known_kind("Add").name, known_kind("MyOp", "my.domain")
+        ('OUT_ELEMENTWISE_FUSABLE', 'BROADCAST', None)
     """
-    if domain not in ("", "ai.onnx"):
-        return _OTHER_DOMAINS.get((domain, op_type), OpPatternKind.OPAQUE)
-    kind = STANDARD_KINDS.get(op_type, OpPatternKind.OPAQUE)
-    if any(spec.kind is not ValueKind.PLANNED for spec in outputs if spec.name):
-        return OpPatternKind.OPAQUE
-    if kind is OpPatternKind.BROADCAST and outputs and op_type not in ("Expand", "BatchNormalization"):
-        shape = outputs[0].shape
-        present = [spec for spec in inputs if spec is not None]
-        if present and all(spec.shape in (shape, ()) for spec in present):
-            return OpPatternKind.ELEMENTWISE
-    if kind is OpPatternKind.REDUCTION and op_type.startswith(("Reduce", "Arg")) and inputs and outputs:
-        data, result = inputs[0], outputs[0]
-        if data is not None and data.kind is ValueKind.PLANNED and _elements(data) == _elements(result):
-            return OpPatternKind.INJECTIVE  # only axes of extent one are reduced
-    return kind
-
-
-def _elements(spec: TensorSpec) -> int:
-    count = 1
-    for extent in spec.static_shape:
-        count *= extent
-    return count
+    if domain in ("", "ai.onnx"):
+        return STANDARD_KINDS.get(op_type)
+    return _OTHER_DOMAINS.get((domain, op_type))
 
 
 def is_pure(op_type: str, domain: str = "", *, training: bool = False) -> bool:
