@@ -1,10 +1,18 @@
-"""Matching patterns against a graph."""
+"""Matching patterns against a graph: a search with backtracking that is complete.
+
+What decides is `_Attempt.matches`: the ways in which a pattern matches a value, each a state, in order of preference.
+They come one by one, so that whatever follows in the pattern may ask for the next. A shared pattern that was matched
+one way, an operand order, or an alternative, is therefore never final before the whole pattern matches.
+
+Two things keep that from trying products of choices that have nothing to do with each other. Where nothing outside of a
+part of the pattern refers into it, how it matches cannot matter elsewhere, and its first way is its only one; and where
+such a part does not match a value, it is not asked again.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ir
@@ -12,99 +20,112 @@ import onnx_ir
 from collage_core.ir.content import constant_of
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
-from collage_core.ir.tensor_spec import TensorSpec
 from collage_core.patterns.context import NodeContext
+from collage_core.patterns.domination import dominated_values
+from collage_core.patterns.match import Match, Mismatch
+from collage_core.patterns.node_test import is_commutative, unlike
 from collage_core.patterns.pattern import (
-    COMMUTATIVE,
     Absent,
     Alternative,
+    Both,
     Capture,
     Constant,
     Constrained,
+    Dominated,
+    Input,
+    Not,
     Operator,
     Pattern,
+    Repeated,
+    Used,
+    Variadic,
     Wildcard,
-    same_domain,
+    copied,
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Match:
-    """Where a pattern matched.
-
-    Attributes:
-        graph: The graph.
-        root: Index of the node whose output the pattern matched.
-        nodes: Mask of the nodes operators of the pattern matched; what wildcards matched is outside.
-        captures: Values by the names the pattern gave them.
-    """
-
-    graph: DataflowGraph = dataclasses.field(repr=False)
-    root: int
-    nodes: int
-    captures: Mapping[str, onnx_ir.Value]
-
-    def node(self, name: str) -> NodeContext:
-        """The operator that produces a captured value.
-
-        Raises:
-            KeyError: If nothing was captured under `name`, or what was is no node's output.
-        """
-        producer = self.graph.producer(self.captures[name])
-        if producer is None:
-            raise KeyError(f"{name} is an input or a constant, no node's output")
-        return NodeContext(self.graph, producer)
-
-    def spec(self, name: str) -> TensorSpec:
-        """What is known of a captured value: shape and dtype, also of a constant, which is not read for it.
-
-        Raises:
-            KeyError: If nothing was captured under `name`.
-        """
-        return self.graph.spec(self.captures[name])
-
-    @property
-    def exits(self) -> tuple[str, ...]:
-        """Names of the matched nodes' values that are used outside or are graph outputs.
-
-        More than the root's own means that a kernel of the match has further outputs.
-        """
-        values = (value for index in iterate_bits(self.nodes) for value in self.graph.nodes[index].outputs)
-        return tuple(str(value.name) for value in values if self.graph.is_exported(value, self.nodes))
-
-    def constant(self, name: str) -> np.ndarray[Any, Any] | None:
-        """A captured constant; None if nothing was captured under `name` or it is computed."""
-        tensor = constant_of(self.captures.get(name))
-        return None if tensor is None else np.asarray(tensor.numpy())
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Mismatch:
-    """Why a pattern does not match at a node; false in a boolean context.
-
-    Attributes:
-        reason: What failed in the attempt that got furthest.
-        nodes: Mask of the nodes that attempt had matched.
-    """
-
-    reason: str
-    nodes: int
-
-    def __bool__(self) -> bool:
-        return False
+from collage_core.patterns.scopes import root_types, self_contained, takes_producer
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _State:
-    """A partial match. `bound` has the value of each pattern seen, by identity, so that a shared one matches once."""
+    """A partial match.
 
-    nodes: int
-    bound: Mapping[int, onnx_ir.Value | None]
-    captures: Mapping[str, onnx_ir.Value]
+    Attributes:
+        nodes: Mask of the nodes inside.
+        bound: The value of each pattern seen, so that a shared one matches once.
+        captures: Values by name, in the order in which they were met.
+        excluded: What must not match, and where; decided when all that is shared with it has its value.
+    """
+
+    nodes: int = 0
+    bound: Mapping[Pattern, onnx_ir.Value | None] = dataclasses.field(default_factory=dict)
+    captures: Mapping[str, tuple[onnx_ir.Value, ...]] = dataclasses.field(default_factory=dict)
+    excluded: tuple[tuple[Pattern, onnx_ir.Value], ...] = ()
+
+    # Written out, because this is what matching spends its time on: `dataclasses.replace` takes several times as long.
+
+    def taking(self, nodes: int) -> _State:
+        return _State(self.nodes | nodes, self.bound, self.captures, self.excluded)
+
+    def binding(self, pattern: Pattern, value: onnx_ir.Value | None) -> _State:
+        return _State(self.nodes, {**self.bound, pattern: value}, self.captures, self.excluded)
+
+    def excluding(self, excluded: tuple[tuple[Pattern, onnx_ir.Value], ...]) -> _State:
+        return _State(self.nodes, self.bound, self.captures, excluded)
+
+    def capturing(self, name: str, value: onnx_ir.Value | None) -> _State:
+        known = self.captures.get(name, ())
+        if value is None or value in known:
+            return self
+        return _State(self.nodes, self.bound, {**self.captures, name: (*known, value)}, self.excluded)
+
+    @property
+    def first_captured(self) -> dict[str, onnx_ir.Value]:
+        return {name: values[0] for name, values in self.captures.items()}
+
+
+class Matcher:
+    """A pattern ready to be tried at many nodes: what depends on the pattern alone is worked out once.
+
+    Args:
+        pattern: The pattern; its root is an operator, perhaps one of several or with optional operators around.
+    """
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+        # Where the root may match without its producer, only the whole knows whether the root's node is inside.
+        self._contained = self_contained(pattern) if takes_producer(pattern) else frozenset()
+        self._root_types = root_types(pattern)
+
+    def match(self, graph: DataflowGraph, index: int) -> Match | Mismatch:
+        """Matches the pattern with its root at one node.
+
+        Args:
+            graph: The graph.
+            index: The node whose output is the pattern's value.
+        """
+        op_type = graph.nodes[index].op_type
+        if self._root_types is not None and op_type not in self._root_types:
+            wanted = " or ".join(sorted(self._root_types))
+            return Mismatch(reason=f"{graph.names[index]} is {op_type}, not {wanted}", nodes=0)
+        attempt = _Attempt(graph, self._contained)
+        for value in graph.nodes[index].outputs:
+            for state in attempt.whole_matches(self.pattern, value):
+                if state.nodes >> index & 1:
+                    return Match(
+                        graph=graph,
+                        root=index,
+                        value=value,
+                        nodes=state.nodes,
+                        captures=state.first_captured,
+                        bindings=state.bound,
+                        _captured=state.captures,
+                    )
+        nothing = Mismatch(reason="the pattern has no operator", nodes=0)
+        return nothing if attempt.furthest is None else attempt.furthest
 
 
 def match(pattern: Pattern, graph: DataflowGraph, index: int) -> Match | Mismatch:
-    """Matches a pattern with its root at one node.
+    """Matches a pattern with its root at one node; for many nodes, make one `Matcher`.
 
     Alternatives and operand orders are tried in order, with backtracking; the first match is returned.
 
@@ -113,12 +134,7 @@ def match(pattern: Pattern, graph: DataflowGraph, index: int) -> Match | Mismatc
         graph: The graph.
         index: The node whose output is the pattern's value.
     """
-    attempt = _Attempt(graph)
-    for value in graph.nodes[index].outputs:
-        for state in attempt.matches(pattern, value, _State(0, {}, {})):
-            if state.nodes >> index & 1:
-                return Match(graph=graph, root=index, nodes=state.nodes, captures=dict(state.captures))
-    return Mismatch(reason=attempt.reason or "the pattern has no operator", nodes=attempt.nodes)
+    return Matcher(pattern).match(graph, index)
 
 
 def match_model(pattern: Pattern, model: onnx_ir.Model) -> Match | Mismatch:
@@ -131,9 +147,10 @@ def match_model(pattern: Pattern, model: onnx_ir.Model) -> Match | Mismatch:
         model: For example a `KernelFunction.model`.
     """
     graph = DataflowGraph(model)
+    matcher = Matcher(pattern)
     furthest = Mismatch(reason="the model has no operator", nodes=0)
     for index in reversed(range(len(graph))):
-        found = match(pattern, graph, index)
+        found = matcher.match(graph, index)
         if isinstance(found, Mismatch):
             furthest = max(furthest, found, key=lambda each: each.nodes.bit_count())
         elif graph.needs_kernel & ~found.nodes == 0:
@@ -144,27 +161,49 @@ def match_model(pattern: Pattern, model: onnx_ir.Model) -> Match | Mismatch:
 class _Attempt:
     """One search for a match; keeps the failure that came after the most matched nodes."""
 
-    def __init__(self, graph: DataflowGraph) -> None:
+    def __init__(self, graph: DataflowGraph, contained: frozenset[Pattern]) -> None:
         self._graph = graph
-        self.reason = ""
-        self.nodes = 0
+        self._contained = contained
+        self._failures: dict[tuple[Pattern, onnx_ir.Value | None, bool], Mismatch] = {}
+        self._copies: dict[tuple[Pattern, int], Pattern] = {}
+        self._excluding = 0  # how deep in what must not match: there, failing is what is wanted
+        self.furthest: Mismatch | None = None
 
-    def _failed(self, state: _State, reason: str) -> None:
-        if not self.reason or state.nodes.bit_count() > self.nodes.bit_count():
-            self.reason, self.nodes = reason, state.nodes
+    def whole_matches(self, pattern: Pattern, value: onnx_ir.Value) -> Iterator[_State]:
+        """The ways in which a whole pattern matches a value."""
+        return self._decided(self.matches(pattern, value, _State()))
 
     def matches(self, pattern: Pattern, value: onnx_ir.Value | None, state: _State) -> Iterator[_State]:
-        key = id(pattern)
-        if key in state.bound:
-            if state.bound[key] is value:
+        """The ways in which a partial match goes on if a pattern is to match a value, the preferred one first."""
+        if pattern in state.bound:
+            if state.bound[pattern] is value:
                 yield state
             else:
                 self._failed(state, f"{_name(value)} is not the value matched before")
             return
-        for found in self._unbound(pattern, value, state):
-            yield dataclasses.replace(found, bound={**found.bound, key: value})
+        ways = self._contained_way if pattern in self._contained else self._ways
+        for found in ways(pattern, value, state):
+            yield found.binding(pattern, value)
 
-    def _unbound(self, pattern: Pattern, value: onnx_ir.Value | None, state: _State) -> Iterator[_State]:
+    def _contained_way(self, pattern: Pattern, value: onnx_ir.Value | None, state: _State) -> Iterator[_State]:
+        """The preferred way of what the rest of the pattern does not refer into."""
+        attempt = (pattern, value, bool(self._excluding))
+        known = self._failures.get(attempt)
+        if known is not None:
+            self._failed(state.taking(known.nodes), known.reason)
+            return
+        outer, self.furthest = self.furthest, None
+        found = next(self._decided(self._ways(pattern, value, state.excluding(()))), None)
+        inner, self.furthest = self.furthest, outer
+        if inner is not None:
+            self._note(inner)
+        if found is not None:
+            yield found.excluding(state.excluded)
+        else:
+            known = Mismatch(reason="", nodes=0) if inner is None else inner
+            self._failures[attempt] = dataclasses.replace(known, nodes=known.nodes & ~state.nodes)
+
+    def _ways(self, pattern: Pattern, value: onnx_ir.Value | None, state: _State) -> Iterator[_State]:
         match pattern:
             case Absent():
                 if value is None:
@@ -174,77 +213,203 @@ class _Attempt:
             case Alternative(choices):
                 for choice in choices:
                     yield from self.matches(choice, value, state)
+            case Both(parts):
+                yield from self._in_turn([_at(self, part, value) for part in parts], state)
+            case Capture(inner, name):
+                for found in self.matches(inner, value, state):
+                    yield found.capturing(name, value)
             case _ if value is None:
                 self._failed(state, "an operand is absent")
             case Wildcard():
                 yield state
-            case Constant():
-                yield from self._constant(pattern, value, state)
-            case Capture(inner, name):
-                for found in self.matches(inner, value, state):
-                    yield dataclasses.replace(found, captures={**found.captures, name: value})
+            case Not(inner):
+                yield state.excluding((*state.excluded, (inner, value)))
+            case Constant() | Input():
+                yield from self._given(pattern, value, state)
             case Constrained(inner, holds, meaning):
                 if holds(self._graph.spec(value)):
                     yield from self.matches(inner, value, state)
                 else:
                     self._failed(state, f"{_name(value)} has not {meaning}")
+            case Used():
+                yield from self._used(pattern, value, state)
             case Operator():
                 yield from self._operator(pattern, value, state)
+            case Dominated():
+                yield from self._dominated(pattern, value, state)
             case _:
                 raise TypeError(f"{pattern!r} is no pattern")
 
-    def _constant(self, pattern: Constant, value: onnx_ir.Value, state: _State) -> Iterator[_State]:
+    def _given(self, pattern: Constant | Input, value: onnx_ir.Value, state: _State) -> Iterator[_State]:
         tensor = constant_of(value)
-        if tensor is None:
+        if isinstance(pattern, Input):
+            if tensor is not None or value.producer() is not None or pattern.name not in (None, value.name):
+                self._failed(state, f"{_name(value)} is not the graph's input {pattern.name or ''}".rstrip())
+                return
+        elif tensor is None:
             self._failed(state, f"{_name(value)} is not a constant")
+            return
         elif pattern.holds is not None and not pattern.holds(np.asarray(tensor.numpy())):
             self._failed(state, f"{_name(value)} is not {pattern.meaning}")
-        else:
-            yield state
+            return
+        yield state
+
+    def _used(self, pattern: Used, value: onnx_ir.Value, state: _State) -> Iterator[_State]:
+        users = self._graph.users(value)
+        if pattern.only and (users.bit_count() != 1 or self._graph.is_graph_output(value)):
+            also = ", and an output of the graph" * self._graph.is_graph_output(value)
+            self._failed(state, f"{_name(value)} is read by {users.bit_count()} nodes{also}, not by one alone")
+            return
+        by = pattern.by
+        for found in self.matches(pattern.inner, value, state):
+            if by is None:
+                yield found
+                continue
+            if not users:
+                self._failed(found, f"no node reads {_name(value)}")
+            for user in iterate_bits(users):
+                for output in self._graph.nodes[user].outputs:
+                    yield from self.matches(by, output, found)
 
     def _operator(self, pattern: Operator, value: onnx_ir.Value, state: _State) -> Iterator[_State]:
         index = self._graph.producer(value)
-        wanted = " or ".join(pattern.op_types)
         if index is None:
-            self._failed(state, f"{_name(value)} is an input or a constant, not from {wanted}")
+            self._failed(state, f"{_name(value)} is an input or a constant, not from {pattern.words}")
             return
-        node = self._graph.nodes[index]
-        if node.op_type not in pattern.op_types or not same_domain(node, pattern.domain):
-            self._failed(state, f"{self._graph.names[index]} is {node.op_type}, not {wanted}")
+        if reason := unlike(pattern, NodeContext(self._graph, index), value):
+            self._failed(state, reason)
             return
-        if pattern.output is not None and node.outputs[pattern.output] is not value:
-            self._failed(state, f"{_name(value)} is not output {pattern.output} of {self._graph.names[index]}")
-            return
-        context = NodeContext(self._graph, index)
-        for name, want in pattern.attributes.items():
-            have = context.attribute(name)
-            if not (want(have) if callable(want) else have == want):
-                self._failed(state, f"{context.name} has {name}={have!r}")
-                return
-        inside = dataclasses.replace(state, nodes=state.nodes | 1 << index)
+        inside = state.taking(1 << index)
         if pattern.operands is None:
             yield inside
             return
+        node = self._graph.nodes[index]
         operands = list(node.inputs)
         while operands and operands[-1] is None:
             operands.pop()
-        patterns = list(pattern.operands)
-        if len(operands) > len(patterns) and not pattern.open_ended:
-            self._failed(inside, f"{context.name} has {len(operands)} operands, the pattern {len(patterns)}")
+        further = len(operands) - len(pattern.operands)
+        least, most = (0, 0) if pattern.rest is None else (pattern.rest.at_least, pattern.rest.at_most)
+        if max(further, 0) < least or (most is not None and further > most):
+            wanted = f"{len(pattern.operands)}" if least == most == 0 else f"{len(pattern.operands) + least} or more"
+            self._failed(inside, f"{self._graph.names[index]} has {len(operands)} operands, the pattern {wanted}")
             return
-        operands += [None] * (len(patterns) - len(operands))
-        yield from self._operands(patterns, operands, inside)
-        if node.op_type in COMMUTATIVE and len(patterns) == len(operands) == 2:
-            yield from self._operands(patterns, operands[::-1], inside)
+        operands += [None] * -further
+        swapped = is_commutative(node) if pattern.any_order is None else pattern.any_order
+        yield from self._placed(pattern, pattern.operands, operands, swapped, inside)
 
-    def _operands(
-        self, patterns: list[Pattern], operands: list[onnx_ir.Value | None], state: _State
+    def _placed(
+        self,
+        operator: Operator,
+        patterns: Sequence[Pattern],
+        operands: Sequence[onnx_ir.Value | None],
+        any_order: bool,
+        state: _State,
     ) -> Iterator[_State]:
+        """Gives each pattern an operand, and what is left to what the operator says of further ones."""
         if not patterns:
+            yield from self._further_operands(operator, operands, state)
+            return
+        for place in range(len(operands) if any_order else 1):
+            left = (*operands[:place], *operands[place + 1 :])
+            for found in self.matches(patterns[0], operands[place], state):
+                yield from self._placed(operator, patterns[1:], left, any_order, found)
+
+    def _further_operands(
+        self, operator: Operator, operands: Sequence[onnx_ir.Value | None], state: _State
+    ) -> Iterator[_State]:
+        match operator.rest:
+            case Variadic(each=each) if each is not None:
+                places = enumerate(operands)
+                steps = [_at(self, self._copy(operator, each, place), operand) for place, operand in places]
+                yield from self._in_turn(steps, state)
+            case _:
+                yield state
+
+    def _dominated(self, pattern: Dominated, value: onnx_ir.Value, state: _State) -> Iterator[_State]:
+        index = self._graph.producer(value)
+        if index is None:
+            self._failed(state, f"{_name(value)} is an input or a constant, which dominates nothing")
+            return
+        for child in self.matches(pattern.child, value, state):
+            found_none = True
+            for start, between in dominated_values(self._graph, index):
+                found_none = False
+                steps = [
+                    self._on_path(self._copy(pattern, pattern.path, place), node)
+                    for place, node in enumerate(iterate_bits(between))
+                ]
+                for parent in self.matches(pattern.parent, start, child):
+                    yield from self._in_turn(steps, parent)
+            if found_none:
+                self._failed(
+                    child, f"not all that is made of any earlier value goes through {self._graph.names[index]}"
+                )
+
+    def _on_path(self, pattern: Pattern, index: int) -> Callable[[_State], Iterator[_State]]:
+        def step(state: _State) -> Iterator[_State]:
+            inside = state.taking(1 << index)
+            for output in self._graph.nodes[index].outputs:
+                yield from self.matches(pattern, output, inside)
+
+        return step
+
+    def _in_turn(self, steps: Sequence[Callable[[_State], Iterator[_State]]], state: _State) -> Iterator[_State]:
+        """The ways through several steps; without recursion, for a path may be long."""
+        if not steps:
             yield state
             return
-        for found in self.matches(patterns[0], operands[0], state):
-            yield from self._operands(patterns[1:], operands[1:], found)
+        ways = [steps[0](state)]
+        while ways:
+            found = next(ways[-1], None)
+            if found is None:
+                ways.pop()
+            elif len(ways) == len(steps):
+                yield found
+            else:
+                ways.append(steps[len(ways)](found))
+
+    def _copy(self, owner: Pattern, each: Repeated, place: int) -> Pattern:
+        """The pattern at one place of what is repeated; the same one whenever the place is tried."""
+        made = self._copies.get((owner, place))
+        if made is None:
+            made = copied(each) if isinstance(each, Pattern) else each(place)
+            if not isinstance(made, Pattern):
+                raise TypeError(f"what is repeated is {type(made).__name__} at {place}, not a pattern")
+            self._copies[owner, place] = made
+            if isinstance(each, Pattern) and self._contained:
+                self._contained |= self_contained(made)
+        return made
+
+    def _decided(self, ways: Iterator[_State]) -> Iterator[_State]:
+        """Those of several ways in which nothing matches that must not."""
+        for state in ways:
+            for inner, value in state.excluded:
+                if self._matches_at_all(inner, value, state):
+                    self._failed(state, f"{_name(value)} is what the pattern excludes")
+                    break
+            else:
+                yield state.excluding(())
+
+    def _matches_at_all(self, pattern: Pattern, value: onnx_ir.Value, state: _State) -> bool:
+        self._excluding += 1
+        ways = self._decided(self.matches(pattern, value, state.excluding(())))
+        found = next(ways, None) is not None
+        self._excluding -= 1
+        return found
+
+    def _failed(self, state: _State, reason: str) -> None:
+        furthest = -1 if self.furthest is None else self.furthest.nodes.bit_count()
+        if not self._excluding and state.nodes.bit_count() > furthest:
+            self.furthest = Mismatch(reason=reason, nodes=state.nodes, captures=state.first_captured)
+
+    def _note(self, failure: Mismatch) -> None:
+        if self.furthest is None or failure.nodes.bit_count() > self.furthest.nodes.bit_count():
+            self.furthest = failure
+
+
+def _at(attempt: _Attempt, pattern: Pattern, value: onnx_ir.Value | None) -> Callable[[_State], Iterator[_State]]:
+    """The step of matching a pattern at a value."""
+    return lambda state: attempt.matches(pattern, value, state)
 
 
 def _name(value: onnx_ir.Value | None) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from types import MappingProxyType
 
 from collage_core.contract.support import Supported, Unsupported
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.patterns.context import NodeContext
-from collage_core.patterns.matcher import Match
-from collage_core.patterns.pattern import Pattern
+from collage_core.patterns.match import Match, Mismatch
+from collage_core.patterns.matcher import Matcher
+from collage_core.patterns.pattern import Pattern, reachable
 
 Predicate = Callable[[NodeContext], Supported | Unsupported]
 Check = Callable[[Match], Supported | Unsupported]
@@ -24,14 +26,44 @@ class FusionPattern:
     Attributes:
         name: Label of the composite, e.g. `"cutlass.dense_bias_relu"`.
         pattern: What it looks like.
+        annotations: Parts of the pattern by name, whose values are captured under these names, besides what the pattern
+            names itself; so one pattern may be annotated differently for several toolchains.
         check: May refuse a match with a reason.
         attrs_getter: What goes with the composite, as strings.
+        priority: Those of higher priority come first where a toolchain is asked to take all it can; among equals, those
+            registered first.
+
+    Raises:
+        ValueError: If an annotation is no part of the pattern.
     """
 
     name: str
     pattern: Pattern
+    annotations: Mapping[str, Pattern] = dataclasses.field(default_factory=dict, hash=False)
     check: Check | None = None
     attrs_getter: AttrsGetter | None = None
+    priority: int = 0
+
+    def __post_init__(self) -> None:
+        if self.annotations:
+            inside = reachable(self.pattern)
+            strange = [name for name, part in self.annotations.items() if part not in inside]
+            if strange:
+                raise ValueError(f"annotation {strange[0]!r} of pattern {self.name!r} is no part of the pattern")
+
+    @cached_property
+    def _matcher(self) -> Matcher:
+        return Matcher(self.pattern)
+
+    def match(self, graph: DataflowGraph, index: int) -> Match | Mismatch:
+        """Matches the pattern with its root at one node; `check` is not asked.
+
+        Args:
+            graph: The graph.
+            index: The node.
+        """
+        found = self._matcher.match(graph, index)
+        return found.annotated(self.annotations) if isinstance(found, Match) else found
 
 
 class PatternTable:
@@ -55,26 +87,47 @@ class PatternTable:
         name: str,
         pattern: Pattern,
         *,
+        annotations: Mapping[str, Pattern] | None = None,
         check: Check | None = None,
         attrs_getter: AttrsGetter | None = None,
+        priority: int = 0,
     ) -> None:
         """Adds a pattern; those added first have priority where the toolchain is asked to take all it can.
 
         Args:
             name: Label of the composite; unique in the table.
             pattern: What the group looks like.
+            annotations: Parts of the pattern whose values are captured, by name.
             check: Called with each match; may refuse it with a reason.
             attrs_getter: Called with each accepted match; its answer goes with the composite.
+            priority: Puts the pattern before those of lower priority, whenever they were added.
 
         Raises:
-            ValueError: If the name is taken or empty.
+            ValueError: If the name is taken or empty, or an annotation is no part of the pattern.
             TypeError: If it is no pattern.
         """
         if not isinstance(pattern, Pattern):
             raise TypeError(f"pattern {name!r} is {type(pattern).__name__}, not a Pattern")
-        if not name or name in self._patterns:
-            raise ValueError(f"patterns have unique names; {name!r} is taken or empty")
-        self._patterns[name] = FusionPattern(name=name, pattern=pattern, check=check, attrs_getter=attrs_getter)
+        self.add(
+            FusionPattern(
+                name=name,
+                pattern=pattern,
+                annotations=dict(annotations or {}),
+                check=check,
+                attrs_getter=attrs_getter,
+                priority=priority,
+            )
+        )
+
+    def add(self, entry: FusionPattern) -> None:
+        """Adds a pattern that is an entry already.
+
+        Raises:
+            ValueError: If its name is taken or empty.
+        """
+        if not entry.name or entry.name in self._patterns:
+            raise ValueError(f"patterns have unique names; {entry.name!r} is taken or empty")
+        self._patterns[entry.name] = entry
 
     def predicate(self, op: str, predicate: Predicate) -> None:
         """Says which nodes of one operator the toolchain runs.
@@ -96,7 +149,7 @@ class PatternTable:
     @property
     def patterns(self) -> tuple[FusionPattern, ...]:
         """The patterns, in priority order."""
-        return tuple(self._patterns.values())
+        return tuple(sorted(self._patterns.values(), key=lambda entry: -entry.priority))
 
     @property
     def predicates(self) -> Mapping[str, Predicate]:

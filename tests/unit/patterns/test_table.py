@@ -39,6 +39,14 @@ def test_names_are_unique() -> None:
         table.predicate("Relu", lambda node: Supported())
 
 
+def test_priority_goes_before_the_order_of_adding() -> None:
+    table = PatternTable()
+    for name, priority in (("a", 0), ("b", 1), ("c", 0), ("d", 1)):
+        table.pattern(name, is_op("Relu"), priority=priority)
+
+    assert [entry.name for entry in table.patterns] == ["b", "d", "a", "c"]
+
+
 def test_a_node_context_answers_what_predicates_ask(parsed: Parsed) -> None:
     graph = DataflowGraph(
         parsed(

@@ -1,0 +1,51 @@
+"""Which earlier values a node dominates: all that is made of them passes by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir
+
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
+
+
+def dominated_values(graph: DataflowGraph, index: int) -> Iterator[tuple[onnx_ir.Value, int]]:
+    """The values from which every way to an output of the graph goes through one node.
+
+    The usual definition of post-dominance, of values instead of nodes: neither the value nor anything made of it
+    before the node is read by what does not lead to the node, or is an output of the graph.
+
+    Args:
+        graph: The graph.
+        index: The node.
+
+    Yields:
+        Each such value, the nearest first (by the highest producer; values that no node produces come last), with the
+        mask of the nodes between it and the node.
+    """
+    before = graph.ancestors[index]
+    closed = 1 << index  # the node, and those before it all of whose results are only read in here
+    for node in _descending(before):
+        for value in graph.nodes[node].outputs:
+            readers = graph.users(value)
+            if readers and not readers & ~closed and not graph.is_graph_output(value):
+                yield value, _between(graph, readers, before)
+        if not graph.successors[node] & ~closed and not graph.outputs_mask >> node & 1:
+            closed |= 1 << node
+    given = (value for value in graph.read_values(iterate_bits(before | 1 << index)) if graph.producer(value) is None)
+    for value in dict.fromkeys(given):
+        readers = graph.users(value)
+        if not readers & ~closed and not graph.is_graph_output(value):
+            yield value, _between(graph, readers, before)
+
+
+def _between(graph: DataflowGraph, readers: int, before: int) -> int:
+    return (readers | graph.descendants_of(readers)) & before
+
+
+def _descending(mask: int) -> Iterator[int]:
+    while mask:
+        node = mask.bit_length() - 1
+        yield node
+        mask ^= 1 << node
