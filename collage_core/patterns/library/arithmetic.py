@@ -1,0 +1,97 @@
+"""Arithmetic on numbers known in advance, in the forms exporters give it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from collage_core.patterns import NodeContext, Pattern, is_constant, is_op
+from collage_core.patterns.library.epilogue import any_of
+from collage_core.patterns.pattern import Constant
+
+_PRECISION = 1e-5
+"""Relative; exporters write constants with five digits at least, and narrow types round them to fewer."""
+
+
+def is_number(value: float) -> Constant:
+    """A constant of one element that is `value` to five digits, or as exactly as its type can say it.
+
+    Args:
+        value: Not zero.
+    """
+
+    def holds(array: np.ndarray[Any, Any]) -> bool:
+        if array.size != 1 or array.dtype.kind in "OSU":
+            return False
+        exact = array.dtype.kind in "biu"
+        precision = 0.0 if exact else max(_PRECISION, float(ml_dtypes.finfo(array.dtype).eps))
+        return abs(float(array.reshape(())) - value) <= precision * abs(value)
+
+    return is_constant(holds, f"the number {value:g}")
+
+
+def times(pattern: Pattern, factor: float) -> Pattern:
+    """A value multiplied by a number, or divided by its reciprocal."""
+    return is_op("Mul")(pattern, is_number(factor)) | is_op("Div")(pattern, is_number(1 / factor))
+
+
+def product(*factors: Pattern | float) -> Pattern:
+    """A product of values and numbers, multiplied in any order; each value may occur once.
+
+    Args:
+        *factors: At least one of them a pattern.
+    """
+    if len(factors) == 1:
+        [only] = factors
+        if not isinstance(only, Pattern):
+            raise TypeError(f"a product of {only} alone is no value of a graph")
+        return only
+    found: list[Pattern] = []
+    for size in range(1, len(factors) // 2 + 1):
+        for chosen in itertools.combinations(range(len(factors)), size):
+            left = [factors[each] for each in chosen]
+            right = [factors[each] for each in range(len(factors)) if each not in chosen]
+            if 2 * size == len(factors) and 0 not in chosen:
+                continue  # the other half of a pair of halves
+            found += _joined(left, right)
+    return any_of(*found)
+
+
+def _joined(left: list[Pattern | float], right: list[Pattern | float]) -> list[Pattern]:
+    """Two products multiplied; none where one of them is nothing but several numbers."""
+    for first, second in ((left, right), (right, left)):
+        if len(first) == 1 and not isinstance(first[0], Pattern):
+            return [times(product(*second), first[0])] if any(isinstance(each, Pattern) for each in second) else []
+    if not any(isinstance(each, Pattern) for each in left) or not any(isinstance(each, Pattern) for each in right):
+        return []
+    return [is_op("Mul")(product(*left), product(*right))]
+
+
+def square(value: Pattern) -> Pattern:
+    """The square of a value."""
+    return is_op("Pow")(value, is_number(2)) | is_op("Mul")(value, value)
+
+
+def cube(value: Pattern) -> Pattern:
+    """The third power of a value."""
+    return is_op("Pow")(value, is_number(3)) | is_op("Mul")(value, square(value))
+
+
+def over_root(value: Pattern, radicand: Pattern) -> Pattern:
+    """A value divided by the square root of another."""
+    root = is_op("Sqrt")(radicand) | is_op("Pow")(radicand, is_number(0.5))
+    inverse = is_op("Reciprocal")(root) | is_op("Div")(is_number(1), root) | is_op("Pow")(radicand, is_number(-0.5))
+    return is_op("Div")(value, root) | is_op("Mul")(value, inverse)
+
+
+def cast_of_floats(value: Pattern) -> Pattern:
+    """A value in another floating-point type; exporters also write casts to the type it has."""
+    return is_op("Cast")(value).which(_between_floats, "between floating-point types")
+
+
+def _between_floats(node: NodeContext) -> bool:
+    specs = (node.inputs[0], node.outputs[0])
+    return all(spec is not None and spec.dtype is not None and spec.dtype.is_floating_point() for spec in specs)

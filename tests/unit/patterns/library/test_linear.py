@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.patterns import Match, Pattern, is_op, match
+from collage_core.patterns.library.linear import matmul_pattern
+from collage_core.testing import GraphBuilder
+
+
+def product(
+    operator: str = "MatMul",
+    *,
+    turned: bool = False,
+    bias: str = "",
+    activation: str = "",
+    skip: bool = False,
+    **given: Any,
+) -> DataflowGraph:
+    """`x` times `w`, perhaps transposed, plus `b` (by "Add" or as "C"), plus `skip`, activated."""
+    g = GraphBuilder()
+    x = g.input("x", 4, 8)
+    w = g.weight("w", 6, 8) if turned or given.get("transB") else g.weight("w", 8, 6)
+    second = g.op("Transpose", w, perm=[1, 0]) if turned else w
+    third = [g.weight("b", 6)] if bias == "C" else []
+    value = g.op(operator, x, second, *third, **given)
+    if bias == "Add":
+        value = g.op("Add", g.weight("b", 6), value)
+    if skip:
+        value = g.op("Add", g.op("Tanh", g.input("skip", 4, 6)), value)
+    if activation:
+        value = g.op(activation, value)
+    return DataflowGraph(g.model(value))
+
+
+def taken(pattern: Pattern, graph: DataflowGraph) -> dict[str, str | None] | None:
+    """Names of captured values where the pattern matches at the graph's output."""
+    found = match(pattern, graph, len(graph) - 1)
+    return {name: value.name for name, value in found.captures.items()} if isinstance(found, Match) else None
+
+
+@pytest.mark.parametrize(
+    ("graph", "options"),
+    [
+        (product(), {}),
+        (product("Gemm"), {}),
+        (product(turned=True), {"transposed": True}),
+        (product("Gemm", transB=1), {"transposed": True}),
+        (product("Gemm", turned=True), {"transposed": True}),
+        (product(bias="Add"), {"bias": True}),
+        (product("Gemm", bias="C"), {"bias": True}),
+        (product("Gemm", bias="Add"), {"bias": True}),
+        (product("Gemm", turned=True, bias="C"), {"bias": True, "transposed": True}),
+        (product(skip=True), {"residual": True}),
+        (product(bias="Add", skip=True, activation="Relu"), {"bias": True, "residual": True, "activation": "Relu"}),
+    ],
+)
+def test_each_form_is_found_by_its_options_and_by_open_ones_and_by_no_others(
+    graph: DataflowGraph, options: dict[str, Any]
+) -> None:
+    exact: dict[str, Any] = {"bias": False, "residual": False, "transposed": False, "activation": None} | options
+    names = {"a": "x", "b": "w", "product": graph.nodes[graph.index_of(first_product(graph))].outputs[0].name}
+    names |= {"bias": "b"} if exact["bias"] else {}
+    names |= {"residual": "tanh_0"} if exact["residual"] else {}
+    names |= {"activation": "relu_0"} if exact["activation"] else {}
+
+    assert taken(matmul_pattern(**exact), graph) == names
+    assert (
+        taken(matmul_pattern(bias=None, residual=None, transposed=None, activation=exact["activation"]), graph) == names
+    )
+    for option in ("bias", "residual"):
+        assert taken(matmul_pattern(**exact | {option: not exact[option]}), graph) != names
+    assert taken(matmul_pattern(**exact | {"activation": "Tanh"}), graph) is None
+
+
+def first_product(graph: DataflowGraph) -> str:
+    return next(name for name in graph.names if name.startswith(("matmul", "gemm")))
+
+
+def test_a_transposed_product_is_none_that_is_not() -> None:
+    assert taken(matmul_pattern(transposed=True), product()) is None
+    assert taken(matmul_pattern(transposed=False), product("Gemm", transB=1)) is None
+    plain = taken(matmul_pattern(transposed=False), product(turned=True))
+    assert plain is not None
+    assert plain["b"] == "transpose_0"  # a value like any other
+
+
+def test_a_product_that_scales_or_turns_the_first_operand_is_left_alone() -> None:
+    assert taken(matmul_pattern(), product("Gemm", alpha=0.5)) is None
+    assert taken(matmul_pattern(bias=True), product("Gemm", bias="C", beta=2.0)) is None
+    assert taken(matmul_pattern(), product("Gemm", alpha=1.0)) is not None
+
+
+def test_a_permutation_of_other_axes_is_no_transposition() -> None:
+    g = GraphBuilder()
+    b = g.op("Transpose", g.weight("w", 2, 3, 4), perm=[1, 0, 2])
+    graph = DataflowGraph(g.model(g.op("MatMul", g.input("x", 3, 5, 2), b)))
+
+    assert taken(matmul_pattern(transposed=True), graph) is None
+
+
+def test_what_is_no_vector_is_no_bias() -> None:
+    g = GraphBuilder()
+    value = g.op("MatMul", g.input("x", 4, 8), g.weight("w", 8, 6))
+    graph = DataflowGraph(g.model(g.op("Add", value, g.constant("table", np.ones((4, 6), np.float32)))))
+
+    assert taken(matmul_pattern(bias=True), graph) is None
+    assert taken(matmul_pattern(residual=True), graph) is None  # it is a constant
+
+
+def test_two_products_in_one_pattern_have_names_of_their_own() -> None:
+    g = GraphBuilder()
+    x = g.input("x", 4, 8)
+    left, right = g.op("MatMul", x, g.weight("v", 8, 6)), g.op("MatMul", x, g.weight("w", 8, 6))
+    graph = DataflowGraph(g.model(g.op("Sub", left, right)))
+
+    found = taken(is_op("Sub")(matmul_pattern(prefix="left_"), matmul_pattern(prefix="right_")), graph)
+
+    assert found is not None
+    assert (found["left_b"], found["right_b"], found["left_a"]) == ("v", "w", "x")
