@@ -5,6 +5,7 @@ from __future__ import annotations
 from collage_core.contract.target import Joins, Target
 from collage_core.fusion.combinators import OnlyValidRule, UnionRule
 from collage_core.fusion.combine import CombineByPrimitivesRule
+from collage_core.fusion.marked import PrimitiveRule
 from collage_core.fusion.node_rules import OpCallByKindRule, OpPredicateRule
 from collage_core.fusion.pattern_rules import CompositeRule, DFPatternRule
 from collage_core.fusion.regions import RegionsRule
@@ -32,9 +33,11 @@ def default_rule(table: PatternTable, target: Target) -> FusionRule:
     base: list[FusionRule] = [CompositeRule(DFPatternRule(entry), entry.name) for entry in table.patterns]
     if table.predicates:
         base.append(OpPredicateRule(table))
+    elif base:
+        base.append(PrimitiveRule(table.patterns))
     joins = target.joins
     if not base:
-        base.append(OpCallByKindRule())
+        base += [OpCallByKindRule(), PrimitiveRule()]
         joins = Joins.NATIVE if joins is Joins.NONE else joins
     start = WholeGroupsRule(base[0] if len(base) == 1 else UnionRule(tuple(base)))
     limits = SubGraphConfig(max_inputs=target.max_inputs, max_depth=target.max_depth)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 
+from collage_core.fusion.coalesce import Units, coalesced
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
 
@@ -90,50 +93,13 @@ def _connected(graph: DataflowGraph, nodes: int) -> list[int]:
 def _merged(graph: DataflowGraph, taken: list[int], refused: list[int], supported: int, within: int) -> list[int]:
     if not 1 < len(taken) <= _MAX_MERGED_REGIONS:
         return taken
-    groups = list(taken)
     barriers = graph.host_mask & within & ~supported
-    merged = True
-    while merged:
-        merged = False
-        for first in range(len(groups)):
-            for second in range(first + 1, len(groups)):
-                union = groups[first] | groups[second]
-                if not _touch(graph, groups[first], groups[second]) or graph.completed(union) & barriers:
-                    continue
-                rest = [group for number, group in enumerate(groups) if number not in (first, second)]
-                if graph.is_convex(graph.completed(union)) and _is_acyclic(graph, [union, *rest, *refused]):
-                    groups = [union, *rest]
-                    merged = True
-                    break
-            if merged:
-                break
-    return groups
 
+    def united(numbers: tuple[int, ...]) -> int:
+        return graph.completed(functools.reduce(operator.or_, (taken[number] for number in numbers)))
 
-def _touch(graph: DataflowGraph, left: int, right: int) -> bool:
-    return any(
-        (graph.kernel_successors[index] | graph.kernel_predecessors[index]) & right for index in iterate_bits(left)
-    )
-
-
-def _is_acyclic(graph: DataflowGraph, groups: list[int]) -> bool:
-    """Whether groups of kernel nodes can run one after the other."""
-    after = []
-    for group in groups:
-        mask = 0
-        for index in iterate_bits(group):
-            mask |= graph.kernel_successors[index]
-        after.append(mask & ~group)
-    left = set(range(len(groups)))
-    while left:
-        read = 0
-        for number in left:
-            read |= after[number]
-        free = {number for number in left if not groups[number] & read}
-        if not free:
-            return False
-        left -= free
-    return True
+    merged = coalesced(Units(graph, [*taken, *refused]), range(len(taken)), lambda each: not united(each) & barriers)
+    return [united(numbers) for numbers in merged]
 
 
 def _lowest(nodes: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from collage_core.fusion.marked import offered_call
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.dataflow import DataflowGraph
@@ -27,14 +28,18 @@ class OpPredicateRule(FusionRule):
         found = []
         refusals: dict[int, str] = {}
         for index in range(len(graph)):
-            if index in graph.compilers and graph.compilers[index] != context.target.toolchain:
-                refusals[index] = f"the model gives it to {graph.compilers[index]}"
-                continue
             if index in context.refusals:
                 refusals[index] = context.refusals[index]
                 continue
-            answer = self.table.supports(graph, index) if index not in graph.compilers else None
-            if answer is not None and not answer:
+            if index in graph.compilers:
+                call = offered_call(graph, index, context.target.toolchain, self.table.supports)
+                if isinstance(call, SubGraph):
+                    found.append(call)
+                else:
+                    refusals[index] = call.reason
+                continue
+            answer = self.table.supports(graph, index)
+            if not answer:
                 refusals[index] = answer.reason
             elif not graph.is_host(index):
                 found.append(SubGraph(graph, 1 << index))
@@ -58,6 +63,8 @@ class OpCallByKindRule(FusionRule):
         for index in iterate_bits(graph.all_mask):
             if index in context.refusals:
                 refusals[index] = context.refusals[index]
+            elif index in graph.compilers:
+                refusals[index] = "the model marks it as one kernel"
             elif graph.kinds[index] > self.most:
                 refusals[index] = f"{graph.nodes[index].op_type} is {graph.kinds[index].name.lower()}"
             elif not graph.is_host(index):

@@ -8,7 +8,7 @@ from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
-from collage_core.patterns import FusionPattern, Mismatch, match
+from collage_core.patterns import FusionPattern, Mismatch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,7 @@ class DFPatternRule(FusionRule):
         found = []
         refusals: dict[int, str] = {}
         for index in iterate_bits(graph.needs_kernel):
-            result = match(self.pattern.pattern, graph, index)
+            result = self.pattern.match(graph, index)
             if isinstance(result, Mismatch):
                 if result.nodes >> index & 1:  # the root itself matched: worth telling
                     refusals[index] = f"{self.pattern.name}: {result.reason}"

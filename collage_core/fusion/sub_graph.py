@@ -12,7 +12,8 @@ from collage_core.contract.support import Supported, Unsupported
 from collage_core.ir.canonical import Composite, structural_hash
 from collage_core.ir.content import constant_of
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import IndexSet, iterate_bits
+from collage_core.ir.extract import extract
+from collage_core.ir.index_set import IndexSet, hashable, iterate_bits
 from collage_core.ir.op_kind import OpPatternKind
 
 
@@ -54,6 +55,9 @@ class SubGraph:
     def __post_init__(self) -> None:
         if not 0 < self.nodes <= self.graph.all_mask:
             raise ValueError(f"a sub-graph has at least one of the graph's {len(self.graph)} nodes")
+
+    def __hash__(self) -> int:
+        return hash((hashable(self.nodes), self.label, self.composites, self.attributes))
 
     @property
     def index_set(self) -> IndexSet:
@@ -142,7 +146,10 @@ class SubGraph:
 
     @cached_property
     def structural_hash(self) -> str:
-        """Hash shared by all equal candidates, the label included."""
+        """Hash shared by all equal candidates, the label included; a call of a marked function is what it computes."""
+        if not self.composites and any(self.nodes >> index & 1 for index in self.graph.compilers):
+            inlined = DataflowGraph(extract(self.graph, self.nodes, name="inlined").model)
+            return SubGraph(inlined, inlined.all_mask, self.label, attributes=self.attributes).structural_hash
         parts = self.composites
         if self.label:
             parts = (*parts, Composite(self.label, self.nodes, self.attributes))
@@ -168,7 +175,8 @@ class SubGraph:
             return Unsupported(f"{len(self.input_values)} inputs, at most {config.max_inputs} are allowed")
         if config.max_depth is not None and self.depth > config.max_depth:
             return Unsupported(f"depth {self.depth}, at most {config.max_depth} is allowed")
-        if not self.is_convex:
+        # With one exit, what came back in would lead to that exit again: every node leads to an output of the graph.
+        if exits > 1 and not self.is_convex:
             return Unsupported("a value flows out of it and back in")
         return Supported()
 

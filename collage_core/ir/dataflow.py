@@ -7,9 +7,10 @@ from functools import cached_property
 
 import onnx_ir
 
+from collage_core.ir.call_kind import kind_of_node
 from collage_core.ir.content import constant_of
 from collage_core.ir.index_set import iterate_bits
-from collage_core.ir.op_kind import OpPatternKind, kind_of
+from collage_core.ir.op_kind import OpPatternKind, known_kind
 from collage_core.ir.signature import node_signature
 from collage_core.ir.tensor_spec import TensorSpec, ValueKind
 from collage_core.ir.value_bounds import infer_bounds, spec_of
@@ -143,16 +144,20 @@ class DataflowGraph:
 
     @cached_property
     def kinds(self) -> tuple[OpPatternKind, ...]:
-        """Kind of each node."""
-        return tuple(
-            kind_of(
-                node.op_type,
-                node.domain,
-                [None if value is None else self.spec(value) for value in node.inputs],
-                [self.spec(value) for value in node.outputs],
-            )
-            for node in self.nodes
-        )
+        """Kind of each node; OPAQUE for a call of a function already marked as one kernel, which stays as it is."""
+        calls: dict[str, OpPatternKind] = {}
+        found = []
+        for index, node in enumerate(self.nodes):
+            if index in self.compilers:
+                found.append(OpPatternKind.OPAQUE)
+            elif known_kind(node.op_type, node.domain) is not None:
+                found.append(kind_of_node(node, self.model, self.spec))
+            else:  # equal calls have equal bodies, and taking a call apart costs as much as a thousand look-ups
+                key = self.signature(index)
+                if key not in calls:
+                    calls[key] = kind_of_node(node, self.model, self.spec)
+                found.append(calls[key])
+        return tuple(found)
 
     @cached_property
     def pure(self) -> tuple[bool, ...]:

@@ -13,10 +13,27 @@ def iterate_bits(bits: int) -> Iterator[int]:
         >>> list(iterate_bits(0b1010))
         [1, 3]
     """
+    first = max(0, (bits & -bits).bit_length() - 1)
+    if first:  # most masks are a few neighbours far into a graph: what is moved to the front is one machine word
+        bits >>= first
     while bits:
         lowest = bits & -bits
-        yield lowest.bit_length() - 1
+        yield first + lowest.bit_length() - 1
         bits ^= lowest
+
+
+def hashable(bits: int) -> tuple[int, int]:
+    """A mask in a form whose hash tells masks apart that have the same pattern in different places.
+
+    Python's hash of an integer is its remainder by 2**61 - 1, the same for a mask and one 61 places further: in long
+    graphs of repeated layers, dictionaries by mask would be lists.
+
+    Examples:
+        >>> hash(0b11) == hash(0b11 << 61), hash(hashable(0b11)) == hash(hashable(0b11 << 61))
+        (True, False)
+    """
+    low = (bits & -bits).bit_length()
+    return low, bits >> low
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)

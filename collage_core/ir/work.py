@@ -25,6 +25,27 @@ def estimated_work_us(graph: DataflowGraph) -> tuple[float, ...]:
     return tuple(0.0 if graph.is_host(index) else _node_us(graph, index) for index in range(len(graph)))
 
 
+def work_kinds(graph: DataflowGraph) -> tuple[str, ...]:
+    """What each node's time should be proportional to that of: its operator and, of a convolution, its window.
+
+    Libraries have other code for 1x1, for larger windows and for grouped convolutions; of a MatMul by a constant the
+    weights can be packed beforehand.
+    """
+    return tuple(_kind(graph, node) for node in graph.nodes)
+
+
+def _kind(graph: DataflowGraph, node: onnx_ir.Node) -> str:
+    weight = node.inputs[1] if len(node.inputs) > 1 else None
+    shape = graph.spec(weight).shape if weight is not None else None
+    if "Conv" in node.op_type and shape and len(shape) > 2:
+        window = "x".join(str(extent) for extent in shape[2:])
+        grouped = node.attributes.get_int("group", 1) != 1
+        return f"{node.op_type} {window}" + (" grouped" if grouped else "")
+    if node.op_type == "MatMul" and constant_of(weight) is not None:
+        return "MatMul by a constant"
+    return node.op_type
+
+
 def _node_us(graph: DataflowGraph, index: int) -> float:
     node = graph.nodes[index]
     inputs = [graph.spec(value) for value in graph.operands[index] if value is not None]

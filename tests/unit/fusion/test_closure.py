@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from collage_core.fusion.combine import DEFAULT_PRIMITIVES, _Closure
+import collage_core.fusion.closure
+from collage_core.fusion import DEFAULT_PRIMITIVES
+from collage_core.fusion.closure import Closure
+from collage_core.fusion.groups import Group, united
 from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.passes.prepare import prepare
@@ -13,10 +18,10 @@ from collage_core.testing.graphs import GraphBuilder
 
 
 def closure(graph: DataflowGraph, limit: int) -> tuple[list[int], int]:
-    found = _Closure(graph, DEFAULT_PRIMITIVES, 4, 0)
+    found = Closure(graph, DEFAULT_PRIMITIVES, 4)
     start = [SubGraph(graph, 1 << index) for index in range(len(graph)) if not graph.is_host(index)]
     turned_away = found.run(start, limit)
-    return [each.nodes for each in found.sub_graphs()], turned_away
+    return [each.nodes for each in found.sub_graphs], turned_away
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -37,17 +42,16 @@ def test_a_node_that_reads_many_branches_costs_no_more_than_the_groups_that_are_
     g = GraphBuilder("fan")
     x = g.input("x", 4)
     graph = DataflowGraph(g.model(g.op("Concat", *(g.op("Relu", g.op("Neg", x)) for _ in range(120)), axis=0)))
-    unions = 0
-    union = SubGraph.union
+    made = 0
 
-    def counted(one: SubGraph, other: SubGraph) -> SubGraph:
-        nonlocal unions
-        unions += 1
-        return union(one, other)
+    def counted(*arguments: Any) -> Group:
+        nonlocal made
+        made += 1
+        return united(*arguments)
 
-    monkeypatch.setattr(SubGraph, "union", counted)
+    monkeypatch.setattr(collage_core.fusion.closure, "united", counted)
     groups, turned_away = closure(graph, 500)
 
     assert len(groups) == 500
     assert turned_away > 0
-    assert unions < 5 * 500
+    assert made < 5 * 500

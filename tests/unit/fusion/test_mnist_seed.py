@@ -10,8 +10,8 @@ from onnx_ir.passes.common import InlinePass
 from collage_core.contract import Joins, Unsupported
 from collage_core.ir.canonical import structural_hash
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.passes.apply import TARGET_METADATA
 from collage_core.passes.call_sites import call_sites
+from collage_core.passes.marking import TARGET_METADATA
 from collage_core.patterns import is_constant, is_op, wildcard
 from collage_core.reference import evaluate
 from collage_core.testing import (

@@ -1,0 +1,287 @@
+"""How long candidates and the exact search take on large graphs, without measuring anything.
+
+Usage:
+    python -m benchmarks.search_scale [NAME...] [--results FILE.json] [--profile] [--note TEXT]
+
+Two toolchains whose costs are a formula, at depth 8: one fuses natively, the other takes every operator, fuses as well
+and offers regions. `-any` cases join whatever touches instead, for both: all connected convex sets up to that depth.
+Each case runs in a process of its own, which does nothing else. `--profile` runs each once more under a profiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import dataclasses
+import datetime
+import io
+import json
+import pstats
+import re
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx_ir
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.judge.report import host, versions, write_json
+from benchmarks.search_models import densenet, transformer
+from collage_core.contract import Cost, Joins, Supported, Target
+from collage_core.fusion import (
+    JOIN_ANYTHING,
+    CandidateBounds,
+    CandidateKernel,
+    CombineByPrimitivesRule,
+    FusionRule,
+    FusionSpec,
+    OnlyValidRule,
+    OpCallByKindRule,
+    SubGraph,
+    SubGraphConfig,
+    default_rule,
+)
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import hashable, iterate_bits
+from collage_core.ir.op_kind import OpPatternKind
+from collage_core.ir.work import estimated_work_us
+from collage_core.patterns import PatternTable
+from collage_core.pipeline.pool import CandidatePool
+from collage_core.pipeline.proposals import TargetRule, propose
+
+DEPTH = 8
+BOUNDS = CandidateBounds(max_depth=DEPTH, max_candidates=100_000)
+LAUNCH_US = 0.05
+HEADINGS = ("case", "nodes", "candidates", "index s", "candidates s", "search s", "all s", "limit s", "states", "MB")
+PROFILED = 12
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Case:
+    """One graph to search.
+
+    Attributes:
+        model: Builds it; not timed.
+        limit_s: Seconds that all may take, where there is such a limit.
+        anything: Whether whatever touches is joined.
+    """
+
+    model: Callable[[], onnx_ir.Model]
+    limit_s: float | None = None
+    anything: bool = False
+
+
+CASES = {
+    "densenet121": Case(densenet, 3.0),
+    "bert-12": Case(lambda: transformer(12), 2.0),
+    "transformer-74": Case(lambda: transformer(74)),
+    "transformer-148": Case(lambda: transformer(148)),
+    "transformer-295": Case(lambda: transformer(295), 20.0),
+    "densenet121-any": Case(densenet, anything=True),
+    "bert-12-any": Case(lambda: transformer(12), anything=True),
+}
+
+
+class FormulaCosts:
+    """Estimated work, times how good a toolchain is at the operator, plus a launch."""
+
+    def __init__(self, graph: DataflowGraph) -> None:
+        self._work = estimated_work_us(graph)
+        self._graph = graph
+
+    def key(self, sub_graph: SubGraph) -> str:
+        """Equal for the same nodes only, so that every candidate has a cost of its own."""
+        low, rest = hashable(sub_graph.nodes)
+        return f"{low} {rest:x}"
+
+    def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost:
+        """Each toolchain is better at some operators than the other."""
+        favoured = len(candidate.target.toolchain) % 2
+        total = 0.0
+        for index in iterate_bits(candidate.sub_graph.nodes):
+            handicap = 1.0 if len(self._graph.nodes[index].op_type) % 2 == favoured else 1.7
+            total += self._work[index] * handicap
+        return total + LAUNCH_US
+
+    def outcome(self, candidate: CandidateKernel) -> None:
+        """Nothing was ever measured."""
+
+
+def rules(*, anything: bool) -> list[TargetRule]:
+    """The two toolchains."""
+    found = []
+    for name, joins in (("native", Joins.NATIVE), ("library", Joins.ANY)):
+        target = Target(toolchain=name, fingerprint=f"{name} mock", joins=joins)
+        table = PatternTable()
+        if joins is Joins.ANY:
+            table.predicate("*", lambda node: Supported())
+        rule: FusionRule = default_rule(table, target)
+        if anything:
+            everything = OpCallByKindRule(OpPatternKind.OPAQUE)
+            one_exit = SubGraphConfig(max_exits=1, allow_taps=False)
+            rule = OnlyValidRule(CombineByPrimitivesRule(everything, JOIN_ANYTHING), one_exit)
+        spec = FusionSpec(name=name, rule=rule, targets=(target,))
+        found.append(TargetRule(target=target, spec=spec, query={}))
+    return found
+
+
+def searched(name: str, model: onnx_ir.Model) -> dict[str, Any]:
+    """Index, candidates and search of one case, timed.
+
+    Returns:
+        JSON values; seconds are of processor time, `wall_s` of the wall clock.
+    """
+    case = CASES[name]
+    wall_s, began = time.perf_counter(), time.process_time()
+    graph = DataflowGraph(model)
+    made = (graph.kinds, graph.ancestors, graph.descendants)
+    assert all(len(each) == len(graph) for each in made)
+    indexed = time.process_time()
+    pool = CandidatePool(graph, FormulaCosts(graph), dispatch_us=0.1)
+    left_out: list[str] = []
+    for rule in rules(anything=case.anything):
+        proposals = propose(rule, graph, BOUNDS, cuts=None)
+        left_out.extend(proposals.left_out)
+        for candidate in proposals.candidates:
+            pool.add(candidate)
+    proposed = time.process_time()
+    result = pool.engine().run()
+    done = time.process_time()
+    return {
+        "name": name,
+        "nodes": len(graph),
+        "kernel_nodes": graph.needs_kernel.bit_count(),
+        "depth": DEPTH,
+        "candidates": len(pool),
+        "left_out": left_out,
+        "seconds": {
+            "index": indexed - began,
+            "candidates": proposed - indexed,
+            "search": done - proposed,
+            "total": done - began,
+        },
+        "wall_s": time.perf_counter() - wall_s,
+        "limit_s": case.limit_s,
+        "exact": result.exact,
+        "states": result.states,
+        "kernels": len(result.candidates),
+        "targets": sorted(result.targets),
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def profiled(name: str, model: onnx_ir.Model) -> list[dict[str, Any]]:
+    """The functions with most time of their own, under `cProfile`, which about doubles all times."""
+    profile = cProfile.Profile()
+    profile.runcall(searched, name, model)
+    stats = pstats.Stats(profile, stream=io.StringIO())
+    roots = re.compile(rf"^({re.escape(str(Path(__file__).resolve().parents[1]))}|.*/lib/python[0-9.]+)/")
+    rows = [
+        {"function": f"{roots.sub('', file)}:{function}", "calls": calls, "own_s": own, "all_s": whole}
+        for (file, _, function), (_, calls, own, whole, _) in stats.stats.items()  # type: ignore[attr-defined]
+    ]
+    return sorted(rows, key=lambda row: -row["own_s"])[:PROFILED]
+
+
+def _alone(name: str, *, profile: bool) -> dict[str, Any]:
+    """One case in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.search_scale", name, "--here", *(["--profile"] if profile else [])]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        raise SystemExit(f"{name} failed: {(ran.stderr or ran.stdout).strip()[-1500:]}")
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+def row(found: dict[str, Any]) -> tuple[str, ...]:
+    """One case as text under `HEADINGS`."""
+    seconds = found["seconds"]
+    times = (f"{seconds[part]:.2f}" for part in ("index", "candidates", "search", "total"))
+    limit = "" if found["limit_s"] is None else f"{found['limit_s']:.0f}"
+    counts = f"{found['nodes']:,}", f"{found['candidates']:,}"
+    return found["name"], *counts, *times, limit, f"{found['states']:,}", f"{found['peak_mb']:.0f}"
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """What was found, as a page."""
+    machine = report["host"]
+    lines = [
+        "# Candidates and search on large graphs",
+        "",
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}; one process; {report['date'][:10]}.",
+        "",
+        ", ".join(f"{name} {version}" for name, version in report["versions"].items()) + ".",
+        "",
+        f"Two toolchains whose costs are a formula, at depth {DEPTH}, at most {BOUNDS.max_candidates:,} groups each: "
+        "one fuses natively, the other takes every operator, fuses as well and offers regions. `-any`: both join "
+        "whatever touches, with one exit and no taps. Nodes include views, which need no kernel. Seconds are of "
+        "processor time, because the machine was busy with other work; there is one thread, and no waiting. The model "
+        "is built before. MB: the most the process ever held, the interpreter and the model included.",
+        "",
+        "| " + " | ".join(HEADINGS) + " |",
+        "|" + "---|" * len(HEADINGS),
+        *("| " + " | ".join(row(case)) + " |" for case in report["cases"]),
+        *(line for note in report["notes"] for line in ("", note)),
+    ]
+    for case in report["cases"]:
+        if "profile" in case:
+            lines += ["", f"## Where the time of {case['name']} goes (under cProfile)", ""]
+            lines += ["| function | calls | own s | with callees s |", "|---|---|---|---|"]
+            for each in case["profile"]:
+                times = f"{each['own_s']:.2f} | {each['all_s']:.2f}"
+                lines.append(f"| `{each['function']}` | {each['calls']:,} | {times} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs it.
+
+    Returns:
+        1 if a case was slower than its limit, held a gigabyte or was not exact; else 0.
+    """
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_scale", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}; default: all")
+    parser.add_argument(
+        "--results", type=Path, metavar="FILE.json", help="write everything there, and a page beside it"
+    )
+    parser.add_argument("--profile", action="store_true", help="once more, under a profiler")
+    parser.add_argument("--note", action="append", default=[], metavar="TEXT", help="goes into the results")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.names if name not in CASES]:
+        parser.error(f"there is no case {', '.join(unknown)}; there are {', '.join(CASES)}")
+    if options.here:
+        [name] = options.names
+        model = CASES[name].model()
+        print(json.dumps(profiled(name, model) if options.profile else searched(name, model)))
+        return 0
+    cases = [_alone(name, profile=False) for name in options.names or CASES]
+    if options.profile:
+        cases = [{**case, "profile": _alone(case["name"], profile=True)} for case in cases]
+    shown = Table(title=f"candidates and exact search, two toolchains, depth {DEPTH}")
+    for heading in HEADINGS:
+        shown.add_column(heading)
+    for case in cases:
+        shown.add_row(*row(case))
+    Console(width=None if sys.stdout.isatty() else 130).print(shown)
+    if options.results:
+        date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        report: dict[str, Any] = {"schema_version": 1, "date": date, "host": host(), "versions": versions()}
+        report |= {"cases": cases, "notes": options.note}
+        write_json(options.results, report)
+        options.results.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
+    return 0 if all(map(_holds, cases)) else 1
+
+
+def _holds(case: dict[str, Any]) -> bool:
+    in_time = case["limit_s"] is None or case["seconds"]["total"] < case["limit_s"]
+    return bool(in_time and case["exact"] and case["peak_mb"] < 1024)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,218 @@
+"""Merging neighbours: the one implementation behind `MaxCoalesceRule`, the search's last step and `partition_for`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+from collage_core.contract.target import Target
+from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
+from collage_core.fusion.sub_graph import SubGraph, SubGraphConfig
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import IndexSet, iterate_bits
+
+
+class Units:
+    """Disjoint sets of kernel nodes, and which read from which, while some of them are merged.
+
+    Args:
+        graph: The graph.
+        units: The sets. They can run one after the other, and whatever lies on a way between two of them is in one.
+    """
+
+    def __init__(self, graph: DataflowGraph, units: Sequence[int]) -> None:
+        self._of: dict[int, int] = {}
+        for number, nodes in enumerate(units):
+            self._of.update(dict.fromkeys(iterate_bits(nodes & graph.needs_kernel), number))
+        self._nodes = [list(iterate_bits(nodes & graph.needs_kernel)) for nodes in units]
+        self._readers: list[set[int]] = [set() for _ in units]
+        self._sources: list[set[int]] = [set() for _ in units]
+        for index, number in self._of.items():
+            for after in iterate_bits(graph.kernel_successors[index]):
+                reader = self._of.get(after)
+                if reader is not None and reader != number:
+                    self._readers[number].add(reader)
+                    self._sources[reader].add(number)
+
+    def holding(self, nodes: int) -> set[int]:
+        """The units with some of these nodes inside."""
+        return {self._of[index] for index in iterate_bits(nodes) if index in self._of}
+
+    def beside(self, unit: int) -> set[int]:
+        """The units that read from one or are read by it."""
+        return self._readers[unit] | self._sources[unit]
+
+    def merge(self, units: Iterable[int]) -> int | None:
+        """Makes several units one.
+
+        Returns:
+            Its number, the lowest of theirs; None, with nothing changed, if it would have to run both before and after
+            some other.
+        """
+        members = set(units)
+        if self._closes_circle(members):
+            return None
+        kept = min(members)
+        for sides, others in ((self._readers, self._sources), (self._sources, self._readers)):
+            around = set[int]().union(*(sides[member] for member in members)) - members
+            for member in members:
+                sides[member] = set()
+            sides[kept] = around
+            for other in around:
+                others[other] = others[other] - members | {kept}
+        for member in members - {kept}:
+            self._of.update(dict.fromkeys(self._nodes[member], kept))
+            self._nodes[kept] += self._nodes[member]
+            self._nodes[member] = []
+        return kept
+
+    def _closes_circle(self, members: set[int]) -> bool:
+        # Where all but one member are read by members only, what comes back to one of them leads to that one, by which
+        # it left: there was a circle before. The same the other way round.
+        for sides in (self._readers, self._sources):
+            if sum(not sides[member] or not sides[member] <= members for member in members) < 2:
+                return False
+        waiting = list(set[int]().union(*(self._readers[member] for member in members)) - members)
+        seen = set(waiting)
+        while waiting:
+            for reader in self._readers[waiting.pop()]:
+                if reader in members:
+                    return True
+                if reader not in seen:
+                    seen.add(reader)
+                    waiting.append(reader)
+        return False
+
+
+Members = tuple[int, ...]
+
+
+def coalesced(units: Units, mergeable: Sequence[int], allow: Callable[[Members], bool]) -> list[Members]:
+    """Merges neighbours greedily: each unit in turn takes in whatever touches it, until nothing does.
+
+    No step closes a circle, so the result can run one after the other as the units could. Merging all that touch at
+    once does not have that: of two pairs each may have to wait for the other.
+
+    Args:
+        units: The units, which are changed.
+        mergeable: Numbers of those that may be merged, in the order of their turns.
+        allow: Whether certain of them, by number, in any order, may be one.
+
+    Returns:
+        The merged ones, each as what it is made of.
+    """
+    made: dict[int, Members] = {number: (number,) for number in mergeable}
+    for number in mergeable:
+        if number not in made:
+            continue
+        refused: set[int] = set()
+        while True:
+            beside = sorted(other for other in units.beside(number) if other in made and other not in refused)
+            taken = None
+            for other in beside:
+                if allow((*made[number], *made[other])) and (taken := units.merge((number, other))) is not None:
+                    made[taken] = made.pop(number) + made.pop(other)
+                    number = taken
+                    refused.clear()  # what would have been in the way may be inside now
+                    break
+                refused.add(other)
+            if taken is None:
+                break
+    return list(made.values())
+
+
+def merged_neighbours(
+    graph: DataflowGraph,
+    mine: Sequence[SubGraph],
+    others: Sequence[int],
+    target: Target,
+    config: SubGraphConfig | None = None,
+    forbidden: int = 0,
+) -> list[SubGraph]:
+    """Neighbouring kernels of one target as one, as far as the target can take it.
+
+    What comes of it is a proposal: nobody has measured it, and that its parts were fast says little.
+
+    Args:
+        graph: The graph.
+        mine: Disjoint kernels of the target.
+        others: Masks of all other nodes that need a kernel, kernel by kernel; with `mine` they can run one after the
+            other.
+        target: Its limits hold for what is merged.
+        config: Further limits.
+        forbidden: Mask of nodes that may not lie inside: views it refuses.
+
+    Returns:
+        Disjoint sub-graphs that, with `others`, can run one after the other; those nothing was merged with as they are.
+    """
+    limits = within(target, config)
+
+    def joined(numbers: tuple[int, ...]) -> SubGraph:
+        whole = mine[numbers[0]]
+        for number in numbers[1:]:
+            whole = whole.union(mine[number])
+        return whole
+
+    def allow(numbers: tuple[int, ...]) -> bool:
+        whole = joined(numbers)
+        return not whole.nodes & forbidden and bool(whole.validity(limits))
+
+    units = Units(graph, [*(each.nodes for each in mine), *others])
+    turns = sorted(range(len(mine)), key=lambda number: mine[number].nodes & -mine[number].nodes)
+    return [joined(numbers) for numbers in coalesced(units, turns, allow)]
+
+
+def within(target: Target, config: SubGraphConfig | None = None) -> SubGraphConfig:
+    """The limits of a target, and further ones."""
+    config = config or SubGraphConfig()
+    return dataclasses.replace(
+        config,
+        max_depth=_least(config.max_depth, target.max_depth),
+        max_inputs=_least(config.max_inputs, target.max_inputs),
+    )
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else min(one, other)
+
+
+@dataclasses.dataclass(frozen=True)
+class MaxCoalesceRule(FusionRule):
+    """Another rule's candidates merged into the largest there are: what a partitioner does that does not search.
+
+    Of overlapping candidates the largest are taken, then the first; then neighbours are merged. So what comes out is
+    disjoint, can run one after the other, and each keeps the limits of `config` and of the target. With a search it
+    belongs after it (`pipeline/explore.py` merges what one target has on the best path, and has that measured): before
+    it, taking only the largest loses the best mix.
+
+    Attributes:
+        rule: The other rule.
+        config: What can be one kernel, besides the target's own limits.
+    """
+
+    rule: FusionRule
+    config: SubGraphConfig = dataclasses.field(default_factory=SubGraphConfig)
+
+    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+        """Takes the largest candidates that fit together, and merges them."""
+        outcome = self.rule.propose(graph, context)
+        limits = within(context.target, self.config)
+        refused = IndexSet.of(index for index in outcome.refusals if graph.is_host(index)).bits | context.refused
+        units = Units(graph, [1 << index for index in range(len(graph))])
+        chosen: list[SubGraph] = []
+        free = graph.needs_kernel
+        for sub_graph in sorted(outcome.sub_graphs, key=_largest_first):
+            completed = sub_graph.completed()
+            if completed is None or completed.nodes & graph.needs_kernel & ~free or completed.nodes & refused:
+                continue
+            if completed.validity(limits) and units.merge(units.holding(completed.nodes)) is not None:
+                chosen.append(completed)
+                free &= ~completed.nodes
+        others = [1 << index for index in iterate_bits(free)]
+        merged = merged_neighbours(graph, chosen, others, context.target, self.config, refused)
+        return outcome.with_sub_graphs(sorted(merged, key=lambda each: each.nodes & -each.nodes))
+
+
+def _largest_first(sub_graph: SubGraph) -> tuple[object, ...]:
+    kernels = sub_graph.nodes & sub_graph.graph.needs_kernel
+    return -kernels.bit_count(), kernels & -kernels, not sub_graph.label, kernels, sub_graph.label

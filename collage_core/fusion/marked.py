@@ -1,0 +1,101 @@
+"""Calls of functions that are marked as one kernel: a fusion found before, or annotated by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from collage_core.contract.support import Supported, Unsupported
+from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
+from collage_core.fusion.sub_graph import SubGraph
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.extract import COMPOSITE_METADATA, extract
+from collage_core.ir.index_set import iterate_bits
+from collage_core.patterns import FusionPattern, Mismatch
+
+Takes = Callable[[DataflowGraph, int], Supported | Unsupported]
+"""What a toolchain says of one node of a graph."""
+
+
+def marked_call(graph: DataflowGraph, index: int) -> SubGraph:
+    """The call as a candidate, with the label and the attributes its function has."""
+    metadata = graph.model.functions[graph.nodes[index].op_identifier()].metadata_props
+    prefix = f"{COMPOSITE_METADATA}."
+    attributes = sorted((key.removeprefix(prefix), value) for key, value in metadata.items() if key.startswith(prefix))
+    return SubGraph(graph, 1 << index, metadata.get(COMPOSITE_METADATA, ""), attributes=tuple(attributes))
+
+
+def offered_call(graph: DataflowGraph, index: int, toolchain: str, takes: Takes) -> SubGraph | Unsupported:
+    """A marked call as a toolchain's candidate, or why it is none.
+
+    What the model gives to a toolchain is that one's, unasked. What it gives to nobody is for whoever takes every node
+    inside.
+
+    Args:
+        graph: The graph.
+        index: A call of a marked function, one of `graph.compilers`.
+        toolchain: Who is asked.
+        takes: What it says of nodes.
+    """
+    owner = graph.compilers[index]
+    if owner not in ("", toolchain):
+        return Unsupported(f"the model gives it to {owner}")
+    if not owner:
+        inside = body_of(graph, index)
+        for node in iterate_bits(inside.all_mask):
+            answer = takes(inside, node)
+            if not answer:
+                return Unsupported(f"inside of it, {inside.nodes[node].op_type}: {answer.reason}")
+    return marked_call(graph, index)
+
+
+def body_of(graph: DataflowGraph, index: int) -> DataflowGraph:
+    """What a marked function computes at one call, with the constants of that call."""
+    return DataflowGraph(extract(graph, 1 << index, name="body").model)
+
+
+@dataclasses.dataclass(frozen=True)
+class PrimitiveRule(FusionRule):
+    """Every call of a function the model marks as one kernel, alone; `OpPredicateRule` proposes them too.
+
+    Those the model gives to this toolchain, and those it gives to nobody: all of them, or, for a toolchain that names
+    its kernels by patterns, those one of these matches whole, under its name.
+
+    Attributes:
+        patterns: The toolchain's patterns; none if it fuses by kinds.
+    """
+
+    patterns: tuple[FusionPattern, ...] = ()
+
+    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+        """Every call the toolchain may have; why it may not have the others."""
+        found = []
+        refusals: dict[int, str] = {}
+        for index, owner in graph.compilers.items():
+            call = offered_call(graph, index, context.target.toolchain, _nothing_to_ask)
+            if index in context.refusals:
+                refusals[index] = context.refusals[index]
+            elif isinstance(call, Unsupported):
+                refusals[index] = call.reason
+            elif owner or not self.patterns:
+                found.append(call)
+            elif label := self._label(body_of(graph, index)):
+                found.append(call.labelled(label, dict(call.attributes)))
+            else:
+                refusals[index] = "no pattern matches the whole of a fusion the model asks for"
+        return RuleOutcome(sub_graphs=tuple(found), refusals=refusals)
+
+    def _label(self, body: DataflowGraph) -> str:
+        """Name of the first pattern that matches all of a body; empty if none does."""
+        for pattern in self.patterns:
+            for index in reversed(range(len(body))):
+                found = pattern.match(body, index)
+                if isinstance(found, Mismatch) or body.needs_kernel & ~found.nodes:
+                    continue
+                if pattern.check is None or pattern.check(found):
+                    return pattern.name
+        return ""
+
+
+def _nothing_to_ask(graph: DataflowGraph, index: int) -> Supported:
+    return Supported()
