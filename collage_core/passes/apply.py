@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 
 import onnx_ir
 
 from collage_core.fusion.partitioning import Partitioning
 from collage_core.fusion.spec import CandidateKernel
-from collage_core.ir.canonical import CanonicalForm, Composite, canonical_form
-from collage_core.ir.dataflow import COMPILER_METADATA, PRIMITIVE_METADATA, DataflowGraph
-from collage_core.ir.extract import COLLAGE_DOMAIN, COMPOSITE_METADATA, MIN_IR_VERSION, copied_graph
-from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.canonical import canonical_form
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.extract import COLLAGE_DOMAIN, MIN_IR_VERSION
 from collage_core.ir.tensor_spec import ValueKind
 from collage_core.ir.value_bounds import BOUND_METADATA
-
-TARGET_METADATA = "collage.target"
-SYMBOL_METADATA = "collage.global_symbol"
-NODES_METADATA = "collage.nodes"
-"""Key of a call's metadata: names of the prepared model's nodes it stands for, as a JSON list."""
-PARTS_METADATA = "collage.composites"
-"""Key of a function's metadata: its labelled parts, as JSON: label, positions of nodes in the body, attributes."""
+from collage_core.passes.marking import NODES_METADATA, Mark, MarkedFunctions
 
 
 def apply_partitioning(partitioning: Partitioning) -> onnx_ir.Model:
@@ -56,13 +48,13 @@ class _Rewriter:
         self._nodes: list[onnx_ir.Node] = []
         self._values: dict[onnx_ir.Value, onnx_ir.Value] = {}
         self._initializers: list[onnx_ir.Value] = []
-        self._functions: dict[tuple[str, str, str, str], onnx_ir.Function] = {}
+        self._functions = MarkedFunctions(graph)
         self._inputs = [self._typed(value) for value in graph.model.graph.inputs]
 
     def call(self, kernel: CandidateKernel, site: str) -> None:
-        sub_graph = kernel.sub_graph
+        sub_graph, target = kernel.sub_graph, kernel.target
         form = canonical_form(self._graph, sub_graph.nodes, sub_graph.composites)
-        function = self._function(kernel, form)
+        function = self._functions.function(sub_graph, form, Mark(toolchain=target.toolchain, target=target.name))
         node = onnx_ir.Node(
             COLLAGE_DOMAIN,
             function.name,
@@ -106,35 +98,9 @@ class _Rewriter:
             graph,
             ir_version=max(source.ir_version, MIN_IR_VERSION),
             producer_name="collage",
-            functions=list(self._functions.values()),
+            functions=self._functions.all(),
             metadata_props=dict(source.metadata_props),
         )
-
-    def _function(self, kernel: CandidateKernel, form: CanonicalForm) -> onnx_ir.Function:
-        sub_graph, target = kernel.sub_graph, kernel.target
-        key = (sub_graph.structural_hash, target.name, sub_graph.label, form.text)
-        known = self._functions.get(key)
-        if known is not None:
-            return known
-        symbol = re.sub(r"\W+", "_", f"{target.name}_{sub_graph.structural_hash[:16]}", flags=re.ASCII)
-        symbol = symbol if not symbol[0].isdigit() else f"_{symbol}"
-        body = copied_graph(self._graph, form, name=symbol, constants_are_inputs=True)
-        function = onnx_ir.Function(COLLAGE_DOMAIN, symbol, graph=body, attributes=())
-        function.metadata_props.update(
-            {
-                PRIMITIVE_METADATA: "1",
-                COMPILER_METADATA: target.toolchain,
-                TARGET_METADATA: target.name,
-                COMPOSITE_METADATA: sub_graph.label,
-                SYMBOL_METADATA: symbol,
-            }
-        )
-        for name, value in sub_graph.attributes:
-            function.metadata_props[f"{COMPOSITE_METADATA}.{name}"] = value
-        if sub_graph.composites:
-            function.metadata_props[PARTS_METADATA] = _parts_json(form, sub_graph.composites)
-        self._functions[key] = function
-        return function
 
     def _value(self, value: onnx_ir.Value) -> onnx_ir.Value:
         """The new value of an old one; an initializer becomes one when it is first used."""
@@ -156,10 +122,3 @@ class _Rewriter:
                 new.metadata_props[BOUND_METADATA] = json.dumps(spec.bound)
         self._values[value] = new
         return new
-
-
-def _parts_json(form: CanonicalForm, parts: tuple[Composite, ...]) -> str:
-    position = {index: place for place, index in enumerate(form.order)}
-    return json.dumps(
-        [[part.label, sorted(position[i] for i in iterate_bits(part.nodes)), list(part.attributes)] for part in parts]
-    )

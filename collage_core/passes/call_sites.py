@@ -14,7 +14,7 @@ from collage_core.ir.content import constant_of
 from collage_core.ir.dataflow import COMPILER_METADATA, PRIMITIVE_METADATA, DataflowGraph
 from collage_core.ir.extract import COLLAGE_DOMAIN, COMPOSITE_METADATA, extract_form
 from collage_core.ir.value_bounds import BOUND_METADATA
-from collage_core.passes.apply import NODES_METADATA, PARTS_METADATA, TARGET_METADATA
+from collage_core.passes.marking import NODES_METADATA, PARTS_METADATA, TARGET_METADATA
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

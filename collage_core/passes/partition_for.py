@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import onnx_ir
+from onnx_ir.passes import InPlacePass, PassResult
 
 from collage_core.contract.target import Joins
 from collage_core.fusion import (
+    CandidateBounds,
     CandidateKernel,
     FusionSpec,
     Partitioning,
@@ -18,6 +22,7 @@ from collage_core.fusion import (
 )
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
+from collage_core.passes.marking import Mark, give_call, mark_groups
 
 
 def partition_for(
@@ -43,6 +48,83 @@ def partition_for(
     Raises:
         PartitioningError: If something is left and there is no fallback.
     """
+    kernels, refused = taken_for(graph, spec, outcome, context)
+    if fallback is not None:
+        kernels.extend(CandidateKernel(SubGraph(graph, nodes), fallback) for nodes in refused if nodes)
+    return Partitioning(graph, tuple(kernels))
+
+
+class PartitionFor(InPlacePass):
+    """Marks all one target takes, in as few kernels as `partition_for` makes; what it refuses stays as it is.
+
+    Kernels marked before stay theirs; one that nobody owns yet becomes this target's, if it takes all of it.
+
+    Args:
+        spec: How the target finds candidates; it has one target.
+        query: Reason by index of what the target's library refuses of a graph; None if it is not asked.
+        bounds: How many candidates to make.
+
+    Attributes:
+        kernels: Those that were marked in the last model.
+        refusals: Reason by name of each node of that model that was refused.
+    """
+
+    def __init__(
+        self,
+        spec: FusionSpec,
+        *,
+        query: Callable[[DataflowGraph], Mapping[int, str]] | None = None,
+        bounds: CandidateBounds | None = None,
+    ) -> None:
+        super().__init__()
+        self._spec = spec
+        [self._target] = spec.targets
+        self._query = query
+        self._bounds = bounds or CandidateBounds()
+        self.kernels: tuple[CandidateKernel, ...] = ()
+        self.refusals: Mapping[str, str] = {}
+
+    def call(self, model: onnx_ir.Model) -> PassResult:
+        """Rewrites a prepared model."""
+        graph = DataflowGraph(model)
+        context = RuleContext(
+            target=self._target,
+            bounds=self._bounds,
+            refusals={} if self._query is None else self._query(graph),
+            cut_positions=(),
+        )
+        outcome = self._spec.rule.propose(graph, context)
+        kernels, _ = taken_for(graph, self._spec, outcome, context)
+        self.refusals = {graph.names[index]: reason for index, reason in sorted(outcome.refusals.items())}
+        self.kernels = tuple(kernels)
+        return PassResult(model, modified=mark_kernels(graph, kernels))
+
+
+def mark_kernels(graph: DataflowGraph, kernels: Sequence[CandidateKernel]) -> bool:
+    """Rewrites the graph's model: each kernel becomes one its target owns, what was marked before included.
+
+    Returns:
+        Whether anything changed.
+    """
+    changed = False
+    groups = []
+    for kernel in kernels:
+        mark = Mark(toolchain=kernel.target.toolchain, target=kernel.target.name)
+        index = kernel.sub_graph.nodes.bit_length() - 1
+        if kernel.sub_graph.nodes == 1 << index and index in graph.compilers:
+            changed |= give_call(graph, index, mark)
+        else:
+            groups.append((kernel.sub_graph, mark))
+    return mark_groups(graph, groups) or changed
+
+
+def taken_for(
+    graph: DataflowGraph, spec: FusionSpec, outcome: RuleOutcome, context: RuleContext
+) -> tuple[list[CandidateKernel], list[int]]:
+    """What one target takes, as kernels that can run one after the other, and the groups of nodes it leaves.
+
+    See `partition_for`.
+    """
     groups = context.whole(graph)
     outcome = with_whole_groups(outcome, graph, context)
     supported = supported_nodes(graph, outcome, context)
@@ -62,9 +144,7 @@ def partition_for(
             chosen, rest = _largest_first(graph, outcome.sub_graphs, region)
         kernels.extend(CandidateKernel(sub_graph, spec, context.target) for sub_graph in chosen)
         refused = [*refused, *_one_by_one(graph, rest, groups)]
-    if fallback is not None:
-        kernels.extend(CandidateKernel(SubGraph(graph, nodes), fallback) for nodes in refused if nodes)
-    return Partitioning(graph, tuple(kernels))
+    return kernels, refused
 
 
 def _one_by_one(graph: DataflowGraph, nodes: int, groups: Sequence[int]) -> list[int]:

@@ -1,0 +1,192 @@
+"""Groups of a model's nodes become calls of functions that are marked as one kernel each."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Collection, Sequence
+
+import onnx_ir
+
+from collage_core.fusion.sub_graph import SubGraph
+from collage_core.ir.canonical import CanonicalForm, canonical_form
+from collage_core.ir.content import tensor_content_hash
+from collage_core.ir.dataflow import COMPILER_METADATA, PRIMITIVE_METADATA, DataflowGraph
+from collage_core.ir.extract import COLLAGE_DOMAIN, COMPOSITE_METADATA, MIN_IR_VERSION, copied_graph
+from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.tensor_spec import ValueKind
+from collage_core.ir.value_bounds import BOUND_METADATA
+
+TARGET_METADATA = "collage.target"
+SYMBOL_METADATA = "collage.global_symbol"
+NODES_METADATA = "collage.nodes"
+"""Key of a call's metadata: names of the nodes it stands for, as a JSON list."""
+PARTS_METADATA = "collage.composites"
+"""Key of a function's metadata: its labelled parts, as JSON: label, positions of nodes in the body, attributes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What is known of a group besides its nodes.
+
+    Attributes:
+        toolchain: Who is to run it; empty if that is open.
+        target: Name of that toolchain's target; empty if that is open.
+        bind_constants: Whether constants are inside the function; otherwise they are its arguments, so that repeated
+            structures share one function.
+    """
+
+    toolchain: str = ""
+    target: str = ""
+    bind_constants: bool = False
+
+
+class MarkedFunctions:
+    """Functions marked as kernels, one for all groups that are the same.
+
+    Args:
+        graph: What the groups are of.
+        taken: Names that functions of the domain `collage` have already.
+    """
+
+    def __init__(self, graph: DataflowGraph, taken: Collection[str] = ()) -> None:
+        self._graph = graph
+        self._taken = set(taken)
+        self._functions: dict[tuple[object, ...], onnx_ir.Function] = {}
+
+    def all(self) -> tuple[onnx_ir.Function, ...]:
+        """Every function made so far."""
+        return tuple(self._functions.values())
+
+    def function(self, sub_graph: SubGraph, form: CanonicalForm, mark: Mark) -> onnx_ir.Function:
+        """The function of a group; an earlier one if that is the same."""
+        bound: tuple[str, ...] = ()
+        if mark.bind_constants:
+            bound = tuple(tensor_content_hash(v.const_value) for v in form.constants if v.const_value is not None)
+        key = (sub_graph.structural_hash, sub_graph.label, form.text, mark, bound)
+        known = self._functions.get(key)
+        if known is None:
+            known = self._functions[key] = self._made(sub_graph, form, mark)
+        return known
+
+    def _made(self, sub_graph: SubGraph, form: CanonicalForm, mark: Mark) -> onnx_ir.Function:
+        symbol = self._symbol(f"{mark.target or mark.toolchain or 'fused'}_{sub_graph.structural_hash[:16]}")
+        body = copied_graph(self._graph, form, name=symbol, constants_are_inputs=not mark.bind_constants)
+        if mark.bind_constants:
+            _bind(body)
+        function = onnx_ir.Function(COLLAGE_DOMAIN, symbol, graph=body, attributes=())
+        function.metadata_props.update(
+            {
+                PRIMITIVE_METADATA: "1",
+                COMPILER_METADATA: mark.toolchain,
+                TARGET_METADATA: mark.target,
+                COMPOSITE_METADATA: sub_graph.label,
+                SYMBOL_METADATA: symbol,
+            }
+        )
+        for name, value in sub_graph.attributes:
+            function.metadata_props[f"{COMPOSITE_METADATA}.{name}"] = value
+        if sub_graph.composites:
+            position = {index: place for place, index in enumerate(form.order)}
+            function.metadata_props[PARTS_METADATA] = json.dumps(
+                [
+                    [part.label, sorted(position[i] for i in iterate_bits(part.nodes)), list(part.attributes)]
+                    for part in sub_graph.composites
+                ]
+            )
+        return function
+
+    def _symbol(self, wanted: str) -> str:
+        symbol = re.sub(r"\W+", "_", wanted, flags=re.ASCII)
+        symbol = base = symbol if not symbol[0].isdigit() else f"_{symbol}"
+        number = 0
+        while symbol in self._taken:
+            number += 1
+            symbol = f"{base}_{number}"
+        self._taken.add(symbol)
+        return symbol
+
+
+def mark_groups(graph: DataflowGraph, groups: Sequence[tuple[SubGraph, Mark]]) -> bool:
+    """Rewrites the graph's model in place: each group becomes a call of a function marked as one kernel.
+
+    Everything else stays as it is. The call has the name of the group's last node, and says in its metadata which
+    nodes it stands for. Inlining the functions gives the model back, up to names and order. The index is of no use
+    afterwards.
+
+    Args:
+        graph: The index of the model to rewrite.
+        groups: Disjoint groups that can run one after the other, with what is left; views are only inside of them.
+
+    Returns:
+        Whether anything changed.
+    """
+    model = graph.model
+    taken = [function.name for function in model.functions.values() if function.domain == COLLAGE_DOMAIN]
+    functions = MarkedFunctions(graph, taken)
+    forms = [canonical_form(graph, sub_graph.nodes, sub_graph.composites) for sub_graph, _ in groups]
+    made = [functions.function(s, form, mark) for (s, mark), form in zip(groups, forms, strict=True)]
+    bounds = {value: graph.spec(value) for form in forms for value in form.outputs}
+    current: dict[onnx_ir.Value, onnx_ir.Value] = {}
+    for (sub_graph, mark), form, function in zip(groups, forms, made, strict=True):
+        arguments = form.inputs if mark.bind_constants else (*form.inputs, *form.constants)
+        call = onnx_ir.Node(
+            COLLAGE_DOMAIN,
+            function.name,
+            [current.get(value, value) for value in arguments],
+            num_outputs=len(form.outputs),
+            name=sub_graph.names[-1],
+        )
+        call.metadata_props[NODES_METADATA] = json.dumps(sub_graph.names)
+        for old, new in zip(form.outputs, call.outputs, strict=True):
+            new.metadata_props.update(old.metadata_props)
+            if bounds[old].kind is ValueKind.BOUNDED:
+                new.metadata_props[BOUND_METADATA] = json.dumps(bounds[old].bound)
+        nodes = [graph.nodes[index] for index in iterate_bits(sub_graph.nodes)]
+        onnx_ir.convenience.replace_nodes_and_values(
+            model.graph, nodes[-1], nodes, [call], list(form.outputs), list(call.outputs)
+        )
+        current.update(zip(form.outputs, call.outputs, strict=True))
+    if not groups:
+        return False
+    model.graph.sort()
+    for function in functions.all():
+        model.functions[function.identifier()] = function
+    model.graph.opset_imports.setdefault(COLLAGE_DOMAIN, 1)
+    model.ir_version = max(model.ir_version or 0, MIN_IR_VERSION)
+    _drop_unread(model, [value for form in forms for value in form.constants])
+    return True
+
+
+def give_call(graph: DataflowGraph, index: int, mark: Mark) -> bool:
+    """Gives a marked function that nobody owns to a toolchain, in all its calls.
+
+    Returns:
+        Whether nobody owned it.
+    """
+    function = graph.model.functions[graph.nodes[index].op_identifier()]
+    if function.metadata_props.get(COMPILER_METADATA):
+        return False
+    function.metadata_props.update({COMPILER_METADATA: mark.toolchain, TARGET_METADATA: mark.target})
+    return True
+
+
+def _bind(body: onnx_ir.Graph) -> None:
+    """Constants of a body as Constant nodes: functions of ONNX have no initializers."""
+    for value in list(body.initializers.values()):
+        if value.const_value is None:
+            continue
+        tensor = onnx_ir.AttrTensor("value", value.const_value)
+        node = onnx_ir.Node("", "Constant", (), [tensor], name=f"constant_{value.name}")
+        constant = node.outputs[0]
+        constant.name, constant.type, constant.shape = value.name, value.type, value.shape
+        value.replace_all_uses_with(constant)
+        body.initializers.pop(str(value.name))
+        body.insert_before(body[0], node)
+
+
+def _drop_unread(model: onnx_ir.Model, constants: Sequence[onnx_ir.Value]) -> None:
+    for value in constants:
+        if not value.uses() and not value.is_graph_output() and not value.is_graph_input() and value.name:
+            model.graph.initializers.pop(value.name, None)
