@@ -1,8 +1,11 @@
 """The search for the least-cost partitioning, over a `CostSource`; it measures nothing itself."""
 
 from collage_core.search.costs import CostSource, CostTable
+from collage_core.search.estimates import FittedEstimates
 from collage_core.search.exact import ExactSearch, SearchLimits, SearchResult, search
+from collage_core.search.integer_program import Certificate, check_available, solve
 from collage_core.search.k_best import k_best
+from collage_core.search.lazy import Estimates, FromNothing, LazyResult, LazyStep, lazy_search
 from collage_core.search.prepared import Prepared, prepare
 from collage_core.search.problem import (
     SearchCandidate,
@@ -13,9 +16,15 @@ from collage_core.search.problem import (
 )
 
 __all__ = [
+    "Certificate",
     "CostSource",
     "CostTable",
+    "Estimates",
     "ExactSearch",
+    "FittedEstimates",
+    "FromNothing",
+    "LazyResult",
+    "LazyStep",
     "Prepared",
     "SearchCandidate",
     "SearchLimits",
@@ -23,8 +32,11 @@ __all__ = [
     "SearchResult",
     "SearchTarget",
     "bits",
+    "check_available",
     "compatible_sets",
     "k_best",
+    "lazy_search",
     "prepare",
     "search",
+    "solve",
 ]

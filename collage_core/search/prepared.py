@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from collage_core.errors import SearchError
+from collage_core.ir.index_set import hashable
 from collage_core.search.problem import SearchCandidate, SearchProblem, bits
 
 
@@ -66,12 +67,13 @@ def prepare(problem: SearchProblem) -> Prepared:
         SearchError: If a candidate is not convex: something outside must run both after and before it.
     """
     needs, ancestors, descendants = problem.needs_kernel, problem.ancestors, problem.descendants
-    raw: dict[int, tuple[int, int, int]] = {}
+    raw: dict[tuple[int, int], tuple[int, int, int, int]] = {}
+    names = [hashable(candidate.nodes) for candidate in problem.candidates]
     watched = 0
-    for candidate in problem.candidates:
-        nodes = candidate.nodes
-        if nodes in raw:
+    for name, candidate in zip(names, problem.candidates, strict=True):
+        if name in raw:
             continue
+        nodes = candidate.nodes
         kernels = nodes & needs
         before = after = core = 0
         for node in bits(nodes):
@@ -85,16 +87,16 @@ def prepare(problem: SearchProblem) -> Prepared:
                 f"candidate {candidate.key!r} of {candidate.target} on nodes {list(bits(nodes))} is not "
                 f"convex: nodes {outside} lie on a path that leaves it and comes back"
             )
-        raw[nodes] = kernels, before, after
+        raw[name] = nodes, kernels, before, after
         # A host node at the end of a candidate may wait for more than the covered nodes do (a Reshape whose
         # shape is computed elsewhere). Only then does it matter to others which candidate holds it.
         if before & needs & ~core & ~kernels:
             watched |= nodes & ~needs
-    known: dict[tuple[int, ...], Shape] = {}
-    shapes = {nodes: _shape(problem, watched, nodes, *parts, known) for nodes, parts in raw.items()}
+    known: dict[object, Shape] = {}
+    shapes = {name: _shape(problem, watched, *parts, known) for name, parts in raw.items()}
     return Prepared(
         problem=problem,
-        shapes=tuple(shapes[candidate.nodes] for candidate in problem.candidates),
+        shapes=tuple(shapes[name] for name in names),
         order=_canonical(problem),
     )
 
@@ -106,13 +108,14 @@ def _shape(
     kernels: int,
     before: int,
     after: int,
-    known: dict[tuple[int, ...], Shape],
+    known: dict[object, Shape],
 ) -> Shape | None:
     if not kernels:
         return None
     before &= problem.needs_kernel & ~nodes
     touched = nodes & (kernels | watched)
-    shape = known.get((kernels, touched, before))
+    key = (hashable(kernels), hashable(touched), before)
+    shape = known.get(key)
     if shape is None:
         # A watched host node inside stays in `after`: it may be in other candidates too.
         after &= (problem.needs_kernel | watched) & ~kernels
@@ -121,5 +124,5 @@ def _shape(
             for node in reversed(list(bits(kernels)))
         )
         shape = Shape(kernels=kernels, touched=touched, before=before, after=after, tangled=tangled)
-        known[kernels, touched, before] = shape
+        known[key] = shape
     return shape

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from collage_core.contract.target import Target
+from collage_core.ir.index_set import hashable, iterate_bits
 
-
-def bits(mask: int) -> Iterator[int]:
-    """Indices of the set bits, lowest first.
-
-    Examples:
-        >>> list(bits(0b10110))
-        [1, 2, 4]
-    """
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
+bits = iterate_bits
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +77,9 @@ class SearchCandidate:
     key: str
     label: str = ""
     rank: int = 0
+
+    def __hash__(self) -> int:
+        return hash((hashable(self.nodes), self.target, self.key, self.label, self.rank))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

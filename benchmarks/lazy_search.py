@@ -1,0 +1,318 @@
+"""The lazy search against the exhaustive one: how much measuring it saves, and what its plans are worth.
+
+Usage:
+    python -m benchmarks.lazy_search [NAME...] --work DIR [--results FILE.json] [--fills N] [--databases N]
+
+For each model the exhaustive strategy fills tuning databases with real measurements, each with the seconds it took.
+Then both strategies are replayed over every database: what one asks for is answered by the database and costs the
+seconds recorded there; what the exhaustive run never asked for is measured now, once, and kept. With fewer fills than
+databases the rest are resampled: every measurement's samples are drawn anew from its own.
+
+At the end all plans that any replay would have timed run against each other in one race. In each replay a strategy
+keeps what `optimize` would keep by the odd rounds; what that is worth is read off the even ones, so that no plan is
+judged by the samples that chose it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import json
+import random
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.judge.report import write_json
+from benchmarks.models import MODELS
+from collage_core.database import Purpose, RecordKey, TuningRecord, TuningStore, open_database
+from collage_core.database.memory import MemoryStore
+from collage_core.errors import CollageError
+from collage_core.fusion import CandidateBounds, CandidateKernel
+from collage_core.measure.contenders import Rounds, interleaved
+from collage_core.measure.outcomes import BuildSettings, Failed, Outcome, Tolerance
+from collage_core.measure.records import to_outcome
+from collage_core.measure.source import MeasureSettings, MeasuringCostSource
+from collage_core.measure.statistics import ratio_interval
+from collage_core.pipeline.assemble import assemble
+from collage_core.pipeline.contenders import package_contender
+from collage_core.pipeline.decision import Timed, decide
+from collage_core.pipeline.dispatch import dispatch_us
+from collage_core.pipeline.explore import Explorer
+from collage_core.pipeline.lazy import LazyExplorer
+from collage_core.pipeline.offers import Selection
+from collage_core.pipeline.options import PRESETS
+from collage_core.pipeline.plan import Plan
+from collage_core.pipeline.pool import CandidatePool
+from collage_core.pipeline.queries import target_rules
+from collage_core.pipeline.race import HEAT_ROUNDS
+from collage_core.pipeline.shortlist import mixes, singles
+from collage_core.pipeline.subject import Subject
+from collage_core.pipeline.workplace import Workplace
+from collage_core.report.progress import LineProgress, Progress, SilentProgress
+
+NAMES = ("resnet50", "bert_base_6", "convnext_tiny")
+WITHIN = 1.01
+SHARE = 1 / 3
+_STRATEGIES: Mapping[str, type[Explorer]] = {"exhaustive": Explorer, "lazy": LazyExplorer}
+_PRESET: Final = "default"
+_RTOL = 1e-3
+
+
+class Replay(MeasuringCostSource):
+    """Measures out of a database that another run filled.
+
+    Args:
+        filled: Real measurements; what it lacks is measured and added.
+        draw: Seed to resample with; None to serve what was recorded.
+        **options: As of `MeasuringCostSource`, without its database.
+
+    Attributes:
+        seconds: What everything served so far took when it was measured.
+        fresh: How much of it was measured now.
+    """
+
+    def __init__(self, filled: TuningStore, draw: int | None, **options: Any) -> None:
+        self._own = MemoryStore()
+        super().__init__(database=self._own, **options)
+        self._filled = filled
+        self._live = MeasuringCostSource(database=filled, **options)
+        self._draw = draw
+        self.seconds = 0.0
+        self.fresh = 0
+
+    def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose) -> Outcome:
+        served = len(self._own.records(key, purpose))
+        if len(self._filled.records(key, purpose)) <= served:
+            self._live.measure([candidate], purpose)
+            self.fresh += 1
+        record = self._filled.records(key, purpose)[served]
+        self.seconds += float(record.extra.get("seconds", 0.0))
+        self._own.append(self._drawn(record))
+        self._known.pop(key, None)
+        return to_outcome(record, self.settings.limits(candidate.target))
+
+    def _drawn(self, record: TuningRecord) -> TuningRecord:
+        if self._draw is None or not record.samples_us:
+            return record
+        rng = random.Random(f"{self._draw} {record.content_id}")
+        samples = tuple(rng.choices(record.samples_us, k=len(record.samples_us)))
+        return dataclasses.replace(record, samples_us=samples)
+
+
+class Bench:
+    """One model with its toolchains.
+
+    Args:
+        path: The ONNX file.
+        toolchains: As of `--toolchains`.
+        work: Folder for databases.
+        progress: Is told.
+    """
+
+    def __init__(self, path: Path, toolchains: str, work: Path, progress: Progress) -> None:
+        self.path = path
+        self.work = work
+        self.progress = progress
+        inputs = path.with_suffix(".inputs.npz")
+        self.subject = Subject(path, inputs=inputs if inputs.is_file() else None)
+        self.place = Workplace(Selection.parse(toolchains, (), inexact=False), tuning_db=str(work / "caches.sqlite"))
+        self.rules = target_rules(self.subject.graph, self.place, progress)
+        self.dispatch_us = dispatch_us(self.place.database, self.place.host)
+        preset = PRESETS[_PRESET]
+        tolerance = Tolerance(relative=_RTOL, mismatched=_RTOL)
+        self.options: dict[str, Any] = {
+            "pool": self.place.pool,
+            "capture": self.subject.capture(self.place.store, self.place.fallback(self.subject.graph, None)),
+            "host": self.place.host,
+            "settings": MeasureSettings(
+                build=BuildSettings(threads=self.place.threads, effort=preset.effort, max_variants=preset.max_variants),
+                protocol=preset.protocol,
+                tolerance=tolerance,
+                inexact_tolerance=tolerance,
+                deadline_s=preset.deadline_s,
+            ),
+        }
+
+    def explored(self, strategy: str, source: MeasuringCostSource) -> list[Plan]:
+        """Explores, and gives what would be timed end to end."""
+        pool = CandidatePool(self.subject.graph, source, self.dispatch_us)
+        _STRATEGIES[strategy](
+            pool,
+            self.rules,
+            source,
+            preset=PRESETS[_PRESET],
+            bounds=CandidateBounds.preset(_PRESET),
+            progress=SilentProgress(),
+        ).run()
+        targets = [rule.target for rule in self.rules]
+        return [*singles(pool, targets), *mixes(pool, PRESETS[_PRESET].challengers)]
+
+    def filled(self, number: int) -> TuningStore:
+        """One database of real measurements; filled by an exhaustive run if it is not."""
+        return open_database(str(self.work / f"{self.path.stem}-{number}.sqlite"))
+
+    def timed(self, plans: Mapping[str, Plan], rounds: int) -> Mapping[str, Rounds]:
+        """Times plans against each other, all of them in every round; rounds by key."""
+        source = MeasuringCostSource(database=MemoryStore(), **self.options)
+        contenders = {}
+        self.progress.phase("building plans", sum(len(plan.kernels) for plan in plans.values()))
+        document = self.subject.inputs_document(self.place.folder, self.place.store)
+        for key, plan in plans.items():
+            package = self.place.folder / f"{key}.collage"
+            try:
+                assembled = assemble(plan, source, self.place.store, self.progress)
+                assembled.save(package, None, threads=self.place.threads, model_name=plan.name, model_sha256="")
+            except CollageError as error:
+                self.progress.message(f"{plan.name}: {error}")
+                continue
+            contenders[key] = package_contender(key, package, document, self.place.threads)
+        samples: dict[str, Rounds] = {}
+        for first in range(0, rounds, HEAT_ROUNDS):  # new processes for each heat, as in `optimize`
+            self.progress.phase("timing whole plans", HEAT_ROUNDS * len(contenders))
+            answers = interleaved(
+                list(contenders.values()),
+                rounds=HEAT_ROUNDS,
+                burst_s=PRESETS[_PRESET].round_s,
+                first_round=first,
+                progress=lambda *_: self.progress.advance(),
+            )
+            failed = {key for key, answer in answers.items() if isinstance(answer, Failed)}
+            contenders = {key: contender for key, contender in contenders.items() if key not in failed}
+            for key, answer in answers.items():
+                if not isinstance(answer, Failed):
+                    samples[key] = samples.get(key, ()) + answer
+        return {key: samples[key] for key in contenders}
+
+
+def kept(plans: Sequence[Plan], rounds: Mapping[str, Rounds]) -> Plan:
+    """What `optimize` would keep by the odd rounds."""
+    found: dict[str, Plan] = {}
+    for plan in plans:
+        if plan.key in rounds:
+            found.setdefault(plan.key, plan)
+    timed = [
+        Timed(
+            name=plan.name,
+            single=plan.single,
+            kernels=len(plan.kernels),
+            toolchains=len(plan.toolchains),
+            rounds_us=tuple(rounds[key][1::2]),
+        )
+        for key, plan in found.items()
+    ]
+    winner = decide(timed, seed=0).winner
+    return next(plan for plan in plans if plan.name == winner)
+
+
+def replayed(bench: Bench, fills: int, databases: int, rounds: int) -> dict[str, Any]:
+    """Everything for one model, as JSON."""
+    for number in range(fills):
+        bench.progress.message(f"{bench.path.stem}: exhaustive run {number + 1} of {fills}")
+        with bench.filled(number) as store:
+            bench.explored("exhaustive", MeasuringCostSource(database=store, **bench.options))
+    runs: list[dict[str, Any]] = []
+    plans: dict[str, Plan] = {}
+    for number in range(databases):
+        bench.progress.message(f"{bench.path.stem}: replay {number + 1} of {databases}")
+        run: dict[str, Any] = {"database": number % fills, "resampled": number >= fills}
+        with bench.filled(number % fills) as store:
+            for strategy in _STRATEGIES:
+                source = Replay(store, number if number >= fills else None, **bench.options)
+                found = bench.explored(strategy, source)
+                plans |= {plan.key: plan for plan in found}
+                run[strategy] = {
+                    "seconds": source.seconds,
+                    "measurements": source.counts.measured,
+                    "plans": found,
+                    "measured_beyond": source.fresh,
+                }
+        runs.append(run)
+    samples = bench.timed(plans, rounds)
+    for run in runs:
+        chosen = {name: kept(run[name]["plans"], samples) for name in _STRATEGIES}
+        for name, plan in chosen.items():
+            run[name] |= {
+                "plans": [each.key for each in run[name]["plans"]],
+                "kept": {"name": plan.name, "key": plan.key, "kernels": len(plan.kernels), "uses": plan.toolchains},
+            }
+        ratio = ratio_interval(samples[chosen["lazy"].key][::2], samples[chosen["exhaustive"].key][::2], seed=0)
+        same = chosen["lazy"].key == chosen["exhaustive"].key
+        run["ratio"] = 1.0 if same else ratio.value
+        run["ratio_ci95"] = [1.0, 1.0] if same else [ratio.low, ratio.high]
+        run["share"] = run["lazy"]["seconds"] / run["exhaustive"]["seconds"]
+    return {
+        "name": bench.path.stem,
+        "runs": runs,
+        "share": statistics.median(run["share"] for run in runs),
+        "ratio": statistics.median(run["ratio"] for run in runs),
+        "passed": all(run["share"] <= SHARE and run["ratio_ci95"][0] <= WITHIN for run in runs)
+        and statistics.median(run["ratio"] for run in runs) <= WITHIN,
+    }
+
+
+def shown(models: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Prints a table."""
+    table = Table("model", "database", "exhaustive s", "lazy s", "share", "lazy/exhaustive", "95 %", "kept")
+    for model in models:
+        for number, run in enumerate(model["runs"]):
+            both = [run[name]["kept"] for name in ("exhaustive", "lazy")]
+            names = [f"{each['name']} ({each['kernels']})" for each in both]
+            table.add_row(
+                model["name"] if number == 0 else "",
+                f"{number + 1}{' resampled' if run['resampled'] else ''}",
+                f"{run['exhaustive']['seconds']:.1f} ({run['exhaustive']['measurements']})",
+                f"{run['lazy']['seconds']:.1f} ({run['lazy']['measurements']})",
+                f"{run['share']:.2f}",
+                f"{run['ratio']:.3f}",
+                f"{run['ratio_ci95'][0]:.3f}-{run['ratio_ci95'][1]:.3f}",
+                "the same" if both[0]["key"] == both[1]["key"] else " / ".join(names),
+            )
+        table.add_row("", "median", "", "", f"{model['share']:.2f}", f"{model['ratio']:.3f}", "", "", end_section=True)
+    console.print(table)
+    for model in models:
+        verdict = "passed" if model["passed"] else "FAILED"
+        console.print(f"{model['name']}: {verdict} (share at most {SHARE:.2f}, within {WITHIN - 1:.0%})")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs it; 1 if a model did not pass."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.lazy_search", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"models; default: {', '.join(NAMES)}")
+    parser.add_argument("--work", type=Path, required=True, metavar="DIR", help="models and databases")
+    parser.add_argument("--results", type=Path, metavar="FILE.json", help="write everything there")
+    parser.add_argument("--toolchains", default="onnxruntime,openvino", metavar="TARGETS")
+    parser.add_argument("--fills", type=int, default=10, metavar="N", help="databases filled by real measurements")
+    parser.add_argument("--databases", type=int, default=10, metavar="N", help="databases replayed")
+    parser.add_argument("--rounds", type=int, default=120, metavar="N", help="rounds in which all plans are timed")
+    options = parser.parse_args(arguments)
+    if not 1 <= options.fills <= options.databases:
+        parser.error("--fills is at least 1 and at most --databases")
+    options.work.mkdir(parents=True, exist_ok=True)
+    models = []
+    for name in options.names or NAMES:
+        path = options.work / f"{name}.onnx"
+        if not path.is_file():
+            if name not in MODELS:
+                parser.error(f"there is no model {name!r}, and no file {path}")
+            from benchmarks.models.__main__ import main as write_models
+
+            write_models([name, "--out", str(options.work)])
+        bench = Bench(path, options.toolchains, options.work, LineProgress(sys.stderr))
+        with bench.place:
+            models.append(replayed(bench, options.fills, options.databases, options.rounds))
+        if options.results:
+            document = {"schema_version": 1, "created": datetime.datetime.now(datetime.UTC).isoformat()}
+            write_json(options.results, json.loads(json.dumps(document | {"models": models})))
+    shown(models, Console(width=140))
+    return 0 if all(model["passed"] for model in models) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

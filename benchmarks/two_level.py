@@ -1,0 +1,212 @@
+"""What the second level gains: `--search two-level` against its own start, over the suite, timed afresh.
+
+Usage:
+    python -m benchmarks.two_level [NAME...] --work DIR [--results FILE.json] [--preset P] [--rounds N] [--mock]
+
+Each model is optimized twice over one tuning database: `--search lazy`, whose plan is the start, and `--search
+two-level`, which does the same and goes on. Both packages are then timed in fresh processes by `collage bench`,
+interleaved, and the interval of their ratio decides: below 1 a gain, with 1 inside no gain, above 1 a failure, since it
+must never be worse than its start. Where the package is the same there is nothing to time.
+
+`--mock` compares hill climbing with a population on made-up latencies instead: no toolchain, no clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import random
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.judge.report import write_json
+from benchmarks.models import MODELS
+from collage_core.search import CostTable, SearchCandidate, SearchProblem, SearchTarget, search
+from collage_core.search.moves import Choice, Moves
+from collage_core.search.two_level import Method, TwoLevelLimits, two_level
+
+_ALLOWED = 1.01
+"""A plan is worse than its start if even the lower end of the interval is above this."""
+
+
+def run(command: Sequence[str]) -> None:
+    """Runs a command of `collage`.
+
+    Raises:
+        subprocess.CalledProcessError: If it fails.
+    """
+    subprocess.run([sys.executable, "-m", "collage_core.cli", *command], check=True)
+
+
+def measured(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """One model: its two plans, their ratio, and what the search says of itself."""
+    work: Path = arguments.work
+    model = work / f"{name}.onnx"
+    if not model.is_file():
+        from benchmarks.models.__main__ import main as write_models
+
+        write_models([name, "--out", str(work)])
+    found: dict[str, dict[str, Any]] = {}
+    packages = {kind: work / f"{name}.{kind}.collage" for kind in ("lazy", "two-level")}
+    shared = ["--toolchains", arguments.toolchains, "--tuning-db", str(work / "two-level.sqlite")]
+    for kind, package in packages.items():
+        document = package.with_suffix(".json")
+        command = ["optimize", str(model), "-o", str(package), "--search", kind, "--preset", arguments.preset]
+        command += [*shared, "--json", str(document), *_shapes(name)]
+        if kind == "two-level":
+            command += ["--trace", str(work / f"{name}.trace.json")]
+        run(command)
+        found[kind] = json.loads(document.read_text(encoding="utf-8"))
+    trace = json.loads((work / f"{name}.trace.json").read_text(encoding="utf-8"))
+    plans = {kind: _plan(document) for kind, document in found.items()}
+    result: dict[str, Any] = {
+        "name": name,
+        "plans": {kind: {"kernels": len(plan), "uses": sorted({t for t, _ in plan})} for kind, plan in plans.items()},
+        "evaluations": len(trace.get("evaluations", ())),
+        "promised": trace.get("ratio"),
+        "afresh": trace.get("afresh"),
+        "refine_seconds": {kind: document["search"]["seconds"]["refine"] for kind, document in found.items()},
+    }
+    if plans["lazy"] == plans["two-level"]:
+        return result | {"ratio": 1.0, "ci95": [1.0, 1.0], "verdict": "no gain"}
+    compared = work / f"{name}.two-level.bench.json"
+    both = [str(packages["two-level"]), str(packages["lazy"])]
+    run(["bench", *both, "--rounds", str(arguments.rounds), "--json", str(compared)])
+    return result | _verdict(json.loads(compared.read_text(encoding="utf-8")), both)
+
+
+def _verdict(compared: Mapping[str, Any], packages: Sequence[str]) -> dict[str, Any]:
+    """The ratio of the first package to the second, from medians and their intervals."""
+    latency = {each["name"]: each["latency_ms"] for each in compared["contenders"]}
+    ours, start = (latency[Path(package).name] for package in packages)
+    ratio = ours["p50"] / start["p50"]
+    low, high = ours["ci95"][0] / start["ci95"][1], ours["ci95"][1] / start["ci95"][0]
+    verdict = "gain" if high < 1 else "worse than its start" if low > _ALLOWED else "no gain"
+    return {"ratio": ratio, "ci95": [low, high], "verdict": verdict}
+
+
+def _plan(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What runs where; equal for equal plans."""
+    return [
+        (region["toolchain"], hashlib.sha256("\n".join(region["nodes"]).encode()).hexdigest())
+        for region in document["regions"]
+    ]
+
+
+def _shapes(name: str) -> list[str]:
+    """Options that bind the inputs' shapes, of a model of the suite."""
+    options: list[str] = []
+    for each, array in MODELS[name].make_inputs().items() if name in MODELS else ():
+        options += ["--input-shapes", f"{each}:[{','.join(map(str, array.shape))}]"]
+    return options
+
+
+class MockLatency:
+    """A chain on two targets: kernels add up, and each change of targets costs as much again as a few nodes."""
+
+    def __init__(self, seed: int, length: int = 12, longest: int = 4) -> None:
+        runs = {(start, size) for size in range(1, longest + 1) for start in range(length - size + 1)} | {(0, length)}
+        self.problem = SearchProblem.from_predecessors(
+            [[node - 1] if node else [] for node in range(length)],
+            targets=[SearchTarget(name=name, toolchain=name) for name in "ab"],
+            candidates=[
+                SearchCandidate(nodes=((1 << size) - 1) << start, target=name, key=f"{start}+{size}")
+                for start, size in sorted(runs)
+                for name in "ab"
+            ],
+        )
+        rng = random.Random(seed)
+        self.costs = {
+            (each.target, each.key): 1.0 + sum(rng.uniform(2, 10) for _ in range(each.nodes.bit_count()))
+            for each in self.problem.candidates
+        }
+        best = search(self.problem, CostTable(self.costs)).candidates
+        self.starts = [best, *((c,) for c in self.problem.candidates if c.nodes == self.problem.needs_kernel)]
+
+    def latency_us(self, plan: Choice) -> float:
+        """Of a whole plan."""
+        changes = sum(one.target != other.target for one, other in itertools.pairwise(plan))
+        return sum(self.costs[each.target, each.key] for each in plan) + 6.0 * changes
+
+    def evaluate(self, plans: Sequence[Choice]) -> list[float]:
+        """See `Evaluator`."""
+        first = self.latency_us(self.starts[0])
+        return [self.latency_us(plan) / first for plan in plans]
+
+
+def mock_comparison(seeds: int = 15) -> dict[str, dict[str, float]]:
+    """Mean latency over that of the best start, by evaluations and method."""
+    found: dict[str, dict[str, float]] = {}
+    methods: tuple[Method, ...] = ("climb", "evolve")
+    for evaluations in (12, 24, 48, 96):
+        row: dict[str, float] = {}
+        for method in methods:
+            ratios = []
+            for seed in range(seeds):
+                mock = MockLatency(seed)
+                result = two_level(
+                    Moves(mock.problem),
+                    mock.starts,
+                    mock,
+                    limits=TwoLevelLimits(evaluations=evaluations, patience=evaluations, method=method, seed=seed),
+                    predicted_us=lambda each, costs=mock.costs: costs[each.target, each.key],  # type: ignore[misc]
+                )
+                ratios.append(mock.latency_us(result.best) / min(map(mock.latency_us, mock.starts)))
+            row[method] = statistics.mean(ratios)
+        found[str(evaluations)] = row
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs it; 1 if a plan is worse than its start."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.two_level", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="models; default: the suite")
+    parser.add_argument("--work", type=Path, metavar="DIR", help="models, packages, the database, traces")
+    parser.add_argument("--results", type=Path, metavar="FILE.json", help="write everything there")
+    parser.add_argument("--toolchains", default="onnxruntime,openvino", metavar="TARGETS")
+    parser.add_argument("--preset", default="default")
+    parser.add_argument("--rounds", type=int, default=60, metavar="N", help="rounds of the comparison afresh")
+    parser.add_argument("--mock", action="store_true", help="compare climbing and evolving on made-up latencies")
+    options = parser.parse_args(arguments)
+    console = Console(width=120)
+    if options.mock:
+        table = Table("evaluations", "climb", "evolve", title="latency over that of the best start, mean")
+        for evaluations, row in mock_comparison().items():
+            table.add_row(evaluations, f"{row['climb']:.4f}", f"{row['evolve']:.4f}")
+        console.print(table)
+        return 0
+    if options.work is None:
+        parser.error("--work DIR is missing")
+    options.work.mkdir(parents=True, exist_ok=True)
+    results: list[dict[str, Any]] = []
+    for name in options.names or MODELS:
+        results.append(measured(name, options))
+        if options.results:
+            write_json(options.results, {"schema_version": 1, "models": results})
+    table = Table("model", "plans timed", "kernels before", "after", "ratio", "95 %", "verdict")
+    for each in results:
+        low, high = each["ci95"]
+        kernels = [str(each["plans"][kind]["kernels"]) for kind in ("lazy", "two-level")]
+        table.add_row(
+            each["name"],
+            str(each["evaluations"]),
+            *kernels,
+            f"{each['ratio']:.3f}",
+            f"{low:.3f}-{high:.3f}",
+            each["verdict"],
+        )
+    console.print(table)
+    return 1 if any(each["verdict"].startswith("worse") for each in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

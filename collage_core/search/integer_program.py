@@ -1,0 +1,227 @@
+"""The same problem as an integer program, solved by HiGHS: another way to the optimum, and a bound that can be checked.
+
+Set partitioning: each node that needs a kernel is in exactly one chosen candidate. A candidate drags in its target, and
+targets that do not mix are not chosen together. Cycles are cut off when they turn up: kernels that wait for each other
+in a circle are never all chosen. That is sound and ends, as there are finitely many circles; on real graphs there are
+hardly any.
+
+HiGHS (Q. Huangfu and J. A. J. Hall, "Parallelizing the dual revised simplex method", 2018) comes with SciPy. It is
+optional: `pip install collage-core[ilp]`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import itertools
+from typing import Any
+
+from collage_core.contract.cost import INVALID, Unmeasured
+from collage_core.errors import NoCoverError, SearchError, SolverMissingError
+from collage_core.search.costs import CostSource, ask
+from collage_core.search.exact import Allow
+from collage_core.search.order import execution_order
+from collage_core.search.prepared import Prepared, Shape, prepare
+from collage_core.search.problem import SearchCandidate, SearchProblem, bits
+
+_ROUNDS = 1000
+TOLERANCE = 1e-6
+"""Two costs closer than this, relative to the larger, are the same to a solver that computes in doubles."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """What the solver found.
+
+    Attributes:
+        candidates: A plan of least cost, in an order in which it can run. Of several, any.
+        total_us: Its cost, every target's dispatch included.
+        bound_us: No legal plan of the candidates with a cost is cheaper.
+        cuts: Circles that had to be cut off.
+        variables: Candidates that took part: of equal ones, the cheapest.
+        solver: Name and version.
+    """
+
+    candidates: tuple[SearchCandidate, ...]
+    total_us: float
+    bound_us: float
+    cuts: int
+    variables: int
+    solver: str
+
+    def proves(self, total_us: float) -> bool:
+        """Whether a plan of this cost is as cheap as any, by the bound and within the solver's tolerance."""
+        return total_us <= self.bound_us + TOLERANCE * max(1.0, abs(self.bound_us))
+
+
+def is_available() -> bool:
+    """Whether the solver is installed."""
+    return importlib.util.find_spec("scipy") is not None
+
+
+def check_available() -> None:
+    """Says what to do if the solver is not installed.
+
+    Raises:
+        SolverMissingError: If it is not.
+    """
+    if not is_available():
+        raise SolverMissingError("the integer program", "scipy", "collage-core[ilp]")
+
+
+def solve(
+    problem: SearchProblem | Prepared, costs: CostSource, *, allow: Allow | None = None, limit_s: float = 60.0
+) -> Certificate:
+    """Solves a problem to proven optimality.
+
+    Args:
+        problem: The problem, prepared or not.
+        costs: Where costs come from; what is unmeasured takes no part.
+        allow: Which candidates may be used; all if absent.
+        limit_s: Seconds for each call of the solver.
+
+    Raises:
+        SolverMissingError: If SciPy is not installed.
+        NoCoverError: If no plan covers every node.
+        SearchError: If the solver gave up, or a candidate is not convex.
+        ValueError: If a cost is NaN or negative.
+    """
+    check_available()
+    prepared = problem if isinstance(problem, Prepared) else prepare(problem)
+    return _Program(prepared, costs, allow).solve(limit_s)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Variable:
+    candidate: SearchCandidate
+    shape: Shape
+    price_us: float
+
+
+class _Program:
+    """Columns are candidates, then targets; rows are nodes, then targets' candidates, pairs of targets, and circles."""
+
+    def __init__(self, prepared: Prepared, costs: CostSource, allow: Allow | None) -> None:
+        problem = prepared.problem
+        answers = ask(costs, problem.candidates)
+        self._targets = {target.name: target for target in problem.targets}
+        self._needs = problem.needs_kernel
+        cheapest: dict[tuple[str, Shape], _Variable] = {}
+        for index, candidate in enumerate(problem.candidates):
+            shape, cost = prepared.shapes[index], answers[candidate]
+            if shape is None or isinstance(cost, Unmeasured) or cost == INVALID:
+                continue
+            if allow is not None and not allow(candidate):
+                continue
+            price_us = cost + self._targets[candidate.target].dispatch_us
+            known = cheapest.get((candidate.target, shape))
+            if known is None or price_us < known.price_us:
+                cheapest[candidate.target, shape] = _Variable(candidate, shape, price_us)
+        self._variables = list(cheapest.values())
+        self._names = sorted({variable.candidate.target for variable in self._variables})
+        self._circles: list[list[int]] = []
+
+    def solve(self, limit_s: float) -> Certificate:
+        covered = 0
+        for variable in self._variables:
+            covered |= variable.shape.kernels
+        if self._needs & ~covered:
+            raise NoCoverError(tuple(bits(self._needs & ~covered)))
+        for _ in range(_ROUNDS):
+            chosen, bound_us = self._relaxed(limit_s)
+            shapes = [self._variables[index].shape for index in chosen]
+            try:
+                order = execution_order(shapes)
+            except SearchError:
+                self._circles.append([chosen[at] for at in _circle(shapes)])
+                continue
+            return Certificate(
+                candidates=tuple(self._variables[chosen[at]].candidate for at in order),
+                total_us=sum(self._variables[index].price_us for index in chosen),
+                bound_us=bound_us,
+                cuts=len(self._circles),
+                variables=len(self._variables),
+                solver=_solver(),
+            )
+        raise SearchError(f"the integer program still had circles after {_ROUNDS} cuts")
+
+    def _relaxed(self, limit_s: float) -> tuple[list[int], float]:
+        """Least cost while circles that were not met yet are allowed: candidates chosen, and the bound."""
+        import numpy as np
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        if not self._needs:
+            return [], 0.0
+        columns = len(self._variables) + len(self._names)
+        entries: list[tuple[int, int, float]] = []
+        low: list[float] = []
+        high: list[float] = []
+
+        def row(parts: list[tuple[int, float]], least: float, most: float) -> None:
+            entries.extend((len(low), column, factor) for column, factor in parts)
+            low.append(least)
+            high.append(most)
+
+        holders: dict[int, list[int]] = {node: [] for node in bits(self._needs)}
+        for index, variable in enumerate(self._variables):
+            for node in bits(variable.shape.kernels):
+                holders[node].append(index)
+        for indices in holders.values():
+            row([(index, 1.0) for index in indices], 1.0, 1.0)
+        column_of = {name: len(self._variables) + at for at, name in enumerate(self._names)}
+        for one, other in itertools.combinations(self._names, 2):
+            if not self._targets[one].mixes_with(self._targets[other]):
+                row([(column_of[one], 1.0), (column_of[other], 1.0)], 0.0, 1.0)
+        for index, variable in enumerate(self._variables):
+            row([(index, 1.0), (column_of[variable.candidate.target], -1.0)], -1.0, 0.0)
+        for circle in self._circles:
+            row([(index, 1.0) for index in circle], 0.0, len(circle) - 1.0)
+        rows, at, factors = zip(*entries, strict=True)
+        from scipy.sparse import csr_array
+
+        matrix = csr_array((factors, (rows, at)), shape=(len(low), columns))
+        result: Any = milp(
+            np.array([variable.price_us for variable in self._variables] + [0.0] * len(self._names)),
+            constraints=LinearConstraint(matrix, low, high),
+            integrality=np.ones(columns),
+            bounds=Bounds(0, 1),
+            options={"mip_rel_gap": 0.0, "time_limit": limit_s},
+        )
+        if result.status == 2:
+            raise NoCoverError(tuple(bits(self._needs)), stuck=True)
+        if result.x is None or result.status != 0:
+            raise SearchError(f"the integer program was not solved: {result.message}")
+        chosen = [index for index in range(len(self._variables)) if result.x[index] > 0.5]
+        return chosen, float(result.mip_dual_bound)
+
+
+def _circle(shapes: list[Shape]) -> list[int]:
+    """Positions of few shapes that wait for each other in a circle."""
+    after = [
+        [b for b in range(len(shapes)) if b != a and shapes[b].before & shapes[a].kernels] for a in range(len(shapes))
+    ]
+    best: list[int] = []
+    for start in range(len(shapes)):
+        came: dict[int, int] = {}
+        front = [start]
+        while front and start not in came:
+            beyond = []
+            for one in front:
+                for other in after[one]:
+                    if other not in came:
+                        came[other] = one
+                        beyond.append(other)
+            front = beyond
+        if start in came:
+            path = [start]
+            while came[path[-1]] != start:
+                path.append(came[path[-1]])
+            if not best or len(path) < len(best):
+                best = path
+    return best
+
+
+def _solver() -> str:
+    import scipy
+
+    return f"HiGHS of SciPy {scipy.__version__}"

@@ -1,0 +1,104 @@
+"""From one plan to others that differ in one decision: who runs a region, and where regions end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from collage_core.errors import NoCoverError, SearchError
+from collage_core.search.costs import CostTable
+from collage_core.search.exact import ExactSearch
+from collage_core.search.order import execution_order
+from collage_core.search.prepared import Prepared, prepare
+from collage_core.search.problem import SearchCandidate, SearchProblem
+
+Choice = tuple[SearchCandidate, ...]
+"""A plan: its candidates in an order in which they can run."""
+
+
+class Moves:
+    """Neighbours of plans of one problem, whether or not anybody knows what their kernels cost.
+
+    Of several candidates of one target that cover the same, the first in canonical order is used.
+
+    Args:
+        problem: The problem; its candidates are what plans are made of.
+    """
+
+    def __init__(self, problem: SearchProblem | Prepared) -> None:
+        self._prepared = problem if isinstance(problem, Prepared) else prepare(problem)
+        self._problem = self._prepared.problem
+        self._targets = {target.name: target for target in self._problem.targets}
+        self._shapes = dict(zip(self._problem.candidates, self._prepared.shapes, strict=True))
+        order = dict(zip(self._problem.candidates, self._prepared.order, strict=True))
+        self._covering: dict[int, dict[str, SearchCandidate]] = {}  # by nodes covered and target
+        for candidate in sorted(order, key=lambda each: order[each]):
+            shape = self._shapes[candidate]
+            if shape is not None:
+                self._covering.setdefault(shape.kernels, {}).setdefault(candidate.target, candidate)
+
+    def neighbours(self, plan: Choice) -> Iterator[tuple[str, Choice]]:
+        """Every legal plan one move away, each once, with the name of the move: give, merge or split."""
+        seen = {frozenset(plan)}
+        for name, removed, added in self._exchanges(plan):
+            other = self.arranged([each for each in plan if each not in removed] + list(added))
+            if other is not None and frozenset(other) not in seen:
+                seen.add(frozenset(other))
+                yield name, other
+
+    def _exchanges(self, plan: Choice) -> Iterator[tuple[str, Choice, Choice]]:
+        for one in plan:
+            for target, other in self._covering[self._kernels(one)].items():
+                if target != one.target:
+                    yield "give", (one,), (other,)
+        for at, one in enumerate(plan):
+            for two in plan[at + 1 :]:
+                for other in self._covering.get(self._kernels(one) | self._kernels(two), {}).values():
+                    yield "merge", (one, two), (other,)
+        for one in plan:
+            whole = self._kernels(one)
+            low = whole & -whole
+            for part, firsts in self._covering.items():
+                rest = whole & ~part
+                if part & ~whole or not part & low or not rest or rest not in self._covering:
+                    continue
+                for first in firsts.values():
+                    for second in self._covering[rest].values():
+                        if one.target in (first.target, second.target):
+                            yield "split", (one,), (first, second)
+
+    def crossed(self, one: Choice, other: Choice, rng: random.Random) -> Choice | None:
+        """A plan made of the kernels of two, drawn by chance where they differ; None if they do not fit together."""
+        costs: dict[tuple[str, str], float] = {}
+        kept = sorted(set(one) | set(other), key=lambda each: (each.nodes, each.target, each.label, each.key))
+        for each in kept:
+            kernels = self._kernels(each).bit_count()
+            costs.setdefault((each.target, each.key), kernels * rng.uniform(1.0, 2.0))
+        allowed = set(kept)
+        try:
+            result = ExactSearch(self._prepared, CostTable(costs)).run(lambda each: each in allowed)
+        except (NoCoverError, SearchError):
+            return None
+        return result.candidates
+
+    def arranged(self, candidates: list[SearchCandidate]) -> Choice | None:
+        """These kernels in an order in which they can run; None if they are no legal plan."""
+        shapes = [self._shapes[each] for each in candidates]
+        covered = 0
+        for shape in shapes:
+            if shape is None or shape.kernels & covered:
+                return None
+            covered |= shape.kernels
+        used = [self._targets[name] for name in sorted({each.target for each in candidates})]
+        if covered != self._problem.needs_kernel or any(not a.mixes_with(b) for a in used for b in used):
+            return None
+        try:
+            order = execution_order([shape for shape in shapes if shape is not None])
+        except SearchError:
+            return None
+        return tuple(candidates[at] for at in order)
+
+    def _kernels(self, candidate: SearchCandidate) -> int:
+        shape = self._shapes[candidate]
+        assert shape is not None
+        return shape.kernels

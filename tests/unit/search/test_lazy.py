@@ -1,0 +1,233 @@
+"""The lazy search against the exact one, and against what it asked for."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collage_core.contract.cost import INVALID, UNMEASURED, Cost, Unmeasured
+from collage_core.errors import NoCoverError
+from collage_core.search import (
+    FromNothing,
+    LazyResult,
+    SearchCandidate,
+    SearchProblem,
+    SearchTarget,
+    lazy_search,
+    search,
+)
+
+repeatable = settings(deadline=None, derandomize=True)
+
+
+class Laboratory:
+    """Knows every cost, and tells it only of what was measured."""
+
+    def __init__(self, truth: dict[tuple[str, str], float]) -> None:
+        self._truth = truth
+        self.measured: list[tuple[str, str]] = []
+
+    def cost(self, candidate: SearchCandidate) -> Cost | Unmeasured:
+        key = (candidate.target, candidate.key)
+        return self._truth.get(key, UNMEASURED) if key in self.measured else UNMEASURED
+
+    def measure(self, candidate: SearchCandidate) -> None:
+        assert (candidate.target, candidate.key) not in self.measured, "nothing is measured twice"
+        self.measured.append((candidate.target, candidate.key))
+
+
+class Share:
+    """Estimates that are a share of the truth: admissible up to 1."""
+
+    def __init__(self, truth: dict[tuple[str, str], float], share: float, *, proves: bool = True) -> None:
+        self._truth = truth
+        self._share = share
+        self._proves = proves
+
+    def expected_us(self, candidate: SearchCandidate) -> float:
+        cost = self._truth.get((candidate.target, candidate.key), 0.0)
+        return 0.0 if cost == INVALID else cost * self._share
+
+    def at_least_us(self, candidate: SearchCandidate) -> float:
+        return self.expected_us(candidate) if self._proves else 0.0
+
+
+def lazily(instance: Any, estimates: Any = None, **options: Any) -> tuple[LazyResult | None, Laboratory]:
+    laboratory = Laboratory(instance.costs_us)
+    try:
+        found = lazy_search(instance.problem, laboratory, estimates or FromNothing(), laboratory.measure, **options)
+    except NoCoverError:
+        return None, laboratory
+    return found, laboratory
+
+
+def by_lowest_node(instance: Any, candidates: tuple[SearchCandidate, ...]) -> tuple[SearchCandidate, ...]:
+    needs = instance.problem.needs_kernel
+    return tuple(sorted(candidates, key=lambda c: c.nodes & needs & -(c.nodes & needs)))
+
+
+@pytest.mark.parametrize("style", ["uniform", "adversarial"])
+@pytest.mark.parametrize("share", [0.0, 0.7, 1.0])
+def test_admissible_estimates_give_the_canonical_optimum(
+    style: str, share: float, draw: Callable[..., Any], best_plan: Callable[..., Any]
+) -> None:
+    for seed in range(100):
+        instance = draw(random.Random(seed), style)
+        wanted = best_plan(instance)
+        found, _ = lazily(instance, Share(instance.costs_us, share))
+        assert (found is None) == (wanted is None), (style, seed)
+        if found is not None and wanted is not None:
+            assert found.result is not None
+            assert found.finished
+            assert by_lowest_node(instance, found.result.candidates) == wanted, (style, seed)
+            assert (found.result.exact, found.result.gap_us) == (True, 0.0), (style, seed)
+
+
+@repeatable
+@given(
+    seed=st.integers(min_value=0),
+    style=st.sampled_from(["uniform", "adversarial"]),
+    share=st.sampled_from([0.5, 1.5, 4.0]),
+    gain=st.sampled_from([0.0, 0.02, 0.3]),
+)
+def test_what_is_claimed_of_a_plan_holds_whatever_the_estimates_hoped(
+    draw: Callable[..., Any],
+    best_plan: Callable[..., Any],
+    ranked: Callable[..., Any],
+    seed: int,
+    style: str,
+    share: float,
+    gain: float,
+) -> None:
+    instance = draw(random.Random(seed), style)
+    found, laboratory = lazily(instance, Share(instance.costs_us, share, proves=False), gain=gain)
+    if found is None:
+        assert best_plan(instance) is None
+        return
+    assert found.result is not None
+    optimum_us = ranked(instance, best_plan(instance))[0] / 1e6
+    assert found.result.total_us - found.result.gap_us <= optimum_us + 1e-6
+    assert found.result.total_us >= optimum_us - 1e-6
+    if found.result.exact:
+        assert found.result.total_us == pytest.approx(optimum_us)
+    assert all((c.target, c.key) in laboratory.measured for c in found.result.candidates)
+    assert [(s.candidate.target, s.candidate.key) for s in found.steps] == laboratory.measured
+
+
+def chain(length: int, slow: float) -> tuple[SearchProblem, dict[tuple[str, str], float]]:
+    """A chain, two targets, every run of up to three nodes; `b` takes `slow` times as long."""
+    targets = [SearchTarget(name=name, toolchain=name) for name in "ab"]
+    candidates, truth = [], {}
+    for start, size, name in itertools.product(range(length), (1, 2, 3), "ab"):
+        if start + size <= length:
+            nodes = sum(1 << node for node in range(start, start + size))
+            candidates.append(SearchCandidate(nodes=nodes, target=name, key=f"{start}+{size}"))
+            truth[name, f"{start}+{size}"] = (size + 1.0) * (slow if name == "b" else 1.0)
+    problem = SearchProblem.from_predecessors(
+        [[node - 1] if node else [] for node in range(length)], targets=targets, candidates=candidates
+    )
+    return problem, truth
+
+
+def test_good_estimates_save_most_of_the_measuring() -> None:
+    problem, truth = chain(30, 1.2)
+    measured = {}
+    for share in (0.0, 0.95, 1.0):
+        laboratory = Laboratory(truth)
+        found = lazy_search(problem, laboratory, Share(truth, share), laboratory.measure)
+        assert found.result is not None
+        assert (found.result.total_us, found.result.exact) == (40.0, True)
+        measured[share] = len(laboratory.measured)
+
+    assert measured[1.0] == 10  # the path alone
+    assert measured[0.95] < len(truth) / 5
+    assert measured[0.0] > len(truth) / 2
+
+
+def test_a_second_run_over_what_is_known_takes_the_same_path_and_measures_nothing() -> None:
+    problem, truth = chain(12, 0.9)
+    laboratory = Laboratory(truth)
+    first = lazy_search(problem, laboratory, Share(truth, 0.8), laboratory.measure)
+
+    def must_not(candidate: SearchCandidate) -> None:
+        raise AssertionError(candidate)
+
+    again = lazy_search(problem, laboratory, Share(truth, 0.8), must_not)
+
+    assert again.result == first.result
+    assert again.steps == ()
+
+
+def test_it_stops_when_it_is_told_once_there_is_a_plan() -> None:
+    problem, truth = chain(9, 1.5)
+    laboratory = Laboratory(truth)
+
+    found = lazy_search(problem, laboratory, FromNothing(), laboratory.measure, stop=lambda: True)
+
+    assert not found.finished
+    assert found.result is not None
+    assert not found.result.exact
+    assert found.result.total_us - found.result.gap_us <= 12.0 <= found.result.total_us
+    assert len(laboratory.measured) < len(truth)
+
+
+def test_a_promise_of_little_is_not_followed() -> None:
+    problem, truth = chain(9, 1.0)
+    laboratory = Laboratory(truth)
+    laboratory.measured = [("a", "0+3"), ("a", "3+3"), ("a", "6+3")]
+
+    found = lazy_search(problem, laboratory, Share(truth, 0.9), laboratory.measure, gain=0.15)
+
+    assert found.steps == ()
+    assert found.result is not None
+    assert not found.result.exact
+    assert found.result.gap_us == pytest.approx(1.2)  # of 12: what the estimates leave open
+
+
+def test_a_plan_that_is_not_worth_following_is_not_begun() -> None:
+    problem, truth = chain(9, 1.0)
+    laboratory = Laboratory(truth)
+
+    found = lazy_search(
+        problem, laboratory, Share(truth, 0.9), laboratory.measure, follow=lambda path: path.total_us < 10
+    )
+
+    assert (found.result, found.steps, found.finished) == (None, (), False)
+
+
+def test_a_candidate_that_comes_to_nothing_is_left_out() -> None:
+    problem, truth = chain(3, 2.0)
+    del truth["a", "0+3"]
+    laboratory = Laboratory(truth)
+
+    found = lazy_search(problem, laboratory, FromNothing(), laboratory.measure)
+
+    assert found.result is not None
+    assert found.result.total_us == search(problem, CompleteCosts(truth)).total_us
+    assert [step.cost for step in found.steps].count(UNMEASURED) == 1
+
+
+class CompleteCosts:
+    """The truth, with what is not in it unusable."""
+
+    def __init__(self, truth: dict[tuple[str, str], float]) -> None:
+        self._truth = truth
+
+    def cost(self, candidate: SearchCandidate) -> Cost:
+        return self._truth.get((candidate.target, candidate.key), INVALID)
+
+
+def test_a_node_that_nothing_covers_is_an_error() -> None:
+    problem, truth = chain(2, 1.0)
+    laboratory = Laboratory(dict.fromkeys(truth, INVALID))
+
+    with pytest.raises(NoCoverError) as caught:
+        lazy_search(problem, laboratory, FromNothing(), laboratory.measure)
+
+    assert caught.value.nodes
