@@ -65,7 +65,8 @@ def optimize(
         toolchains: Targets to use, `"openvino(precision=bf16)"` or the like; all that are installed if None.
         exclude: Toolchains or targets to leave out.
         progress: Takes news of the work; None for silence.
-        **options: Any other field of `OptimizeOptions`, such as `preset`, `threads`, `max_error`.
+        **options: Any other field of `OptimizeOptions`, such as `preset`, `threads`, `max_error`; or what you decide
+            yourself (docs/user-control.md): `pins`, `prefer`, `fusion_specs`, `load_plan`.
 
     Returns:
         The plan: `save` it as a package, get a `session` to run it now, or read its `record`.

@@ -137,6 +137,22 @@ class SearchError(CollageError):
     """A search problem is ill-formed, or too large for the limits it was given."""
 
 
+class SolverMissingError(UsageError):
+    """Something was asked for that an optional dependency does.
+
+    Attributes:
+        what: What was asked for.
+        module: The module it takes.
+        extra: What to install.
+    """
+
+    def __init__(self, what: str, module: str, extra: str) -> None:
+        self.what = what
+        self.module = module
+        self.extra = extra
+        super().__init__(f"{what} needs {module}, which is not installed: pip install '{extra}'")
+
+
 class NoCoverError(SearchError):
     """No plan covers every node.
 
@@ -171,6 +187,40 @@ class NoCoverError(SearchError):
     def explained(self, refusals: tuple[str, ...], names: tuple[str, ...] = ()) -> NoCoverError:
         """The same error with the reasons the caller collected, and names in place of indices where it knows them."""
         return NoCoverError(self.nodes, stuck=self.stuck, refusals=refusals, names=names)
+
+
+class PinError(UsageError):
+    """A pin that nobody it names can keep.
+
+    Attributes:
+        pin: As written.
+        node: Name of a node it holds.
+        refusals: What the pinned toolchain said of it, one line per reason.
+    """
+
+    def __init__(self, pin: str, node: str, op_type: str, refusals: tuple[str, ...]) -> None:
+        self.pin = pin
+        self.node = node
+        self.refusals = refusals
+        why = "; ".join(refusals) or "it proposes no kernel for it"
+        super().__init__(
+            f"--pin {pin!r} cannot be kept: no kernel of that toolchain runs node {node!r} ({op_type}): {why}. "
+            "Pin less, or pin it to another toolchain."
+        )
+
+
+class PlanFileError(UsageError):
+    """A plan file cannot be read, or is none of this model.
+
+    Attributes:
+        source: The file.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, source: str, reason: str) -> None:
+        self.source = source
+        self.reason = reason
+        super().__init__(f"cannot use {source!r} as a plan: {reason}")
 
 
 class EvaluationError(CollageError):

@@ -9,6 +9,7 @@ has interval timers, a hang.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import signal
 import threading
@@ -130,12 +131,7 @@ def guarded_table(table: PatternTable) -> PatternTable:
     """
     guarded = PatternTable()
     for entry in table.patterns:
-        guarded.pattern(
-            entry.name,
-            entry.pattern,
-            check=_guarded_check(entry),
-            attrs_getter=entry.attrs_getter,
-        )
+        guarded.add(dataclasses.replace(entry, check=_guarded_check(entry)))
     for op, predicate in table.predicates.items():
         guarded.predicate(op, _guarded_predicate(op, predicate))
     return guarded

@@ -19,6 +19,7 @@ from collage_core.cli.failures import FailureReportingGroup
 from collage_core.cli.inspect import inspect
 from collage_core.cli.optimize import optimize
 from collage_core.cli.options import verbose_option
+from collage_core.cli.partition import partition
 from collage_core.cli.run import run
 
 __all__ = ["main"]
@@ -37,5 +38,5 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-for _command in (doctor, inspect, optimize, run, bench, compare, explain, db):
+for _command in (doctor, inspect, partition, optimize, run, bench, compare, explain, db):
     main.add_command(_command)

@@ -23,6 +23,14 @@ from collage_core.cli.parameters import check_overwriting, shapes_by_name, split
 @click.command(short_help="Time models and packages side by side.")
 @click.argument("paths", type=existing_file, nargs=-1, required=True, metavar="MODEL|PACKAGE...")
 @click.option("--compare", is_flag=True, help="Every single toolchain that can run the model takes part, too.")
+@click.option(
+    "--plan",
+    "plans",
+    type=existing_file,
+    multiple=True,
+    metavar="FILE.json",
+    help="A plan of your own takes part; what is lost against it is said (docs/user-control.md). Repeat for several.",
+)
 @selection_options
 @inputs_option
 @threads_option
@@ -36,6 +44,7 @@ def bench(
     ctx: click.Context,
     paths: tuple[Path, ...],
     compare: bool,
+    plans: tuple[Path, ...],
     toolchains: str | None,
     exclude: tuple[str, ...],
     input_shapes: tuple[tuple[str, tuple[int, ...]], ...],
@@ -56,7 +65,7 @@ def bench(
     from collage_core.report.bench_json import bench_json
     from collage_core.report.fact_tables import bench_summary
 
-    check_overwriting({"--json": json_to}, [*paths, inputs])
+    check_overwriting({"--json": json_to}, [*paths, *plans, inputs])
     defaults = pipeline.BenchOptions()
     options = pipeline.BenchOptions(
         compare=compare,
@@ -70,6 +79,7 @@ def bench(
         input_shapes=shapes_by_name(input_shapes),
         inputs=inputs,
         seed=seed,
+        plans=plans,
     )
     with shown_progress() as progress:
         report = pipeline.bench(paths, options, progress=progress)

@@ -27,6 +27,7 @@ from collage_core.cli.parameters import (
     output_file,
     shapes_by_name,
     split_names,
+    targets,
 )
 
 
@@ -41,6 +42,20 @@ from collage_core.cli.parameters import (
     default="default",
     show_default=True,
     help="How much to try.",
+)
+@click.option(
+    "--search",
+    type=click.Choice(["lazy", "exact", "two-level", "ilp"]),
+    default="lazy",
+    show_default=True,
+    help="Measure what the best plan lacks; all that the preset says; lazily, then change whole plans; or exact, "
+    "certified by an integer program.",
+)
+@click.option(
+    "--trace",
+    type=output_file,
+    metavar="FILE.json",
+    help="Write every plan that --search two-level timed, and a picture of it beside (.svg).",
 )
 @click.option("--budget", type=duration, metavar="TIME", help="Stop trying more after this long: 90s, 10m, 1h.")
 @click.option(
@@ -59,6 +74,28 @@ from collage_core.cli.parameters import (
     help="Largest error of a kernel relative to its tensor's scale.",
 )
 @reference_option
+@click.option(
+    "--pin",
+    "pins",
+    multiple=True,
+    metavar="GLOB=TARGET",
+    help="Give the nodes whose names match to this toolchain, whatever is fastest; repeat for several.",
+)
+@click.option(
+    "--prefer",
+    type=targets,
+    metavar="TARGETS",
+    help="Who gets what measurements cannot decide, best first, comma-separated; explain says where it did.",
+)
+@click.option(
+    "--save-plan",
+    type=output_file,
+    metavar="FILE.json",
+    help="Write the plan and the cost of every candidate, to be read, edited and loaded (docs/user-control.md).",
+)
+@click.option(
+    "--load-plan", type=existing_file, metavar="FILE.json", help="Build, check and save this plan; search nothing."
+)
 @seed_option
 @json_option
 @verbose_option
@@ -72,6 +109,8 @@ def optimize(
     input_shapes: tuple[tuple[str, tuple[int, ...]], ...],
     inputs: Path | None,
     preset: str,
+    search: str,
+    trace: Path | None,
     budget: float | None,
     max_error: float | None,
     tuning_db: str | None,
@@ -81,6 +120,10 @@ def optimize(
     duration: float | None,
     rtol: float | None,
     reference: str | None,
+    pins: tuple[str, ...],
+    prefer: str | None,
+    save_plan: Path | None,
+    load_plan: Path | None,
     seed: int,
     json_to: Path | None,
 ) -> None:
@@ -90,14 +133,28 @@ def optimize(
     from collage_core.report.figures import size
     from collage_core.report.optimize_json import optimize_json
     from collage_core.report.tables import optimize_summary
+    from collage_core.report.trace_plot import PICTURE, write_trace
 
-    check_overwriting({"--output": output, "--json": json_to}, [model, inputs, database_file(tuning_db)])
+    if trace is not None and search != "two-level":
+        raise click.UsageError("--trace is of --search two-level; other searches have none")
+    picture = None if trace is None else trace.with_suffix(PICTURE)
+    check_overwriting(
+        {
+            "--output": output,
+            "--json": json_to,
+            "--save-plan": save_plan,
+            "--trace": trace,
+            "the picture of --trace": picture,
+        },
+        [model, inputs, database_file(tuning_db), load_plan],
+    )
     options = pipeline.OptimizeOptions(
         toolchains=toolchains,
         exclude=split_names(exclude),
         input_shapes=shapes_by_name(input_shapes),
         inputs=inputs,
         preset=preset,
+        search=search,
         budget_s=budget,
         max_error=max_error,
         tuning_db=tuning_db,
@@ -108,10 +165,17 @@ def optimize(
         warmup=warmup,
         iterations=iterations,
         duration_s=duration,
+        pins=pins,
+        prefer=prefer,
+        load_plan=load_plan,
     )
     with shown_progress() as progress:
         optimized = pipeline.optimize(model, options, progress=progress)
         optimized.save(output)
+        if save_plan is not None:
+            optimized.save_plan(save_plan)
+        if trace is not None and optimized.trace is not None:
+            write_trace(trace, optimized.trace, title=model.name)
     console = results_console(json_to)
     console.print(optimize_summary(optimized.record, everything=is_verbose(ctx)))
     console.print(f"saved {output} ({size(output.stat().st_size)}); why it is so: collage explain {output}")

@@ -71,16 +71,19 @@ reference_option = click.option(
 )
 
 
+input_shapes_option = click.option(
+    "--input-shapes",
+    type=input_shape,
+    multiple=True,
+    metavar="NAME:[D,...]",
+    help="Shape of an input, e.g. x:[1,3,224,224]; repeat for several.",
+)
+
+
 def selection_options(command: C) -> C:
     """Which toolchains take part, and with what input shapes."""
     for option in (
-        click.option(
-            "--input-shapes",
-            type=input_shape,
-            multiple=True,
-            metavar="NAME:[D,...]",
-            help="Shape of an input, e.g. x:[1,3,224,224]; repeat for several.",
-        ),
+        input_shapes_option,
         click.option(
             "--exclude", multiple=True, metavar="TARGETS", help="Toolchains or targets to leave out, comma-separated."
         ),

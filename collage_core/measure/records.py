@@ -34,7 +34,12 @@ class Limits:
 
 
 def to_record(
-    outcome: Outcome, key: RecordKey, purpose: Purpose, created: datetime.datetime, limits: Limits
+    outcome: Outcome,
+    key: RecordKey,
+    purpose: Purpose,
+    created: datetime.datetime,
+    limits: Limits,
+    seconds: float = 0.0,
 ) -> TuningRecord:
     """The record of an outcome.
 
@@ -44,8 +49,14 @@ def to_record(
         purpose: Why.
         created: When, with offset from UTC.
         limits: What it was held to; kept, because a failure under them may be a success under others.
+        seconds: How long it took to build, check and time it; kept, so that what another search would have spent on
+            the same candidates can be told from the database (`benchmarks/lazy_search.py`).
     """
-    extra: dict[str, Any] = {"tolerance": limits.tolerance.relative, "deadline_s": limits.deadline_s}
+    extra: dict[str, Any] = {
+        "tolerance": limits.tolerance.relative,
+        "deadline_s": limits.deadline_s,
+        "seconds": round(seconds, 4),
+    }
     if isinstance(outcome, Failed) and outcome.reason.startswith(MEMORY_REASON):
         extra["memory_bytes"] = limits.memory_bytes
     at = created.isoformat()

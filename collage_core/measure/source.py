@@ -187,15 +187,22 @@ class MeasuringCostSource:
         key = self.record_key(candidate)
         if key in self._transient:
             return INVALID
-        records = self._usable(candidate)
-        selected = [record for record in records if record.purpose == "select"]
-        chosen = records if confirmed or not selected else selected
+        chosen = self._deciding(candidate, confirmed=confirmed)
         if not chosen:
             return UNMEASURED
         if objection(chosen[-1], self.settings.limits(candidate.target)):
             return INVALID
-        fresh = [r for r in chosen if r.purpose == "confirm" and r.samples_us]
-        return statistics.median(sample for record in fresh or chosen[-1:] for sample in record.samples_us)
+        return statistics.median(_samples(chosen))
+
+    def samples_us(self, candidate: CandidateKernel, *, confirmed: bool = True) -> tuple[float, ...]:
+        """The samples whose median is the cost; none if there is no finite one."""
+        return tuple(_samples(self._deciding(candidate, confirmed=confirmed)))
+
+    def _deciding(self, candidate: CandidateKernel, *, confirmed: bool) -> list[TuningRecord]:
+        """The records a cost is computed from, in the order they were taken."""
+        records = self._usable(candidate)
+        selected = [record for record in records if record.purpose == "select"]
+        return records if confirmed or not selected else selected
 
     def is_confirmed(self, candidate: CandidateKernel) -> bool:
         """Whether there are fresh samples of a candidate, or it is known to be unusable."""
@@ -282,13 +289,15 @@ class MeasuringCostSource:
     def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose) -> Outcome:
         ask = self._ask(candidate, purpose)  # the reference may have to run first; that is none of the candidate's
         try:
+            began = time.monotonic()
             outcome = self._attempted(key, ask)
+            seconds = time.monotonic() - began
             if isinstance(outcome, Failed) and outcome.stage is Stage.START:
                 self._transient[key] = outcome  # no worker got as far as the candidate: that says nothing about it
                 self._database.clear_attempts(key)
                 return outcome
             limits = self.settings.limits(candidate.target)
-            self._database.append(to_record(outcome, key, purpose, self._now(), limits))
+            self._database.append(to_record(outcome, key, purpose, self._now(), limits, seconds))
         except BaseException:
             # an interrupt or error that this process lives to see is none of the candidate's: only an attempt that
             # nobody could end says that it kills
@@ -349,6 +358,12 @@ class MeasuringCostSource:
 def database_cache(database: TuningStore) -> Callable[[Target], StoredBlobs]:
     """Blob caches for a `WorkerPool`, kept in a tuning database by toolchain and fingerprint."""
     return lambda target: StoredBlobs(database, BlobSpace(toolchain=target.toolchain, fingerprint=target.fingerprint))
+
+
+def _samples(records: list[TuningRecord]) -> list[float]:
+    """The fresh samples, if there are some; otherwise the last ones."""
+    fresh = [record for record in records if record.purpose == "confirm" and record.samples_us]
+    return [sample for record in fresh or records[-1:] for sample in record.samples_us]
 
 
 def _named_function(sub_graph: SubGraph) -> KernelFunction:

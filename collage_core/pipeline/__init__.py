@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collage_core.pipeline.benchmark import bench
+    from collage_core.pipeline.collage_fuse_ops import CollageFuseOps
     from collage_core.pipeline.comparison import compare
     from collage_core.pipeline.diagnosis import doctor
     from collage_core.pipeline.inspection import inspect
     from collage_core.pipeline.loading import load
     from collage_core.pipeline.optimization import Optimized, optimize
     from collage_core.pipeline.options import PRESETS, BenchOptions, OptimizeOptions, Preset
+    from collage_core.pipeline.partition_for import Partitioned, partition
 
 __all__ = [
     "PRESETS",
     "BenchOptions",
+    "CollageFuseOps",
     "OptimizeOptions",
     "Optimized",
+    "Partitioned",
     "Preset",
     "bench",
     "compare",
@@ -27,13 +31,16 @@ __all__ = [
     "inspect",
     "load",
     "optimize",
+    "partition",
 ]
 
 _MODULES = {
     "BenchOptions": "options",
+    "CollageFuseOps": "collage_fuse_ops",
     "OptimizeOptions": "options",
     "Optimized": "optimization",
     "PRESETS": "options",
+    "Partitioned": "partition_for",
     "Preset": "options",
     "bench": "benchmark",
     "compare": "comparison",
@@ -41,6 +48,7 @@ _MODULES = {
     "inspect": "inspection",
     "load": "loading",
     "optimize": "optimization",
+    "partition": "partition_for",
 }
 
 

@@ -13,15 +13,22 @@ from collage_core.measure.outcomes import BuildSettings, Failed
 from collage_core.measure.source import MeasureSettings, MeasuringCostSource
 from collage_core.measure.statistics import Interval, ratio_interval
 from collage_core.passes.call_sites import call_sites
-from collage_core.pipeline.contenders import is_package, model_of, package_contender, single_packages
+from collage_core.pipeline.contenders import (
+    is_package,
+    model_of,
+    package_contender,
+    plan_packages,
+    single_packages,
+)
 from collage_core.pipeline.facts import host_facts
 from collage_core.pipeline.offers import Selection
 from collage_core.pipeline.options import BenchOptions
+from collage_core.pipeline.plan_file import PlanFile, read_plan
 from collage_core.pipeline.recording import latency_facts
 from collage_core.pipeline.subject import Subject
 from collage_core.pipeline.workplace import Workplace
 from collage_core.registry import Registry
-from collage_core.report.bench_json import BenchReport
+from collage_core.report.bench_json import ApparentLoss, BenchReport
 from collage_core.report.progress import Progress, SilentProgress
 from collage_core.report.record import Comparison, ContenderFacts, ModelFacts
 from collage_core.runtime import load_package
@@ -47,6 +54,7 @@ def bench(
     """
     options = options or BenchOptions()
     progress = progress or SilentProgress()
+    plans = [read_plan(path) for path in options.plans]
     packages = [path for path in paths if is_package(path)]
     models = [path for path in paths if not is_package(path)]
     if len(models) > 1:
@@ -64,7 +72,7 @@ def bench(
         )
         with Workplace(selection, tuning_db="memory:", threads=options.threads, registry=registry) as workplace:
             timing = _Bench(subject, workplace, options, progress, is_model=bool(models))
-            return timing.run(packages, bool(models) or options.compare)
+            return timing.run(packages, plans, bool(models) or options.compare)
     finally:
         progress.done()
 
@@ -79,13 +87,14 @@ class _Bench:
         self._options = options
         self._progress = progress
 
-    def run(self, packages: Sequence[Path], singles: bool) -> BenchReport:
+    def run(self, packages: Sequence[Path], plans: Sequence[PlanFile], singles: bool) -> BenchReport:
         options, workplace = self._options, self._workplace
         taken = [target.name for offer in workplace.offers for target in offer.targets]
         paths: dict[str, Path] = dict(zip(_names(packages, taken), packages, strict=True))
+        given = _names([Path(plan.source) for plan in plans], [*taken, *paths, "collage"], alone="")
         failed: Mapping[str, str] = {}
-        own = set(paths)
-        if singles:
+        own = {*paths, *given}
+        if singles or plans:
             source = MeasuringCostSource(
                 pool=workplace.pool,
                 capture=self._subject.capture(workplace.store, workplace.fallback(self._subject.graph, None)),
@@ -93,8 +102,10 @@ class _Bench:
                 host=workplace.host,
                 settings=MeasureSettings(build=BuildSettings(threads=workplace.threads)),
             )
-            built, failed = single_packages(self._subject, workplace, source, self._progress)
-            paths |= built
+            paths |= plan_packages(plans, given, self._subject, workplace, source, self._progress)
+            if singles:
+                built, failed = single_packages(self._subject, workplace, source, self._progress)
+                paths |= built
         inputs = self._subject.inputs_document(workplace.folder, workplace.store)
         contenders = [
             package_contender(name, path, inputs, workplace.threads, warmup=options.warmup)
@@ -114,6 +125,7 @@ class _Bench:
             threads=workplace.threads,
             comparison=self._comparison(paths, own, rounds, failed),
             notes=(*([] if options.inputs else [f"random inputs, seed {options.seed}"]), *self._other_models(packages)),
+            apparent_losses=_apparent_losses([name for name in paths if name not in given], given, rounds),
         )
 
     def _facts(self, packages: Sequence[Path]) -> ModelFacts:
@@ -183,10 +195,26 @@ class _Bench:
         )
 
 
-def _names(packages: Sequence[Path], taken: Sequence[str]) -> list[str]:
-    """A name for each package: `collage` for the only one, else its file's, unless a target has it."""
-    if len(packages) == 1:
-        return ["collage"]
+def _apparent_losses(
+    others: Sequence[str], given: Sequence[str], rounds: Mapping[str, Rounds | Failed]
+) -> tuple[ApparentLoss, ...]:
+    """What the fastest of the other contenders loses against each plan a user gave."""
+    timed = {name: answer for name, answer in rounds.items() if not isinstance(answer, Failed)}
+    ranked = sorted((_median(timed[name]), name) for name in others if name in timed)
+    if not ranked:
+        return ()
+    best = "collage" if "collage" in timed else ranked[0][1]
+    ratios = {name: ratio_interval(timed[best], timed[name], seed=0) for name in given if name in timed}
+    return tuple(
+        ApparentLoss(contender=best, plan=name, loss=ratio.value - 1, loss_ci95=(ratio.low - 1, ratio.high - 1))
+        for name, ratio in ratios.items()
+    )
+
+
+def _names(packages: Sequence[Path], taken: Sequence[str], *, alone: str = "collage") -> list[str]:
+    """A name for each package: `alone`, if there is such, for the only one, else its file's, unless a target has it."""
+    if len(packages) == 1 and alone:
+        return [alone]
     names: list[str] = []
     for path in packages:
         name = path.stem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx_ir
@@ -10,12 +10,15 @@ from onnx_ir.passes.common import InlinePass
 
 from collage_core.contract import Target
 from collage_core.errors import CollageError
-from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
+from collage_core.fusion import CandidateBounds, CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
 from collage_core.measure.contenders import Contender
 from collage_core.measure.source import MeasuringCostSource
 from collage_core.pipeline.assemble import assemble
 from collage_core.pipeline.contender import PACKAGE_CALL
+from collage_core.pipeline.given_plan import planned, proposed
 from collage_core.pipeline.plan import Plan
+from collage_core.pipeline.plan_file import PlanFile
+from collage_core.pipeline.queries import ask_targets
 from collage_core.pipeline.subject import Subject
 from collage_core.pipeline.workplace import Workplace
 from collage_core.report.progress import Progress
@@ -67,6 +70,43 @@ def whole_model_plan(subject: Subject, target: Target) -> Plan:
     return Plan(
         name=target.name, single=True, partitioning=Partitioning(graph, (kernel,)), costs_us=(0.0,), dispatch_us=0.0
     )
+
+
+def plan_packages(
+    files: Sequence[PlanFile],
+    names: Sequence[str],
+    subject: Subject,
+    workplace: Workplace,
+    source: MeasuringCostSource,
+    progress: Progress,
+) -> Mapping[str, Path]:
+    """A package of each plan a user gives.
+
+    Args:
+        files: What they say.
+        names: What each is called among the contenders.
+        subject: The model.
+        workplace: The toolchains.
+        source: Builds kernels; costs are not asked for.
+        progress: Is told.
+
+    Returns:
+        Path by name.
+
+    Raises:
+        CollageError: If one is no plan of this model, or cannot be built: it was asked for.
+    """
+    packages: dict[str, Path] = {}
+    asked = ask_targets(subject.graph, workplace, progress)
+    proposals = proposed(asked.rules, subject.graph, CandidateBounds())
+    for number, (file, name) in enumerate(zip(files, names, strict=True)):
+        plan = planned(file, subject.graph, workplace.targets(), proposals.values())
+        progress.phase(f"building {file.source}", len(plan.kernels))
+        path = workplace.folder / f"plan-{number}{PACKAGE_SUFFIX}"
+        built = assemble(plan, source, workplace.store, progress, check=False)
+        built.save(path, None, threads=workplace.threads, model_name=subject.facts.name, model_sha256="")
+        packages[name] = path
+    return packages
 
 
 def single_packages(

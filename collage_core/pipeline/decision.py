@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from collage_core.measure.statistics import Interval, ratio_interval
+from collage_core.pipeline.preference import NEAR, Preference
 
 DISPLACE_BELOW = 0.98
 """A mixed plan needs a median ratio below this: less is not worth another dependency."""
@@ -26,6 +27,7 @@ class Timed:
         toolchains: Number of toolchains.
         rounds_us: Samples of each interleaved round, in microseconds; round `i` of all contenders ran together. Who
             was slower beyond doubt left early and has fewer.
+        targets: Names of the targets it uses.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Timed:
     kernels: int
     toolchains: int
     rounds_us: tuple[tuple[float, ...], ...]
+    targets: tuple[str, ...] = ()
 
     @property
     def round_medians_us(self) -> tuple[float, ...]:
@@ -62,17 +65,24 @@ class Decision:
     reason: str
 
 
-def decide(contenders: Sequence[Timed], seed: int, *, failed: Sequence[str] = ()) -> Decision:
+def decide(
+    contenders: Sequence[Timed], seed: int, *, failed: Sequence[str] = (), preference: Preference | None = None
+) -> Decision:
     """Keeps the fastest single-toolchain plan unless a mixed one displaces it.
 
     A mixed plan displaces the incumbent only if the 95 % interval of their ratio lies below 1 and the ratio itself
     below `DISPLACE_BELOW`. Only those of either kind that ran longest are considered: the others left because one of
     them was faster. Ties fall to fewer kernels, then fewer toolchains, then the name.
 
+    Of single-toolchain plans that cannot be told apart, and of mixed plans that would each displace them, the preferred
+    one is taken, and the reason says so: those whose ratio to the fastest is at most 1 + `NEAR`, its 95 % interval
+    reaching down to 1.
+
     Args:
         contenders: At least one.
         seed: Of the bootstrap.
         failed: Names of mixed plans that could not be built or run; for the reason only.
+        preference: Which targets to prefer where measurements cannot decide; none if None.
 
     Raises:
         ValueError: If there is no contender.
@@ -81,28 +91,45 @@ def decide(contenders: Sequence[Timed], seed: int, *, failed: Sequence[str] = ()
         raise ValueError("nothing to decide between")
     order = sorted(contenders, key=lambda c: (c.median_us, c.kernels, c.toolchains, c.name))
     stayed = _longest([c for c in order if c.single]) + _longest([c for c in order if not c.single])
-    incumbent = stayed[0]
+    prefer = preference or Preference()
+    incumbent, settled = _preferred([c for c in stayed if c.single == stayed[0].single], prefer, seed)
     ratios = {c.name: _ratio(c, incumbent, seed) for c in contenders}
     challengers = sorted(
         (c for c in stayed if not c.single and c is not incumbent), key=lambda c: (ratios[c.name].value, c.name)
     )
-    for challenger in challengers:
+    displacing = [c for c in challengers if ratios[c.name].high < 1.0 and ratios[c.name].value < DISPLACE_BELOW]
+    if displacing:
+        challenger, why = _preferred(displacing, prefer, seed)
         ratio = ratios[challenger.name]
-        if ratio.high < 1.0 and ratio.value < DISPLACE_BELOW:
-            return Decision(
-                winner=challenger.name,
-                incumbent=incumbent.name,
-                ratios=ratios,
-                reason=(
-                    f"the mixed plan takes {ratio.value:.3f} of the time of {incumbent.name}, the best single "
-                    f"toolchain (95 % interval {ratio.low:.3f} to {ratio.high:.3f})"
-                ),
-            )
+        return Decision(
+            winner=challenger.name,
+            incumbent=incumbent.name,
+            ratios=ratios,
+            reason=(
+                f"the mixed plan takes {ratio.value:.3f} of the time of {incumbent.name}, the best single "
+                f"toolchain (95 % interval {ratio.low:.3f} to {ratio.high:.3f}){settled}{why}"
+            ),
+        )
     return Decision(
         winner=incumbent.name,
         incumbent=incumbent.name,
         ratios=ratios,
-        reason=_kept(incumbent, challengers, ratios, failed),
+        reason=_kept(incumbent, challengers, ratios, failed) + settled,
+    )
+
+
+def _preferred(order: Sequence[Timed], preference: Preference, seed: int) -> tuple[Timed, str]:
+    """The most preferred of those that cannot be told from the first; and, if it is another, why it was taken."""
+    fastest = order[0]
+    ratios = {c.name: _ratio(c, fastest, seed) for c in order}
+    near = [c for c in order if ratios[c.name].low <= 1.0 and ratios[c.name].value <= 1 + NEAR]
+    best = min(near or [fastest], key=lambda c: preference.rank(c.targets))
+    if best is fastest:
+        return fastest, ""
+    ratio = ratios[best.name]
+    return best, (
+        f"; {fastest.name} and {best.name} cannot be told apart (ratio {ratio.value:.3f}, 95 % interval "
+        f"{ratio.low:.3f} to {ratio.high:.3f}), so --prefer decided for {best.name}"
     )
 
 

@@ -14,8 +14,8 @@ from typing import Literal
 
 from collage_core.contract import Joins, Unmeasured
 from collage_core.errors import NoCoverError, PluginError
-from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, cut_positions, quantised_groups
-from collage_core.ir.index_set import iterate_bits
+from collage_core.fusion import CandidateBounds, CandidateKernel, cut_positions, merged_neighbours, quantised_groups
+from collage_core.ir.index_set import IndexSet, iterate_bits
 from collage_core.ir.work import estimated_work_us
 from collage_core.measure.outcomes import Failed
 from collage_core.measure.records import DEADLINE_REASON
@@ -117,26 +117,15 @@ class Explorer:
         """
         proposals = self._propose(())
         self._check_cover(proposals)
-        first = [
-            candidate
-            for each in proposals.values()
-            for candidate in worthwhile(
-                self._graph, each.candidates, self._source.key, self._preset.operators, self._whole
-            )
-        ]
-        self._measure("measuring operators and whole models", first)
-        cuts = self._cuts()
-        known = set(self._pool)
-        regional = self._propose(cuts)
-        regions = [c for each in regional.values() for c in each.candidates if c not in known]
-        self._measure(f"measuring regions between {len(cuts)} cuts", regions)
+        cuts = self._gather(proposals)
         self._cover()
         if failed := {group for group in self._whole if group & self._uncovered()}:
             self._whole = tuple(group for group in self._whole if group not in failed)
             self._propose(cuts)
             self._cover()
         self._fit()
-        result = self._settled()
+        self._improve()
+        result = self._confirmed()
         proposals = dict(self.proposals)
         return Explored(
             proposals=proposals,
@@ -145,6 +134,25 @@ class Explorer:
             left_out=self._left_out(proposals),
             search_s=self._search_s,
         )
+
+    def _gather(self, proposals: dict[str, Proposals]) -> tuple[int, ...]:
+        """Measures what a plan may be made of; gives the positions of the cuts between regions."""
+        self._measure(
+            "measuring operators and whole models", self._worthwhile(proposals, operators=self._preset.operators)
+        )
+        cuts = self._cuts()
+        known = set(self._pool)
+        regional = self._propose(cuts)
+        regions = [c for each in regional.values() for c in each.candidates if c not in known]
+        self._measure(f"measuring regions between {len(cuts)} cuts", regions)
+        return cuts
+
+    def _worthwhile(self, proposals: dict[str, Proposals], operators: int) -> list[CandidateKernel]:
+        return [
+            candidate
+            for each in proposals.values()
+            for candidate in worthwhile(self._graph, each.candidates, self._source.key, operators, self._whole)
+        ]
 
     def _propose(self, cuts: Sequence[int]) -> dict[str, Proposals]:
         """What each target proposes; a quantised operator that none of them takes whole may be split."""
@@ -175,6 +183,13 @@ class Explorer:
 
     def _cuts(self) -> tuple[int, ...]:
         """Positions around the nodes on which targets differ most, and where the work is."""
+        weights = self._weights()
+        return cut_positions(
+            self._graph, self._bounds.segments - 1, weights, max_live=self._bounds.max_live, groups=self._whole
+        )
+
+    def _weights(self) -> list[float]:
+        """How much it matters, in microseconds, who runs each node."""
         graph, pool = self._graph, self._pool
         costs: dict[str, dict[str, float]] = {}
         keys: dict[int, str] = {}
@@ -186,14 +201,16 @@ class Explorer:
             cost = pool.selected_us(candidate)
             if cost is not None:
                 costs.setdefault(key, {})[candidate.target.name] = cost
-        weights = [_UNMEASURED_WEIGHT * work for work in estimated_work_us(graph)]
+        weights = self._believed_weights()
         for index, key in keys.items():
             known = costs.get(key, {}).values()
             if len(known) > 1:
                 weights[index] = max(known) - min(known)
-        return cut_positions(
-            graph, self._bounds.segments - 1, weights, max_live=self._bounds.max_live, groups=self._whole
-        )
+        return weights
+
+    def _believed_weights(self) -> list[float]:
+        """The same where nothing is measured."""
+        return [_UNMEASURED_WEIGHT * work for work in estimated_work_us(self._graph)]
 
     def _is_operator(self, candidate: CandidateKernel) -> bool:
         """Whether nothing smaller runs its nodes: one of them, or a quantised operator."""
@@ -284,8 +301,8 @@ class Explorer:
 
     # Searching
 
-    def _settled(self) -> SearchResult:
-        """Searches, merges neighbours, confirms the path, and searches again until it stays the same."""
+    def _improve(self) -> None:
+        """Searches, and measures merged neighbours of the best plans, until there are no new ones."""
         for _ in range(self._preset.coalesce_rounds):
             merged = [candidate for path in self._paths() for candidate in self._merged(path)]
             for candidate in merged:
@@ -294,6 +311,9 @@ class Explorer:
             if not fresh:
                 break
             self._measure("measuring merged neighbours", fresh)
+
+    def _confirmed(self) -> SearchResult:
+        """Searches, measures the path again, and searches again until it stays the same."""
         result = self._search()
         for _ in range(self._preset.confirm_rounds):
             path = [self._pool.candidate(chosen) for chosen in result.candidates]
@@ -325,19 +345,15 @@ class Explorer:
     def _merged(self, result: SearchResult) -> list[CandidateKernel]:
         """Neighbours on a plan that one target runs and could run as one kernel."""
         path = [self._pool.candidate(chosen) for chosen in result.candidates]
-        merged = []
-        for name in sorted({candidate.target.name for candidate in path}):
-            mine = [c for c in path if c.target.name == name and c.target.joins is Joins.ANY]
-            while mine:
-                seed = mine.pop(0)
-                nodes, parts = seed.sub_graph, 1
-                for other in list(mine):
-                    union = SubGraph(self._graph, self._graph.completed(nodes.nodes | other.sub_graph.nodes))
-                    if nodes.touches(other.sub_graph) and union.is_convex:
-                        nodes, parts = union, parts + 1
-                        mine.remove(other)
-                if parts > 1:
-                    merged.append(CandidateKernel(nodes, seed.spec))
+        merged: list[CandidateKernel] = []
+        for rule in self._rules:
+            mine = [c for c in path if c.target == rule.target and c.target.joins is Joins.ANY]
+            if len(mine) > 1:
+                others = [c.sub_graph.nodes for c in path if c not in mine]
+                refused = IndexSet.of({*rule.query, *rule.pinned}).bits
+                parts = [c.sub_graph for c in mine]
+                whole = merged_neighbours(self._graph, parts, others, rule.target, forbidden=refused)
+                merged += [CandidateKernel(each, rule.spec, rule.target) for each in whole if each not in parts]
         return merged
 
     def _left_out(self, proposals: dict[str, Proposals]) -> tuple[str, ...]:

@@ -81,9 +81,9 @@ class Selection:
         A toolchain named without options brings every target it offers of the kind the user allows, but for those on
         request; one named with options brings just that target.
         """
-        if any(_covers(spelling, target) for spelling in self.excluded):
+        if any(covers(spelling, target) for spelling in self.excluded):
             return "excluded"
-        named = self.wanted is None or any(_covers(spelling, target) for spelling in self.wanted)
+        named = self.wanted is None or any(covers(spelling, target) for spelling in self.wanted)
         if not named:
             return "not named with --toolchains"
         if target.on_request and not any(spelling.matches(target) for spelling in self.wanted or ()):
@@ -164,7 +164,8 @@ def selected_targets(found: Sequence[Offer]) -> tuple[Target, ...]:
     )
 
 
-def _covers(spelling: TargetSpelling, target: Target) -> bool:
+def covers(spelling: TargetSpelling, target: Target) -> bool:
+    """Whether a target is meant: a toolchain named without options stands for all its targets."""
     if not spelling.options:
         return spelling.toolchain == target.toolchain and spelling.device in (None, target.device)
     return spelling.matches(target)
@@ -175,7 +176,7 @@ def _check_named(found: Sequence[Offer], selection: Selection) -> None:
         for offer in found:
             if offer.toolchain.name != spelling.toolchain or not offer.targets:
                 continue
-            if not any(_covers(spelling, target) for target in offer.targets):
+            if not any(covers(spelling, target) for target in offer.targets):
                 names = [target.name for target in offer.targets]
                 raise UsageError(
                     f"there is no target {_spelt(spelling)!r} here; {spelling.toolchain} offers {', '.join(names)}"

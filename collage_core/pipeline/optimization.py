@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
 import hashlib
@@ -11,30 +10,37 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from typing import Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import onnx_ir
 
 from collage_core.errors import CollageError, NoCoverError, PlanBuildError, VerificationError
-from collage_core.fusion import CandidateBounds
-from collage_core.measure.outcomes import BuildSettings, Tolerance
-from collage_core.measure.source import MeasureSettings, MeasuringCostSource
+from collage_core.measure.source import MeasuringCostSource
 from collage_core.passes.prepare_validity import blamed_on
 from collage_core.pipeline.assemble import Assembled, assemble
+from collage_core.pipeline.certificate import certified
+from collage_core.pipeline.control import Control, Wishes
 from collage_core.pipeline.decision import Decision, decide
 from collage_core.pipeline.dispatch import dispatch_us
 from collage_core.pipeline.explore import Explored, Explorer
 from collage_core.pipeline.facts import host_facts
+from collage_core.pipeline.given_plan import measured_plan, planned, proposed
+from collage_core.pipeline.lazy import LazyExplorer
 from collage_core.pipeline.offers import Selection, check_reference
-from collage_core.pipeline.options import OptimizeOptions
+from collage_core.pipeline.options import OptimizeOptions, Preset
+from collage_core.pipeline.phase_clock import PhaseClock
 from collage_core.pipeline.plan import Plan
+from collage_core.pipeline.plan_file import PlanFile, plan_document, write_plan
 from collage_core.pipeline.pool import CandidatePool
+from collage_core.pipeline.preference import preferred
 from collage_core.pipeline.queries import Asked, TargetFailure, ask_targets, usable_rules
 from collage_core.pipeline.recording import comparison, refusals, regions, toolchain_facts
 from collage_core.pipeline.refine import Refined, Refiner
+from collage_core.pipeline.settings import candidate_bounds, measure_settings
 from collage_core.pipeline.shortlist import mixes, singles
 from collage_core.pipeline.subject import Subject
+from collage_core.pipeline.two_level import FITNESS_ROUNDS, improved
 from collage_core.pipeline.verify import Verified, verify
 from collage_core.pipeline.workplace import Workplace
 from collage_core.registry import Registry
@@ -42,6 +48,7 @@ from collage_core.report.codec import to_jsonable
 from collage_core.report.progress import Progress, SilentProgress
 from collage_core.report.record import Record, SearchFacts
 from collage_core.runtime import Session, load
+from collage_core.search.two_level import TwoLevelLimits
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,10 +58,23 @@ class Optimized:
     Attributes:
         record: Everything that was found out.
         assembled: The plan with its artifacts.
+        pool: The candidates it was chosen from.
+        trace: Every plan that a two-level search timed, as JSON; None of other searches.
     """
 
     record: Record
     assembled: Assembled = dataclasses.field(repr=False)
+    pool: CandidatePool = dataclasses.field(repr=False)
+    trace: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
+
+    def save_plan(self, path: str | os.PathLike[str]) -> None:
+        """Writes the plan, and the cost of every candidate that has one, as a file to be read, edited and forced.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        model = self.record.model
+        write_plan(path, plan_document(self.assembled.plan, self.pool, model=model.name, nodes=model.nodes))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the package, whole or not at all.
@@ -98,11 +118,12 @@ def optimize(
     """
     options = options or OptimizeOptions()
     progress = progress or SilentProgress()
-    clock = _Clock()
+    clock = PhaseClock()
     selection = Selection.parse(options.toolchains, options.exclude, inexact=options.max_error is not None)
     registry = registry or Registry.discover()
     selection.toolchains(registry)  # what is misspelt is said before any work
     check_reference(options.reference, registry)
+    wishes = Wishes.read(options)
     try:
         with clock.phase("prepare"):
             progress.phase("preparing the model")
@@ -110,42 +131,26 @@ def optimize(
             progress.phase("asking toolchains")
             workplace = Workplace(selection, tuning_db=options.tuning_db, threads=options.threads, registry=registry)
         with workplace, blamed_on(subject.graph.model):
-            return _Optimization(subject, workplace, options, progress, clock).run()
+            control = wishes.over(subject.graph, workplace.targets())
+            return _Optimization(subject, workplace, options, progress, clock, control).run()
     finally:
         progress.done()
-
-
-class _Clock:
-    """Wall-clock seconds by phase."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._began = time.monotonic()
-
-    @contextlib.contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Adds the time spent inside to a phase."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self.add(name, time.monotonic() - began)
-
-    def add(self, name: str, seconds: float) -> None:
-        """Adds time to a phase."""
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
-
-    def total(self) -> dict[str, float]:
-        """All phases, and the whole."""
-        return {**self.seconds, "total": time.monotonic() - self._began}
 
 
 class _Optimization:
     """One run of `optimize`: what its steps share."""
 
     def __init__(
-        self, subject: Subject, workplace: Workplace, options: OptimizeOptions, progress: Progress, clock: _Clock
+        self,
+        subject: Subject,
+        workplace: Workplace,
+        options: OptimizeOptions,
+        progress: Progress,
+        clock: PhaseClock,
+        control: Control,
     ) -> None:
+        self._control = control
+        self._wishes = control.wishes
         self._subject = subject
         self._workplace = workplace
         self._options = options
@@ -155,13 +160,14 @@ class _Optimization:
         self._targets = workplace.targets()
         self._built: dict[str, Assembled] = {}
         self._notes: list[str] = []
+        self._trace: Mapping[str, Any] | None = None
         self._fallback = workplace.fallback(subject.graph, options.reference)
         self._source = MeasuringCostSource(
             pool=workplace.pool,
             capture=subject.capture(workplace.store, self._fallback),
             database=workplace.database,
             host=workplace.host,
-            settings=self._settings(),
+            settings=measure_settings(options, workplace.threads),
         )
         self._pool = CandidatePool(subject.graph, self._source, dispatch_us(workplace.database, workplace.host))
 
@@ -169,30 +175,22 @@ class _Optimization:
         """All phases."""
         with self._clock.phase("candidates"):
             asked = ask_targets(self._subject.graph, self._workplace, self._progress)
-            usable_rules(asked)
-        explored, failures = self._explore(asked)
+            asked = dataclasses.replace(asked, rules=self._control.rules(usable_rules(asked)))
+        if self._wishes.given is not None:
+            explored, plans = self._forced(asked, self._wishes.given)
+            failures = asked.failures
+        else:
+            explored, failures = self._explore(asked)
+            plans = self._shortlist()
         with self._clock.phase("refine"):
-            plans, refined = self._refine()
+            refined = self._refiner(self._preset).run(plans)
+            if self._options.search == "two-level" and self._wishes.given is None:
+                plans, refined = self._changed(plans, refined, explored)
             refined, decision, assembled, verified = self._sound(plans, refined)
+        if self._options.search == "ilp" and self._wishes.given is None:
+            self._notes.append(certified(self._pool, explored.result.total_us))
         record = self._record(explored, failures, plans, refined, decision, assembled, verified)
-        return Optimized(record=record, assembled=assembled)
-
-    def _settings(self) -> MeasureSettings:
-        options, preset = self._options, self._preset
-        exact = options.tolerance
-        inexact = exact if options.max_error is None else max(exact, options.max_error)
-        return MeasureSettings(
-            build=BuildSettings(
-                threads=self._workplace.threads,
-                effort=preset.effort,
-                seed=options.seed,
-                max_variants=preset.max_variants,
-            ),
-            protocol=preset.protocol,
-            tolerance=Tolerance(relative=exact, mismatched=exact),
-            inexact_tolerance=Tolerance(relative=inexact, mismatched=inexact),
-            deadline_s=preset.deadline_s,
-        )
+        return Optimized(record=record, assembled=assembled, pool=self._pool, trace=self._trace)
 
     def _tolerance(self, plan: Plan) -> float:
         limits = [self._source.settings.limits(kernel.target) for kernel in plan.kernels]
@@ -200,15 +198,18 @@ class _Optimization:
 
     # Phase 3
 
+    def _explorer(self) -> type[Explorer]:
+        return LazyExplorer if self._options.search in ("lazy", "two-level") else Explorer
+
     def _explore(self, asked: Asked) -> tuple[Explored, tuple[TargetFailure, ...]]:
         """Measures and searches; also which targets failed so far."""
         began = time.monotonic()
-        explorer = Explorer(
+        explorer = self._explorer()(
             self._pool,
             asked.rules,
             self._source,
             preset=self._preset,
-            bounds=CandidateBounds.preset(cast(Literal["quick", "default", "extensive"], self._preset.name)),
+            bounds=candidate_bounds(self._options),
             progress=self._progress,
             budget_s=self._options.budget_s,
         )
@@ -217,7 +218,8 @@ class _Optimization:
         except NoCoverError as error:
             names = tuple(self._subject.graph.names[index] for index in error.nodes)
             why = self._why_uncovered(explorer, error, (*asked.failures, *explorer.failures))
-            raise error.explained(why, names) from error
+            said = refusals(self._pool, explorer.proposals.values())
+            raise self._control.pins.explained(error.explained(why, names), said) from error
         measuring = self._source.counts.seconds
         self._clock.add("measure", measuring)
         self._clock.add("search", explored.search_s)
@@ -238,22 +240,58 @@ class _Optimization:
         lines += [f"{failure.target.name} failed in {failure.stage}: {failure.reason}" for failure in failures]
         return tuple(dict.fromkeys(lines))
 
-    def _refine(self) -> tuple[list[Plan], Refined]:
-        """Times whole plans against each other."""
-        plans = [*singles(self._pool, self._targets), *mixes(self._pool, self._preset.challengers)]
-        refined = Refiner(
+    def _forced(self, asked: Asked, given: PlanFile) -> tuple[Explored, list[Plan]]:
+        """The plan of a file, its kernels measured."""
+        with self._clock.phase("candidates"):
+            proposals = proposed(asked.rules, self._subject.graph, candidate_bounds(self._options))
+            dispatch_us = self._pool.dispatch_us
+            plan = planned(given, self._subject.graph, self._targets, proposals.values(), dispatch_us=dispatch_us)
+            self._control.pins.check(plan)
+        with self._clock.phase("measure"):
+            explored, plan = measured_plan(plan, proposals, self._pool, self._source, self._progress)
+        return explored, [plan]
+
+    def _shortlist(self) -> list[Plan]:
+        """The plans that are timed end to end."""
+        plans = [*singles(self._pool, self._targets)]
+        for plan in mixes(self._pool, self._preset.challengers):
+            mixed, said = preferred(plan, self._pool, self._source, self._wishes.preference)
+            plans.append(mixed)
+            self._notes += said
+        return plans
+
+    def _refiner(self, preset: Preset) -> Refiner:
+        return Refiner(
             database=self._workplace.database,
             model_key=self._subject.key,
             host=self._workplace.host,
             threads=self._workplace.threads,
             tolerance=self._source.settings.inexact_tolerance.relative,
-            preset=self._preset,
+            preset=preset,
             folder=self._workplace.folder,
             inputs=lambda: self._subject.inputs_document(self._workplace.folder, self._workplace.store),
             build=self._build,
             progress=self._progress,
-        ).run(plans)
-        return plans, refined
+        )
+
+    def _changed(self, plans: Sequence[Plan], refined: Refined, explored: Explored) -> tuple[list[Plan], Refined]:
+        """The second level: plans changed by moves, each judged end to end."""
+        began = time.monotonic()
+        budget_s = self._options.budget_s
+        better = improved(
+            self._pool,
+            plans,
+            refined,
+            explored.proposals,
+            judge=self._refiner(dataclasses.replace(self._preset, rounds=FITNESS_ROUNDS)).run,
+            race=self._refiner(self._preset).run,
+            measure=lambda kernel: self._source.measure([kernel]),
+            limits=TwoLevelLimits(evaluations=self._preset.evaluations, seed=self._options.seed),
+            stop=lambda: budget_s is not None and time.monotonic() - began > budget_s,
+        )
+        self._notes.append(better.note)
+        self._trace = better.trace
+        return list(better.plans), better.refined
 
     # Phase 4
 
@@ -266,7 +304,10 @@ class _Optimization:
         mixed = [plan.name for plan in plans if not plan.single]
         while refined.timed:
             failed = [name for name in mixed if name in refined.failed]
-            decision = decide(refined.timed, self._options.seed, failed=failed)
+            decision = decide(refined.timed, self._options.seed, failed=failed, preference=self._wishes.preference)
+            if self._wishes.given is not None:
+                reason = f"the plan of {self._wishes.given.source} was asked for; no other was tried"
+                decision = dataclasses.replace(decision, reason=reason)
             winner = next(plan for plan in plans if plan.name == decision.winner)
             try:
                 assembled, verified = self._verified(winner)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from collage_core.contract import Protocol
 from collage_core.errors import UsageError
 from collage_core.measure.random_inputs import Given
+from collage_core.search import check_available
+
+if TYPE_CHECKING:
+    from collage_core.pipeline.own_rules import OwnRule
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +40,7 @@ class Preset:
         effort: What `BuildContext.effort` says to toolchains.
         max_variants: Variants of a candidate that are timed.
         deadline_s: Seconds a worker has for one candidate.
+        evaluations: Plans that the second level times, of `--search two-level`.
     """
 
     name: str
@@ -47,6 +55,7 @@ class Preset:
     effort: int
     max_variants: int
     deadline_s: float
+    evaluations: int = 24
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -65,6 +74,7 @@ PRESETS: Mapping[str, Preset] = {
             effort=0,
             max_variants=1,
             deadline_s=60.0,
+            evaluations=8,
         ),
         Preset(
             name="default",
@@ -93,9 +103,13 @@ PRESETS: Mapping[str, Preset] = {
             effort=2,
             max_variants=4,
             deadline_s=600.0,
+            evaluations=96,
         ),
     )
 }
+
+
+SEARCHES = ("lazy", "exact", "two-level", "ilp")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +123,8 @@ class OptimizeOptions:
         inputs: Values for the model's inputs to search on, by name, or the NPZ file that holds them
             (`collage_core.ir.npz` says how); seeded random arrays if None.
         preset: `"quick"`, `"default"` or `"extensive"`.
+        search: One of `SEARCHES`: measure what the best plan lacks (`"lazy"`), or all that the preset says (`"exact"`),
+            also with an integer program's word on it (`"ilp"`); or lazily, then change whole plans (`"two-level"`).
         budget_s: Measure no further candidates after this many seconds, save what no plan can do without.
         max_error: Largest error, relative to a tensor's scale, of targets that do not compute in the model's own
             dtypes; None leaves such targets out.
@@ -120,6 +136,10 @@ class OptimizeOptions:
         warmup: Untimed runs before a measurement.
         iterations: Timed samples of a measurement, at most.
         duration_s: Seconds of a measurement.
+        pins: Nodes given to a toolchain whatever is fastest: `"GLOB=toolchain"`, by names of the prepared model.
+        prefer: Comma-separated targets, best first, for what measurements cannot decide; see `Preference`.
+        fusion_specs: Rules that find candidates, by the targets they are for; see `with_own_rules`.
+        load_plan: A plan file to build, measure and verify instead of searching; see `plan_file`.
     """
 
     toolchains: str | None = None
@@ -127,6 +147,7 @@ class OptimizeOptions:
     input_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     inputs: Given | None = None
     preset: str = "default"
+    search: str = "lazy"
     budget_s: float | None = None
     max_error: float | None = None
     tuning_db: str | None = None
@@ -137,10 +158,18 @@ class OptimizeOptions:
     warmup: int | None = None
     iterations: int | None = None
     duration_s: float | None = None
+    pins: tuple[str, ...] = ()
+    prefer: str | None = None
+    fusion_specs: Mapping[str, OwnRule] = dataclasses.field(default_factory=dict)
+    load_plan: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise UsageError(f"no preset {self.preset!r}; choose one of {', '.join(PRESETS)}")
+        if self.search not in SEARCHES:
+            raise UsageError(f"no search {self.search!r}; choose one of {', '.join(SEARCHES)}")
+        if self.search == "ilp":
+            check_available()
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"--threads is at least 1, not {self.threads}")
         if self.budget_s is not None and not self.budget_s > 0:  # as nan is not
@@ -187,6 +216,7 @@ class BenchOptions:
         input_shapes: See `OptimizeOptions`.
         inputs: See `OptimizeOptions`.
         seed: For random inputs.
+        plans: Plan files; each is a contender, and what `collage` loses against it is said.
     """
 
     compare: bool = False
@@ -200,3 +230,4 @@ class BenchOptions:
     input_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     inputs: Given | None = None
     seed: int = 0
+    plans: tuple[Path, ...] = ()

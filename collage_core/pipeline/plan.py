@@ -48,6 +48,11 @@ class Plan:
         return tuple(sorted({kernel.target.toolchain for kernel in self.partitioning.kernels}))
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """Names of the targets it uses, sorted."""
+        return tuple(sorted({kernel.target.name for kernel in self.partitioning.kernels}))
+
+    @property
     def cost_of(self) -> dict[int, float]:
         """Cost of each kernel, by the mask of its nodes."""
         return {

@@ -10,7 +10,7 @@ from collage_core.fusion import CandidateKernel, SubGraph
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.outcomes import Outcome
 from collage_core.measure.source import CacheKey
-from collage_core.search import CostTable, ExactSearch, SearchCandidate, SearchProblem, SearchTarget
+from collage_core.search import ExactSearch, SearchCandidate, SearchProblem, SearchTarget
 
 
 class KnownCosts(Protocol):
@@ -112,8 +112,8 @@ class CandidatePool:
         cost = self.cost(candidate, confirmed=False)
         return None if isinstance(cost, Unmeasured) or cost == INVALID else cost
 
-    def engine(self, *, within: int | None = None, target: str | None = None) -> ExactSearch:
-        """A search over everything that is here now.
+    def problem(self, *, within: int | None = None, target: str | None = None) -> SearchProblem:
+        """Everything that is here now, as the search sees it.
 
         Args:
             within: Cover these nodes only, with candidates inside them; all nodes if None.
@@ -121,23 +121,16 @@ class CandidatePool:
         """
         graph = self.graph
         inside = graph.all_mask if within is None else within
-        table: dict[CacheKey, float] = {}
         candidates = []
         targets: dict[str, Target] = {}
         for candidate in self:
             nodes = candidate.sub_graph.nodes
             if nodes & ~inside or target not in (None, candidate.target.name):
                 continue
-            key = self.cache_key(candidate)
-            targets[candidate.target.name] = candidate.target
-            candidates.append(
-                SearchCandidate(nodes=nodes, target=candidate.target.name, key=key[1], label=candidate.sub_graph.label)
-            )
-            if key not in table:
-                cost = self.cost(candidate)
-                if not isinstance(cost, Unmeasured):
-                    table[key] = cost
-        problem = SearchProblem(
+            name, key = self.cache_key(candidate)
+            targets[name] = candidate.target
+            candidates.append(SearchCandidate(nodes=nodes, target=name, key=key, label=candidate.sub_graph.label))
+        return SearchProblem(
             node_count=len(graph),
             needs_kernel=graph.needs_kernel & inside,
             ancestors=graph.ancestors,
@@ -145,4 +138,18 @@ class CandidatePool:
             targets=tuple(SearchTarget.of(each, self.dispatch_us) for _, each in sorted(targets.items())),
             candidates=tuple(candidates),
         )
-        return ExactSearch(problem, CostTable(table))
+
+    def engine(self, *, within: int | None = None, target: str | None = None) -> ExactSearch:
+        """A search over everything that is here now; see `problem`."""
+        return ExactSearch(self.problem(within=within, target=target), PoolCosts(self))
+
+
+class PoolCosts:
+    """A pool's costs, as a search asks for them."""
+
+    def __init__(self, pool: CandidatePool) -> None:
+        self._pool = pool
+
+    def cost(self, candidate: SearchCandidate) -> Cost | Unmeasured:
+        """See `CostSource`."""
+        return self._pool.cost(self._pool.candidate(candidate))

@@ -26,7 +26,7 @@ from collage_core.ir.index_set import iterate_bits
 from collage_core.ir.work import estimated_work_us
 from collage_core.registry import Toolchain
 
-_OWN_RULE = "collage_fusion_spec"
+_PLUGIN_RULE = "collage_fusion_spec"
 _NAMES_SHOWN = 3
 
 
@@ -38,13 +38,16 @@ class TargetRule:
         target: The target.
         spec: The rule, named.
         query: Reason by node index of what the library itself refused.
-        own: Whether the rule is the plugin's, so that what it proposes is to be looked at.
+        own: Who brings the rule, where it is not the default one, so that what it proposes is to be looked at: the
+            plugin's hook, or the user's option.
+        pinned: Reason by node index of what the user gives to others.
     """
 
     target: Target
     spec: FusionSpec
     query: Mapping[int, str]
-    own: bool = False
+    own: str = ""
+    pinned: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,7 +86,7 @@ def target_rule(toolchain: Toolchain, target: Target, query: Mapping[int, str]) 
     default = default_rule(toolchain.pattern_table(target), target)
     rule: FusionRule = toolchain.fusion_rule(target, default)
     spec = FusionSpec(name=target.name, rule=rule, targets=(target,))
-    return TargetRule(target=target, spec=spec, query=query, own=rule is not default)
+    return TargetRule(target=target, spec=spec, query=query, own=_PLUGIN_RULE if rule is not default else "")
 
 
 def propose(
@@ -112,7 +115,7 @@ def propose(
     context = RuleContext(
         target=rule.target,
         bounds=bounds,
-        refusals=rule.query,
+        refusals={**rule.query, **rule.pinned},
         cut_positions=None if cuts is None else tuple(cuts),
         groups=quantised_groups(graph) if groups is None else groups,
     )
@@ -124,7 +127,7 @@ def propose(
     return Proposals(
         graph=graph,
         rule=rule,
-        candidates=tuple(CandidateKernel(sub_graph, rule.spec) for sub_graph in sub_graphs),
+        candidates=tuple(CandidateKernel(sub_graph, rule.spec, rule.target) for sub_graph in sub_graphs),
         refusals={index: reason for index, reason in outcome.refusals.items() if not graph.is_host(index)},
         left_out=outcome.left_out,
     )
@@ -142,9 +145,9 @@ def _outcome(rule: TargetRule, graph: DataflowGraph, context: RuleContext) -> Ru
     call = functools.partial(rule.spec.rule.propose, graph, context)
     if not rule.own:
         return plugin_calls.in_time(toolchain, "finding candidates", call, limit_s=limit_s)
-    outcome = plugin_calls.in_driver(toolchain, _OWN_RULE, call, limit_s=limit_s)
-    if problem := plugin_calls.in_driver(toolchain, _OWN_RULE, functools.partial(_problem, outcome, graph, context)):
-        raise PluginError(toolchain, _OWN_RULE, problem)
+    outcome = plugin_calls.in_driver(toolchain, rule.own, call, limit_s=limit_s)
+    if problem := plugin_calls.in_driver(toolchain, rule.own, functools.partial(_problem, outcome, graph, context)):
+        raise PluginError(toolchain, rule.own, problem)
     return with_whole_groups(outcome, graph, context)
 
 

@@ -191,6 +191,7 @@ def refusals(
     for each in proposals:
         for index, reason in sorted(each.refusals.items()):
             stage = "query" if index in each.rule.query else "predicate"
+            stage = "pin" if index in each.rule.pinned else stage
             grouped.setdefault((each.rule.target.name, stage, reason), {})[pool.graph.names[index]] = None
     for candidate in pool:
         outcome = pool.outcome(candidate)

@@ -224,6 +224,7 @@ def _read(document: Mapping[str, Any], plans: Sequence[Plan]) -> Refined:
             kernels=len(plan.kernels),
             toolchains=len(plan.toolchains),
             rounds_us=tuple(tuple(each) for each in document["timed"][plan.key]),
+            targets=plan.targets,
         )
         for plan in plans
         if plan.key in document["timed"]

@@ -10,6 +10,23 @@ from collage_core.report.record import SCHEMA_VERSION, Comparison, ContenderFact
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ApparentLoss:
+    """How much slower a contender is than a plan the user gave.
+
+    Attributes:
+        contender: `"collage"` if it was timed, otherwise the fastest of the others.
+        plan: Name of the user's plan.
+        loss: Ratio of the contender's latency to the plan's, less one; negative if the contender is faster.
+        loss_ci95: 95 % interval of that.
+    """
+
+    contender: str
+    plan: str
+    loss: float
+    loss_ci95: tuple[float, float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BenchReport:
     """What `bench` found out.
 
@@ -19,6 +36,7 @@ class BenchReport:
         threads: CPU threads each contender was given.
         comparison: All contenders, timed interleaved, each in its own process.
         notes: Anything else a user should know, e.g. that inputs were random.
+        apparent_losses: What is lost against each plan the user gave.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -27,11 +45,23 @@ class BenchReport:
     threads: int
     comparison: Comparison
     notes: tuple[str, ...] = ()
+    apparent_losses: tuple[ApparentLoss, ...] = ()
 
 
 def bench_document(report: BenchReport) -> dict[str, Any]:
     """The public form of a comparison, as plain values."""
-    return latency_document(report.model, report.host, report.threads, report.comparison)
+    document = latency_document(report.model, report.host, report.threads, report.comparison)
+    if report.apparent_losses:
+        document["apparent_losses"] = [
+            {
+                "contender": each.contender,
+                "plan": each.plan,
+                "loss": round(each.loss, 6),
+                "loss_ci95": [round(bound, 6) for bound in each.loss_ci95],
+            }
+            for each in report.apparent_losses
+        ]
+    return document
 
 
 def bench_json(report: BenchReport) -> str:

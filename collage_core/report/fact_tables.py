@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from collage_core.report import figures
-from collage_core.report.bench_json import BenchReport
+from collage_core.report.bench_json import ApparentLoss, BenchReport
 from collage_core.report.compare_facts import CompareReport, ValueComparison
 from collage_core.report.doctor_facts import DoctorReport, PluginFailureFacts
 from collage_core.report.inspect_facts import InspectReport
@@ -80,7 +80,8 @@ def bench_summary(report: BenchReport) -> RenderableType:
     threads = figures.counted(report.threads, "thread")
     lines = [_model_line(report.model), f"{_host_line(report.host)}; {threads} per contender"]
     notes = [Text(f"note: {note}") for note in report.notes]
-    return Group(*(Text(line) for line in lines), comparison_table(report.comparison), *notes)
+    losses = [Text(_apparent_loss(each)) for each in report.apparent_losses]
+    return Group(*(Text(line) for line in lines), comparison_table(report.comparison), *losses, *notes)
 
 
 def compare_summary(report: CompareReport, *, everything: bool = False) -> RenderableType:
@@ -133,6 +134,14 @@ def run_summary(report: RunReport) -> RenderableType:
             profile.add_row(*(Text(cell) for cell in cells))
         parts += [profile, Text(f"sum of the kernels: {figures.milliseconds(whole / 1000)} ms")]
     return Group(*parts, *(Text(f"note: {note}") for note in report.notes))
+
+
+def _apparent_loss(each: ApparentLoss) -> str:
+    low, high = (100 * bound for bound in each.loss_ci95)
+    return (
+        f"apparent loss of {each.contender} against {each.plan}: {100 * each.loss:+.1f} % "
+        f"(95 % interval {low:+.1f} to {high:+.1f} %)"
+    )
 
 
 def _worth_showing(values: tuple[ValueComparison, ...]) -> list[ValueComparison]:

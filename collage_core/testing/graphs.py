@@ -44,6 +44,11 @@ class GraphBuilder:
         self._nodes: list[onnx_ir.Node] = []
         self._counts: dict[str, int] = {}
 
+    @property
+    def count(self) -> int:
+        """Nodes and constants so far; what a name is made unique by."""
+        return len(self._nodes) + len(self._initializers)
+
     def input(
         self, name: str, *shape: int | str | None, dtype: onnx_ir.DataType = onnx_ir.DataType.FLOAT
     ) -> onnx_ir.Value:

@@ -154,7 +154,7 @@ class MockToolchain:
         if isinstance(entries, Mapping):
             entries = [FusionPattern(name=name, pattern=pattern) for name, pattern in entries.items()]
         for entry in entries:
-            table.pattern(entry.name, entry.pattern, check=entry.check, attrs_getter=entry.attrs_getter)
+            table.add(entry)
 
     @hookimpl
     def collage_register_predicates(self, table: PatternTable) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 
 import pytest
+
+import collage_core
+from collage_core import pipeline
 
 HEAVY = ("onnx", "onnx_ir", "onnxruntime", "openvino", "torch", "numpy", "onnxscript", "rich", "pluggy", "cattrs")
 
@@ -31,15 +35,18 @@ def test_showing_help_imports_nothing_heavy(arguments: list[str]) -> None:
 
 
 def test_the_version_is_found_when_asked_for() -> None:
-    import collage_core
-
     assert collage_core.__version__[0].isdigit()
 
 
 def test_every_public_name_can_be_listed_and_unknown_ones_are_refused() -> None:
-    import collage_core
-
     assert set(collage_core.__all__) <= set(dir(collage_core))
     assert collage_core.CollageError.__module__ == "collage_core.errors"
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = collage_core.no_such_name
+
+
+def test_no_name_that_is_imported_when_first_used_is_a_module_too() -> None:
+    """Importing such a module would put itself in the name's place."""
+    for package in (collage_core, pipeline):
+        for name in package.__all__:
+            assert importlib.util.find_spec(f"{package.__name__}.{name}") is None

@@ -355,14 +355,12 @@ def test_doctor_counts_what_works(diagnosis: Report) -> None:
 
 
 def test_a_worker_is_used_again_until_it_dies(first: Optimized) -> None:
-    processes = {fault: process for what, fault, process in first.noted if what == "lowering"}
-    mild = {processes[fault] for fault in misbehaving.MILD_FAULTS}
-    after = [processes[fault] for fault in (*misbehaving.HANGING_FAULTS, *misbehaving.DEADLY_FAULTS)]
+    lowered = [(fault, process) for what, fault, process in first.noted if what == "lowering"]
+    deadly = {*misbehaving.HANGING_FAULTS, *misbehaving.DEADLY_FAULTS}
 
-    assert len(mild) == 1
-    # the first of them ends the worker that all before it had
-    assert after[0] in mild
-    assert len(set(after)) == len(after)
+    assert {fault for fault, _ in lowered} >= {*misbehaving.MILD_FAULTS, *deadly}
+    for (fault, process), (_, following) in itertools.pairwise(lowered):
+        assert (process != following) == (fault in deadly), fault
 
 
 @pytest.mark.parametrize("fault", misbehaving.DEADLY_FAULTS)

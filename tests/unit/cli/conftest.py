@@ -78,7 +78,11 @@ class FakePipeline(types.ModuleType):
         progress.phase("measuring", 2)
         progress.advance()
         self._note("optimize", model=model, options=options)
-        return types.SimpleNamespace(record=RECORD, save=lambda path: path.write_bytes(b"0" * 2048))
+        return types.SimpleNamespace(
+            record=RECORD,
+            save=lambda path: path.write_bytes(b"0" * 2048),
+            save_plan=lambda path: path.write_text("a plan"),
+        )
 
     def inspect(self, model: Path, options: Any) -> InspectReport:
         self._note("inspect", model=model, options=options)

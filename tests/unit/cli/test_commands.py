@@ -26,6 +26,8 @@ def test_optimize_passes_on_every_option(collage: Collage, pipeline: FakePipelin
         *("--input-shapes", "m:0:1x2", "--inputs", inputs, "--preset", "quick", "--budget", "10m"),
         *("--max-error", "0.02", "--tuning-db", "memory:", "--threads", 2, "--warmup", 0, "--iterations", 7),
         *("--duration", "0.5", "--rtol", "1e-4", "--reference", "onnxruntime", "--seed", 3),
+        *("--pin", "conv_*=openvino", "--pin", "/a/=b/Add=onnxruntime", "--prefer", "openvino,onnxruntime"),
+        *("--load-plan", inputs, "--save-plan", "plan.json", "--search", "two-level"),
     )
 
     assert result.exit_code == 0, result.output
@@ -35,6 +37,7 @@ def test_optimize_passes_on_every_option(collage: Collage, pipeline: FakePipelin
         "input_shapes": {"x": (1, 3, 224, 224), "m:0": (1, 2)},
         "inputs": inputs,
         "preset": "quick",
+        "search": "two-level",
         "budget_s": 600.0,
         "max_error": 0.02,
         "tuning_db": "memory:",
@@ -45,7 +48,28 @@ def test_optimize_passes_on_every_option(collage: Collage, pipeline: FakePipelin
         "warmup": 0,
         "iterations": 7,
         "duration_s": 0.5,
+        "pins": ("conv_*=openvino", "/a/=b/Add=onnxruntime"),
+        "prefer": "openvino,onnxruntime",
+        "load_plan": inputs,
     }
+    assert Path("plan.json").read_text() == "a plan"
+
+
+def test_a_trace_is_of_the_two_level_search_only(collage: Collage, pipeline: FakePipeline, model: Path) -> None:
+    result = collage("optimize", model, "-o", "out.collage", "--trace", "trace.json")
+
+    assert result.exit_code == 2
+    assert "--trace is of --search two-level" in result.stderr
+    assert not Path("out.collage").exists()
+
+
+def test_the_picture_of_a_trace_overwrites_nothing(collage: Collage, pipeline: FakePipeline, model: Path) -> None:
+    result = collage(
+        *("optimize", model, "-o", "out.svg", "--search", "two-level", "--trace", "out.json", "--json", "x.json")
+    )
+
+    assert result.exit_code == 2
+    assert "the picture of --trace would overwrite" in result.stderr
 
 
 def test_optimize_saves_and_shows_the_result(collage: Collage, pipeline: FakePipeline, model: Path) -> None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from collage_core.pipeline.decision import Timed, decide
+from collage_core.pipeline.preference import Preference
 
 
 def timed(name: str, base_us: float, *, single: bool, rounds: int = 12, noise: float = 0.01, kernels: int = 1) -> Timed:
@@ -13,6 +16,7 @@ def timed(name: str, base_us: float, *, single: bool, rounds: int = 12, noise: f
         kernels=kernels,
         toolchains=1 if single else 2,
         rounds_us=tuple(tuple(base_us * (1 + noise * random.standard_normal(9))) for _ in range(rounds)),
+        targets=(name,) if single else ("a", "b"),
     )
 
 
@@ -84,3 +88,49 @@ def test_a_single_toolchain_that_left_early_is_the_incumbent_if_no_other_is_left
     decision = decide([early, timed("mix", 80.0, single=False)], seed=0)
 
     assert (decision.winner, decision.incumbent) == ("mix", "early")
+
+
+def test_of_single_toolchains_that_cannot_be_told_apart_the_preferred_one_is_kept_and_the_reason_says_so() -> None:
+    first = timed("a", 100.0, single=True, noise=0.05)
+    near = [first, dataclasses.replace(first, name="b", targets=("b",), rounds_us=first.rounds_us[::-1])]
+    plain = decide(near, seed=0)
+    other = "b" if plain.winner == "a" else "a"
+
+    decision = decide(near, seed=0, preference=Preference.parse(other))
+
+    assert (decision.winner, decision.incumbent) == (other, other)
+    assert f"; {plain.winner} and {other} cannot be told apart (ratio " in decision.reason
+    assert decision.reason.endswith(f"so --prefer decided for {other}")
+    assert decide(near, seed=0, preference=Preference.parse(plain.winner)) == plain
+
+
+def test_a_preference_says_nothing_where_measurements_decide() -> None:
+    clear = [timed("a", 100.0, single=True), timed("b", 103.0, single=True, noise=0.001)]
+    far = [timed("a", 100.0, single=True, noise=0.9), timed("b", 115.0, single=True, noise=0.9)]
+
+    for contenders in (clear, far):
+        plain = decide(contenders, seed=0)
+        for name in "ab":
+            assert decide(contenders, seed=0, preference=Preference.parse(name)) == plain
+
+
+def test_a_mixed_plan_still_has_to_beat_the_preferred_toolchain_beyond_doubt() -> None:
+    contenders = [timed("a", 100.0, single=True), timed("mix", 99.0, single=False)]
+
+    assert decide(contenders, seed=0, preference=Preference.parse("b")).winner == "a"
+
+
+def test_of_mixed_plans_that_both_win_the_preferred_one_is_taken() -> None:
+    first = timed("one", 80.0, single=False, noise=0.2)
+    second = Timed(
+        name="two",
+        single=False,
+        kernels=1,
+        toolchains=2,
+        rounds_us=tuple(tuple(us + 0.5 for us in each) for each in first.rounds_us),
+        targets=("b", "c"),
+    )
+    contenders = [timed("a", 100.0, single=True, noise=0.01), first, second]
+
+    assert decide(contenders, seed=0).winner == "one"
+    assert decide(contenders, seed=0, preference=Preference.parse("b,c")).winner == "two"

@@ -268,7 +268,9 @@ class Fickle(FusionRule):
 def test_a_rule_that_fails_costs_its_target_what_it_had_not_proposed(good: int) -> None:
     fickle = rule_of(A)
     spec = dataclasses.replace(fickle.spec, rule=Fickle(fickle.spec.rule, good))
-    made, pool = explorer(FakeSource(HALVES), [dataclasses.replace(fickle, spec=spec, own=True), rule_of(B)])
+    made, pool = explorer(
+        FakeSource(HALVES), [dataclasses.replace(fickle, spec=spec, own="collage_fusion_spec"), rule_of(B)]
+    )
 
     explored = made.run()
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import pytest
@@ -61,3 +62,13 @@ def test_presets_grow() -> None:
 def test_the_tolerance_is_the_users_or_a_thousandth() -> None:
     assert OptimizeOptions().tolerance == 1e-3
     assert OptimizeOptions(rtol=0.05).tolerance == 0.05
+
+
+def test_a_search_that_is_not_there_is_refused_and_one_without_its_solver_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(UsageError, match="no search 'greedy'; choose one of lazy, exact, two-level, ilp"):
+        OptimizeOptions(search="greedy")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"collage-core\[ilp\]"):
+        OptimizeOptions(search="ilp")

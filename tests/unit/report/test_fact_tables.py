@@ -8,7 +8,7 @@ import math
 from rich.console import Console, RenderableType
 
 from collage_core.database import StoreStats
-from collage_core.report.bench_json import BenchReport
+from collage_core.report.bench_json import ApparentLoss, BenchReport
 from collage_core.report.codec import to_json
 from collage_core.report.compare_facts import CompareReport, ValueComparison, compare_json
 from collage_core.report.doctor_facts import DoctorReport, PluginFailureFacts
@@ -184,3 +184,12 @@ def test_a_store_is_counted_by_outcome_target_and_version() -> None:
 def test_every_report_is_json() -> None:
     for report in (DOCTOR, INSPECT, COMPARE):
         assert json.loads(to_json(report))["schema_version"] == 1
+
+
+def test_bench_says_what_is_lost_against_a_users_plan() -> None:
+    loss = ApparentLoss(contender="collage", plan="mine", loss=-0.01, loss_ci95=(-0.02, 0.004))
+    report = BenchReport(model=MODEL, host=HOST, threads=1, comparison=COMPARISON, apparent_losses=(loss,))
+
+    text = shown(bench_summary(report))
+
+    assert "apparent loss of collage against mine: -1.0 % (95 % interval -2.0 to +0.4 %)" in text

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
-from collage_core.report.bench_json import BenchReport, bench_json
+from collage_core.report.bench_json import ApparentLoss, BenchReport, bench_json
 from collage_core.report.optimize_json import optimize_json, regions_json
 from collage_core.report.record import Comparison, ContenderFacts
 from tests.unit.report.records import COMPARISON, HOST, MODEL, RECORD
@@ -107,3 +107,13 @@ def test_refusals_come_in_one_order() -> None:
     turned = dataclasses.replace(RECORD, refusals=tuple(reversed(RECORD.refusals)))
 
     assert optimize_json(turned) == optimize_json(RECORD)
+
+
+def test_what_is_lost_against_a_users_plan_is_in_the_document_only_if_one_was_given() -> None:
+    loss = ApparentLoss(contender="collage", plan="mine", loss=0.0312345678, loss_ci95=(0.019, 0.044))
+    report = BenchReport(model=MODEL, host=HOST, threads=2, comparison=COMPARISON, apparent_losses=(loss,))
+
+    assert json.loads(bench_json(report))["apparent_losses"] == [
+        {"contender": "collage", "plan": "mine", "loss": 0.031235, "loss_ci95": [0.019, 0.044]}
+    ]
+    assert "apparent_losses" not in bench_document(COMPARISON)

@@ -1,0 +1,171 @@
+"""Partitioning by search as a pass over a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir
+from onnx_ir.passes import FunctionalPass, PassResult
+
+from collage_core.errors import NoCoverError
+from collage_core.fusion import CandidateKernel, RuleContext
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import IndexSet, iterate_bits
+from collage_core.measure.source import MeasuringCostSource
+from collage_core.passes.partition_for import mark_kernels, taken_for
+from collage_core.passes.prepare_validity import blamed_on
+from collage_core.pipeline.control import Wishes
+from collage_core.pipeline.dispatch import dispatch_us
+from collage_core.pipeline.explore import Explorer
+from collage_core.pipeline.given_plan import proposed
+from collage_core.pipeline.lazy import LazyExplorer
+from collage_core.pipeline.offers import Selection
+from collage_core.pipeline.options import OptimizeOptions
+from collage_core.pipeline.pool import CandidatePool
+from collage_core.pipeline.proposals import TargetRule
+from collage_core.pipeline.queries import ask_targets, usable_rules
+from collage_core.pipeline.recording import refusals
+from collage_core.pipeline.settings import candidate_bounds, measure_settings
+from collage_core.pipeline.shortlist import as_plan
+from collage_core.pipeline.subject import Subject
+from collage_core.pipeline.workplace import Workplace
+from collage_core.registry import Registry
+from collage_core.report.progress import Progress, SilentProgress
+
+
+class CollageFuseOps(FunctionalPass):
+    """Cuts a model into the kernels a search finds cheapest, each a call of a function its target owns.
+
+    Candidates are measured and searched as `optimize` does, by the options' `search`; whole plans are not raced, so
+    nothing here promises to be faster than one toolchain alone. What is marked already stays as it is. Where one target
+    only is left for all that is not, and a greedy choice of its kernels covers that, nothing is measured and nothing
+    searched: it gets what `PartitionFor` would give it. Where nothing is left, the model comes back as it was, so
+    running the pass twice changes nothing.
+
+    Args:
+        options: Toolchains, preset, pins and everything else a search goes by; the defaults if None.
+        progress: Is told what happens.
+        registry: The toolchains; those installed if None.
+
+    Attributes:
+        searched: Whether the last model needed a search.
+    """
+
+    def __init__(
+        self,
+        options: OptimizeOptions | None = None,
+        *,
+        progress: Progress | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        super().__init__()
+        self._options = options or OptimizeOptions()
+        self._progress = progress or SilentProgress()
+        self._registry = registry
+        self.searched = False
+
+    def call(self, model: onnx_ir.Model) -> PassResult:
+        """Prepares a copy of a model and partitions it.
+
+        Raises:
+            NoCoverError: If nobody runs part of it; says why.
+            CollageError: If it, or an option, cannot be used.
+        """
+        self.searched = False
+        if not unplanned(DataflowGraph(model)):
+            return PassResult(model.clone(), modified=False)
+        options = self._options
+        wishes = Wishes.read(options)
+        selection = Selection.parse(options.toolchains, options.exclude, inexact=options.max_error is not None)
+        subject = Subject(model, input_shapes=options.input_shapes, inputs=options.inputs, seed=options.seed)
+        with (
+            Workplace(
+                selection, tuning_db=options.tuning_db, threads=options.threads, registry=self._registry
+            ) as workplace,
+            blamed_on(subject.graph.model),
+        ):
+            control = wishes.over(subject.graph, workplace.targets())
+            asked = ask_targets(subject.graph, workplace, self._progress)
+            rules = control.rules(usable_rules(asked))
+            able = self._able(subject.graph, rules)
+            kernels = self._alone(subject.graph, able[0]) if len(able) == 1 else None
+            if kernels is None:
+                self.searched = True
+                kernels = self._search(subject, workplace, rules)
+            mark_kernels(subject.graph, kernels)
+        return PassResult(subject.graph.model, modified=True)
+
+    def _able(self, graph: DataflowGraph, rules: tuple[TargetRule, ...]) -> list[TargetRule]:
+        """The targets that take something nobody owns.
+
+        Raises:
+            NoCoverError: If there is something that none takes.
+        """
+        left = unplanned(graph)
+        proposals = proposed(rules, graph, candidate_bounds(self._options))
+        missing = left
+        for each in proposals.values():
+            missing &= ~each.covered
+        if missing:
+            lines = [
+                f"{graph.names[index]!r} ({graph.nodes[index].op_type}): {name}: {each.refusals[index]}"
+                for index in iterate_bits(missing)
+                for name, each in proposals.items()
+                if index in each.refusals
+            ]
+            nodes = tuple(iterate_bits(missing))
+            raise NoCoverError(nodes).explained(tuple(lines), tuple(graph.names[index] for index in nodes))
+        return [rule for rule in rules if rule.target.name in proposals and proposals[rule.target.name].covered & left]
+
+    def _alone(self, graph: DataflowGraph, rule: TargetRule) -> Sequence[CandidateKernel] | None:
+        """What the only target gets without a search; None if a greedy choice leaves some of it out."""
+        context = RuleContext(
+            target=rule.target,
+            bounds=candidate_bounds(self._options),
+            refusals={**rule.query, **rule.pinned},
+            cut_positions=(),
+        )
+        kernels, _ = taken_for(graph, rule.spec, rule.spec.rule.propose(graph, context), context)
+        left = unplanned(graph)
+        for kernel in kernels:
+            left &= ~kernel.sub_graph.nodes
+        return None if left else kernels
+
+    def _search(
+        self, subject: Subject, workplace: Workplace, rules: tuple[TargetRule, ...]
+    ) -> Sequence[CandidateKernel]:
+        """Measures and searches."""
+        graph, options = subject.graph, self._options
+        source = MeasuringCostSource(
+            pool=workplace.pool,
+            capture=subject.capture(workplace.store, workplace.fallback(graph, options.reference)),
+            database=workplace.database,
+            host=workplace.host,
+            settings=measure_settings(options, workplace.threads),
+        )
+        pool = CandidatePool(graph, source, dispatch_us(workplace.database, workplace.host))
+        explorer = (LazyExplorer if options.search in ("lazy", "two-level") else Explorer)(
+            pool,
+            rules,
+            source,
+            preset=options.effective,
+            bounds=candidate_bounds(options),
+            progress=self._progress,
+            budget_s=options.budget_s,
+        )
+        try:
+            result = explorer.run().result
+        except NoCoverError as error:
+            names = tuple(graph.names[index] for index in error.nodes)
+            facts = refusals(pool, explorer.proposals.values())
+            lines = [
+                f"{node!r}: {fact.target}: {fact.reason}" for fact in facts for node in fact.nodes if node in names
+            ]
+            raise error.explained(tuple(dict.fromkeys(lines)), names) from error
+        return as_plan(pool, "mixed", result, single=False).kernels
+
+
+def unplanned(graph: DataflowGraph) -> int:
+    """Mask of the nodes that need a kernel and have none a toolchain owns."""
+    owned = IndexSet.of(index for index, toolchain in graph.compilers.items() if toolchain).bits
+    return graph.needs_kernel & ~owned
