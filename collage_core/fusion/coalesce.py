@@ -131,7 +131,8 @@ def merged_neighbours(
 ) -> list[SubGraph]:
     """Neighbouring kernels of one target as one, as far as the target can take it.
 
-    What comes of it is a proposal: nobody has measured it, and that its parts were fast says little.
+    What comes of it is a proposal: nobody has measured it, and that its parts were fast says little. What calls a
+    function marked as one kernel is merged with nothing.
 
     Args:
         graph: The graph.
@@ -158,8 +159,11 @@ def merged_neighbours(
         return not whole.nodes & forbidden and bool(whole.validity(limits))
 
     units = Units(graph, [*(each.nodes for each in mine), *others])
-    turns = sorted(range(len(mine)), key=lambda number: mine[number].nodes & -mine[number].nodes)
-    return [joined(numbers) for numbers in coalesced(units, turns, allow)]
+    marked = IndexSet.of(graph.compilers).bits
+    turns = [number for number, each in enumerate(mine) if not each.nodes & marked]
+    turns.sort(key=lambda number: mine[number].nodes & -mine[number].nodes)
+    merged = [joined(numbers) for numbers in coalesced(units, turns, allow)]
+    return [*merged, *(each for each in mine if each.nodes & marked)]
 
 
 def within(target: Target, config: SubGraphConfig | None = None) -> SubGraphConfig:

@@ -14,6 +14,7 @@ from typing import Any
 from collage_core.contract import INVALID, Joins, Unmeasured
 from collage_core.errors import CollageError
 from collage_core.fusion import CandidateKernel, Partitioning, SubGraph
+from collage_core.ir.index_set import IndexSet
 from collage_core.ir.work import estimated_work_us, work_kinds
 from collage_core.measure.statistics import Interval, ratio_interval
 from collage_core.pipeline.decision import Timed, decide
@@ -157,6 +158,7 @@ def _reachable(
 ) -> Iterator[CandidateKernel]:
     """Kernels of the starts given to whoever takes all of their nodes, and touching pairs of them joined."""
     graph = pool.graph
+    marked = IndexSet.of(graph.compilers).bits  # what calls a function marked as one kernel is joined with nothing
     regions: dict[int, None] = {}
     for plan in starts:
         kernels = [kernel.sub_graph for kernel in plan.kernels]
@@ -164,7 +166,7 @@ def _reachable(
         for at, one in enumerate(kernels):
             for other in kernels[at + 1 :]:
                 union = SubGraph(graph, graph.completed(one.nodes | other.nodes))
-                if (one.touches(other) or other.touches(one)) and union.is_convex:
+                if not union.nodes & marked and (one.touches(other) or other.touches(one)) and union.is_convex:
                     regions[union.nodes] = None
     for name in sorted(proposals):
         each = proposals[name]

@@ -3,8 +3,9 @@ from __future__ import annotations
 import onnx_ir
 import pytest
 
-from collage_core.contract import Joins, Supported, Unsupported
+from collage_core.contract import Joins, Supported, Target, Unsupported
 from collage_core.errors import NoCoverError
+from collage_core.fusion import SubGraph, merged_neighbours
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.passes.fuse_ops import FuseOps, FuseOpsByPattern
 from collage_core.patterns import FusionPattern, NodeContext, is_constant, is_op, wildcard
@@ -52,6 +53,19 @@ def test_regions_end_at_a_fusion_the_model_asks_for() -> None:
     whole = cheap("whole", predicates={"*": lambda node: Supported()}, joins=Joins.ANY)
 
     assert [kernel.nodes for kernel in partition(fused(), [whole]).kernels] == [("exp_0",), ("relu_0",), ("softmax_0",)]
+
+
+def test_neighbours_are_merged_around_a_fusion_the_model_asks_for() -> None:
+    g = GraphBuilder()
+    value = g.op("Relu", g.op("MatMul", g.op("Exp", g.input("x", 4, 8)), g.weight("w", 8, 8)))
+    model = g.model(g.op("Neg", g.op("Abs", value)))
+    FuseOpsByPattern([FusionPattern(name="dense", pattern=DENSE)], toolchain="t")(model)
+    graph = DataflowGraph(model)
+    alone = [SubGraph(graph, 1 << index) for index in range(len(graph))]
+
+    merged = merged_neighbours(graph, alone, [], Target(toolchain="t", fingerprint="t 1", joins=Joins.ANY))
+
+    assert sorted(tuple(each.names) for each in merged) == [("abs_0", "neg_0"), ("exp_0",), ("relu_0",)]
 
 
 def test_a_fusion_goes_to_the_toolchain_it_is_marked_for_with_its_label_and_nobody_else() -> None:
