@@ -196,7 +196,7 @@ def _selected_extents(graph: DataflowGraph, node: onnx_ir.Node, position: int) -
     """Extents of the axes a node selects from with its input at `position`; none if it selects nothing."""
     if node.op_type == "OneHot" and position == 0:
         depth = constant_of(node.inputs[1])
-        return [] if depth is None else [int(depth.numpy().reshape(-1)[0])]
+        return [] if depth is None or not depth.size else [int(depth.numpy().reshape(-1)[0])]
     if position != 1 or node.inputs[0] is None:
         return []
     shape = graph.spec(node.inputs[0]).shape
@@ -210,5 +210,6 @@ def _selected_extents(graph: DataflowGraph, node: onnx_ir.Node, position: int) -
             axes = range(len(shape))
         case _:
             return []
-    extents = [shape[axis] for axis in axes]
+    # an axis that is not there is refused by whoever runs the node
+    extents = [shape[axis] for axis in axes if -len(shape) <= axis < len(shape)]
     return [extent for extent in extents if extent is not None]

@@ -148,6 +148,16 @@ def test_no_values_are_made_up_for_what_no_machine_holds() -> None:
         random_inputs(graph, 0)
 
 
+def test_an_axis_that_is_not_there_bounds_nothing() -> None:
+    graph = DataflowGraph(
+        onnx_ir.from_onnx_text("""
+            <ir_version: 10, opset_import: ["" : 21]>
+            g (int64[2] ids, float[3] table) => (float[2] y) { y = Gather <axis = 4> (table, ids) }""")
+    )
+
+    assert random_inputs(graph, seed=0)["ids"].tolist() in ([0, 0], [0, 1], [1, 0], [1, 1])
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="nowhere else is a process held to its addresses")
 def test_memory_that_is_too_short_to_make_values_up_is_one_message() -> None:
     graph = _graph("g (float[1024, 1048576] x) => (float[1024, 1048576] y) { y = Relu(x) }")
