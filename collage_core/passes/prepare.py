@@ -105,11 +105,13 @@ def _prepared(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> ir.
     _sort(model)
     model = upgrade_opset(model)
     bind_input_shapes(model, input_shapes)
-    _simplify(model)
+    with blamed_on(model):  # folding brings out shapes that contradict a node, which the model as given did not show
+        _simplify(model)
     upgraded = upgrade_opset(model)  # what no converter knows may have been folded
     if upgraded is not model:
         model = upgraded
-        _simplify(model)
+        with blamed_on(model):
+            _simplify(model)
     separate_dequantized(model.graph)
     _check_kernels(model)
     common_passes.RemoveUnusedFunctionsPass()(model)  # type: ignore[no-untyped-call]

@@ -106,6 +106,22 @@ def test_an_index_beyond_a_shape_is_left_to_who_runs_it() -> None:
     assert "Gather" in [node.op_type for node in prepare(model).graph]
 
 
+def test_a_node_that_contradicts_a_shape_only_folding_shows_is_named() -> None:
+    """ONNX's checker passes the model as given: the rank of what is transposed is known once `Shape` is folded."""
+    model = ir.from_onnx_text("""
+        <ir_version: 7, opset_import: ["" : 13]>
+        g (float[3, 5] x) => (float z) {
+          shape = Shape (x)
+          same = Reshape (x, shape)
+          turned = Transpose <perm = [0, 2, 1]> (same)
+          z = ReduceSum <keepdims = 0> (turned)
+        }""")
+    assert invalidity(model) == ""
+
+    with pytest.raises(InvalidModelError, match=r"Transpose.*perm \{0, 2, 1\}, input shape = \{3, 5\}"):
+        prepare(model)
+
+
 def test_a_negative_extent_is_refused_by_name() -> None:
     g = GraphBuilder()
     model = g.model(g.op("Relu", g.input("x", 2, -3)))
