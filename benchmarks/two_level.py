@@ -6,7 +6,8 @@ Usage:
 Each model is optimized twice over one tuning database: `--search lazy`, whose plan is the start, and `--search
 two-level`, which does the same and goes on. Both packages are then timed in fresh processes by `collage bench`,
 interleaved, and the interval of their ratio decides: below 1 a gain, with 1 inside no gain, above 1 a failure, since it
-must never be worse than its start. Where the package is the same there is nothing to time.
+must never be worse than its start. Where the package is the same there is nothing to time. Models that are in the results
+already are not done again, so an interrupted run resumes.
 
 `--mock` compares hill climbing with a population on made-up latencies instead: no toolchain, no clock.
 """
@@ -188,7 +189,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--work DIR is missing")
     options.work.mkdir(parents=True, exist_ok=True)
     results: list[dict[str, Any]] = []
-    for name in options.names or MODELS:
+    if options.results and options.results.is_file():
+        results = json.loads(options.results.read_text(encoding="utf-8"))["models"]
+    done = {each["name"] for each in results}
+    for name in (name for name in options.names or MODELS if name not in done):
         results.append(measured(name, options))
         if options.results:
             write_json(options.results, {"schema_version": 1, "models": results})
