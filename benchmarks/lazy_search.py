@@ -10,19 +10,18 @@ databases the rest are resampled: every measurement's samples are drawn anew fro
 
 At the end all plans that any replay would have timed run against each other in one race. In each replay a strategy
 keeps what `optimize` would keep by the odd rounds; what that is worth is read off the even ones, so that no plan is
-judged by the samples that chose it.
+judged by the samples that chose it. Models that are in the results already are not done again.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import json
 import random
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from rich.table import Table
 
 from benchmarks.judge.report import write_json
 from benchmarks.models import MODELS
+from benchmarks.page import environment, head, lines_of
 from collage_core.database import Purpose, RecordKey, TuningRecord, TuningStore, open_database
 from collage_core.database.memory import MemoryStore
 from collage_core.errors import CollageError
@@ -257,28 +257,51 @@ def replayed(bench: Bench, fills: int, databases: int, rounds: int) -> dict[str,
     }
 
 
-def shown(models: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """Prints a table."""
-    table = Table("model", "database", "exhaustive s", "lazy s", "share", "lazy/exhaustive", "95 %", "kept")
+HEADINGS = ("model", "database", "exhaustive s", "lazy s", "share", "lazy/exhaustive", "95 %", "kept")
+
+
+def rows(models: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """What was found, as text under `HEADINGS`: a row for each replay, and the median of a model's."""
     for model in models:
         for number, run in enumerate(model["runs"]):
-            both = [run[name]["kept"] for name in ("exhaustive", "lazy")]
+            both = [run[name]["kept"] for name in _STRATEGIES]
             names = [f"{each['name']} ({each['kernels']})" for each in both]
-            table.add_row(
+            yield (
                 model["name"] if number == 0 else "",
                 f"{number + 1}{' resampled' if run['resampled'] else ''}",
-                f"{run['exhaustive']['seconds']:.1f} ({run['exhaustive']['measurements']})",
-                f"{run['lazy']['seconds']:.1f} ({run['lazy']['measurements']})",
+                *(f"{run[name]['seconds']:.1f} ({run[name]['measurements']})" for name in _STRATEGIES),
                 f"{run['share']:.2f}",
                 f"{run['ratio']:.3f}",
-                f"{run['ratio_ci95'][0]:.3f}-{run['ratio_ci95'][1]:.3f}",
+                f"{run['ratio_ci95'][0]:.3f} to {run['ratio_ci95'][1]:.3f}",
                 "the same" if both[0]["key"] == both[1]["key"] else " / ".join(names),
             )
-        table.add_row("", "median", "", "", f"{model['share']:.2f}", f"{model['ratio']:.3f}", "", "", end_section=True)
+        yield "", "median", "", "", f"{model['share']:.2f}", f"{model['ratio']:.3f}", "", verdict(model)
+
+
+def verdict(model: Mapping[str, Any]) -> str:
+    """Whether a model is as it should be."""
+    return "holds" if model["passed"] else "FAILED"
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """What was found, as a page."""
+    how = (
+        "Seconds of measuring (and how many measurements) until each search is done, replayed over databases of real "
+        "measurements; after the first few, databases are those with every measurement's samples drawn anew from its "
+        "own. All plans any replay would have timed ran in one race, interleaved, each in a process of its own; each "
+        "search keeps what `optimize` keeps by the odd rounds, and the ratio of what they keep is that of the even "
+        f"ones. It should be at most {WITHIN}, of at most {SHARE:.2f} of the seconds."
+    )
+    lines = head("The lazy search against the exhaustive one", report, how, "one contender at a time")
+    return "\n".join([*lines, *lines_of(HEADINGS, rows(report["models"]))]) + "\n"
+
+
+def shown(models: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Prints a table."""
+    table = Table(*HEADINGS)
+    for each in rows(models):
+        table.add_row(*each, end_section=each[1] == "median")
     console.print(table)
-    for model in models:
-        verdict = "passed" if model["passed"] else "FAILED"
-        console.print(f"{model['name']}: {verdict} (share at most {SHARE:.2f}, within {WITHIN - 1:.0%})")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -295,8 +318,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not 1 <= options.fills <= options.databases:
         parser.error("--fills is at least 1 and at most --databases")
     options.work.mkdir(parents=True, exist_ok=True)
-    models = []
-    for name in options.names or NAMES:
+    models: list[dict[str, Any]] = []
+    if options.results and options.results.is_file():
+        models = json.loads(options.results.read_text(encoding="utf-8"))["models"]
+    done = {each["name"] for each in models}
+    for name in (name for name in options.names or NAMES if name not in done):
         path = options.work / f"{name}.onnx"
         if not path.is_file():
             if name not in MODELS:
@@ -308,8 +334,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with bench.place:
             models.append(replayed(bench, options.fills, options.databases, options.rounds))
         if options.results:
-            document = {"schema_version": 1, "created": datetime.datetime.now(datetime.UTC).isoformat()}
-            write_json(options.results, json.loads(json.dumps(document | {"models": models})))
+            report: dict[str, Any] = {"schema_version": 1, **environment(), "models": models}
+            write_json(options.results, report)
+            options.results.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
     shown(models, Console(width=140))
     return 0 if all(model["passed"] for model in models) else 1
 

@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.judge.report import write_json
+from benchmarks.page import head, lines_of
 
 MODELS = ("mnist", "squeezenet", "resnet50", "bert_base_6")
 JUDGES = {"onnxruntime(spin=true)": "onnxruntime", "openvino": "openvino"}
@@ -127,23 +128,15 @@ def rows(plans: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> It
 def markdown(plans: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], loop: float) -> str:
     """What was found, as a page: the machine, the versions, the table."""
     environment = plans[-1]["environment"]
-    host, protocol = environment["host"], environment["protocol"]
-    lines = [
-        "# What Collage adds to a library",
-        "",
-        f"{host['cpu']}, {host['cores']} cores, {host['system']}; {environment['threads']} threads; "
-        f"{environment['date'][:10]}.",
-        "",
-        ", ".join(f"{name} {version}" for name, version in environment["versions"].items()) + ".",
-        "",
+    how = (
         "Each plan is the whole model as one kernel of one toolchain. Against the library called directly, its inputs "
-        f"and outputs bound beforehand: `benchmarks/harness.py`, {protocol['rounds']} rounds, ratios paired by round. "
-        "Against `benchmark_app`, which is OpenVINO's own tool: processes in turn, the median of the turns' quotients "
-        "of medians, and their range. ONNX Runtime's own tool is not in its wheel.",
-        "",
-        "| " + " | ".join(HEADINGS) + " |",
-        "|" + "---|" * len(HEADINGS),
-        *("| " + " | ".join(row) + " |" for row in rows(plans, tools)),
+        f"and outputs bound beforehand: `benchmarks/harness.py`, {environment['protocol']['rounds']} rounds, ratios "
+        "paired by round. Against `benchmark_app`, which is OpenVINO's own tool: processes in turn, the median of the "
+        "turns' quotients of medians, and their range. ONNX Runtime's own tool is not in its wheel."
+    )
+    lines = [
+        *head("What Collage adds to a library", environment, how, f"{environment['threads']} threads"),
+        *lines_of(HEADINGS, rows(plans, tools)),
         "",
         f"The loop between kernels takes {loop:.3f} us per kernel.",
     ]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import cProfile
 import dataclasses
-import datetime
 import io
 import json
 import pstats
@@ -30,7 +29,8 @@ import onnx_ir
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.judge.report import host, versions, write_json
+from benchmarks.judge.report import write_json
+from benchmarks.page import environment, head, lines_of
 from benchmarks.search_models import densenet, transformer
 from collage_core.contract import Cost, Joins, Supported, Target
 from collage_core.fusion import (
@@ -209,32 +209,28 @@ def row(found: dict[str, Any]) -> tuple[str, ...]:
 
 def markdown(report: dict[str, Any]) -> str:
     """What was found, as a page."""
-    machine = report["host"]
-    lines = [
-        "# Candidates and search on large graphs",
-        "",
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}; one process; {report['date'][:10]}.",
-        "",
-        ", ".join(f"{name} {version}" for name, version in report["versions"].items()) + ".",
-        "",
+    how = (
         f"Two toolchains whose costs are a formula, at depth {DEPTH}, at most {BOUNDS.max_candidates:,} groups each: "
         "one fuses natively, the other takes every operator, fuses as well and offers regions. `-any`: both join "
         "whatever touches, with one exit and no taps. Nodes include views, which need no kernel. Seconds are of "
         "processor time, because the machine was busy with other work; there is one thread, and no waiting. The model "
-        "is built before. MB: the most the process ever held, the interpreter and the model included.",
-        "",
-        "| " + " | ".join(HEADINGS) + " |",
-        "|" + "---|" * len(HEADINGS),
-        *("| " + " | ".join(row(case)) + " |" for case in report["cases"]),
+        "is built before. MB: the most the process ever held, the interpreter and the model included."
+    )
+    lines = [
+        *head("Candidates and search on large graphs", report, how, "one process"),
+        *lines_of(HEADINGS, map(row, report["cases"])),
         *(line for note in report["notes"] for line in ("", note)),
     ]
     for case in report["cases"]:
         if "profile" in case:
             lines += ["", f"## Where the time of {case['name']} goes (under cProfile)", ""]
-            lines += ["| function | calls | own s | with callees s |", "|---|---|---|---|"]
-            for each in case["profile"]:
-                times = f"{each['own_s']:.2f} | {each['all_s']:.2f}"
-                lines.append(f"| `{each['function']}` | {each['calls']:,} | {times} |")
+            lines += lines_of(
+                ("function", "calls", "own s", "with callees s"),
+                (
+                    (f"`{each['function']}`", f"{each['calls']:,}", f"{each['own_s']:.2f}", f"{each['all_s']:.2f}")
+                    for each in case["profile"]
+                ),
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -270,8 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shown.add_row(*row(case))
     Console(width=None if sys.stdout.isatty() else 130).print(shown)
     if options.results:
-        date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        report: dict[str, Any] = {"schema_version": 1, "date": date, "host": host(), "versions": versions()}
+        report: dict[str, Any] = {"schema_version": 1, **environment()}
         report |= {"cases": cases, "notes": options.note}
         write_json(options.results, report)
         options.results.with_suffix(".md").write_text(markdown(report), encoding="utf-8")

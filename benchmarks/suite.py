@@ -25,6 +25,7 @@ from rich.table import Table
 from benchmarks.judge.report import write_json
 from benchmarks.models import MODELS
 from benchmarks.models.entry import Entry
+from benchmarks.page import head, lines_of
 
 _CONTENDER = "collage=benchmarks/contenders/collage_package.py:model={package}"
 _SINGLES = "onnxruntime,onnxruntime-nospin,openvino"
@@ -183,26 +184,18 @@ def table(results: Sequence[Mapping[str, Any]]) -> Table:
 def markdown(results: Sequence[Mapping[str, Any]]) -> str:
     """The suite as a page: the machine, the versions, the table."""
     environment = results[-1]["environment"]
-    host, protocol = environment["host"], environment["protocol"]
+    protocol = environment["protocol"]
     counts = [result["environment"]["protocol"]["rounds"] for result in results]
     rounds = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{counts[0]}"
-    lines = [
-        "# Plans against the best single toolchain",
-        "",
-        f"{host['cpu']}, {host['cores']} cores, {host['system']}; {environment['threads']} threads per contender; "
-        f"{environment['date'][:10]}.",
-        "",
-        ", ".join(f"{name} {version}" for name, version in environment["versions"].items()) + ".",
-        "",
+    how = (
         f"Judged by `benchmarks/harness.py`, which imports nothing of Collage: {rounds} rounds, in which each "
         f"contender, in a process of its own, runs for {protocol['seconds']} s after {protocol['warmup_s']} s of "
         "warm-up. The ratio is the median over rounds of both medians' quotient, its interval a bootstrap over rounds. "
-        "Errors are relative to the output's scale, on inputs the search did not see.",
-        "",
-        "| " + " | ".join(HEADINGS) + " |",
-        "|" + "---|" * len(HEADINGS),
-        *("| " + " | ".join(row) + " |" for row in rows(results)),
-    ]
+        "Errors are relative to the output's scale, on inputs the search did not see."
+    )
+    threads = f"{environment['threads']} threads per contender"
+    lines = head("Plans against the best single toolchain", environment, how, threads)
+    lines += lines_of(HEADINGS, rows(results))
     return "\n".join(lines) + "\n"
 
 

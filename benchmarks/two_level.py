@@ -6,8 +6,8 @@ Usage:
 Each model is optimized twice over one tuning database: `--search lazy`, whose plan is the start, and `--search
 two-level`, which does the same and goes on. Both packages are then timed in fresh processes by `collage bench`,
 interleaved, and the interval of their ratio decides: below 1 a gain, with 1 inside no gain, above 1 a failure, since it
-must never be worse than its start. Where the package is the same there is nothing to time. Models that are in the results
-already are not done again, so an interrupted run resumes.
+must never be worse than its start. Where the package is the same there is nothing to time. Models that are in the
+results already are not done again, so an interrupted run resumes.
 
 `--mock` compares hill climbing with a population on made-up latencies instead: no toolchain, no clock.
 """
@@ -31,6 +31,7 @@ from rich.table import Table
 
 from benchmarks.judge.report import write_json
 from benchmarks.models import MODELS
+from benchmarks.page import environment, head, lines_of
 from collage_core.search import CostTable, SearchCandidate, SearchProblem, SearchTarget, search
 from collage_core.search.moves import Choice, Moves
 from collage_core.search.two_level import Method, TwoLevelLimits, two_level
@@ -111,6 +112,37 @@ def _shapes(name: str) -> list[str]:
     return options
 
 
+HEADINGS = ("model", "plans timed", "kernels before", "after", "ratio", "95 %", "promised", "verdict")
+
+
+def row(model: Mapping[str, Any]) -> tuple[str, ...]:
+    """One model, as text under `HEADINGS`."""
+    low, high = model["ci95"]
+    promised = "" if model["promised"] is None else f"{model['promised']:.3f}"
+    return (
+        model["name"],
+        str(model["evaluations"]),
+        *(str(model["plans"][kind]["kernels"]) for kind in ("lazy", "two-level")),
+        f"{model['ratio']:.3f}",
+        f"{low:.3f} to {high:.3f}",
+        promised,
+        model["verdict"],
+    )
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """What was found, as a page."""
+    how = (
+        "`--search two-level` against its own start, the plan of `--search lazy` over the same database. Both packages "
+        f"are timed afresh, each in a process of its own, {report['rounds']} rounds, interleaved. The ratio is that of "
+        "the medians; its interval goes from the quotient of the ends of theirs that are nearest to that of those "
+        "farthest apart. `promised` is what the search itself had measured for the best plan it tried. Where both "
+        "searches end with the same plan there is nothing to time, and no gain."
+    )
+    lines = [*head("What the second level of the search gains", report, how, "one contender at a time")]
+    return "\n".join([*lines, *lines_of(HEADINGS, map(row, report["models"]))]) + "\n"
+
+
 class MockLatency:
     """A chain on two targets: kernels add up, and each change of targets costs as much again as a few nodes."""
 
@@ -181,8 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(width=120)
     if options.mock:
         table = Table("evaluations", "climb", "evolve", title="latency over that of the best start, mean")
-        for evaluations, row in mock_comparison().items():
-            table.add_row(evaluations, f"{row['climb']:.4f}", f"{row['evolve']:.4f}")
+        for evaluations, means in mock_comparison().items():
+            table.add_row(evaluations, f"{means['climb']:.4f}", f"{means['evolve']:.4f}")
         console.print(table)
         return 0
     if options.work is None:
@@ -195,19 +227,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in (name for name in options.names or MODELS if name not in done):
         results.append(measured(name, options))
         if options.results:
-            write_json(options.results, {"schema_version": 1, "models": results})
-    table = Table("model", "plans timed", "kernels before", "after", "ratio", "95 %", "verdict")
+            report = {"schema_version": 1, **environment(), "rounds": options.rounds, "models": results}
+            write_json(options.results, report)
+            options.results.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
+    table = Table(*HEADINGS)
     for each in results:
-        low, high = each["ci95"]
-        kernels = [str(each["plans"][kind]["kernels"]) for kind in ("lazy", "two-level")]
-        table.add_row(
-            each["name"],
-            str(each["evaluations"]),
-            *kernels,
-            f"{each['ratio']:.3f}",
-            f"{low:.3f}-{high:.3f}",
-            each["verdict"],
-        )
+        table.add_row(*row(each))
     console.print(table)
     return 1 if any(each["verdict"].startswith("worse") for each in results) else 0
 
