@@ -69,8 +69,8 @@ def measured(name: str, toolchain: str, options: argparse.Namespace, protocol: P
         plans[contender] = json.loads(document.read_text(encoding="utf-8"))["regions"]
     found: dict[str, Any] = {"name": name, "toolchain": toolchain}
     found["kernels"] = {contender: len(plan) for contender, plan in plans.items()}
-    ours, theirs = ([region["toolchain"] for region in plans[contender]] for contender in packages)
-    if ours == theirs and len(ours) == 1:  # of several kernels it does not say that they are the same
+    used = [[region["toolchain"] for region in plans[contender]] for contender in packages]
+    if used[0] == used[1] and len(used[0]) == 1:  # of several kernels it does not say that they are the same
         return found | {"ratio": 1.0, "ci95": [1.0, 1.0], "verdict": "the same plan"}
     proto = onnx.load(model, load_external_data=False)
     file = judged_inputs.beside(model)
@@ -91,8 +91,7 @@ def measured(name: str, toolchain: str, options: argparse.Namespace, protocol: P
                 "ci95": None,
                 "verdict": f"{outcome.contender.name} failed: {outcome.failed}",
             }
-    ours, theirs = outcomes
-    ratio = paired_ratio(ours.rounds_us, theirs.rounds_us)
+    ratio = paired_ratio(*(outcome.rounds_us for outcome in outcomes))
     verdict = "better" if ratio.high < 1 else "WORSE" if ratio.low > _ALLOWED else "no worse"
     return found | {"ratio": ratio.value, "ci95": [ratio.low, ratio.high], "verdict": verdict}
 
