@@ -1,5 +1,6 @@
 """The search for the least-cost partitioning, over a `CostSource`; it measures nothing itself."""
 
+from collage_core.search.copies import CopyCosts, CopyTable, DeviceCopies, DeviceCopy, SharedValue
 from collage_core.search.costs import CostSource, CostTable
 from collage_core.search.estimates import FittedEstimates
 from collage_core.search.exact import ExactSearch, SearchLimits, SearchResult, search
@@ -17,8 +18,12 @@ from collage_core.search.problem import (
 
 __all__ = [
     "Certificate",
+    "CopyCosts",
+    "CopyTable",
     "CostSource",
     "CostTable",
+    "DeviceCopies",
+    "DeviceCopy",
     "Estimates",
     "ExactSearch",
     "FittedEstimates",
@@ -31,6 +36,7 @@ __all__ = [
     "SearchProblem",
     "SearchResult",
     "SearchTarget",
+    "SharedValue",
     "bits",
     "check_available",
     "compatible_sets",

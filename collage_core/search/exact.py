@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterable, Sequence
 
 from collage_core.contract.cost import INVALID, Unmeasured
 from collage_core.errors import NoCoverError, SearchError
+from collage_core.search.accounting import Traffic
 from collage_core.search.bounds import node_prices
 from collage_core.search.constraints import advance
+from collage_core.search.copies import DeviceCopy
 from collage_core.search.costs import PICOSECONDS_PER_US, CostSource, ask
-from collage_core.search.layers import KERNEL_BITS, Key, Move, Path, State, Step, Sweep, state_key
+from collage_core.search.layers import KERNEL_BITS, Edges, Key, Move, Path, Step, Sweep, state_key
 from collage_core.search.order import execution_order
 from collage_core.search.prepared import Prepared, Shape, prepare
 from collage_core.search.problem import SearchCandidate, SearchProblem, bits, compatible_sets
 
 Allow = Callable[[SearchCandidate], bool]
-StateGraph = dict[State, list[tuple[Move, State]]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +43,13 @@ class SearchResult:
     Attributes:
         candidates: The chosen candidates, in an order in which they can run.
         costs_us: Cost of each, without the target's dispatch.
-        total_us: Their sum, with every target's dispatch.
+        total_us: Their sum, with every target's dispatch and every copy between devices.
         exact: Whether no legal plan of the allowed candidates is cheaper.
         gap_us: At most how much cheaper one could be; 0 if exact.
         states: States expanded.
         method: `"exact"`, or `"beam"` if a limit was reached.
         unmeasured: Allowed candidates left out because nobody knows their cost.
+        copies: The copies between devices, by value.
     """
 
     candidates: tuple[SearchCandidate, ...]
@@ -58,6 +60,12 @@ class SearchResult:
     states: int
     method: str
     unmeasured: int
+    copies: tuple[DeviceCopy, ...] = ()
+
+    @property
+    def copies_us(self) -> float:
+        """What its copies between devices cost together."""
+        return math.fsum(copy.cost_us for copy in self.copies)
 
     @property
     def targets(self) -> frozenset[str]:
@@ -68,16 +76,21 @@ class SearchResult:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
     moves: tuple[Move, ...]
+    copies: tuple[DeviceCopy, ...]
     states: int
     bound: int | None
     """Lower bound in picoseconds if the plan is not proven best."""
+
+    @property
+    def value(self) -> int:
+        due = sum(round(copy.cost_us * PICOSECONDS_PER_US) for copy in self.copies)
+        return sum(move.value for move in self.moves) + (due << KERNEL_BITS)
 
     def rank(self) -> tuple[int, int, list[int]]:
         toolchains = 0
         for move in self.moves:
             toolchains |= move.toolchain
-        value = sum(move.value for move in self.moves)
-        return value, toolchains.bit_count(), [move.order for move in self.moves]
+        return self.value, toolchains.bit_count(), [move.order for move in self.moves]
 
 
 class ExactSearch:
@@ -177,6 +190,7 @@ class ExactSearch:
             order=self._prepared.order[index],
             low=low,
             kernels=shape.kernels >> low,
+            traffic=self._prepared.traffic[index],
         )
 
     def _mixable(self, moves: Sequence[Move]) -> list[list[Move]]:
@@ -186,21 +200,21 @@ class ExactSearch:
         sets = compatible_sets(self._targets[name] for name in present) or (frozenset(),)
         return [[move for move in moves if target_of[move.index] in names] for names in sets]
 
-    def state_graphs(self, allow: Allow | None = None) -> list[StateGraph]:
+    def state_graphs(self, allow: Allow | None = None) -> list[Edges]:
         """All states and moves, one graph per set of targets that may share a plan.
 
         Unlike in `run`, moves that another is always as good as are there: they make different plans. One too
         large for the limits is left out.
         """
         candidates = self._problem.candidates
-        graphs: list[StateGraph] = []
+        graphs: list[Edges] = []
         moves = [m for m in self._moves if allow is None or allow(candidates[m.index])]
         for usable in self._mixable(moves):
             different: dict[tuple[int, str], Move] = {}
             for move in usable:  # cheapest first
                 candidate = candidates[move.index]
                 different.setdefault((candidate.nodes, candidate.target), move)
-            edges: StateGraph = {}
+            edges: Edges = {}
             sweep = self._sweep(different.values())
             if sweep.run(max_states=self._limits.max_states, edges=edges).complete:
                 graphs.append(edges)
@@ -208,13 +222,19 @@ class ExactSearch:
 
     def result_of(self, moves: Sequence[Move]) -> SearchResult:
         """A path through a state graph as a plan; nothing is claimed of how good it is."""
-        best_us = sum(move.value >> KERNEL_BITS for move in moves)
-        result = self._result(_Found(moves=tuple(moves), states=0, bound=0), 0, best_us, 0)
-        return dataclasses.replace(result, exact=False, method="k-best")
+        result = self._result(self._found(moves, 0, bound=0), 0, 0, 0)
+        return dataclasses.replace(result, exact=False, gap_us=0.0, method="k-best")
 
     def _sweep(self, moves: Iterable[Move]) -> Sweep:
         problem = self._problem
-        return Sweep(problem.node_count, problem.needs_kernel, moves, step=self._step, key=self._key)
+        return Sweep(
+            problem.node_count,
+            problem.needs_kernel,
+            moves,
+            step=self._step,
+            key=self._key,
+            copies=self._prepared.copies,
+        )
 
     def _best(self, moves: Sequence[Move]) -> tuple[_Found, int]:
         """Searches each set of targets that may share a plan and keeps the best."""
@@ -243,8 +263,7 @@ class ExactSearch:
                 best = found
         if best is None:
             raise NoCoverError(tuple(bits(min(gaps, key=lambda m: (m.bit_count(), m)))), stuck=True)
-        total = sum(move.value >> KERNEL_BITS for move in best.moves)
-        bound = min([total, *bounds]) if bounds else None
+        bound = min([best.value >> KERNEL_BITS, *bounds]) if bounds else None
         return dataclasses.replace(best, bound=bound), states
 
     def _solve(self, moves: Sequence[Move]) -> _Found:
@@ -274,12 +293,18 @@ class ExactSearch:
             return self._exact(full.path, states, full.stuck)
         if beam is None:
             raise SearchError(f"no plan found within {limits.max_states} states; allow fewer candidates or more states")
-        return _Found(moves=tuple(beam.moves()), states=states, bound=bound)
+        return self._found(beam.moves(), states, bound)
 
     def _exact(self, path: Path | None, states: int, stuck: tuple[int, ...]) -> _Found:
         if path is None:
             raise NoCoverError(stuck, stuck=True)
-        return _Found(moves=tuple(path.moves()), states=states, bound=None)
+        return self._found(path.moves(), states, None)
+
+    def _found(self, moves: Sequence[Move], states: int, bound: int | None) -> _Found:
+        copies: tuple[DeviceCopy, ...] = ()
+        if self._prepared.copies is not None:
+            copies = self._prepared.copies.copies_of(move.traffic for move in moves if move.traffic is not None)
+        return _Found(moves=tuple(moves), copies=copies, states=states, bound=bound)
 
     def _result(self, found: _Found, states: int, bound: int | None, unmeasured: int) -> SearchResult:
         order = execution_order([move.shape for move in found.moves])
@@ -288,17 +313,18 @@ class ExactSearch:
         costs = [self._costs[index] for index in indices]
         costs_us = tuple(cost for cost in costs if not isinstance(cost, Unmeasured))
         dispatch_us = [self._targets[candidate.target].dispatch_us for candidate in chosen]
-        total = sum(move.value >> KERNEL_BITS for move in found.moves)
+        total = found.value >> KERNEL_BITS
         gap_us = 0.0 if bound is None else max(0, total - bound) / PICOSECONDS_PER_US
         return SearchResult(
             candidates=chosen,
             costs_us=costs_us,
-            total_us=math.fsum((*costs_us, *dispatch_us)),
+            total_us=math.fsum((*costs_us, *dispatch_us, *(copy.cost_us for copy in found.copies))),
             exact=bound is None,
             gap_us=gap_us,
             states=states,
             method="exact" if found.bound is None else "beam",
             unmeasured=unmeasured,
+            copies=found.copies,
         )
 
 
@@ -310,16 +336,16 @@ def _union(moves: Iterable[Move]) -> int:
 
 
 def _undominated(moves: Iterable[Move]) -> list[Move]:
-    """Leaves out moves of the same shape that cost more, and ties within a toolchain that come later.
+    """Leaves out moves of the same shape and traffic that cost more, and ties within a toolchain that come later.
 
-    Sound because nothing but the shape decides what a move can be combined with.
+    Sound because nothing else decides what a move can be combined with, and at what price.
 
     Args:
         moves: Cheapest first, ties in canonical order.
     """
-    kept: dict[Shape, list[Move]] = {}
+    kept: dict[tuple[Shape, Traffic | None], list[Move]] = {}
     for move in moves:
-        equals = kept.setdefault(move.shape, [])
+        equals = kept.setdefault((move.shape, move.traffic), [])
         if not equals or (move.value == equals[0].value and all(move.toolchain != other.toolchain for other in equals)):
             equals.append(move)
     return [move for equals in kept.values() for move in equals]

@@ -3,7 +3,8 @@
 Set partitioning: each node that needs a kernel is in exactly one chosen candidate. A candidate drags in its target, and
 targets that do not mix are not chosen together. Cycles are cut off when they turn up: kernels that wait for each other
 in a circle are never all chosen. That is sound and ends, as there are finitely many circles; on real graphs there are
-hardly any.
+hardly any. Where there are several devices, a value is copied from the one that computes it to another as soon as one
+chosen candidate there reads it: a column for each value and pair of devices, at the cost of the copy.
 
 HiGHS (Q. Huangfu and J. A. J. Hall, "Parallelizing the dual revised simplex method", 2018) comes with SciPy. It is
 optional: `pip install collage-core[ilp]`.
@@ -14,10 +15,12 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 from collage_core.contract.cost import INVALID, Unmeasured
 from collage_core.errors import NoCoverError, SearchError, SolverMissingError
+from collage_core.search.accounting import MAKES, NOBODY, READS, Accounting, Traffic
 from collage_core.search.costs import CostSource, ask
 from collage_core.search.exact import Allow
 from collage_core.search.order import execution_order
@@ -35,7 +38,7 @@ class Certificate:
 
     Attributes:
         candidates: A plan of least cost, in an order in which it can run. Of several, any.
-        total_us: Its cost, every target's dispatch included.
+        total_us: Its cost, every target's dispatch and every copy between devices included.
         bound_us: No legal plan of the candidates with a cost is cheaper.
         cuts: Circles that had to be cut off.
         variables: Candidates that took part: of equal ones, the cheapest.
@@ -95,31 +98,51 @@ def solve(
 class _Variable:
     candidate: SearchCandidate
     shape: Shape
+    traffic: Traffic | None
     price_us: float
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Copy:
+    """A copy that may become necessary.
+
+    Attributes:
+        cost_us: What it costs; `INVALID` if it must not.
+        makers: Variables that compute the value on the source; None if it is given there.
+        readers: Groups of variables, of each of which one at most is chosen; any of them makes it necessary.
+        always: Whether it is necessary whoever reads.
+    """
+
+    cost_us: float
+    makers: list[int] | None
+    readers: list[list[int]]
+    always: bool
+
+
 class _Program:
-    """Columns are candidates, then targets; rows are nodes, then targets' candidates, pairs of targets, and circles."""
+    """Columns are candidates, targets, copies; rows are nodes, pairs of targets, their candidates, circles, copies."""
 
     def __init__(self, prepared: Prepared, costs: CostSource, allow: Allow | None) -> None:
         problem = prepared.problem
         answers = ask(costs, problem.candidates)
         self._targets = {target.name: target for target in problem.targets}
         self._needs = problem.needs_kernel
-        cheapest: dict[tuple[str, Shape], _Variable] = {}
+        cheapest: dict[tuple[str, Shape, Traffic | None], _Variable] = {}
         for index, candidate in enumerate(problem.candidates):
-            shape, cost = prepared.shapes[index], answers[candidate]
+            shape, traffic, cost = prepared.shapes[index], prepared.traffic[index], answers[candidate]
             if shape is None or isinstance(cost, Unmeasured) or cost == INVALID:
                 continue
             if allow is not None and not allow(candidate):
                 continue
             price_us = cost + self._targets[candidate.target].dispatch_us
-            known = cheapest.get((candidate.target, shape))
+            known = cheapest.get((candidate.target, shape, traffic))
             if known is None or price_us < known.price_us:
-                cheapest[candidate.target, shape] = _Variable(candidate, shape, price_us)
+                cheapest[candidate.target, shape, traffic] = _Variable(candidate, shape, traffic, price_us)
         self._variables = list(cheapest.values())
         self._names = sorted({variable.candidate.target for variable in self._variables})
         self._circles: list[list[int]] = []
+        self._accounting = prepared.copies
+        self._copies = [] if self._accounting is None else _copies(problem, self._accounting, self._variables)
 
     def solve(self, limit_s: float) -> Certificate:
         covered = 0
@@ -137,7 +160,7 @@ class _Program:
                 continue
             return Certificate(
                 candidates=tuple(self._variables[chosen[at]].candidate for at in order),
-                total_us=sum(self._variables[index].price_us for index in chosen),
+                total_us=sum(self._variables[index].price_us for index in chosen) + self._copies_us(chosen),
                 bound_us=bound_us,
                 cuts=len(self._circles),
                 variables=len(self._variables),
@@ -145,14 +168,21 @@ class _Program:
             )
         raise SearchError(f"the integer program still had circles after {_ROUNDS} cuts")
 
+    def _copies_us(self, chosen: list[int]) -> float:
+        if self._accounting is None:
+            return 0.0
+        traffics = (self._variables[index].traffic for index in chosen)
+        return sum(copy.cost_us for copy in self._accounting.copies_of(each for each in traffics if each is not None))
+
     def _relaxed(self, limit_s: float) -> tuple[list[int], float]:
         """Least cost while circles that were not met yet are allowed: candidates chosen, and the bound."""
         import numpy as np
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         if not self._needs:
-            return [], 0.0
-        columns = len(self._variables) + len(self._names)
+            return [], self._copies_us([])
+        first_copy = len(self._variables) + len(self._names)
+        columns = first_copy + len(self._copies)
         entries: list[tuple[int, int, float]] = []
         low: list[float] = []
         high: list[float] = []
@@ -176,15 +206,27 @@ class _Program:
             row([(index, 1.0), (column_of[variable.candidate.target], -1.0)], -1.0, 0.0)
         for circle in self._circles:
             row([(index, 1.0) for index in circle], 0.0, len(circle) - 1.0)
+        for column, copy in enumerate(self._copies, first_copy):
+            # copied >= made there + read here - 1
+            made = [(index, 1.0) for index in copy.makers or ()]
+            given = 0.0 if copy.makers is None else 1.0
+            for group in copy.readers:
+                row([*made, *((index, 1.0) for index in group), (column, -1.0)], -np.inf, given)
+            if copy.always:
+                row([*made, (column, -1.0)], -np.inf, given - 1.0)
         rows, at, factors = zip(*entries, strict=True)
         from scipy.sparse import csr_array
 
         matrix = csr_array((factors, (rows, at)), shape=(len(low), columns))
         result: Any = milp(
-            np.array([variable.price_us for variable in self._variables] + [0.0] * len(self._names)),
+            np.array(
+                [variable.price_us for variable in self._variables]
+                + [0.0] * len(self._names)
+                + [0.0 if copy.cost_us == INVALID else copy.cost_us for copy in self._copies]
+            ),
             constraints=LinearConstraint(matrix, low, high),
             integrality=np.ones(columns),
-            bounds=Bounds(0, 1),
+            bounds=Bounds(0, [1.0] * first_copy + [0.0 if copy.cost_us == INVALID else 1.0 for copy in self._copies]),
             options={"mip_rel_gap": 0.0, "time_limit": limit_s},
         )
         if result.status == 2:
@@ -193,6 +235,47 @@ class _Program:
             raise SearchError(f"the integer program was not solved: {result.message}")
         chosen = [index for index in range(len(self._variables)) if result.x[index] > 0.5]
         return chosen, float(result.mip_dual_bound)
+
+
+def _copies(problem: SearchProblem, accounting: Accounting, variables: list[_Variable]) -> list[_Copy]:
+    """Every copy that costs something, or is impossible, and that some choice makes necessary."""
+    assert problem.copies is not None
+    makers: dict[tuple[int, int], list[int]] = {}  # variables by value and device
+    readers: dict[tuple[int, int], list[int]] = {}
+    for index, variable in enumerate(variables):
+        assert variable.traffic is not None
+        for value, role in variable.traffic.parts:
+            if role == MAKES:
+                makers.setdefault((value, variable.traffic.device), []).append(index)
+            elif role == READS:
+                readers.setdefault((value, variable.traffic.device), []).append(index)
+    found = []
+    every = range(len(accounting.devices))
+    for value, facts in enumerate(problem.copies.values):
+        given = accounting.start_of(value)
+        for source, destination in itertools.permutations(every, 2):
+            cost_us = accounting.cost_us(value, source, destination)
+            if not cost_us or (source != given if given != NOBODY else (value, source) not in makers):
+                continue
+            groups = _groups(readers.get((value, destination), ()), facts.readers & problem.needs_kernel, variables)
+            always = facts.ends_on == accounting.devices[destination]
+            if groups or always:
+                made = makers[value, source] if given == NOBODY else None
+                found.append(_Copy(cost_us, made, groups, always))
+    return found
+
+
+def _groups(indices: Iterable[int], readers: int, variables: list[_Variable]) -> list[list[int]]:
+    """Those that hold one and the same reader, of which one is chosen at most; each of the others by itself."""
+    by_reader: dict[int, list[int]] = {}
+    alone = []
+    for index in indices:
+        held = variables[index].shape.kernels & readers
+        if not held:
+            alone.append([index])
+        for node in bits(held):
+            by_reader.setdefault(node, []).append(index)
+    return [*by_reader.values(), *alone]
 
 
 def _circle(shapes: list[Shape]) -> list[int]:

@@ -6,8 +6,8 @@ import dataclasses
 import heapq
 from collections.abc import Iterator
 
-from collage_core.search.exact import Allow, ExactSearch, SearchResult, StateGraph
-from collage_core.search.layers import Move, State
+from collage_core.search.exact import Allow, ExactSearch, SearchResult
+from collage_core.search.layers import Edges, Move, State
 
 
 def k_best(
@@ -55,11 +55,11 @@ def _identity(plan: SearchResult) -> frozenset[tuple[int, str]]:
     return frozenset((candidate.nodes, candidate.target) for candidate in plan.candidates)
 
 
-def _paths(graph: StateGraph, goal: int) -> Iterator[tuple[int, list[Move]]]:
+def _paths(graph: Edges, goal: int) -> Iterator[tuple[int, list[Move]]]:
     """Every whole path in order of value: best first, knowing exactly what remains from every state."""
     remaining: dict[State, int] = {(goal, 0): 0}
     for state in reversed(graph):  # moves lead to later layers only
-        ways = [move.value + remaining[to] for move, to in graph[state] if to in remaining]
+        ways = [price + remaining[to] for _, to, price in graph[state] if to in remaining]
         if ways:
             remaining[state] = min(ways)
     start = next(iter(graph), None)
@@ -74,8 +74,8 @@ def _paths(graph: StateGraph, goal: int) -> Iterator[tuple[int, list[Move]]]:
         if state[0] == goal:
             yield total, list(moves)
             continue
-        for move, to in graph[state]:
+        for move, to, price in graph[state]:
             if to in remaining:
-                now = value + move.value
+                now = value + price
                 rest = (to, now, (*moves, move))
                 heapq.heappush(queue, (now + remaining[to], -to[0], (*order, move.order), *rest))

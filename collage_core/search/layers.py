@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 
+from collage_core.search.accounting import Accounting, Places, Traffic
 from collage_core.search.constraints import Pairs, advance
 from collage_core.search.prepared import Shape
 
@@ -17,13 +18,15 @@ KERNEL_BITS = 20
 """A path's value is its cost, shifted left by so many bits, plus its number of kernels: one integer compares both."""
 
 Step = Callable[[Pairs, Shape, int], Pairs | None]
-Key = Callable[[int, Pairs], object]
+Key = Callable[[int, Pairs, Places], object]
 State = tuple[int, object]
 """A layer and a key in it; the last layer has one state, a whole plan."""
 
 
-def state_key(covered: int, pairs: Pairs) -> object:
-    """What tells the states of a layer apart: what is covered, and the constraints that still matter."""
+def state_key(covered: int, pairs: Pairs, places: Places) -> object:
+    """What tells the states of a layer apart: what is covered, and the constraints and places that still matter."""
+    if places:
+        return (covered, pairs, places)
     return (covered, pairs) if pairs else covered
 
 
@@ -39,6 +42,7 @@ class Move:
         order: Its place in the canonical order.
         low: The lowest node it covers.
         kernels: Mask of the nodes it covers, relative to `low`.
+        traffic: What it has to do with values; None where there is one device.
     """
 
     index: int
@@ -48,12 +52,17 @@ class Move:
     order: int
     low: int
     kernels: int
+    traffic: Traffic | None = None
+
+
+Edges = dict[State, list[tuple[Move, State, int]]]
+"""Per state, the moves out of it, where each leads, and its value with the copies it makes due."""
 
 
 class Path:
     """A partial plan: its last move and the path before it. The empty plan has no move."""
 
-    __slots__ = ("covered", "move", "pairs", "parent", "toolchains", "value")
+    __slots__ = ("covered", "move", "pairs", "parent", "places", "toolchains", "value")
 
     def __init__(
         self,
@@ -63,6 +72,7 @@ class Path:
         pairs: Pairs,
         move: Move | None = None,
         parent: Path | None = None,
+        places: Places = (),
     ) -> None:
         self.value = value
         self.toolchains = toolchains
@@ -70,6 +80,7 @@ class Path:
         self.pairs = pairs
         self.move = move
         self.parent = parent
+        self.places = places
 
     def moves(self) -> list[Move]:
         """All moves, first to last."""
@@ -173,6 +184,7 @@ class Sweep:
         *,
         step: Step = advance,
         key: Key = state_key,
+        copies: Accounting | None = None,
     ) -> None:
         self._count = node_count
         self._needs = needs_kernel
@@ -183,11 +195,12 @@ class Sweep:
             self._moves[move.low].append(move)
         self._step = step
         self._key = key
+        self._copies = copies
 
     def run(
         self, *, max_states: int, width: int | None = None, worst: int | None = None,
         reduced: dict[int, int] | None = None,
-        edges: dict[State, list[tuple[Move, State]]] | None = None,
+        edges: Edges | None = None,
     ) -> Outcome:  # fmt: skip
         """Works off the layers.
 
@@ -196,14 +209,17 @@ class Sweep:
             width: Keep only so many best states per layer; then `complete` tells whether any was left out.
             worst: Leave out paths of higher value.
             reduced: Values by move index to use instead of the moves' own.
-            edges: Gets, per state expanded and in the order of layers, every move out of it and where to.
+            edges: Gets, per state expanded and in the order of layers, every move out of it, where to, its value.
         """
         layers: list[Layer | None] = [None] * (self._count + 1)
         start = 0
         while self._host[start]:
             start += 1
         layers[start] = Layer()
-        layers[start].offer(0, Path(0, 0, 0, ()))  # type: ignore[union-attr]
+        due, places = (0, ()) if self._copies is None else self._copies.start()
+        if due is not None:
+            first = Path(due << KERNEL_BITS, 0, 0, (), places=places)
+            layers[start].offer(self._key(0, (), places), first)  # type: ignore[union-attr]
         states = 0
         complete = True
         stuck: list[int] = []
@@ -215,6 +231,8 @@ class Sweep:
                 complete = False
                 kept = sorted(layer.best, key=lambda key: layer.best[key].value)[:width]
                 layer.best = {key: layer.best[key] for key in kept}
+            if self._copies is not None and edges is None and len(layer.best) > 1:
+                _drop_hopeless(layer, self._copies)
             states += len(layer.best)
             if states > max_states:
                 return Outcome(path=None, states=states, complete=False, stuck=())
@@ -234,10 +252,10 @@ class Sweep:
         layers: list[Layer | None],
         worst: int | None,
         reduced: dict[int, int] | None,
-        edges: dict[State, list[tuple[Move, State]]] | None,
+        edges: Edges | None,
     ) -> bool:
         """Offers every path's continuations to later layers; whether some state had none."""
-        host, key_of, step = self._host, self._key, self._step
+        host, key_of, step, copies = self._host, self._key, self._step, self._copies
         stuck = False
         moves = [
             (m.kernels, m, m.value if reduced is None else reduced[m.index], m.shape, m.shape.tangled)
@@ -259,6 +277,13 @@ class Sweep:
                         continue
                 else:
                     after = ()
+                places: Places = ()
+                if copies is not None and move.traffic is not None:
+                    moved = copies.advance(path.places, move.traffic, low, now)
+                    if moved is None:
+                        continue
+                    cost += moved[0] << KERNEL_BITS
+                    places = moved[1]
                 alive = True
                 if worst is not None and cost > worst:
                     continue
@@ -270,18 +295,38 @@ class Sweep:
                 there = layers[low + shift]
                 if there is None:
                     there = layers[low + shift] = Layer()
-                state = key_of(now, after)
+                state = key_of(now, after, places)
                 if edges is not None:
-                    edges.setdefault((low, key), []).append((move, (low + shift, state)))
+                    edges.setdefault((low, key), []).append((move, (low + shift, state), cost - value))
                 known = there.best.get(state)
                 if known is not None and known.value < cost:
                     continue
                 toolchain = move.toolchain
-                there.offer(state, Path(cost, path.toolchains | toolchain, now, after, move, path))
+                there.offer(state, Path(cost, path.toolchains | toolchain, now, after, move, path, places))
                 for rival in tied or ():
-                    there.offer(state, Path(cost, rival.toolchains | toolchain, now, after, move, rival))
+                    tied_path = Path(cost, rival.toolchains | toolchain, now, after, move, rival, places)
+                    there.offer(state, tied_path)
             stuck |= not alive
         return stuck
+
+
+def _drop_hopeless(layer: Layer, copies: Accounting) -> None:
+    """Drops states that one of the same nodes beats whatever follows: it is further ahead than copies can cost.
+
+    Sound: what can follow one can follow the other, and costs at most `at_most_more` more there.
+    """
+    leaders: dict[tuple[int, Pairs], Path] = {}
+    for path in layer.best.values():
+        leader = leaders.get((path.covered, path.pairs))
+        if leader is None or path.value < leader.value:
+            leaders[path.covered, path.pairs] = path
+    for key, path in list(layer.best.items()):
+        leader = leaders[path.covered, path.pairs]
+        ahead = path.value - leader.value
+        more = copies.at_most_more(leader.places, path.places) if ahead else None
+        if more is not None and ahead > more << KERNEL_BITS:
+            del layer.best[key]
+            layer.ties.pop(key, None)
 
 
 def canonically_less(one: Path, other: Path) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterator
 
+from collage_core.contract.cost import INVALID
 from collage_core.errors import NoCoverError, SearchError
 from collage_core.search.costs import CostTable
 from collage_core.search.exact import ExactSearch
@@ -29,6 +31,12 @@ class Moves:
         self._prepared = problem if isinstance(problem, Prepared) else prepare(problem)
         self._problem = self._prepared.problem
         self._targets = {target.name: target for target in self._problem.targets}
+        # what is drawn by chance knows nothing of copies, but those that are impossible
+        copies = self._prepared.copies
+        self._drawn = self._prepared
+        if copies is not None:
+            self._drawn = dataclasses.replace(self._prepared, copies=copies.without_costs())
+        self._traffic = dict(zip(self._problem.candidates, self._prepared.traffic, strict=True))
         self._shapes = dict(zip(self._problem.candidates, self._prepared.shapes, strict=True))
         order = dict(zip(self._problem.candidates, self._prepared.order, strict=True))
         self._covering: dict[int, dict[str, SearchCandidate]] = {}  # by nodes covered and target
@@ -76,7 +84,7 @@ class Moves:
             costs.setdefault((each.target, each.key), kernels * rng.uniform(1.0, 2.0))
         allowed = set(kept)
         try:
-            result = ExactSearch(self._prepared, CostTable(costs)).run(lambda each: each in allowed)
+            result = ExactSearch(self._drawn, CostTable(costs)).run(lambda each: each in allowed)
         except (NoCoverError, SearchError):
             return None
         return result.candidates
@@ -92,6 +100,10 @@ class Moves:
         used = [self._targets[name] for name in sorted({each.target for each in candidates})]
         if covered != self._problem.needs_kernel or any(not a.mixes_with(b) for a in used for b in used):
             return None
+        if self._prepared.copies is not None:
+            copies = self._prepared.copies.copies_of(t for c in candidates if (t := self._traffic[c]) is not None)
+            if any(copy.cost_us == INVALID for copy in copies):
+                return None
         try:
             order = execution_order([shape for shape in shapes if shape is not None])
         except SearchError:

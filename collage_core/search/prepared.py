@@ -6,6 +6,7 @@ import dataclasses
 
 from collage_core.errors import SearchError
 from collage_core.ir.index_set import hashable
+from collage_core.search.accounting import Accounting, Traffic
 from collage_core.search.problem import SearchCandidate, SearchProblem, bits
 
 
@@ -41,11 +42,15 @@ class Prepared:
         problem: The problem.
         shapes: Per candidate of the problem, its shape; None for one that covers nothing.
         order: Per candidate, its place in the canonical order, which decides between equal plans.
+        copies: What copies between devices cost; None where there is one device only.
+        traffic: Per candidate, what it has to do with values; None where there is one device, or no shape.
     """
 
     problem: SearchProblem
     shapes: tuple[Shape | None, ...]
     order: tuple[int, ...]
+    copies: Accounting | None
+    traffic: tuple[Traffic | None, ...]
 
 
 def _canonical(problem: SearchProblem) -> tuple[int, ...]:
@@ -65,6 +70,7 @@ def prepare(problem: SearchProblem) -> Prepared:
 
     Raises:
         SearchError: If a candidate is not convex: something outside must run both after and before it.
+        ValueError: If the cost of a copy is NaN or negative.
     """
     needs, ancestors, descendants = problem.needs_kernel, problem.ancestors, problem.descendants
     raw: dict[tuple[int, int], tuple[int, int, int, int]] = {}
@@ -94,10 +100,16 @@ def prepare(problem: SearchProblem) -> Prepared:
             watched |= nodes & ~needs
     known: dict[object, Shape] = {}
     shapes = {name: _shape(problem, watched, *parts, known) for name, parts in raw.items()}
+    found = tuple(shapes[name] for name in names)
+    copies = None if problem.copies is None else Accounting(problem, problem.copies)
+    if copies is not None and len(copies.devices) == 1:
+        copies = None
     return Prepared(
         problem=problem,
-        shapes=tuple(shapes[name] for name in names),
+        shapes=found,
         order=_canonical(problem),
+        copies=copies,
+        traffic=(None,) * len(found) if copies is None else copies.traffics(),
     )
 
 

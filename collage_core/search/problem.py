@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from collage_core.contract.target import Target
 from collage_core.ir.index_set import hashable, iterate_bits
+from collage_core.search.copies import DeviceCopies
 
 bits = iterate_bits
 
@@ -21,6 +22,7 @@ class SearchTarget:
         mixable: Whether its kernels may share a plan with other targets'.
         excludes: Toolchains that cannot share a process, so neither a plan, with it.
         dispatch_us: What the runtime's loop adds to every kernel of this target.
+        device: Where its kernels run, and their inputs and outputs lie.
     """
 
     name: str
@@ -28,6 +30,7 @@ class SearchTarget:
     mixable: bool = True
     excludes: frozenset[str] = frozenset()
     dispatch_us: float = 0.0
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         if not 0 <= self.dispatch_us < float("inf"):
@@ -42,6 +45,7 @@ class SearchTarget:
             mixable=target.mixable,
             excludes=target.excludes,
             dispatch_us=dispatch_us,
+            device=target.device,
         )
 
     def mixes_with(self, other: SearchTarget) -> bool:
@@ -97,6 +101,7 @@ class SearchProblem:
         descendants: Per node, mask of its strict descendants.
         targets: The targets of the candidates.
         candidates: In any order; the plan found does not depend on it.
+        copies: What is copied between devices, and what that costs; None where there is one device only.
     """
 
     node_count: int
@@ -105,6 +110,7 @@ class SearchProblem:
     descendants: tuple[int, ...]
     targets: tuple[SearchTarget, ...]
     candidates: tuple[SearchCandidate, ...]
+    copies: DeviceCopies | None = None
 
     def __post_init__(self) -> None:
         count = self.node_count
@@ -122,6 +128,11 @@ class SearchProblem:
                 raise ValueError(f"candidate {candidate.key!r} names no target of the problem")
             if candidate.nodes >> count or candidate.nodes < 0:
                 raise ValueError(f"candidate {candidate.key!r} has nodes outside the graph")
+        for value in self.copies.values if self.copies is not None else ():
+            if value.producer is not None and not self.needs_kernel >> value.producer & 1:
+                raise ValueError(f"node {value.producer} computes a value and needs no kernel")
+            if value.readers >> count:
+                raise ValueError("a value is read by nodes outside the graph")
 
     @classmethod
     def from_predecessors(
@@ -131,6 +142,7 @@ class SearchProblem:
         targets: Iterable[SearchTarget],
         candidates: Iterable[SearchCandidate],
         host: int = 0,
+        copies: DeviceCopies | None = None,
     ) -> SearchProblem:
         """The problem of a graph given by each node's direct predecessors.
 
@@ -139,6 +151,7 @@ class SearchProblem:
             targets: The targets.
             candidates: The candidates.
             host: Mask of host nodes.
+            copies: What is copied between devices.
         """
         count = len(predecessors)
         ancestors = [0] * count
@@ -156,6 +169,7 @@ class SearchProblem:
             descendants=tuple(descendants),
             targets=tuple(targets),
             candidates=tuple(candidates),
+            copies=copies,
         )
 
 

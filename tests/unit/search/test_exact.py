@@ -100,7 +100,7 @@ def test_constraints_between_kernels_with_several_exits(design_instance: Any) ->
 
 
 MUTANTS: dict[str, dict[str, Any]] = {
-    "covered-set-only state": {"key": lambda covered, pairs: covered},
+    "covered-set-only state": {"key": lambda covered, pairs, places: covered},
     "cycle check left out": {"step": lambda pairs, shape, uncovered: ()},
     "host nodes at the end not watched": {
         "step": lambda pairs, shape, uncovered: advance(
@@ -126,7 +126,7 @@ def test_a_mutant_is_caught_by_the_oracle(name: str, draw: Callable[..., Any], b
 
 
 def test_the_naive_state_finds_22_where_the_optimum_is_5(design_instance: Any) -> None:
-    naive = ExactSearch(design_instance.problem, design_instance.costs, key=lambda covered, pairs: covered)
+    naive = ExactSearch(design_instance.problem, design_instance.costs, key=lambda covered, pairs, places: covered)
 
     assert naive.run().total_us == 22.0
 
