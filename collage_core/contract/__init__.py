@@ -14,6 +14,7 @@ from collage_core.contract.artifact import (
     workspace_of,
 )
 from collage_core.contract.buffer import ALIGNMENT_BYTES, DEVICE_ALIGNMENT_BYTES, Buffer, buffer_over
+from collage_core.contract.copy_figures import CopyFigures
 from collage_core.contract.cost import INVALID, UNMEASURED, Cost, Unmeasured, checked_cost
 from collage_core.contract.device import Device
 from collage_core.contract.function import KernelFunction, content_hash
@@ -34,6 +35,7 @@ __all__ = [
     "BoundCall",
     "Buffer",
     "BuildContext",
+    "CopyFigures",
     "Cost",
     "Device",
     "Host",

@@ -143,7 +143,8 @@ class CollageFuseOps(FunctionalPass):
             host=workplace.host,
             settings=measure_settings(options, workplace.threads),
         )
-        pool = CandidatePool(graph, source, dispatch_us(workplace.database, workplace.host))
+        copies, _ = workplace.copy_costs()
+        pool = CandidatePool(graph, source, dispatch_us(workplace.database, workplace.host), copies)
         explorer = (LazyExplorer if options.search in ("lazy", "two-level") else Explorer)(
             pool,
             rules,

@@ -198,7 +198,8 @@ class Compiler:
         def allow(chosen: SearchCandidate) -> bool:
             return (chosen.target, chosen.nodes) not in wrong and (chosen.target in aside or not chosen.nodes & impure)
 
-        pool = CandidatePool(graph, source, dispatch_us(self._workplace.database, self._workplace.host))
+        copies, _ = self._workplace.copy_costs()
+        pool = CandidatePool(graph, source, dispatch_us(self._workplace.database, self._workplace.host), copies)
         explorer = Explorer(
             pool, rules, source, preset=self._preset, bounds=BOUNDS, progress=self._progress, budget_s=None
         )

@@ -27,7 +27,7 @@ from collage_core.pipeline.plan_file import Entry, PlanFile
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.pipeline.proposals import Proposals, TargetRule, propose
 from collage_core.report.progress import Progress
-from collage_core.search import SearchResult, SearchTarget
+from collage_core.search import CopyCosts, SearchResult, SearchTarget
 
 METHOD = "given plan"
 """`SearchFacts.method` where nothing was searched."""
@@ -50,7 +50,7 @@ def measured_plan(
     """Measures a given plan's kernels, checking each; nothing else is tried.
 
     Raises:
-        PlanBuildError: If a kernel is refused, fails or is wrong.
+        PlanBuildError: If a kernel is refused, fails or is wrong, or reads what cannot be brought to its device.
     """
     progress.phase("measuring the kernels of the plan", len(plan.kernels))
     costs: dict[int, float] = {}
@@ -64,8 +64,18 @@ def measured_plan(
             raise PlanBuildError(kernel.target.name, kernel.sub_graph.names, reason)
         costs[kernel.sub_graph.nodes] = cost
         progress.advance()
+    copies = pool.copies(plan.kernels)
+    for copy in copies:
+        if copy.cost_us == INVALID:
+            kernel = next(
+                k for k in plan.kernels if copy.destination == k.target.device or copy.source == k.target.device
+            )
+            reason = f"there is no way to bring {copy.value!r} from {copy.source} to {copy.destination}"
+            raise PlanBuildError(kernel.target.name, kernel.sub_graph.names, reason)
     known = dataclasses.replace(
-        plan, costs_us=tuple(costs[kernel.sub_graph.nodes] for kernel in plan.partitioning.kernels)
+        plan,
+        costs_us=tuple(costs[kernel.sub_graph.nodes] for kernel in plan.partitioning.kernels),
+        copies=copies,
     )
     result = SearchResult(
         candidates=(),
@@ -88,6 +98,7 @@ def planned(
     proposals: Iterable[Proposals] = (),
     *,
     dispatch_us: float = 0.0,
+    copies: CopyCosts | None = None,
 ) -> Plan:
     """The plan a file asks for, over the graph of a model.
 
@@ -100,6 +111,7 @@ def planned(
         targets: Those that take part.
         proposals: What they proposed.
         dispatch_us: What the runtime's loop adds to each kernel.
+        copies: What copies between devices cost; None if they are not counted.
 
     Raises:
         PlanFileError: If an entry names an unknown node or target; if kernels overlap, leave out a node, or wait for
@@ -107,7 +119,7 @@ def planned(
     """
     reader = _Reader(file, graph, targets, proposals)
     if file.kernels is None:
-        kernels, costs_us = reader.cheapest(dispatch_us)
+        kernels, costs_us = reader.cheapest(dispatch_us, copies)
     else:
         found = [reader.candidate(entry) for entry in file.kernels]
         both = [(kernel, entry.cost_us or 0.0) for kernel, entry in zip(found, file.kernels, strict=True) if kernel]
@@ -173,10 +185,12 @@ class _Reader:
         spec = FusionSpec(name=self._file.source, rule=UnionRule(()), targets=(target,))
         return CandidateKernel(SubGraph(graph, nodes), self._specs.get(target.name, spec), target)
 
-    def cheapest(self, dispatch_us: float) -> tuple[tuple[CandidateKernel, ...], tuple[float, ...]]:
+    def cheapest(
+        self, dispatch_us: float, copies: CopyCosts | None
+    ) -> tuple[tuple[CandidateKernel, ...], tuple[float, ...]]:
         """The cheapest cover by the candidates of `costs`."""
         costs: dict[tuple[str, int, str], float] = {}
-        pool = CandidatePool(self._graph, _FileCosts(costs), dispatch_us)
+        pool = CandidatePool(self._graph, _FileCosts(costs), dispatch_us, copies)
         for entry in self._file.costs:
             candidate = self.candidate(entry)
             if candidate is not None and entry.cost_us is not None:

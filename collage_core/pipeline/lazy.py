@@ -184,7 +184,7 @@ class LazyExplorer(Explorer):
     def _is_worth_following(self, path: SearchResult) -> bool:
         """Whether a plan may mix toolchains to some profit, going by what it promises."""
         pool = self._pool
-        wholes = {c.target.name: cost for c in pool if pool.is_whole(c) and (cost := pool.selected_us(c)) is not None}
+        wholes = {c.target.name: cost for c in pool if pool.is_whole(c) and (cost := pool.alone_us(c)) is not None}
         if len(path.targets) == 1 and path.targets <= wholes.keys():
             # no mix; and that some target's parts are as fast as its whole model is hoped anyway
             return path.total_us < wholes[min(path.targets)] * (1 - _GAIN)

@@ -35,7 +35,7 @@ from collage_core.pipeline.plan_file import PlanFile, plan_document, write_plan
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.pipeline.preference import preferred
 from collage_core.pipeline.queries import Asked, TargetFailure, ask_targets, usable_rules
-from collage_core.pipeline.recording import comparison, refusals, regions, toolchain_facts
+from collage_core.pipeline.recording import comparison, device_copies, refusals, regions, toolchain_facts
 from collage_core.pipeline.refine import Refined, Refiner
 from collage_core.pipeline.settings import candidate_bounds, measure_settings
 from collage_core.pipeline.shortlist import mixes, singles
@@ -169,7 +169,10 @@ class _Optimization:
             host=workplace.host,
             settings=measure_settings(options, workplace.threads),
         )
-        self._pool = CandidatePool(subject.graph, self._source, dispatch_us(workplace.database, workplace.host))
+        copies, said = workplace.copy_costs()
+        self._notes += said
+        loop_us = dispatch_us(workplace.database, workplace.host)
+        self._pool = CandidatePool(subject.graph, self._source, loop_us, copies)
 
     def run(self) -> Optimized:
         """All phases."""
@@ -244,8 +247,14 @@ class _Optimization:
         """The plan of a file, its kernels measured."""
         with self._clock.phase("candidates"):
             proposals = proposed(asked.rules, self._subject.graph, candidate_bounds(self._options))
-            dispatch_us = self._pool.dispatch_us
-            plan = planned(given, self._subject.graph, self._targets, proposals.values(), dispatch_us=dispatch_us)
+            plan = planned(
+                given,
+                self._subject.graph,
+                self._targets,
+                proposals.values(),
+                dispatch_us=self._pool.dispatch_us,
+                copies=self._pool.copy_costs,
+            )
             self._control.pins.check(plan)
         with self._clock.phase("measure"):
             explored, plan = measured_plan(plan, proposals, self._pool, self._source, self._progress)
@@ -415,4 +424,5 @@ class _Optimization:
             refusals=refusals(pool, explored.proposals.values(), failures),
             unchecked=verified.unchecked,
             notes=tuple(notes),
+            device_copies=device_copies(plan),
         )

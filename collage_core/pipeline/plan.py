@@ -10,6 +10,25 @@ from collage_core.fusion import CandidateKernel, Partitioning
 from collage_core.ir.dataflow import DataflowGraph
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCopy:
+    """A value that a plan brings from one device to another.
+
+    Attributes:
+        value: Its name.
+        source: Device that computed it, or where it was given.
+        destination: Device it is brought to, once, however many kernels read it there.
+        size_bytes: Its size; None if it is not known before it is computed.
+        cost_us: What that costs, as predicted.
+    """
+
+    value: str
+    source: str
+    destination: str
+    size_bytes: int | None
+    cost_us: float
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
     """One way to run a whole model.
@@ -20,6 +39,7 @@ class Plan:
         partitioning: Its kernels.
         costs_us: Cost of each kernel, in the order of `kernels`.
         dispatch_us: What the runtime's loop adds to each kernel.
+        copies: What it copies between devices.
     """
 
     name: str
@@ -27,6 +47,7 @@ class Plan:
     partitioning: Partitioning
     costs_us: tuple[float, ...]
     dispatch_us: float
+    copies: tuple[PlannedCopy, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.costs_us) != len(self.partitioning.kernels):
@@ -60,9 +81,14 @@ class Plan:
         }
 
     @property
+    def copies_us(self) -> float:
+        """What its copies between devices cost."""
+        return sum(copy.cost_us for copy in self.copies)
+
+    @property
     def predicted_us(self) -> float:
-        """Sum of its kernels' costs and what the loop adds."""
-        return sum(self.costs_us) + self.dispatch_us * len(self.costs_us)
+        """Sum of its kernels' costs, what the loop adds, and what copies cost."""
+        return sum(self.costs_us) + self.dispatch_us * len(self.costs_us) + self.copies_us
 
     @property
     def key(self) -> str:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Protocol
+
+import onnx_ir
 
 from collage_core.contract import INVALID, UNMEASURED, Cost, Target, Unmeasured
 from collage_core.fusion import CandidateKernel, SubGraph
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.outcomes import Outcome
 from collage_core.measure.source import CacheKey
-from collage_core.search import ExactSearch, SearchCandidate, SearchProblem, SearchTarget
+from collage_core.pipeline.copies import HOST, shared_values
+from collage_core.pipeline.plan import PlannedCopy
+from collage_core.search import (
+    CopyCosts,
+    DeviceCopies,
+    ExactSearch,
+    SearchCandidate,
+    SearchProblem,
+    SearchTarget,
+    SharedValue,
+    copies_of,
+)
 
 
 class KnownCosts(Protocol):
@@ -33,6 +47,7 @@ class CandidatePool:
         graph: The prepared model's graph.
         source: Knows what candidates cost.
         dispatch_us: What the runtime's loop adds to each kernel.
+        copies: What copies between devices cost; None if they are not counted, as where there is one device.
 
     Attributes:
         confirmed: What is to be costed by fresh samples; everything else by those it was selected by. Only what
@@ -41,10 +56,13 @@ class CandidatePool:
             everything the source knows counts.
     """
 
-    def __init__(self, graph: DataflowGraph, source: KnownCosts, dispatch_us: float) -> None:
+    def __init__(
+        self, graph: DataflowGraph, source: KnownCosts, dispatch_us: float, copies: CopyCosts | None = None
+    ) -> None:
         self.graph = graph
         self.source = source
         self.dispatch_us = dispatch_us
+        self.copy_costs = copies
         self.whole = graph.completed(graph.needs_kernel)
         self.confirmed: set[CacheKey] = set()
         self.reached: set[CacheKey] | None = None
@@ -118,6 +136,8 @@ class CandidatePool:
         Args:
             within: Cover these nodes only, with candidates inside them; all nodes if None.
             target: Use this target only; all if None.
+
+        Copies between devices are counted where all nodes are to be covered.
         """
         graph = self.graph
         inside = graph.all_mask if within is None else within
@@ -137,7 +157,52 @@ class CandidatePool:
             descendants=graph.descendants,
             targets=tuple(SearchTarget.of(each, self.dispatch_us) for _, each in sorted(targets.items())),
             candidates=tuple(candidates),
+            copies=self._copies(targets.values()) if within is None else None,
         )
+
+    def _copies(self, targets: Iterable[Target]) -> DeviceCopies | None:
+        if self.copy_costs is None or all(target.device == HOST for target in targets):
+            return None
+        return DeviceCopies(values=tuple(value for _, value in self._values), costs=self.copy_costs)
+
+    @cached_property
+    def _values(self) -> tuple[tuple[onnx_ir.Value, SharedValue], ...]:
+        return shared_values(self.graph)
+
+    def copies(self, kernels: Iterable[CandidateKernel]) -> tuple[PlannedCopy, ...]:
+        """What a plan of these kernels, which cover every node, copies between devices."""
+        chosen = list(kernels)
+        copies = self._copies(kernel.target for kernel in chosen)
+        if copies is None:
+            return ()
+        targets = {kernel.target.name: kernel.target for kernel in chosen}
+        problem = SearchProblem(
+            node_count=len(self.graph),
+            needs_kernel=self.graph.needs_kernel,
+            ancestors=self.graph.ancestors,
+            descendants=self.graph.descendants,
+            targets=tuple(map(SearchTarget.of, targets.values())),
+            candidates=tuple(
+                SearchCandidate(nodes=kernel.sub_graph.nodes, target=kernel.target.name, key="") for kernel in chosen
+            ),
+            copies=copies,
+        )
+        names = [str(value.name) for value, _ in self._values]
+        return tuple(
+            PlannedCopy(
+                value=names[copy.value],
+                source=copy.source,
+                destination=copy.destination,
+                size_bytes=copies.values[copy.value].size_bytes,
+                cost_us=copy.cost_us,
+            )
+            for copy in copies_of(problem)
+        )
+
+    def alone_us(self, candidate: CandidateKernel) -> float | None:
+        """Cost of a kernel for everything by the samples it was selected by, and of the copies of such a plan."""
+        cost = self.selected_us(candidate)
+        return None if cost is None else cost + sum(copy.cost_us for copy in self.copies([candidate]))
 
     def engine(self, *, within: int | None = None, target: str | None = None) -> ExactSearch:
         """A search over everything that is here now; see `problem`."""

@@ -89,8 +89,8 @@ def _is_of(spelling: TargetSpelling, name: str) -> bool:
 def preferred(plan: Plan, pool: CandidatePool, source: Samples, preference: Preference) -> tuple[Plan, tuple[str, ...]]:
     """A plan with each kernel given to the most preferred target that is not slower at it beyond doubt.
 
-    Another target gets a kernel if it can run just these nodes as one, at a cost at most `NEAR` higher, and the 95 %
-    intervals of both medians overlap.
+    Another target on the same device gets a kernel if it can run just these nodes as one, at a cost at most `NEAR`
+    higher, and the 95 % intervals of both medians overlap.
 
     Args:
         plan: The plan.
@@ -130,6 +130,8 @@ def _is_near(
     pool: CandidatePool, source: Samples, kernel: CandidateKernel, other: CandidateKernel, own_us: float
 ) -> bool:
     cost = pool.cost(other)
+    if other.target.device != kernel.target.device:  # its copies would come or go
+        return False
     if other.target == kernel.target or isinstance(cost, Unmeasured) or cost == INVALID or cost > own_us * (1 + NEAR):
         return False
     mine, theirs = (median_interval(source.samples_us(each)) for each in (kernel, other))

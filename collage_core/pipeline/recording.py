@@ -22,6 +22,7 @@ from collage_core.report.record import (
     AlternativeFacts,
     Comparison,
     ContenderFacts,
+    CopyFacts,
     LatencyFacts,
     RefusalFacts,
     RegionFacts,
@@ -124,6 +125,20 @@ def regions(
             )
         )
     return tuple(found)
+
+
+def device_copies(plan: Plan) -> tuple[CopyFacts, ...]:
+    """What a plan copies between devices."""
+    return tuple(
+        CopyFacts(
+            value=copy.value,
+            source=copy.source,
+            destination=copy.destination,
+            size_bytes=copy.size_bytes or 0,
+            cost_us=copy.cost_us,
+        )
+        for copy in plan.copies
+    )
 
 
 def _alternative(pool: CandidatePool, kernel: CandidateKernel, target: Target) -> AlternativeFacts:

@@ -42,7 +42,7 @@ def mixes(pool: CandidatePool, count: int) -> tuple[Plan, ...]:
         count: Most plans to return.
     """
     engine = pool.engine()
-    wholes = [cost for c in pool if pool.is_whole(c) and (cost := pool.selected_us(c)) is not None]
+    wholes = [cost for c in pool if pool.is_whole(c) and (cost := pool.alone_us(c)) is not None]
     limit_us = min(wholes, default=INVALID) * WITHIN
     without: list[SearchCandidate] = []
     plans: list[Plan] = []
@@ -70,12 +70,14 @@ def _is_alike(one: SearchCandidate, other: SearchCandidate) -> bool:
 
 def as_plan(pool: CandidatePool, name: str, result: SearchResult, *, single: bool) -> Plan:
     """A search's result as a plan."""
+    kernels = tuple(pool.candidate(c) for c in result.candidates)
     return Plan(
         name=name,
         single=single,
-        partitioning=Partitioning(pool.graph, tuple(pool.candidate(c) for c in result.candidates)),
+        partitioning=Partitioning(pool.graph, kernels),
         costs_us=result.costs_us,
         dispatch_us=pool.dispatch_us,
+        copies=pool.copies(kernels),
     )
 
 

@@ -211,6 +211,7 @@ def _plan(pool: CandidatePool, name: str, choice: Choice) -> Plan:
         partitioning=Partitioning(pool.graph, kernels),
         costs_us=tuple(0.0 if isinstance(cost, Unmeasured) else cost for cost in costs),
         dispatch_us=pool.dispatch_us,
+        copies=pool.copies(kernels),
     )
 
 

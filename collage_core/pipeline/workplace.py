@@ -19,6 +19,7 @@ from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import worker_fallback
 from collage_core.measure.client import PluginSource, WorkerPool
 from collage_core.measure.source import database_cache
+from collage_core.pipeline.copies import CopyMeter, HostCopies, copy_costs
 from collage_core.pipeline.offers import Offer, Selection, offers, selected_targets
 from collage_core.reference import Fallback
 from collage_core.registry import Registry
@@ -34,6 +35,7 @@ class Workplace:
         tuning_db: URL of the tuning database; the user's own if None.
         threads: CPU threads; one per physical core if None.
         registry: The toolchains; those installed if None.
+        copy_meter: Measures copies between devices; without it figures are assumed.
 
     Attributes:
         host: This machine.
@@ -57,9 +59,11 @@ class Workplace:
         tuning_db: str | None = None,
         threads: int | None = None,
         registry: Registry | None = None,
+        copy_meter: CopyMeter | None = None,
     ) -> None:
         self.registry = registry or Registry.discover()
         self.host = Host.this()
+        self._copy_meter = copy_meter
         self.threads = threads or self.host.physical_cores
         names = selection.toolchains(self.registry)
         with contextlib.ExitStack() as stack:
@@ -87,6 +91,11 @@ class Workplace:
             UsageError: If there is none.
         """
         return selected_targets(self.offers)
+
+    def copy_costs(self) -> tuple[HostCopies | None, tuple[str, ...]]:
+        """What copies between the devices of the targets cost, and what to say of it; see `copies.copy_costs`."""
+        devices = {target.device for offer in self.offers for target in offer.selected}
+        return copy_costs(self.database, self.host, devices, self._copy_meter)
 
     def fallback(self, graph: DataflowGraph, wanted: str | None) -> Fallback | None:
         """Has a toolchain compute what the reference cannot.

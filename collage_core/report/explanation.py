@@ -17,6 +17,7 @@ NEAR_TIE = 0.05
 """Costs closer than this could have fallen the other way: measurements repeat no better."""
 
 _NODES_SHOWN = 4
+_COPIES_SHOWN = 6
 
 
 def explain(record: Record, *, width: int = WIDTH, everything: bool = False) -> str:
@@ -30,6 +31,7 @@ def explain(record: Record, *, width: int = WIDTH, everything: bool = False) -> 
     writer = _Writer(width)
     _decision(writer, record)
     _regions(writer, record, everything)
+    _device_copies(writer, record, everything)
     _near_ties(writer, record)
     _refusals(writer, record, everything)
     _how(writer, record)
@@ -208,6 +210,26 @@ def _how(writer: _Writer, record: Record) -> None:
         writer.say(line)
     for note in record.notes:
         writer.say(f"note: {note}")
+
+
+def _device_copies(writer: _Writer, record: Record, everything: bool) -> None:
+    copies = record.device_copies
+    if not copies:
+        return
+    writer.heading(f"Device copies ({len(copies)})")
+    writer.say(
+        f"{figures.microseconds(sum(copy.cost_us for copy in copies))} us of what is predicted, for "
+        f"{figures.size(sum(copy.size_bytes for copy in copies))}"
+    )
+    dearest = sorted(copies, key=lambda copy: (-copy.cost_us, copy.value, copy.destination))
+    for copy in dearest if everything else dearest[:_COPIES_SHOWN]:
+        writer.say(
+            f"{copy.value}: {copy.source} to {copy.destination}, {figures.size(copy.size_bytes)}, "
+            f"{figures.microseconds(copy.cost_us)} us",
+            indent=2,
+        )
+    if not everything and len(copies) > _COPIES_SHOWN:
+        writer.say(f"and {len(copies) - _COPIES_SHOWN} more", indent=2)
 
 
 def _time(region: RegionFacts, profiled: bool) -> float:

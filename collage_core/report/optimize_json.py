@@ -6,7 +6,7 @@ from typing import Any
 
 from collage_core.report.bench_json import latency_document
 from collage_core.report.codec import dumps, to_jsonable
-from collage_core.report.record import Record, RefusalFacts, RegionFacts, SearchFacts
+from collage_core.report.record import CopyFacts, Record, RefusalFacts, RegionFacts, SearchFacts
 
 PHASES = ("prepare", "candidates", "measure", "search", "refine", "total")
 
@@ -20,6 +20,7 @@ def optimize_document(record: Record) -> dict[str, Any]:
         "measured_ms": round(record.measured_ms, 6),
         "max_error": to_jsonable(record.max_error),
         "regions": [_region(region) for region in record.regions],
+        "device_copies": [_copy(copy) for copy in record.device_copies],
         "refusals": [
             _refusal(refusal) for refusal in sorted((*record.refusals, *_unusable(record)), key=_refusal_order)
         ],
@@ -60,6 +61,16 @@ def _region(region: RegionFacts) -> dict[str, Any]:
         "composite": region.composite,
         "nodes": list(region.nodes),
         "cost_us": round(float(region.cost_us), 3),
+    }
+
+
+def _copy(copy: CopyFacts) -> dict[str, Any]:
+    return {
+        "value": copy.value,
+        "source": copy.source,
+        "destination": copy.destination,
+        "size_bytes": copy.size_bytes,
+        "cost_us": to_jsonable(round(float(copy.cost_us), 3)),
     }
 
 

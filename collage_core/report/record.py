@@ -94,7 +94,7 @@ class ContenderFacts:
         failed: Why it has no latency; empty if it has one.
         ratio: Its median over the best single contender's; 0 if it failed.
         ratio_ci95: 95 % interval of the ratio.
-        predicted_ms: Sum of its kernels' costs and penalties; 0 if unknown.
+        predicted_ms: Sum of its kernels' costs and penalties, and of the device copies; 0 if unknown.
     """
 
     name: str
@@ -172,6 +172,25 @@ class RegionFacts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CopyFacts:
+    """A value that the plan brings from one device to another.
+
+    Attributes:
+        value: Its name in the prepared model.
+        source: Device that computed it, or where the caller gave it.
+        destination: Device it is brought to, once, however many kernels read it there.
+        size_bytes: Its size.
+        cost_us: Predicted.
+    """
+
+    value: str
+    source: str
+    destination: str
+    size_bytes: int
+    cost_us: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalFacts:
     """Nodes or candidates a target did not take.
 
@@ -223,11 +242,12 @@ class Record:
 
     Attributes:
         decision: Why the final plan is what it is, in a sentence.
-        predicted_ms: Sum of the chosen kernels' costs and penalties.
+        predicted_ms: Sum of the chosen kernels' costs and penalties, and of the device copies.
         measured_ms: End-to-end median of the chosen plan.
         max_error: Largest error of a model output relative to its scale, on inputs not used in the search.
         unchecked: Reason by name of each node the reference could not compute itself.
         notes: Anything else a user should know.
+        device_copies: What the plan copies between devices.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -250,3 +270,4 @@ class Record:
     refusals: tuple[RefusalFacts, ...] = ()
     unchecked: Mapping[str, str] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    device_copies: tuple[CopyFacts, ...] = ()

@@ -117,7 +117,11 @@ def predicted_against_measured(record: Record) -> str:
         measured = "not measured end to end"
     elif record.predicted_ms > 0:
         measured += f" ({figures.change(record.measured_ms, record.predicted_ms)})"
-    return f"predicted {figures.milliseconds(record.predicted_ms)} ms, measured {measured}"
+    predicted = f"predicted {figures.milliseconds(record.predicted_ms)} ms"
+    if record.device_copies:
+        copies_ms = sum(copy.cost_us for copy in record.device_copies) / 1000
+        predicted += f" (device copies {figures.milliseconds(copies_ms)} ms)"
+    return f"{predicted}, measured {measured}"
 
 
 def refusals_table(refusals: Iterable[RefusalFacts], *, limit: int | None = None) -> RenderableType:

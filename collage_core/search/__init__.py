@@ -1,5 +1,6 @@
 """The search for the least-cost partitioning, over a `CostSource`; it measures nothing itself."""
 
+from collage_core.search.accounting import copies_of
 from collage_core.search.copies import CopyCosts, CopyTable, DeviceCopies, DeviceCopy, SharedValue
 from collage_core.search.costs import CostSource, CostTable
 from collage_core.search.estimates import FittedEstimates
@@ -40,6 +41,7 @@ __all__ = [
     "bits",
     "check_available",
     "compatible_sets",
+    "copies_of",
     "k_best",
     "lazy_search",
     "prepare",

@@ -314,3 +314,11 @@ class Accounting:
             if source != NOBODY
             for device in bits(wanted[at] & ~(1 << source))
         )
+
+
+def copies_of(problem: SearchProblem) -> tuple[DeviceCopy, ...]:
+    """The copies of the plan that all of a problem's candidates make together, by value; `INVALID` ones included."""
+    if problem.copies is None:
+        return ()
+    accounting = Accounting(problem, problem.copies)
+    return accounting.copies_of(traffic for traffic in accounting.traffics() if traffic is not None)

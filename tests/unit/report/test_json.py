@@ -21,7 +21,7 @@ BENCH_KEYS = [
     "speedup_vs_best_single",
     "speedup_ci95",
 ]
-OPTIMIZE_KEYS = ["search", "predicted_ms", "measured_ms", "max_error", "regions", "refusals"]
+OPTIMIZE_KEYS = ["search", "predicted_ms", "measured_ms", "max_error", "regions", "device_copies", "refusals"]
 
 
 def bench_document(comparison: Comparison) -> Any:
