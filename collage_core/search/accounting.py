@@ -79,13 +79,15 @@ class Accounting:
         self._starts = [number[value.starts_on] if value.starts_on else NOBODY for value in values]
         self._ends = [1 << number[value.ends_on] if value.ends_on else 0 for value in values]
         self._producers = [-1 if value.producer is None else value.producer for value in values]
-        self._made_by: dict[int, list[int]] = {}
-        self._read_by: dict[int, list[int]] = {}
+        # per node, masks of the values it computes, reads, and is among the last to read
+        self._made_by = [0] * problem.node_count
+        self._read_by = [0] * problem.node_count
+        self._ending = [0] * problem.node_count
         for at, value in enumerate(values):
             if value.producer is not None:
-                self._made_by.setdefault(value.producer, []).append(at)
+                self._made_by[value.producer] |= 1 << at
             for node in bits(value.readers):
-                self._read_by.setdefault(node, []).append(at)
+                self._read_by[node] |= 1 << at
         self._costs_us = self._asked()
         self._fees = [
             [[None if us == INVALID else round(us * PICOSECONDS_PER_US) for us in row] for row in rows]
@@ -96,14 +98,14 @@ class Accounting:
         self._possible = [0] * len(values)
         for candidate in problem.candidates:
             inside = candidate.nodes & problem.needs_kernel
-            for at in self._read(candidate.nodes):
+            made, read = self._made_and_read(candidate.nodes)
+            for at in bits(read & ~made):
                 self._possible[at] |= 1 << self._device_of[candidate.target]
                 if not inside & values[at].readers:  # through a view that only leaves it
                     self._last[at] |= inside
-        self._ending: dict[int, list[int]] = {}
         for at, nodes in enumerate(self._last):
             for node in bits(nodes):
-                self._ending.setdefault(node, []).append(at)
+                self._ending[node] |= 1 << at
 
     def without_costs(self) -> Accounting:
         """The same, every copy that is possible being free."""
@@ -129,11 +131,6 @@ class Accounting:
 
         return [[[cost(a, b, value.size_bytes) for b in every] for a in every] for value in self._values]
 
-    def _read(self, nodes: int) -> set[int]:
-        """Values that nodes read and do not compute."""
-        read = {at for node in bits(nodes) for at in self._read_by.get(node, ())}
-        return {at for at in read if self._producers[at] < 0 or not nodes >> self._producers[at] & 1}
-
     def traffics(self) -> tuple[Traffic | None, ...]:
         """What each candidate of the problem has to do with values; None for one that covers nothing."""
         known: dict[tuple[int, tuple[tuple[int, int], ...]], Traffic] = {}
@@ -147,13 +144,23 @@ class Accounting:
         return tuple(found)
 
     def _parts(self, nodes: int) -> tuple[tuple[int, int], ...]:
-        parts: dict[int, int] = {}
+        made, read = self._made_and_read(nodes)
+        touched = 0
         for node in bits(nodes & self._problem.needs_kernel):
-            parts.update(dict.fromkeys(self._ending.get(node, ()), TOUCHES))
-        parts.update(dict.fromkeys(self._read(nodes), READS))
+            touched |= self._ending[node]
+        inside = sum(1 << at for at in bits(made) if not self._ends[at] and not self._last[at] & ~nodes)
+        return tuple(
+            (at, MAKES if made >> at & 1 else READS if read >> at & 1 else TOUCHES)
+            for at in bits((made | read | touched) & ~inside)
+        )
+
+    def _made_and_read(self, nodes: int) -> tuple[int, int]:
+        """Masks of the values that nodes compute, and of those they read, their own included."""
+        made = read = 0
         for node in bits(nodes):
-            parts.update(dict.fromkeys(self._made_by.get(node, ()), MAKES))
-        return tuple(sorted(parts.items()))
+            made |= self._made_by[node]
+            read |= self._read_by[node]
+        return made, read
 
     def cost_us(self, value: int, source: int, destination: int) -> Cost:
         """What bringing a value from one device to another costs; devices by number."""

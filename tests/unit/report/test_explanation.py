@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from collage_core.report.explanation import explain
-from collage_core.report.record import AlternativeFacts, Record, RegionFacts
+from collage_core.report.record import AlternativeFacts, CopyFacts, Record, RegionFacts
 from tests.unit.report.records import RECORD
 
 
@@ -86,3 +86,18 @@ def test_a_plan_of_one_kernel_without_profile_is_explained() -> None:
     text = explain(dataclasses.replace(RECORD, regions=(region,), refusals=(), unchecked={}, notes=()))
 
     assert "1.0 us predicted; error at its boundary 0" in text
+
+
+def test_device_copies_are_listed_dearest_first_and_not_mentioned_where_there_are_none() -> None:
+    copies = tuple(
+        CopyFacts(value=f"v{n}", source="cpu", destination="cuda:0", size_bytes=1024 * n, cost_us=10.0 * n)
+        for n in range(1, 9)
+    )
+    text = explain(dataclasses.replace(RECORD, device_copies=copies))
+
+    assert "Device copies (8)" in text
+    assert "360.0 us of what is predicted" in text
+    assert text.index("v8: cpu to cuda:0") < text.index("v7: cpu to cuda:0")
+    assert "v2: cpu" not in text
+    assert "and 2 more" in text
+    assert "Device copies" not in explain(RECORD)

@@ -8,7 +8,7 @@ from typing import Any
 
 from collage_core.report.bench_json import ApparentLoss, BenchReport, bench_json
 from collage_core.report.optimize_json import optimize_json, regions_json
-from collage_core.report.record import Comparison, ContenderFacts
+from collage_core.report.record import Comparison, ContenderFacts, CopyFacts
 from tests.unit.report.records import COMPARISON, HOST, MODEL, RECORD
 
 BENCH_KEYS = [
@@ -117,3 +117,13 @@ def test_what_is_lost_against_a_users_plan_is_in_the_document_only_if_one_was_gi
         {"contender": "collage", "plan": "mine", "loss": 0.031235, "loss_ci95": [0.019, 0.044]}
     ]
     assert "apparent_losses" not in bench_document(COMPARISON)
+
+
+def test_device_copies_are_listed() -> None:
+    copy = CopyFacts(value="v", source="cpu", destination="cuda:0", size_bytes=4096, cost_us=250.12345)
+
+    document = json.loads(optimize_json(dataclasses.replace(RECORD, device_copies=(copy,))))
+
+    assert document["device_copies"] == [
+        {"value": "v", "source": "cpu", "destination": "cuda:0", "size_bytes": 4096, "cost_us": 250.123}
+    ]

@@ -8,7 +8,7 @@ import io
 from rich.console import Console, RenderableType
 
 from collage_core.report.coverage import coverage_lines
-from collage_core.report.record import AlternativeFacts, RegionFacts
+from collage_core.report.record import AlternativeFacts, CopyFacts, RegionFacts
 from collage_core.report.tables import (
     comparison_table,
     optimize_summary,
@@ -66,6 +66,13 @@ def test_refusals_left_out_are_counted() -> None:
 
 def test_predicted_is_set_against_measured() -> None:
     assert predicted_against_measured(RECORD) == "predicted 88.25 ms, measured 96.00 ms end to end (+8.8 %)"
+
+
+def test_device_copies_are_a_part_of_what_is_predicted() -> None:
+    copy = CopyFacts(value="v", source="cpu", destination="cuda:0", size_bytes=4096, cost_us=250.0)
+    record = dataclasses.replace(RECORD, device_copies=(copy, copy))
+
+    assert predicted_against_measured(record).startswith("predicted 88.25 ms (device copies 0.5000 ms), measured")
 
 
 def test_a_toolchain_that_got_little_is_named_with_the_reason() -> None:
