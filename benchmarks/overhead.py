@@ -88,7 +88,7 @@ def own_tool(model: Path, package: Path, turns: int, threads: int) -> dict[str, 
 
 def loop_us(kernels: int = 256, runs: int = 400) -> float:
     """What the runtime's loop takes per kernel, of many that do nothing; calling them is part of it."""
-    from collage_core.runtime.bound_run import BoundRun, BoundStep
+    from collage_core.runtime import BoundRun, BoundStep
 
     steps = [BoundStep(name=f"k{i}", target="", nodes=(), call=_nothing) for i in range(kernels)]
     run = BoundRun(steps=steps, inputs={}, outputs={}, order=[])

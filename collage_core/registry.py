@@ -30,7 +30,8 @@ from collage_core.contract import (
     Unsupported,
 )
 from collage_core.contract.answers import artifact_problem, target_problem
-from collage_core.errors import LoweringError, PluginError
+from collage_core.device import DeviceStream, open_device
+from collage_core.errors import DeviceError, DeviceUnavailableError, LoweringError, PluginError
 from collage_core.fusion import FusionRule
 from collage_core.patterns import PatternTable
 from collage_core.plugin_calls import guarded_table, in_driver, one_line
@@ -192,6 +193,22 @@ class Toolchain:
             raise PluginError(self.name, "collage_load", f"{type(answer).__name__} has no bind method")
         kernel: Kernel = answer
         return kernel
+
+    def open_device(self, name: str) -> DeviceStream:
+        """A new stream of a device: of CUDA by core, of any other kind by the plugin.
+
+        Raises:
+            DeviceError: If it cannot be used.
+            PluginError: If the hook raises anything else or answers with anything else.
+        """
+        if name.startswith("cuda:"):
+            return open_device(name)
+        hook = "collage_open_device"
+        answer = self._call(hook, (object,), let=DeviceError, device=name) if self.implements(hook) else None
+        if answer is None:
+            raise DeviceUnavailableError(name, f"neither core nor {self.name} knows it")
+        stream: DeviceStream = answer
+        return stream
 
     def measure(
         self, target: Target, call: BoundCall, protocol: Protocol, fallback: Callable[[], Measurement]

@@ -131,6 +131,18 @@ class Target:
         device = "" if self.device == "cpu" else f"@{self.device}"
         return f"{self.toolchain}{f'({options})' if options else ''}{device}"
 
+    @property
+    def launch(self) -> str:
+        """How its kernels are launched when deployed: `"eager"`, or `"graph"`, captured where they can be.
+
+        The latter is so on devices, unless the target's option `launch=eager` says otherwise.
+
+        Examples:
+            >>> Target(toolchain="cublas", device="cuda:0", fingerprint="x").launch
+            'graph'
+        """
+        return "eager" if self.device == "cpu" else self.option("launch", "graph")
+
     def option(self, name: str, default: str = "") -> str:
         """Value of one option, or `default`."""
         return dict(self.options).get(name, default)

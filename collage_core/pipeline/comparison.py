@@ -33,7 +33,7 @@ from collage_core.reference import compare as compare_values
 from collage_core.reference.rounded import rounded_problem
 from collage_core.registry import Registry
 from collage_core.report.compare_facts import CompareReport, ValueComparison
-from collage_core.runtime import Executable, Package, Session, load_package, loader
+from collage_core.runtime import Executable, Package, Session, load_package, loader, opener
 
 _SHOWN_MARGIN = 5.0
 _LEAST_RTOL = 1e-5
@@ -206,6 +206,7 @@ def _run(
         loader(registry),
         threads=package.manifest.threads,
         weights=package.weights,
+        opening=opener(registry, package.targets.values()),
     )
     names = [str(value.name) for value in model.graph.outputs]
     return dict(zip(names, Session(executable).run(None, feeds), strict=True))

@@ -40,7 +40,7 @@ from collage_core.pipeline.shortlist import as_plan
 from collage_core.pipeline.workplace import Workplace
 from collage_core.reference.compare import is_floating
 from collage_core.report.progress import Progress, SilentProgress
-from collage_core.runtime import Executable, Session, loader
+from collage_core.runtime import Executable, Session, loader, opener
 from collage_core.search import SearchCandidate
 
 AT_ONCE: Final = Preset(
@@ -152,6 +152,7 @@ class Compiler:
                     loader(self._workplace.registry),
                     threads=self._workplace.threads,
                     host=host,
+                    opening=opener(self._workplace.registry, assembled.targets.values()),
                 )
             )
             suspects = _suspects(graph, assembled, session.run(None, inputs), capture())

@@ -7,7 +7,8 @@ import time
 
 from collage_core.contract import Host
 from collage_core.database import TuningStore
-from collage_core.runtime.bound_run import BoundRun, BoundStep
+from collage_core.runtime.bound_run import BoundRun
+from collage_core.runtime.launching import BoundStep
 
 _KERNELS = 256
 _RUNS = 200

@@ -1,8 +1,9 @@
 """Running partitioned models: memory, kernels, sessions and the package format."""
 
-from collage_core.runtime.bound_run import BoundRun, BoundStep
+from collage_core.runtime.bound_run import BoundRun
 from collage_core.runtime.executable import Executable
-from collage_core.runtime.load import load, loader
+from collage_core.runtime.launching import BoundStep, Launch
+from collage_core.runtime.load import load, loader, opener
 from collage_core.runtime.loading import Load, LoweredAgain, Relower
 from collage_core.runtime.package import Package, export_model, load_package, save_package
 from collage_core.runtime.profiling import Profile, StepProfile
@@ -12,6 +13,7 @@ __all__ = [
     "BoundRun",
     "BoundStep",
     "Executable",
+    "Launch",
     "Load",
     "LoweredAgain",
     "NodeArg",
@@ -24,5 +26,6 @@ __all__ = [
     "load",
     "load_package",
     "loader",
+    "opener",
     "save_package",
 ]

@@ -48,7 +48,7 @@ class ArenaPlan:
     """Where each block lies.
 
     Attributes:
-        offsets: Bytes from the start of the arena, by block name; multiples of `ALIGNMENT_BYTES`.
+        offsets: Bytes from the start of the arena, by block name; multiples of the alignment asked for.
         nbytes: Size of the arena.
     """
 
@@ -56,8 +56,12 @@ class ArenaPlan:
     nbytes: int
 
 
-def plan_arena(blocks: Iterable[Block]) -> ArenaPlan:
+def plan_arena(blocks: Iterable[Block], alignment: int = ALIGNMENT_BYTES) -> ArenaPlan:
     """Gives every block an offset so that blocks alive together never overlap.
+
+    Args:
+        blocks: What needs memory.
+        alignment: What each block starts at a multiple of, in bytes.
 
     Examples:
         >>> plan = plan_arena([
@@ -76,7 +80,7 @@ def plan_arena(blocks: Iterable[Block]) -> ArenaPlan:
     for block in sorted(blocks, key=lambda block: (-block.nbytes, block.first, block.name)):
         if block.name in offsets:
             raise ValueError(f"two blocks are named {block.name!r}")
-        size = -(-block.nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        size = -(-block.nbytes // alignment) * alignment
         offset = _smallest_gap(placed, block, size) if size else 0
         offsets[block.name] = offset
         if size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,23 +9,10 @@ from typing import Any
 import numpy as np
 
 from collage_core.contract import BoundCall, Buffer
+from collage_core.device import Devices, Event
 from collage_core.errors import KernelRunError
+from collage_core.runtime.launching import BoundStep, Launch, Stretch, stretches
 from collage_core.runtime.profiling import Profile, StepProfile
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BoundStep:
-    """One call and what it is, for profiles and errors."""
-
-    name: str
-    target: str
-    nodes: tuple[str, ...]
-    call: BoundCall
-
-    def failed(self, error: Exception) -> KernelRunError:
-        """The error to raise when the call raised `error`."""
-        reason = f"{type(error).__name__}: {error}".rstrip(": .")
-        return KernelRunError(self.name, self.target, self.nodes, reason)
 
 
 class BoundRun:
@@ -41,6 +27,7 @@ class BoundRun:
         outputs: Place of each graph output, by name.
         order: Names of the graph outputs in order; one may come twice.
         owner: What must live as long as the run does.
+        devices: Those that take part.
 
     Attributes:
         call: The whole run as one call without arguments. Of an executable of one kernel it is that kernel's
@@ -48,7 +35,7 @@ class BoundRun:
             while the call is in use.
     """
 
-    __slots__ = ("_order", "_owner", "call", "input_buffers", "output_buffers", "steps")
+    __slots__ = ("_devices", "_order", "_owner", "_units", "call", "input_buffers", "output_buffers", "steps")
 
     def __init__(
         self,
@@ -58,23 +45,41 @@ class BoundRun:
         outputs: Mapping[str, Buffer],
         order: Sequence[str],
         owner: object = None,
+        devices: Devices | None = None,
     ) -> None:
         self._owner = owner
         self.steps = tuple(steps)
         self.input_buffers = inputs
         self.output_buffers = outputs
         self._order = tuple(order)
-        self.call = _sequence(self.steps)
+        self._devices = devices or Devices()
+        self._units = tuple(
+            group[0] if group[0].not_captured else Stretch(self._devices[group[0].device], group)
+            for group in stretches(self.steps)
+        )
+        self.call = self._sequence()
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """What each input holds: for tensors of static shape the array to write into."""
-        return {name: buffer.value for name, buffer in self.input_buffers.items()}
+        """What each input holds: for tensors of static shape the array to write into, on the device it is on."""
+        return {name: self._shown(buffer) for name, buffer in self.input_buffers.items()}
 
     @property
     def outputs(self) -> dict[str, Any]:
         """What each output holds after a call; not a copy, so the next call overwrites it."""
-        return {name: buffer.value for name, buffer in self.output_buffers.items()}
+        return {name: self._shown(buffer) for name, buffer in self.output_buffers.items()}
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """How the kernels on devices are launched by now, and why some are not in a graph."""
+        made = []
+        for unit in self._units:
+            if isinstance(unit, Stretch):
+                made.append(unit.launch)
+            elif unit.device != "cpu" and unit.nodes:
+                reason = unit.not_captured
+                made.append(Launch(device=unit.device, steps=(unit.name,), mode="eager", reason=reason))
+        return tuple(made)
 
     def run(self) -> list[Any]:
         """Run, and return what the outputs hold, in the model's order, uncopied.
@@ -88,10 +93,12 @@ class BoundRun:
             raise
         except Exception as error:  # from the only step: the loop explains its own
             raise self.steps[0].failed(error) from error
-        return [self.output_buffers[name].value for name in self._order]
+        return [self._shown(self.output_buffers[name]) for name in self._order]
 
     def profile(self, runs: int = 20, warmup: int = 3) -> Profile:
-        """Run repeatedly with a clock around every step.
+        """Run repeatedly with a clock around every step: the host's, and each device's own around what it is given.
+
+        Kernels are called one by one here, also those that runs launch as graphs.
 
         Args:
             runs: Timed runs.
@@ -103,44 +110,87 @@ class BoundRun:
         for _ in range(warmup):
             self.run()
         clock = time.perf_counter_ns
-        starts = np.zeros((len(self.steps), runs), np.int64)
-        ends = np.zeros_like(starts)
+        starts_us = np.zeros((len(self.steps), runs))
+        samples_us = np.zeros_like(starts_us)
         for run in range(runs):
+            origins = {device.name: _recorded(device.event()) for device in self._devices}
+            origins_us = dict.fromkeys(origins, clock() / 1e3)
+            points: dict[int, tuple[Event, Event]] = {}
             for index, step in enumerate(self.steps):
                 begin = clock()
                 try:
-                    step.call()
+                    if step.device == "cpu":
+                        step.call()
+                    else:
+                        device = self._devices[step.device]
+                        device.activate()
+                        before = _recorded(device.event())
+                        step.call()
+                        points[index] = before, _recorded(device.event())
                 except Exception as error:
                     raise step.failed(error) from error
-                ends[index, run] = clock()
-                starts[index, run] = begin
-        origin = int(starts.min()) if starts.size else 0
+                starts_us[index, run] = begin / 1e3
+                samples_us[index, run] = (clock() - begin) / 1e3
+            self._devices.synchronise()
+            for index, (before, after) in points.items():
+                name = self.steps[index].device
+                starts_us[index, run] = origins_us[name] + before.elapsed_us(origins[name])
+                samples_us[index, run] = after.elapsed_us(before)
+        if starts_us.size:
+            starts_us -= starts_us.min()
         return Profile(
             steps=tuple(
                 StepProfile(
                     name=step.name,
                     target=step.target,
                     nodes=step.nodes,
-                    starts_us=tuple(((starts[index] - origin) / 1e3).tolist()),
-                    samples_us=tuple(((ends[index] - starts[index]) / 1e3).tolist()),
+                    starts_us=tuple(starts_us[index].tolist()),
+                    samples_us=tuple(samples_us[index].tolist()),
                 )
                 for index, step in enumerate(self.steps)
             )
         )
 
+    def _shown(self, buffer: Buffer) -> Any:
+        return buffer.value if buffer.device == "cpu" else self._devices[buffer.device].shown(buffer)
 
-def _sequence(steps: tuple[BoundStep, ...]) -> BoundCall:
-    if len(steps) == 1:
-        return steps[0].call
-    calls = tuple(step.call for step in steps)
-    by_call = {id(step.call): step for step in steps}
+    def _sequence(self) -> BoundCall:
+        calls: list[BoundCall] = []
+        steps: dict[int, BoundStep] = {}
+        active = ""
+        for unit in self._units:
+            first = unit.steps[0] if isinstance(unit, Stretch) else unit
+            call: BoundCall = unit if isinstance(unit, Stretch) else unit.call
+            if first.device not in ("cpu", active):
+                active = first.device
+                call = _in_turn(self._devices[active].activate, call)
+            calls.append(call)
+            steps[id(call)] = first
+        if len(calls) == 1:
+            return calls[0]
+        in_order = tuple(calls)
 
-    def run_all() -> None:
-        # entering `try` is free since Python 3.11, and the failing step is known by what `call` is
-        try:
-            for call in calls:
-                call()
-        except Exception as error:
-            raise by_call[id(call)].failed(error) from error
+        def run_all() -> None:
+            # entering `try` is free since Python 3.11, and the failing step is known by what `call` is
+            try:
+                for call in in_order:
+                    call()
+            except KernelRunError:
+                raise
+            except Exception as error:
+                raise steps[id(call)].failed(error) from error
 
-    return run_all
+        return run_all
+
+
+def _in_turn(first: BoundCall, second: BoundCall) -> BoundCall:
+    def both() -> None:
+        first()
+        second()
+
+    return both
+
+
+def _recorded(event: Event) -> Event:
+    event.record()
+    return event

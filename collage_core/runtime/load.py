@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from collage_core.contract import Artifact, Kernel, RunContext, Target, Unsupported
-from collage_core.errors import ModelError, PackageDamagedError, PluginError, UsageError
+from collage_core.device import DeviceStream, OpenDevice
+from collage_core.errors import DeviceUnavailableError, ModelError, PackageDamagedError, PluginError, UsageError
 from collage_core.registry import Registry, Toolchain, load_toolchain
 from collage_core.runtime.executable import Executable
 from collage_core.runtime.loading import Load, Relower
@@ -31,7 +33,8 @@ def load(
     Raises:
         UsageError: If that is no number of threads.
         PackageError: If the file is no sound package.
-        KernelLoadError: If a toolchain is missing or refuses; it says which and why.
+        KernelLoadError: If a toolchain or a device is missing or refuses; it says which and why.
+        DeviceError: If a device has not the memory the plan needs.
     """
     if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):
         raise UsageError(f"the number of threads is from 1 to {MOST_THREADS}, not {threads!r}")
@@ -45,6 +48,7 @@ def load(
             threads=opened.manifest.threads if threads is None else threads,
             relower=relower,
             weights=opened.weights,
+            opening=opener(registry, opened.targets.values()),
         )
     except ModelError as error:
         raise PackageDamagedError(opened.path, f"its model cannot be run: {error}") from error
@@ -57,21 +61,60 @@ def loader(registry: Registry | None) -> Load:
     Args:
         registry: Where toolchains come from; None to import each when it is first needed.
     """
-    known: dict[str, Toolchain] = {}
+    toolchains = _Toolchains(registry)
 
     def load_artifact(target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-        name = target.toolchain
-        if name not in known:
-            if registry is None:
-                try:
-                    known[name] = load_toolchain(name)
-                except PluginError as error:
-                    return Unsupported(f"toolchain {name!r} is not usable: {error.reason}")
-            elif name in registry.toolchains:
-                known[name] = registry.toolchains[name]
-            else:
-                failed = [failure.reason for failure in registry.failures if failure.name == name]
-                return Unsupported(f"toolchain {name!r} is not installed{f': {failed[0]}' if failed else ''}")
-        return known[name].load(target, artifact, run)
+        toolchain = toolchains(target.toolchain)
+        return toolchain if isinstance(toolchain, Unsupported) else toolchain.load(target, artifact, run)
 
     return load_artifact
+
+
+def opener(registry: Registry | None, targets: Iterable[Target]) -> OpenDevice:
+    """Opens the devices that targets name: CUDA's by core, others by the first of their toolchains that can.
+
+    Args:
+        registry: As for `loader`.
+        targets: Those of a plan.
+    """
+    toolchains = _Toolchains(registry)
+    owners = {(target.device, target.toolchain) for target in targets}
+
+    def open_named(name: str) -> DeviceStream:
+        reasons = []
+        for toolchain in (toolchains(owner) for device, owner in sorted(owners) if device == name):
+            if isinstance(toolchain, Unsupported):
+                reasons.append(toolchain.reason)
+                continue
+            try:
+                return toolchain.open_device(name)
+            except DeviceUnavailableError as error:
+                reasons.append(error.reason)
+            except PluginError as error:
+                reasons.append(str(error))
+        raise DeviceUnavailableError(name, "; ".join(dict.fromkeys(reasons)) or "no kernel of the plan runs on it")
+
+    return open_named
+
+
+class _Toolchains:
+    """Toolchains by name, or why there is none of that name."""
+
+    def __init__(self, registry: Registry | None) -> None:
+        self._registry = registry
+        self._known: dict[str, Toolchain] = {}
+
+    def __call__(self, name: str) -> Toolchain | Unsupported:
+        if name in self._known:
+            return self._known[name]
+        if self._registry is None:
+            try:
+                self._known[name] = load_toolchain(name)
+            except PluginError as error:
+                return Unsupported(f"toolchain {name!r} is not usable: {error.reason}")
+        elif name in self._registry.toolchains:
+            self._known[name] = self._registry.toolchains[name]
+        else:
+            failed = [failure.reason for failure in self._registry.failures if failure.name == name]
+            return Unsupported(f"toolchain {name!r} is not installed{f': {failed[0]}' if failed else ''}")
+        return self._known[name]

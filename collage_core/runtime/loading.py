@@ -11,8 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from collage_core.contract import Artifact, Host, Kernel, RunContext, Target, Unsupported, workspace_of
-from collage_core.errors import KernelLoadError, PluginError
+from collage_core.contract import (
+    Artifact,
+    Buffer,
+    Host,
+    Kernel,
+    RunContext,
+    Target,
+    Unsupported,
+    buffer_over,
+    workspace_of,
+)
+from collage_core.device import Devices, DeviceStream
+from collage_core.errors import DeviceError, KernelLoadError, PluginError
 from collage_core.passes.call_sites import CallSite
 from collage_core.runtime.requirements import VersionOf, check_requirements, installed_version
 from collage_core.runtime.scratch import removed_with
@@ -31,10 +42,12 @@ class Loaded:
     Attributes:
         kernel: The kernel.
         workspace_bytes: Scratch memory its calls need.
+        not_captured: Why its calls are no part of a device's graph; empty if they may be.
     """
 
     kernel: Kernel
     workspace_bytes: int
+    not_captured: str = "it runs on the CPU"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +82,9 @@ class Loader:
         relower: What to do about an artifact that does not load; None to give up.
         version_of: Looks up installed distributions.
         again: By call site, what was lowered again; clones load that.
+        devices: Where kernels of other devices run.
+        placed: By device and content hash, weights that are there already.
+        owns_scratch: Whether `scratch` goes with what this loads for.
     """
 
     load: Load
@@ -79,6 +95,14 @@ class Loader:
     relower: Relower | None = None
     version_of: VersionOf = installed_version
     again: dict[str, LoweredAgain] = dataclasses.field(default_factory=dict)
+    devices: Devices = dataclasses.field(default_factory=Devices)
+    placed: dict[tuple[str, str], Buffer] = dataclasses.field(default_factory=dict)
+    owns_scratch: bool = True
+
+    def apart(self) -> Loader:
+        """The same for a clone: other streams of the same devices, the weights there shared."""
+        self.devices.synchronise()  # another stream must not read weights that are still on their way
+        return dataclasses.replace(self, devices=self.devices.apart(), owns_scratch=False)
 
     def __call__(self, site: CallSite, target: Target, artifact: Artifact) -> Loaded:
         """Load one kernel.
@@ -87,8 +111,6 @@ class Loader:
             KernelLoadError: If the machine lacks what the artifact needs or the toolchain refuses, and lowering
                 again is not possible or does not help.
         """
-        if target.device != "cpu":
-            raise _error(site, target, f"values live in CPU memory, not on {target.device}")
         made = self.again.get(site.name)
         answer = self._attempt(site, target, made.artifact if made else artifact)
         if isinstance(answer, Loaded):
@@ -119,8 +141,24 @@ class Loader:
                 return Unsupported(f"its weights {', '.join(missing)} are not at hand")
             # looked up here, not in the plugin: a damaged package must not be blamed on a toolchain
             constants = {key: weights[key] for key in artifact.constants.values()}
+        stream, placed = None, {}
+        if target.device != "cpu":
+            try:
+                device = self.devices[target.device]
+                device.activate()
+                stream, placed = device.handle, self._place(device, constants)
+            except DeviceError as error:
+                return Unsupported(str(error))
         scratch = Path(tempfile.mkdtemp(dir=self.scratch))
-        context = RunContext(threads=self.threads, device=target.device, constants=constants, scratch=scratch)
+        context = RunContext(
+            threads=self.threads,
+            device=target.device,
+            constants=constants,
+            placed=placed,
+            stream=stream,
+            capture=target.launch == "graph",
+            scratch=scratch,
+        )
         kernel: Kernel | Unsupported | None = None
         try:
             kernel = self.load(target, artifact, context)
@@ -131,9 +169,41 @@ class Loader:
                 shutil.rmtree(scratch, ignore_errors=True)
         if isinstance(kernel, Unsupported):
             return kernel
-        loaded = Loaded(kernel=kernel, workspace_bytes=workspace_of(artifact, kernel))
+        loaded = Loaded(
+            kernel=kernel,
+            workspace_bytes=workspace_of(artifact, kernel),
+            not_captured=why_not_captured(target, artifact),
+        )
         removed_with(loaded, scratch)
         return loaded
+
+    def _place(self, device: DeviceStream, constants: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Buffer]:
+        """Weights on a device, copied there when the first kernel asks for them."""
+        for content, array in constants.items():
+            if (device.name, content) not in self.placed:
+                self.placed[device.name, content] = placed_on(device, content, array)
+        return {content: self.placed[device.name, content] for content in constants}
+
+
+def placed_on(device: DeviceStream, name: str, array: np.ndarray[Any, Any]) -> Buffer:
+    """An array copied to a device.
+
+    Raises:
+        DeviceError: If it has not the memory, or fails.
+    """
+    memory = device.allocate(array.nbytes)
+    spec = buffer_over(name, np.ascontiguousarray(array)).spec
+    device.write(memory.pointer, np.ascontiguousarray(array))
+    return Buffer.at(spec, device=device.name, pointer=memory.pointer, keeps=memory)
+
+
+def why_not_captured(target: Target, artifact: Artifact) -> str:
+    """Why a kernel's calls are no part of a device's graph; empty if they may be."""
+    if target.device == "cpu":
+        return "it runs on the CPU"
+    if target.launch != "graph":
+        return f"its target asks for launch={target.launch}"
+    return "" if artifact.capturable else "its artifact is not capturable"
 
 
 def _weights_of(site: CallSite) -> dict[str, np.ndarray[Any, Any]]:

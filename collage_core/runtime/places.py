@@ -1,20 +1,26 @@
-"""Where every value of an executable lies: inside, in the arena; at the rim, in arrays a caller may give."""
+"""Where every value of an executable lies: inside, in a device's arena; at the rim, in arrays a caller may give."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 
-from collage_core.contract import Buffer, TensorSpec, ValueKind
+from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Buffer, TensorSpec, ValueKind
+from collage_core.device import DeviceMemory, Devices
 from collage_core.errors import FeedError
 from collage_core.runtime.arena import ArenaPlan, allocate, plan_arena
+from collage_core.runtime.schedule import Action, Compute, CopyOut, Place, Schedule
 from collage_core.runtime.wiring import Wiring, workspace_name
 
 Array = np.ndarray[Any, Any]
+Given: TypeAlias = Any
+"""What a caller gives an input or output: an array, one of a device (DLPack), or a device's name for memory there."""
+
+_DLPACK_CPU = 1  # kDLCPU in dlpack.h
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,99 +28,189 @@ class Rim:
     """Places at the rim of one bound run.
 
     Attributes:
-        roots: Place of each root that is a graph input, or is written straight into a graph output.
+        roots: Where each root is on a device that it is given on, or where it is written straight into an output.
         inputs: Place of each graph input, by name.
         outputs: Place of each graph output, by name.
     """
 
-    roots: Mapping[ir.Value, Buffer]
+    roots: Mapping[Place, Buffer]
     inputs: Mapping[str, Buffer]
     outputs: Mapping[str, Buffer]
 
 
 class Places:
-    """The memory of one executable.
+    """The memory of one executable, as one schedule uses it.
+
+    The host's share lies where the devices that take part copy from and to without a detour.
 
     Args:
-        wiring: What reads and writes what.
+        schedule: What reads and writes what, and where.
         workspace_bytes: Scratch memory by step name.
+        devices: Those that take part.
+
+    Attributes:
+        plans: Where each block lies, by device.
     """
 
-    def __init__(self, wiring: Wiring, workspace_bytes: Mapping[str, int]) -> None:
-        self._wiring = wiring
-        self._inside: dict[ir.Value, Buffer] = {}
-        self.plan: ArenaPlan = plan_arena(wiring.blocks(workspace_bytes))
-        self._arena = allocate(self.plan.nbytes)
-        self._workspaces = {step: self._workspace(step, nbytes) for step, nbytes in workspace_bytes.items() if nbytes}
+    def __init__(self, schedule: Schedule, workspace_bytes: Mapping[str, int], devices: Devices) -> None:
+        self._schedule = schedule
+        self._wiring = schedule.wiring
+        self._devices = devices
+        self._inside: dict[Place, Buffer] = {}
+        self.plans: dict[str, ArenaPlan] = {}
+        self._arenas: dict[str, Array | DeviceMemory] = {}
+        others = schedule.devices[1:]
+        self._allocate: Callable[[int], Array] = devices[others[0]].allocate_host if others else allocate
+        for device in schedule.devices:
+            blocks = schedule.blocks(device, workspace_bytes)
+            if device == "cpu":
+                self.plans[device] = plan = plan_arena(blocks)
+                self._arenas[device] = self._allocate(plan.nbytes)
+            else:
+                self.plans[device] = plan = plan_arena(blocks, DEVICE_ALIGNMENT_BYTES)
+                self._arenas[device] = devices[device].allocate(plan.nbytes)
+        self._workspaces = {
+            action.step.name: self._workspace(action, workspace_bytes.get(action.step.name, 0))
+            for action in schedule.actions
+            if isinstance(action, Compute)
+        }
 
     def workspace(self, step: str) -> Buffer | None:
         """Scratch memory of a step; None if it needs none."""
         return self._workspaces.get(step)
 
-    def at_rim(self, value: ir.Value, rim: Rim) -> bool:
-        """Whether a value's place changes from one bound run to the next."""
-        return self._wiring.roots[value] in rim.roots
+    def at_rim(self, action: Action, rim: Rim) -> bool:
+        """Whether a place an action touches changes from one bound run to the next."""
+        if isinstance(action, CopyOut):
+            return True
+        reads, writes = self._schedule.touched(action)
+        return any(place in rim.roots for place in (*reads, *writes))
 
-    def of(self, value: ir.Value, rim: Rim) -> Buffer:
-        """The place of a value in one bound run."""
+    def of(self, value: ir.Value, device: str, rim: Rim) -> Buffer:
+        """The place of a value on a device in one bound run."""
         root = self._wiring.roots[value]
-        place = rim.roots.get(root) or self._inside.get(root)
+        key = (root, device)
+        place = rim.roots.get(key) or self._inside.get(key)
         if place is None:
-            place = self._inside[root] = self._make(root)
+            place = self._inside[key] = self._make(root, device)
         return place if root is value else _reshaped(place, self._wiring.specs[value])
 
-    def rim(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Rim:
+    def rim(self, inputs: Mapping[str, Given], outputs: Mapping[str, Given]) -> Rim:
         """Places for one bound run.
 
         Args:
-            inputs: What a caller wants inputs to be read from.
-            outputs: What a caller wants outputs to be written into.
+            inputs: What a caller wants inputs to be read from, each on the device its schedule says.
+            outputs: What a caller wants outputs to be written into, likewise.
 
         Raises:
             FeedError: If a name is unknown, or an array does not fit or overlaps one that is written.
         """
-        wiring = self._wiring
-        named_inputs = {wiring.specs[value].name: value for value in wiring.inputs}
-        named_outputs = {wiring.specs[value].name: value for value in wiring.outputs}
-        _check_names("input", inputs, named_inputs)
-        _check_names("output", outputs, named_outputs)
+        wiring, schedule = self._wiring, self._schedule
         _check_overlap(inputs, outputs)
-        owners = wiring.owned_by_outputs()
-        copied = wiring.copied_outputs()
-        roots: dict[ir.Value, Buffer] = {}
-        for name, value in named_inputs.items():
-            roots[value] = _given_or_new(wiring.specs[value], inputs.get(name))
+        roots: dict[Place, Buffer] = {}
         places: dict[str, Buffer] = {}
-        for name, value in named_outputs.items():
-            spec, root, array = wiring.specs[value], wiring.roots[value], outputs.get(name)
+        for value in wiring.inputs:
+            device, name = schedule.given.get(value, "cpu"), wiring.specs[value].name
+            places[name] = roots[value, device] = self._given_or_new(value, device, inputs.get(name))
+        written: dict[str, Buffer] = {}
+        for value in dict.fromkeys(wiring.outputs):
+            spec, root = wiring.specs[value], wiring.roots[value]
+            device, given = schedule.given.get(value, "cpu"), outputs.get(spec.name)
             if spec.kind is ValueKind.PLANNED:
-                places[name] = _given_or_new(spec, array)
-                if value not in copied and owners[root] is value:
-                    roots[root] = _reshaped(places[name], wiring.specs[root])
+                written[spec.name] = place = self._given_or_new(value, device, given)
+                if schedule.owned.get((root, device)) is value:
+                    roots[root, device] = _reshaped(place, wiring.specs[root])
                 continue
-            if array is not None:
-                raise FeedError(name, "its size is not known before it is computed, so it cannot be bound to an array")
-            if root not in roots and root.producer() is not None:
-                roots[root] = Buffer(spec)
-            places[name] = roots.get(root) or self._make(root)
-        return Rim(roots=roots, inputs={name: roots[value] for name, value in named_inputs.items()}, outputs=places)
+            if given is not None:
+                raise FeedError(spec.name, "its size is not known before it is computed, so it cannot be bound")
+            if (root, "cpu") not in roots and root.producer() is not None:
+                roots[root, "cpu"] = Buffer(spec)
+            written[spec.name] = roots.get((root, "cpu")) or self._make(root, "cpu")
+        return Rim(roots=roots, inputs=places, outputs=written)
 
-    def _make(self, root: ir.Value) -> Buffer:
+    def _given_or_new(self, value: ir.Value, device: str, given: Given) -> Buffer:
+        spec = self._wiring.specs[value]
+        if device == "cpu":
+            return _given_or_new(spec, given, self._allocate)
+        if given is None or isinstance(given, str):
+            return self._new_on(device, spec)
+        return self._devices[device].taken(spec, given)
+
+    def _new_on(self, device: str, spec: TensorSpec) -> Buffer:
+        memory = self._devices[device].allocate(spec.nbytes)
+        return Buffer.at(spec, device=device, pointer=memory.pointer, keeps=memory)
+
+    def _make(self, root: ir.Value, device: str) -> Buffer:
         """A place inside: in the arena, or a constant's own memory, or an object slot."""
         spec = self._wiring.specs[root]
         if root.const_value is not None and root.producer() is None:
-            return _constant(spec, root.const_value)
+            return self._constant(spec, root.const_value, device)
         if spec.kind is ValueKind.FOREIGN:
             return Buffer(spec)
-        offset = self.plan.offsets[spec.name]
-        storage = self._arena[offset : offset + spec.nbytes].view(spec.numpy_dtype)
-        return Buffer(spec, storage.reshape(spec.static_shape))
+        return self._in_arena(spec, device, self.plans[device].offsets[spec.name])
 
-    def _workspace(self, step: str, nbytes: int) -> Buffer:
-        name = workspace_name(step)
-        offset = self.plan.offsets[name]
+    def _constant(self, spec: TensorSpec, tensor: ir.TensorProtocol, device: str) -> Buffer:
+        if device == "cpu":
+            return _constant(spec, tensor)
+        place = self._new_on(device, spec)
+        self._devices[device].write(place.pointer, np.ascontiguousarray(tensor.numpy()))
+        return place
+
+    def _workspace(self, action: Compute, nbytes: int) -> Buffer | None:
+        if not nbytes:
+            return None
+        name = workspace_name(action.step.name)
         spec = TensorSpec(name=name, dtype=ir.DataType.UINT8, shape=(nbytes,))
-        return Buffer(spec, self._arena[offset : offset + nbytes])
+        return self._in_arena(spec, action.device, self.plans[action.device].offsets[name])
+
+    def _in_arena(self, spec: TensorSpec, device: str, offset: int) -> Buffer:
+        arena = self._arenas[device]
+        if not isinstance(arena, np.ndarray):
+            return Buffer.at(spec, device=device, pointer=arena.pointer + offset, keeps=arena)
+        return Buffer(spec, arena[offset : offset + spec.nbytes].view(spec.numpy_dtype).reshape(spec.static_shape))
+
+
+def homes(wiring: Wiring, devices: Devices, given: Mapping[str, Given], kind: str) -> dict[ir.Value, str]:
+    """On which devices what a caller gives is, where that is not the CPU.
+
+    Args:
+        wiring: The model.
+        devices: Those that are open.
+        given: By name of an input or output.
+        kind: `"input"` or `"output"`.
+
+    Raises:
+        FeedError: If a name or a device is unknown, or the value has no static shape.
+    """
+    known = {wiring.specs[value].name: value for value in (wiring.inputs if kind == "input" else wiring.outputs)}
+    found = {}
+    for name, each in given.items():
+        if name not in known:
+            raise FeedError(name, f"the model has no such {kind}; it has {', '.join(known) or 'none'}")
+        device = _device_of(name, each, devices)
+        if device == "cpu":
+            continue
+        if wiring.specs[known[name]].kind is not ValueKind.PLANNED:
+            raise FeedError(name, f"its shape is not known beforehand, so it cannot be on {device}")
+        found[known[name]] = device
+    return found
+
+
+def _device_of(name: str, given: Given, devices: Devices) -> str:
+    used = ", ".join(device.name for device in devices) or "the CPU"
+    if isinstance(given, str):
+        if given != "cpu" and given not in [device.name for device in devices]:
+            raise FeedError(name, f"the plan does not use the device {given!r}; it uses {used}")
+        return given
+    if given is None or isinstance(given, np.ndarray) or not hasattr(given, "__dlpack_device__"):
+        return "cpu"
+    kind, number = given.__dlpack_device__()
+    if kind == _DLPACK_CPU:
+        return "cpu"
+    device = devices.named((int(kind), int(number)))
+    if device is None:
+        raise FeedError(name, f"it is on the device {kind}:{number} of DLPack; the plan uses {used}")
+    return device.name
 
 
 def _constant(spec: TensorSpec, tensor: ir.TensorProtocol) -> Buffer:
@@ -127,16 +223,16 @@ def _constant(spec: TensorSpec, tensor: ir.TensorProtocol) -> Buffer:
         buffer.put(array)
         return buffer
     # a copy: a weight may be read-only or mapped, and some libraries take neither
-    place = _given_or_new(spec, None)
+    place = _given_or_new(spec, None, allocate)
     place.put(tensor.numpy())
     return place
 
 
-def _given_or_new(spec: TensorSpec, given: Array | None) -> Buffer:
-    if given is None:
+def _given_or_new(spec: TensorSpec, given: Given, new: Callable[[int], Array]) -> Buffer:
+    if given is None or isinstance(given, str):
         if spec.kind is not ValueKind.PLANNED:
             return Buffer(spec)
-        return Buffer(spec, allocate(spec.nbytes).view(spec.numpy_dtype).reshape(spec.static_shape))
+        return Buffer(spec, new(spec.nbytes).view(spec.numpy_dtype).reshape(spec.static_shape))
     if spec.kind is not ValueKind.PLANNED:
         buffer = Buffer(spec)
         buffer.put(given)
@@ -166,16 +262,12 @@ def _given_or_new(spec: TensorSpec, given: Array | None) -> Buffer:
 
 def _reshaped(place: Buffer, spec: TensorSpec) -> Buffer:
     """The same memory as another value; only planned values share memory."""
+    if place.device != "cpu":
+        return Buffer.at(spec, device=place.device, pointer=place.pointer, keeps=place)
     return Buffer(spec, place.array.reshape(spec.static_shape))
 
 
-def _check_names(kind: str, given: Mapping[str, Array], known: Mapping[str, ir.Value]) -> None:
-    for name in given:
-        if name not in known:
-            raise FeedError(name, f"the model has no such {kind}; it has {', '.join(known) or 'none'}")
-
-
-def _check_overlap(inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+def _check_overlap(inputs: Mapping[str, Given], outputs: Mapping[str, Given]) -> None:
     written = list(outputs.items())
     for index, (name, array) in enumerate(written):
         for other, memory in (*inputs.items(), *written[:index]):

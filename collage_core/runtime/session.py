@@ -16,7 +16,9 @@ from collage_core.ir.foreign_values import expected_foreign, fitted_foreign
 from collage_core.ir.tensor_spec import name_of_type
 from collage_core.runtime.bound_run import BoundRun
 from collage_core.runtime.executable import Executable
+from collage_core.runtime.launching import Launch
 from collage_core.runtime.loading import LoweredAgain
+from collage_core.runtime.places import Given
 from collage_core.runtime.profiling import Profile
 
 Array = np.ndarray[Any, Any]
@@ -89,14 +91,15 @@ class Session:
             self._default.run()
             return [_copy(held[name].value) for name in wanted]
 
-    def bind(self, inputs: Mapping[str, Array] | None = None, outputs: Mapping[str, Array] | None = None) -> BoundRun:
+    def bind(self, inputs: Mapping[str, Given] | None = None, outputs: Mapping[str, Given] | None = None) -> BoundRun:
         """Fix the memory of a run, so that nothing is copied, checked or locked when it runs.
 
         Not thread-safe: runs of this session and of everything bound from it share memory.
 
         Args:
             inputs: Arrays to read from, by name: C-contiguous, of the exact dtype and shape. Inputs not named get
-                arrays of their own, to be written into through `BoundRun.inputs`.
+                arrays of their own, to be written into through `BoundRun.inputs`. Arrays of a device that the plan uses,
+                which speak DLPack, are read where they are; a device's name has one made there.
             outputs: Arrays to write into, likewise.
 
         Raises:
@@ -130,6 +133,11 @@ class Session:
             for place, value in values:
                 place.put(value)
             return self._default.profile(runs, warmup)
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """How kernels on devices are launched in `run` by now, and why some are not in a graph."""
+        return self._default.launches
 
     @property
     def lowered_again(self) -> tuple[LoweredAgain, ...]:

@@ -11,7 +11,6 @@ from collage_core.contract import TensorSpec, Unsupported, ValueKind
 from collage_core.errors import ModelError
 from collage_core.ir.value_bounds import spec_of
 from collage_core.passes.call_sites import CallSite
-from collage_core.runtime.arena import Block
 from collage_core.runtime.views import View, view_of
 
 
@@ -58,52 +57,6 @@ class Wiring:
     steps: tuple[Step, ...]
     specs: Mapping[ir.Value, TensorSpec]
     roots: Mapping[ir.Value, ir.Value]
-
-    def owned_by_outputs(self) -> dict[ir.Value, ir.Value]:
-        """Roots that kernels write straight into a graph output's memory, each with that output.
-
-        An output that views an input, a constant, or what another output already owns is not among them: it
-        needs a copy.
-        """
-        written = {value for step in self.steps for value in step.writes}
-        owners: dict[ir.Value, ir.Value] = {}
-        for value in self.outputs:
-            root = self.roots[value]
-            if self.specs[value].kind is ValueKind.PLANNED and root in written:
-                owners.setdefault(root, value)
-        return owners
-
-    def copied_outputs(self) -> tuple[ir.Value, ...]:
-        """Planned graph outputs to be copied into after the last kernel."""
-        owning = set(self.owned_by_outputs().values())
-        return tuple(
-            value
-            for value in dict.fromkeys(self.outputs)
-            if self.specs[value].kind is ValueKind.PLANNED and value not in owning
-        )
-
-    def blocks(self, workspace_bytes: Mapping[str, int]) -> list[Block]:
-        """Everything that needs a place in the arena: planned and bounded values inside, and workspaces.
-
-        Args:
-            workspace_bytes: Scratch memory by call-site id; a missing one is 0.
-        """
-        outer = set(self.owned_by_outputs()) | set(self.inputs) | set(self.outputs)
-        first: dict[ir.Value, int] = {}
-        last: dict[ir.Value, int] = {}
-        blocks = []
-        for index, step in enumerate(self.steps):
-            for value in step.writes:
-                first[self.roots[value]] = last[self.roots[value]] = index
-            for value in step.reads:
-                last[self.roots[value]] = index
-            if step.site is not None and (size := workspace_bytes.get(step.name, 0)):
-                blocks.append(Block(name=workspace_name(step.name), nbytes=size, first=index, last=index))
-        for value, index in first.items():
-            spec = self.specs[value]
-            if value not in outer and spec.kind is not ValueKind.FOREIGN:
-                blocks.append(Block(name=spec.name, nbytes=spec.nbytes, first=index, last=last[value]))
-        return blocks
 
 
 def workspace_name(step: str) -> str:

@@ -12,6 +12,7 @@
 """
 
 from collage_core.testing.conformance import Conformance, check_plugin
+from collage_core.testing.fake_device import FakeArray, FakeDevice
 from collage_core.testing.graphs import GraphBuilder
 from collage_core.testing.kernel_check import DeviceMemory
 from collage_core.testing.mock import CandidateView, MockToolchain, per_operator
@@ -27,6 +28,8 @@ __all__ = [
     "ChosenKernel",
     "Conformance",
     "DeviceMemory",
+    "FakeArray",
+    "FakeDevice",
     "GraphBuilder",
     "MockToolchain",
     "NoFit",

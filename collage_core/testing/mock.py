@@ -18,6 +18,7 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
+from collage_core.device import DeviceStream
 from collage_core.fusion import CandidateKernel, FusionRule
 from collage_core.hookspecs import hookimpl
 from collage_core.ir.index_set import iterate_bits
@@ -25,6 +26,8 @@ from collage_core.ir.tensor_spec import ValueKind
 from collage_core.patterns import FusionPattern, NodeContext, Pattern, PatternTable
 from collage_core.patterns.table import Predicate
 from collage_core.reference.plugin import ReferencePlugin
+from collage_core.testing.fake_device import FakeDevice
+from collage_core.testing.fake_kernel import load_on_fake, lower_for_fake
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,6 +115,8 @@ class MockToolchain:
         query: Reason by name of each node the library itself refuses.
         rule: Wraps or replaces the default rule of each target.
         unusable: Why it offers no target; empty if it does.
+        device: The fake device that its targets of that name run on.
+        capturable: Whether its kernels there may be captured.
 
     Examples:
         >>> toolchain = MockToolchain("blas", costs_us={"MatMul": 10.0}, operators=["MatMul"])
@@ -130,6 +135,8 @@ class MockToolchain:
     query: Mapping[str, str] | None = None
     rule: Callable[[Target, FusionRule], FusionRule] | None = None
     unusable: str = ""
+    device: FakeDevice | None = None
+    capturable: bool = True
 
     def cost(self, candidate: CandidateKernel) -> Cost | Unsupported:
         """What a candidate costs, or why this toolchain fails to build it."""
@@ -175,14 +182,23 @@ class MockToolchain:
         return self.query
 
     @hookimpl
-    def collage_lower(self, function: KernelFunction) -> Iterator[Artifact]:
-        """As the reference does."""
-        return ReferencePlugin().collage_lower(function)
+    def collage_lower(self, target: Target, function: KernelFunction) -> Iterator[Artifact]:
+        """As the reference does; for a fake device without weights."""
+        if target.device == "cpu":
+            return ReferencePlugin().collage_lower(function)
+        return lower_for_fake(function, capturable=self.capturable)
 
     @hookimpl
-    def collage_load(self, artifact: Artifact, run: RunContext) -> Kernel:
-        """As the reference does."""
-        return ReferencePlugin().collage_load(artifact, run)
+    def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel:
+        """As the reference does, or on the fake device."""
+        if target.device == "cpu":
+            return ReferencePlugin().collage_load(artifact, run)
+        return load_on_fake(artifact, run)
+
+    @hookimpl
+    def collage_open_device(self, device: str) -> DeviceStream | None:
+        """A stream of the fake device, if that is asked for."""
+        return self.device.open(device) if self.device is not None and self.device.name == device else None
 
 
 def _takes(node: NodeContext) -> Supported:

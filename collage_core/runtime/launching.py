@@ -1,0 +1,134 @@
+"""Stretches of a run on one device, captured as a graph of it after one run that warms them up.
+
+A stretch is as many consecutive steps on one device as may be captured: kernels whose artifacts say so, of targets
+that do not ask for `launch=eager`, and copies within the device. The first run makes each call one by one: libraries
+load code and choose algorithms then, and the values are real, which those a run before the first would meet are not.
+The second run captures and launches; every later one launches. What cannot be captured is called one by one, for good,
+and the reason is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Sequence
+
+from collage_core.contract import BoundCall
+from collage_core.device import DeviceStream
+from collage_core.errors import DeviceLostError, KernelRunError
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BoundStep:
+    """One call and what it is, for profiles and errors.
+
+    Attributes:
+        name: Call-site id, or what the host or a copy does.
+        target: Name of the target that runs it; `"host"` for Collage itself.
+        nodes: Names of the nodes it computes.
+        call: The call.
+        device: Where it is enqueued; `"cpu"` if it is done when it returns.
+        not_captured: Why it is no part of a device's graph; empty if it may be.
+    """
+
+    name: str
+    target: str
+    nodes: tuple[str, ...]
+    call: BoundCall
+    device: str = "cpu"
+    not_captured: str = "it runs on the CPU"
+
+    def failed(self, error: Exception) -> KernelRunError:
+        """The error to raise when the call raised `error`."""
+        reason = f"{type(error).__name__}: {error}".rstrip(": .")
+        return KernelRunError(self.name, self.target, self.nodes, reason)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How kernels of a device are launched in a run.
+
+    Attributes:
+        device: The device.
+        steps: Names of the steps, in order.
+        mode: `"graph"` or `"eager"`.
+        reason: Why not as a graph; empty if as one.
+    """
+
+    device: str
+    steps: tuple[str, ...]
+    mode: str
+    reason: str = ""
+
+
+def stretches(steps: Sequence[BoundStep]) -> list[tuple[BoundStep, ...]]:
+    """The steps in order, those together that may be captured as one graph."""
+    found: list[tuple[BoundStep, ...]] = []
+    for device, group in itertools.groupby(steps, lambda step: "" if step.not_captured else step.device):
+        together = tuple(group)
+        found += [together] if device else [(step,) for step in together]
+    return found
+
+
+class Stretch:
+    """Consecutive steps of one device as one call.
+
+    Args:
+        device: The device.
+        steps: The steps.
+    """
+
+    __slots__ = ("_device", "_graph", "_now", "_reason", "steps")
+
+    def __init__(self, device: DeviceStream, steps: Iterable[BoundStep]) -> None:
+        self._device = device
+        self._graph: object = None
+        self._reason = "it is captured in the second run"
+        self._now: BoundCall = self._warm_up
+        self.steps = tuple(steps)
+
+    def __call__(self) -> None:
+        """Enqueues the steps.
+
+        Raises:
+            KernelRunError: If one of them fails; of a graph, the first stands for all.
+        """
+        try:
+            self._now()
+        except KernelRunError:
+            raise
+        except Exception as error:
+            raise self.steps[0].failed(error) from error
+
+    @property
+    def launch(self) -> Launch:
+        """How it goes by now."""
+        names = tuple(step.name for step in self.steps)
+        mode = "eager" if self._graph is None else "graph"
+        return Launch(device=self._device.name, steps=names, mode=mode, reason=self._reason)
+
+    def _warm_up(self) -> None:
+        self._eager()
+        self._now = self._capture
+
+    def _capture(self) -> None:
+        try:
+            graph = self._device.capture(self._eager)
+        except DeviceLostError:
+            raise
+        except Exception as error:  # whatever a kernel does that cannot be captured
+            if isinstance(error.__cause__, DeviceLostError):
+                raise
+            self._reason = f"it could not be captured: {' '.join(str(error).split())}"
+            self._now = self._eager
+            self._eager()
+            return
+        self._graph, self._reason, self._now = graph, "", graph.launch
+        graph.launch()
+
+    def _eager(self) -> None:
+        for step in self.steps:
+            try:
+                step.call()
+            except Exception as error:
+                raise step.failed(error) from error
