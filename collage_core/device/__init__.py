@@ -1,6 +1,6 @@
 """Devices beside the CPU: their memory, their streams and their clocks. CUDA by CuPy, where it is installed."""
 
-from collage_core.device.opening import Devices, open_device
+from collage_core.device.opening import Devices, buffer_on, open_device, placed_on, why_unusable
 from collage_core.device.protocol import DeviceGraph, DeviceMemory, DeviceStream, Event, OpenDevice
 
 __all__ = [
@@ -10,5 +10,8 @@ __all__ = [
     "Devices",
     "Event",
     "OpenDevice",
+    "buffer_on",
     "open_device",
+    "placed_on",
+    "why_unusable",
 ]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+import numpy as np
+
+from collage_core.contract import Buffer, TensorSpec, buffer_over
 from collage_core.device.protocol import DeviceStream, OpenDevice
 from collage_core.errors import DeviceUnavailableError
 
@@ -23,6 +28,39 @@ def open_device(name: str) -> DeviceStream:
 
         return CudaStream.open(name)
     raise DeviceUnavailableError(name, "core knows devices of CUDA only", "Have the toolchain's plugin open it")
+
+
+def why_unusable(name: str) -> str:
+    """Why core could not open a device of CUDA, as far as can be said without starting CUDA; empty if nothing is known.
+
+    Args:
+        name: As targets name it.
+    """
+    if name.startswith("cuda:") and importlib.util.find_spec("cupy") is None:
+        return "CuPy is not installed; install `collage-core[cuda]`, or `cupy-cuda12x` for a driver of CUDA 12"
+    return ""
+
+
+def buffer_on(device: DeviceStream, spec: TensorSpec) -> Buffer:
+    """A place of its own for a planned value in a device's memory; what it holds is undefined.
+
+    Raises:
+        DeviceError: If the device has not the memory.
+    """
+    memory = device.allocate(spec.nbytes)
+    return Buffer.at(spec, device=device.name, pointer=memory.pointer, keeps=memory)
+
+
+def placed_on(device: DeviceStream, name: str, array: np.ndarray[Any, Any]) -> Buffer:
+    """An array copied to a device.
+
+    Raises:
+        DeviceError: If it has not the memory, or fails.
+    """
+    source = np.ascontiguousarray(array)
+    buffer = buffer_on(device, buffer_over(name, source).spec)
+    device.write(buffer.pointer, source)
+    return buffer
 
 
 class Devices:
@@ -48,6 +86,10 @@ class Devices:
 
     def __iter__(self) -> Iterator[DeviceStream]:
         return iter(self._opened.values())
+
+    def forget(self) -> None:
+        """Lets go of all: the next one asked for is opened anew."""
+        self._opened.clear()
 
     def named(self, dlpack_device: tuple[int, int]) -> DeviceStream | None:
         """The opened device that arrays of a DLPack device live on."""

@@ -18,7 +18,6 @@ class BuildSettings:
         effort: 0 (quick) to 2 (extensive).
         workspace_limit_bytes: Most scratch memory a variant may ask for.
         seed: For anything random.
-        launch: How kernels are launched when deployed.
         max_variants: How many of a candidate's variants are tried.
     """
 
@@ -26,7 +25,6 @@ class BuildSettings:
     effort: int = 0
     workspace_limit_bytes: int = 1 << 30
     seed: int = 0
-    launch: str = "eager"
     max_variants: int = 1
 
 

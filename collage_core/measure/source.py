@@ -171,7 +171,7 @@ class MeasuringCostSource:
             fingerprint=candidate.target.fingerprint,
             host=self._host.fingerprint_for(candidate.target.device),
             threads=self.settings.build.threads,
-            launch=self.settings.build.launch,
+            launch=candidate.target.launch,
         )
 
     def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:

@@ -24,6 +24,8 @@ from collage_core.contract import (
     BuildContext,
     Host,
     KernelFunction,
+    Measurement,
+    Protocol,
     RunContext,
     Target,
     TensorSpec,
@@ -31,13 +33,16 @@ from collage_core.contract import (
     ValueKind,
     workspace_of,
 )
-from collage_core.errors import CollageError
+from collage_core.device import Devices, DeviceStream, placed_on
+from collage_core.errors import CollageError, DeviceLostError
 from collage_core.ir.quantised import roundings
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.clock import time_call
+from collage_core.measure.device_clock import time_on_device
 from collage_core.measure.function_codec import decode_function
 from collage_core.measure.messages import AskBuild, AskEvaluate, AskMeasure, Progress
 from collage_core.measure.outcomes import Built, Evaluated, Failed, Measured, Refused, Stage, Tolerance
+from collage_core.measure.staged import Staged
 from collage_core.measure.values import decode_value, encode_value
 from collage_core.measure.verify import aliased, aligned_buffer, judge, spoil
 from collage_core.measure.wire_values import WireArtifact, WireValue
@@ -63,11 +68,13 @@ class Bound:
         call: The call.
         inputs: Its inputs, holding the values given.
         outputs: Where it writes.
+        staged: Of a kernel of a device, its places there, for which `inputs` and `outputs` stand.
     """
 
     call: BoundCall
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
+    staged: Staged | None = None
 
 
 class Trials:
@@ -79,6 +86,10 @@ class Trials:
         scratch: A directory of this worker's own.
         cache: The toolchain's blob cache for a target.
         report: Told what is being done.
+
+    Attributes:
+        devices: Those of its targets, opened when the first kernel wants them.
+        lost: Why this process is of no more use: a device was lost; empty if none was.
     """
 
     def __init__(
@@ -94,6 +105,11 @@ class Trials:
         self._scratch = scratch
         self._cache = cache
         self._report = report
+        self.devices = Devices(self._open)
+        self.lost = ""
+
+    def _open(self, name: str) -> DeviceStream:
+        return self._toolchain.open_device(name)
 
     def measure(self, ask: AskMeasure) -> Measured | Refused | Failed:
         """Tries variants and times those that are right; keeps the fastest."""
@@ -107,8 +123,8 @@ class Trials:
                 bound = trial.bind(artifact)
                 error, repeatable = trial.check(bound, ask.expected, ask)
                 self._report(Progress(stage=Stage.MEASURE, variant=artifact.variant, best=best))
-                clock = functools.partial(time_call, bound.call, ask.protocol)
-                with _failing_as(Stage.MEASURE):
+                clock = trial.clock(bound, artifact, ask.protocol)
+                with trial.failing_as(Stage.MEASURE):
                     taken = self._toolchain.measure(ask.target, bound.call, ask.protocol, clock)
             except _Stopped as stopped:
                 trial.discard(artifact, stopped.outcome)
@@ -163,7 +179,7 @@ class Trials:
             return trial.why_none()
 
     def _start(self, ask: AskMeasure | AskBuild | AskEvaluate) -> _Trial:
-        return _Trial(self._toolchain, self._store, self._scratch, self._cache(ask.target), self._report, ask)
+        return _Trial(self._toolchain, self._store, self._scratch, self._cache(ask.target), self._report, ask, self)
 
     def _encode(self, artifact: Artifact) -> WireArtifact:
         with _failing_as(Stage.LOWER):
@@ -193,7 +209,9 @@ class _Trial:
         cache: BlobCache,
         report: Callable[[Progress], None],
         ask: AskMeasure | AskBuild | AskEvaluate,
+        trials: Trials,
     ) -> None:
+        self._trials = trials
         self._toolchain = toolchain
         self._target = ask.target
         self._report = report
@@ -251,7 +269,7 @@ class _Trial:
             seed=self._settings.seed,
             blobs=self._cache,
             scratch=self._scratch,
-            launch=self._settings.launch,
+            launch=self._target.launch,
         )
         try:
             answer = self._toolchain.lower(self._target, self._function, build)
@@ -268,16 +286,18 @@ class _Trial:
 
     def load(self, artifact: Artifact) -> Any:
         """The kernel."""
-        if self._target.device != "cpu":
-            raise _Stopped(Refused(reason=f"values live in the CPU's memory, not on {self._target.device}"))
+        self._check_specs()
         self._check_workspace(artifact.workspace_bytes)
         self._report(Progress(stage=Stage.LOAD, variant=artifact.variant))
-        with _failing_as(Stage.LOAD):
+        with self.failing_as(Stage.LOAD):
+            device, constants = self._opened(), _constants(self._function, artifact)
             run = RunContext(
                 threads=self._settings.threads,
                 device=self._target.device,
-                constants=_constants(self._function, artifact),
-                capture=self._settings.launch == "graph",
+                constants=constants,
+                placed={} if device is None else {key: placed_on(device, key, each) for key, each in constants.items()},
+                stream=None if device is None else device.handle,
+                capture=self._target.launch == "graph",
                 scratch=Path(tempfile.mkdtemp(dir=self._scratch)),
             )
             kernel = self._toolchain.load(self._target, artifact, run)
@@ -295,11 +315,14 @@ class _Trial:
         """The kernel over buffers that hold the inputs."""
         kernel = self.load(artifact)
         self._report(Progress(stage=Stage.BIND, variant=artifact.variant))
-        with _failing_as(Stage.BIND):
+        with self.failing_as(Stage.BIND):
             inputs = tuple(aligned_buffer(spec) for spec in self._function.inputs)
             for buffer, value in zip(inputs, self._values, strict=True):
                 buffer.put(value)
             outputs = tuple(aligned_buffer(spec) for spec in self._function.outputs)
+            if (device := self._opened()) is not None:
+                staged = Staged(device, inputs, outputs)
+                return Bound(staged.bind(kernel, workspace_of(artifact, kernel)), inputs, outputs, staged)
             workspace = _workspace(workspace_of(artifact, kernel))
             call = kernel.bind(inputs, outputs, workspace)
             if not callable(call):
@@ -309,8 +332,37 @@ class _Trial:
     def run(self, bound: Bound) -> None:
         """One call."""
         self._report(Progress(stage=Stage.RUN))
-        with _failing_as(Stage.RUN):
-            bound.call()
+        with self.failing_as(Stage.RUN):
+            if bound.staged is None:
+                bound.call()
+            else:
+                bound.staged.run(bound.call)
+
+    def clock(self, bound: Bound, artifact: Artifact, protocol: Protocol) -> Callable[[], Measurement]:
+        """Core's clock for a call: the host's, or the device's over graphs of it where a plan would capture it."""
+        device = self._opened()
+        if device is None:
+            return functools.partial(time_call, bound.call, protocol)
+        graph = artifact.capturable and self._target.launch == "graph"
+        return functools.partial(time_on_device, device, bound.call, protocol, graph=graph)
+
+    def failing_as(self, stage: Stage) -> _failing_as:
+        """Turns an exception in its block into the failure of a stage; notes that a device was lost."""
+        return _failing_as(stage, self._trials)
+
+    def _opened(self) -> DeviceStream | None:
+        """The target's device; None for the CPU."""
+        if self._target.device == "cpu":
+            return None
+        device = self._trials.devices[self._target.device]
+        device.activate()
+        return device
+
+    def _check_specs(self) -> None:
+        for spec in (*self._function.inputs, *self._function.outputs):
+            if self._target.device != "cpu" and spec.kind is not ValueKind.PLANNED:
+                reason = f"{spec.name!r} is {spec.kind.value}; on {self._target.device} are values of static shape only"
+                raise _Stopped(Refused(reason=reason))
 
     def check(
         self, bound: Bound, expected: Sequence[WireValue | None], ask: AskMeasure | AskBuild
@@ -360,8 +412,9 @@ class _Trial:
 class _failing_as:  # noqa: N801  reads as a statement
     """Turns an exception in its block into the failure of a stage."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, trials: Trials | None = None) -> None:
         self._stage = stage
+        self._trials = trials
 
     def __enter__(self) -> None:
         return None
@@ -369,6 +422,8 @@ class _failing_as:  # noqa: N801  reads as a statement
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, _Stopped):
             text = str(error) if isinstance(error, CollageError) else f"{type(error).__name__}: {error}"
+            if isinstance(error, DeviceLostError) and self._trials is not None:
+                self._trials.lost = text
             raise _Stopped(Failed(stage=self._stage, reason=text)) from error
 
 

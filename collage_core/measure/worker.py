@@ -76,7 +76,11 @@ class WorkerMain:
                 self._send_blobs(message)
                 continue
             self._fetch(message)
-            self._say(self._answer(message))
+            answer = self._answer(message)
+            if self._trials.lost:
+                # every later call on it fails in this process: like a crash, it ends it, and is tried again in another
+                raise SystemExit(self._trials.lost)
+            self._say(answer)
             gc.collect()  # models are full of cycles that hold sessions and weights; the driver is busy meanwhile
             if isinstance(message, AskTargets):
                 gc.freeze()  # the library is loaded now, and stays: collecting need not look at it again

@@ -10,6 +10,7 @@ from pathlib import Path
 from collage_core.contract import Host, Target, Unsupported
 from collage_core.database import default_path
 from collage_core.database.location import VARIABLE
+from collage_core.device import why_unusable
 from collage_core.errors import PluginError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.client import PluginSource, WorkerPool
@@ -53,6 +54,9 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
         collage_version=importlib.metadata.version("collage-core"),
         host=host_facts(host),
         devices=tuple(sorted(devices)),
+        unusable_devices=tuple(
+            f"{each.name}: {reason}" for each in host.devices if (reason := why_unusable(each.name))
+        ),
         toolchains=tuple(facts),
         failures=plugin_failures(registry),
         tuning_db=os.environ.get(VARIABLE) or str(default_path()),

@@ -30,6 +30,7 @@ class DoctorReport:
         collage_version: Version of collage-core.
         host: The machine.
         devices: Devices that any target runs on, e.g. `"cpu"`, `"cuda:0"`.
+        unusable_devices: Devices of the machine that no plan can use, each with the reason: `"cuda:0: ..."`.
         toolchains: Every toolchain that loads, usable or not, by name.
         failures: Entry points that do not.
         tuning_db: Where measurements are kept unless told otherwise.
@@ -39,6 +40,7 @@ class DoctorReport:
     collage_version: str
     host: HostFacts
     devices: tuple[str, ...] = ()
+    unusable_devices: tuple[str, ...] = ()
     toolchains: tuple[ToolchainFacts, ...] = ()
     failures: tuple[PluginFailureFacts, ...] = ()
     tuning_db: str = ""

@@ -39,6 +39,7 @@ def doctor_summary(report: DoctorReport) -> RenderableType:
         f"collage {report.collage_version}, Python {report.host.python}",
         _host_line(report.host),
         f"devices: {', '.join(report.devices) or 'none'}",
+        *(f"unusable device {reason}" for reason in report.unusable_devices),
     ]
     if report.tuning_db:
         lines.append(f"tuning database: {report.tuning_db}")

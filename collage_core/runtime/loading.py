@@ -19,10 +19,9 @@ from collage_core.contract import (
     RunContext,
     Target,
     Unsupported,
-    buffer_over,
     workspace_of,
 )
-from collage_core.device import Devices, DeviceStream
+from collage_core.device import Devices, DeviceStream, placed_on
 from collage_core.errors import DeviceError, KernelLoadError, PluginError
 from collage_core.passes.call_sites import CallSite
 from collage_core.runtime.requirements import VersionOf, check_requirements, installed_version
@@ -183,18 +182,6 @@ class Loader:
             if (device.name, content) not in self.placed:
                 self.placed[device.name, content] = placed_on(device, content, array)
         return {content: self.placed[device.name, content] for content in constants}
-
-
-def placed_on(device: DeviceStream, name: str, array: np.ndarray[Any, Any]) -> Buffer:
-    """An array copied to a device.
-
-    Raises:
-        DeviceError: If it has not the memory, or fails.
-    """
-    memory = device.allocate(array.nbytes)
-    spec = buffer_over(name, np.ascontiguousarray(array)).spec
-    device.write(memory.pointer, np.ascontiguousarray(array))
-    return Buffer.at(spec, device=device.name, pointer=memory.pointer, keeps=memory)
 
 
 def why_not_captured(target: Target, artifact: Artifact) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Buffer, TensorSpec, ValueKind
-from collage_core.device import DeviceMemory, Devices
+from collage_core.device import DeviceMemory, Devices, buffer_on
 from collage_core.errors import FeedError
 from collage_core.runtime.arena import ArenaPlan, allocate, plan_arena
 from collage_core.runtime.schedule import Action, Compute, CopyOut, Place, Schedule
@@ -133,12 +133,8 @@ class Places:
         if device == "cpu":
             return _given_or_new(spec, given, self._allocate)
         if given is None or isinstance(given, str):
-            return self._new_on(device, spec)
+            return buffer_on(self._devices[device], spec)
         return self._devices[device].taken(spec, given)
-
-    def _new_on(self, device: str, spec: TensorSpec) -> Buffer:
-        memory = self._devices[device].allocate(spec.nbytes)
-        return Buffer.at(spec, device=device, pointer=memory.pointer, keeps=memory)
 
     def _make(self, root: ir.Value, device: str) -> Buffer:
         """A place inside: in the arena, or a constant's own memory, or an object slot."""
@@ -152,7 +148,7 @@ class Places:
     def _constant(self, spec: TensorSpec, tensor: ir.TensorProtocol, device: str) -> Buffer:
         if device == "cpu":
             return _constant(spec, tensor)
-        place = self._new_on(device, spec)
+        place = buffer_on(self._devices[device], spec)
         self._devices[device].write(place.pointer, np.ascontiguousarray(tensor.numpy()))
         return place
 

@@ -98,8 +98,8 @@ class Session:
 
         Args:
             inputs: Arrays to read from, by name: C-contiguous, of the exact dtype and shape. Inputs not named get
-                arrays of their own, to be written into through `BoundRun.inputs`. Arrays of a device that the plan uses,
-                which speak DLPack, are read where they are; a device's name has one made there.
+                arrays of their own, to be written into through `BoundRun.inputs`. Arrays of a device of the plan, which
+                speak DLPack, are read where they are; a device's name has one made there.
             outputs: Arrays to write into, likewise.
 
         Raises:

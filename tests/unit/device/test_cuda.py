@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import types
 from typing import Any
 
@@ -10,7 +12,7 @@ import onnx_ir as ir
 import pytest
 
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES, TensorSpec
-from collage_core.device import Devices, open_device
+from collage_core.device import Devices, open_device, why_unusable
 from collage_core.device.cuda import CudaStream, device_error
 from collage_core.errors import (
     DeviceCapabilityError,
@@ -101,6 +103,16 @@ def test_devices_are_numbered_by_bus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_core_opens_no_other_kind_of_device() -> None:
     with pytest.raises(DeviceUnavailableError, match="core knows devices of CUDA only"):
         open_device("npu:0")
+
+
+def test_without_cupy_a_device_is_unusable_and_the_reason_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+    with pytest.raises(DeviceUnavailableError, match=r"CuPy cannot be imported: .*collage-core\[cuda\]"):
+        open_device("cuda:0")
+    assert "collage-core[cuda]" in why_unusable("cuda:0")
+    assert why_unusable("npu:0") == ""
 
 
 def test_a_device_is_opened_once() -> None:

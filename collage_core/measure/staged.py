@@ -1,0 +1,52 @@
+"""A kernel of a device in a worker: its values put there before a call that is checked, and fetched after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from collage_core.contract import BoundCall, Buffer, Kernel, TensorSpec
+from collage_core.device import DeviceStream, buffer_on
+
+
+class Staged:
+    """Places on a device, each with its counterpart in the host's memory.
+
+    Args:
+        device: The device.
+        inputs: What the kernel reads, in the host's memory.
+        outputs: What it writes, likewise.
+
+    Raises:
+        DeviceError: If the device has not the memory.
+    """
+
+    def __init__(self, device: DeviceStream, inputs: Sequence[Buffer], outputs: Sequence[Buffer]) -> None:
+        self._device = device
+        self._here = (*inputs, *outputs)
+        self._there = tuple(buffer_on(device, buffer.spec) for buffer in self._here)
+        self._count = len(inputs)
+
+    def bind(self, kernel: Kernel, workspace_bytes: int) -> BoundCall:
+        """The kernel's call over the places on the device, filled with what their counterparts hold now."""
+        spec = TensorSpec(name="workspace", dtype=ir.DataType.UINT8, shape=(workspace_bytes,))
+        workspace = buffer_on(self._device, spec) if workspace_bytes else None
+        self._put()
+        return kernel.bind(self._there[: self._count], self._there[self._count :], workspace)
+
+    def run(self, call: BoundCall) -> None:
+        """One call on what the host's places hold; afterwards they hold what the device's do, inputs included.
+
+        Raises:
+            DeviceError: If the device fails.
+        """
+        self._put()
+        call()
+        for here, there in zip(self._here, self._there, strict=True):
+            self._device.read(here.array, there.pointer)
+        self._device.synchronise()
+
+    def _put(self) -> None:
+        for here, there in zip(self._here, self._there, strict=True):
+            self._device.write(there.pointer, here.array)

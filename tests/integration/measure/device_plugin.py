@@ -1,0 +1,13 @@
+"""A toolchain on a fake device, for worker processes."""
+
+from __future__ import annotations
+
+from collage_core.contract import Target
+from collage_core.testing import FakeDevice, MockToolchain
+
+TARGETS = [Target(toolchain="far", device="fake:0", fingerprint="far 1")]
+
+plugin = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0"))
+small = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0", memory_bytes=300))
+fragile = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0", lost_after=4))
+near = MockToolchain("near", costs_us={})

@@ -1,0 +1,164 @@
+"""Kernels of a device in worker processes: measured there, packaged, and run beside kernels of the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx_ir
+import pytest
+
+from collage_core.contract import Target
+from collage_core.errors import KernelLoadError
+from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.client import PluginSource, Worker, artifact_of
+from collage_core.measure.function_codec import FunctionEncoder
+from collage_core.measure.messages import AskBuild
+from collage_core.measure.outcomes import BuildSettings, Built, Failed, Measured, Stage, Tolerance
+from collage_core.passes.apply import apply_partitioning
+from collage_core.passes.call_sites import call_sites
+from collage_core.passes.prepare import prepare
+from collage_core.reference import evaluate
+from collage_core.registry import Registry, Toolchain
+from collage_core.runtime import load, save_package
+from collage_core.testing import FakeDevice, GraphBuilder, MockToolchain
+from tests.integration.measure.conftest import add_ask
+
+FAR = Target(toolchain="far", device="fake:0", fingerprint="far 1")
+NEAR = Target(toolchain="near", fingerprint="near mock")
+
+
+def worker_of(store: BlobStore, toolchain: str, attribute: str) -> Iterator[Worker]:
+    source = PluginSource(toolchain=toolchain, plugin=f"device_plugin:{attribute}", paths=(str(Path(__file__).parent),))
+    worker = Worker(source, store)
+    yield worker
+    worker.close()
+
+
+@pytest.fixture(scope="module")
+def far(store: BlobStore) -> Iterator[Worker]:
+    yield from worker_of(store, "far", "plugin")
+
+
+@pytest.fixture
+def small(store: BlobStore) -> Iterator[Worker]:
+    yield from worker_of(store, "far", "small")
+
+
+@pytest.fixture
+def fragile(store: BlobStore) -> Iterator[Worker]:
+    yield from worker_of(store, "far", "fragile")
+
+
+@pytest.fixture(scope="module")
+def near(store: BlobStore) -> Iterator[Worker]:
+    yield from worker_of(store, "near", "near")
+
+
+def test_a_kernel_of_a_device_is_checked_and_timed_by_its_clock(store: BlobStore, far: Worker) -> None:
+    outcome = far.measure(add_ask(store, FAR))
+
+    assert isinstance(outcome, Measured)
+    assert set(outcome.samples_us) == {1.0}
+    assert outcome.calls_per_sample == 20
+    assert (outcome.error, outcome.repeatable) == (0.0, True)
+
+
+def test_too_little_memory_costs_the_device_s_candidate_only(store: BlobStore, small: Worker, near: Worker) -> None:
+    outcome = small.measure(add_ask(store, FAR))
+
+    assert isinstance(outcome, Failed)
+    assert outcome.stage is Stage.LOAD
+    assert "device fake:0: 2048 bytes were asked for, 300 of 300 are free. Give the model smaller" in outcome.reason
+    assert isinstance(near.measure(add_ask(store, NEAR)), Measured)
+
+
+def test_a_lost_device_ends_the_process_and_the_next_candidate_gets_a_new_one(
+    store: BlobStore, fragile: Worker, near: Worker
+) -> None:
+    outcomes, pids = [], []
+    for _ in range(2):
+        fragile.ping()
+        pids.append(fragile.pid)
+        outcomes.append(fragile.measure(add_ask(store, FAR)))
+
+    for outcome in outcomes:
+        assert isinstance(outcome, Failed)
+        assert outcome.stage is Stage.BIND
+        assert "device fake:0: it does not answer any more" in outcome.reason
+    assert len(set(pids)) == 2
+    assert isinstance(near.measure(add_ask(store, NEAR)), Measured)
+
+
+def test_a_plan_on_both_is_built_by_workers_packaged_loaded_and_run(
+    store: BlobStore, far: Worker, near: Worker, tmp_path: Path
+) -> None:
+    model = prepare(dense_model())
+    graph = DataflowGraph(model)
+    targets = [FAR, FAR, NEAR, FAR]
+    kernels = []
+    for index, target in zip(iterate_bits(graph.needs_kernel), targets, strict=True):
+        spec = FusionSpec(name="by hand", rule=OpCallByKindRule(), targets=(target,))
+        kernels.append(CandidateKernel(SubGraph(graph, 1 << index), spec))
+    partitioned = apply_partitioning(Partitioning(graph, tuple(kernels)))
+    artifacts = {}
+    for site in call_sites(partitioned):
+        worker, target = (far, FAR) if site.target == FAR.name else (near, NEAR)
+        built = worker.build(
+            AskBuild(
+                target=target,
+                function=FunctionEncoder(store).encode(site.kernel_function()),
+                variant=None,
+                inputs=(),
+                expected=(),
+                build=BuildSettings(threads=1),
+                tolerance=Tolerance(),
+                deadline_s=60.0,
+            )
+        )
+        assert isinstance(built, Built), built
+        artifacts[site.name] = artifact_of(built.artifact, store)
+    by_name = {FAR.name: FAR, NEAR.name: NEAR}
+    path = tmp_path / "m.collage"
+    save_package(
+        path,
+        partitioned,
+        artifacts,
+        {site.name: by_name[site.target] for site in call_sites(partitioned)},
+        None,
+        threads=1,
+        model_name="m",
+        model_sha256="",
+    )
+
+    device = FakeDevice("fake:0")
+    here = MockToolchain("far", costs_us={}, targets=[FAR], device=device)
+    registry = Registry.of(Toolchain("far", here), Toolchain("near", MockToolchain("near", costs_us={})))
+    session = load(path, registry=registry)
+    device.log.clear()
+    for run in range(3):
+        x = np.random.default_rng(run).normal(size=(2, 4)).astype(np.float32)
+        [y] = session.run(None, {"x": x})
+        np.testing.assert_array_equal(y, evaluate(model, {"x": x}).values[str(model.graph.outputs[0].name)])
+
+    # in and out, and out and in around the kernel of the CPU; a wait before it, and one at the end
+    assert [len(device.kinds(kind)) for kind in ("write", "read", "synchronise", "allocate")] == [6, 6, 6, 0]
+    assert [launch.mode for launch in session.launches] == ["graph", "graph"]
+    with pytest.raises(KernelLoadError, match="device fake:0: neither core nor far knows it"):
+        load(path, registry=Registry.of(Toolchain("far", MockToolchain("far", costs_us={})), *near_only()))
+
+
+def near_only() -> list[Toolchain]:
+    return [Toolchain("near", MockToolchain("near", costs_us={}))]
+
+
+def dense_model() -> onnx_ir.Model:
+    g = GraphBuilder("dense")
+    x = g.input("x", 2, 4)
+    product = g.op("MatMul", x, g.weight("w", 4, 4))
+    sigmoid = g.op("Sigmoid", g.op("Relu", product))
+    return g.model(g.op("Add", sigmoid, product))
