@@ -21,17 +21,26 @@ class UnionRule(FusionRule):
     rules: tuple[FusionRule, ...]
 
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """Asks each rule. A node is refused if no rule has it in a candidate; the first reason is kept."""
+        """Asks each rule. A node is refused if no rule has it in a candidate.
+
+        The first reason is kept, of those that say more than that a pattern looks otherwise if there is one.
+        """
         outcomes = [rule.propose(graph, context) for rule in self.rules]
         covered = 0
         for outcome in outcomes:
             covered |= outcome.covered
         refusals: dict[int, str] = {}
+        unlike: dict[int, str] = {}
         for outcome in outcomes:
             for index, reason in outcome.refusals.items():
                 if not covered >> index & 1:
-                    refusals.setdefault(index, reason)
-        merged = RuleOutcome(refusals=refusals, left_out=tuple(line for o in outcomes for line in o.left_out))
+                    (unlike if outcome.unlike >> index & 1 else refusals).setdefault(index, reason)
+        only_unlike = unlike.keys() - refusals.keys()
+        merged = RuleOutcome(
+            refusals={**unlike, **refusals},
+            left_out=tuple(line for o in outcomes for line in o.left_out),
+            unlike=sum(1 << index for index in only_unlike),
+        )
         return merged.with_sub_graphs(sub_graph for outcome in outcomes for sub_graph in outcome.sub_graphs)
 
 

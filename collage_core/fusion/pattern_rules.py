@@ -28,11 +28,13 @@ class DFPatternRule(FusionRule):
         """Tries every node as the pattern's root."""
         found = []
         refusals: dict[int, str] = {}
+        unlike = 0
         for index in iterate_bits(graph.needs_kernel):
             result = self.pattern.match(graph, index)
             if isinstance(result, Mismatch):
                 if result.nodes >> index & 1:  # the root itself matched: worth telling
                     refusals[index] = f"{self.pattern.name}: {result.reason}"
+                    unlike |= 1 << index
                 continue
             nodes = graph.completed(result.nodes)
             refused = nodes & context.refused
@@ -48,7 +50,7 @@ class DFPatternRule(FusionRule):
                 continue
             attributes = self.pattern.attrs_getter(result) if self.pattern.attrs_getter is not None else {}
             found.append(SubGraph(graph, nodes, attributes=tuple(sorted(attributes.items()))))
-        return RuleOutcome(sub_graphs=tuple(found), refusals=refusals)
+        return RuleOutcome(sub_graphs=tuple(found), refusals=refusals, unlike=unlike)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -55,11 +55,14 @@ class RuleOutcome:
         sub_graphs: The candidates, in a deterministic order; they may overlap.
         refusals: Reason by index of each node that is in no candidate because it was refused.
         left_out: What a bound cut off, a sentence each.
+        unlike: Mask of the refused nodes about which no more is known than that a pattern goes on otherwise there: a
+            reason of any other kind says more.
     """
 
     sub_graphs: tuple[SubGraph, ...] = ()
     refusals: Mapping[int, str] = dataclasses.field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    unlike: int = 0
 
     def with_sub_graphs(self, sub_graphs: Iterable[SubGraph], *left_out: str) -> RuleOutcome:
         """The same refusals, other sub-graphs, each once."""
@@ -67,6 +70,7 @@ class RuleOutcome:
             sub_graphs=tuple(dict.fromkeys(sub_graphs)),
             refusals=self.refusals,
             left_out=(*self.left_out, *left_out),
+            unlike=self.unlike,
         )
 
     @property

@@ -137,17 +137,17 @@ def match(pattern: Pattern, graph: DataflowGraph, index: int) -> Match | Mismatc
     return Matcher(pattern).match(graph, index)
 
 
-def match_model(pattern: Pattern, model: onnx_ir.Model) -> Match | Mismatch:
+def match_model(pattern: Pattern | Matcher, model: onnx_ir.Model) -> Match | Mismatch:
     """Matches a pattern with a whole model: what a kernel function lowers is what its pattern found.
 
     So lowering need not find out in another way what is the weight and what the bias.
 
     Args:
-        pattern: The pattern.
+        pattern: The pattern; or a matcher of it, which is better kept where many models are matched.
         model: For example a `KernelFunction.model`.
     """
     graph = DataflowGraph(model)
-    matcher = Matcher(pattern)
+    matcher = pattern if isinstance(pattern, Matcher) else Matcher(pattern)
     furthest = Mismatch(reason="the model has no operator", nodes=0)
     for index in reversed(range(len(graph))):
         found = matcher.match(graph, index)

@@ -35,7 +35,7 @@ def wanted(without: Pattern, having: Pattern, choice: bool | None) -> Pattern:
 
 def vector(name: str) -> Pattern:
     """A value with at most one axis that is longer than one: what is added along rows or channels."""
-    return wildcard().where(_is_vector, "the shape of a vector").named(name)
+    return wildcard().where(is_vector, "the shape of a vector").named(name)
 
 
 def finished(value: Pattern, *, residual: bool | None, activation: Activation | None, prefix: str) -> Pattern:
@@ -54,5 +54,6 @@ def finished(value: Pattern, *, residual: bool | None, activation: Activation | 
     return active.named(f"{prefix}activation")
 
 
-def _is_vector(spec: TensorSpec) -> bool:
+def is_vector(spec: TensorSpec) -> bool:
+    """Whether a value has at most one axis that is longer than one; its shape has to be known."""
     return spec.shape is not None and sum(extent != 1 for extent in spec.shape) <= 1

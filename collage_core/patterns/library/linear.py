@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from collage_core.ir.tensor_spec import TensorSpec
 from collage_core.patterns import NodeContext, Pattern, is_op, wildcard
-from collage_core.patterns.library.epilogue import Activation, any_of, finished, vector, wanted
+from collage_core.patterns.library.epilogue import Activation, any_of, finished, is_vector, vector, wanted
 from collage_core.patterns.pattern import Operator
 
 
@@ -13,9 +16,11 @@ def matmul_pattern(
     activation: Activation | None = None,
     residual: bool | None = False,
     transposed: bool | None = False,
+    scaled: bool = False,
+    operands: Sequence[tuple[Pattern, Pattern]] = (),
     prefix: str = "",
 ) -> Pattern:
-    """A product of matrices: MatMul, or a Gemm that scales nothing.
+    """A product of matrices: MatMul, or a Gemm, which scales nothing unless asked for.
 
     activation(a @ b + bias + residual), where `b` is computed or constant, and each part may be asked for. Captured are
     `a`, `b`, `bias`, `residual`, `product` (the operator's own result) and `activation`.
@@ -27,6 +32,10 @@ def matmul_pattern(
         residual: Whether a computed value is added after the bias; None if it may be.
         transposed: Whether `b` is given with its last two axes swapped, by a Transpose or by Gemm's `transB`; None if
             it may be. `b` is what is given.
+        scaled: Whether a Gemm may have any `alpha`, `beta`, `transA` and `transB`, which are then for `check` to look
+            up in `product`; a third operand that is no vector is the residual.
+        operands: What `a` and `b` look like, the preferred pair first; any values unless told. Whatever they match is
+            captured by those names.
         prefix: Goes before the names, where a pattern holds two products.
 
     Examples:
@@ -36,22 +45,36 @@ def matmul_pattern(
         >>> sorted(found.captures)
         ['a', 'activation', 'b', 'bias', 'product']
     """
-    a, b, added = wildcard().named(f"{prefix}a"), wildcard().named(f"{prefix}b"), vector(f"{prefix}bias")
-    swapped = is_op("Transpose").which(_swaps_last_axes, "a swap of the last two axes")(b)
-    gemm = is_op("Gemm").has_attr(alpha=1.0, transA=0)
-    as_it_is: list[tuple[Operator, Pattern]] = [(is_op("MatMul"), b), (gemm.has_attr(transB=0), b)]
-    turned: list[tuple[Operator, Pattern]] = [
-        (is_op("MatMul"), swapped),
-        (gemm.has_attr(transB=0), swapped),
-        (gemm.has_attr(transB=1), b),
-    ]
-    ways = turned + as_it_is if transposed is None else turned if transposed else as_it_is
-    alone = any_of(*(operator(a, second) for operator, second in ways)).named(f"{prefix}product")
-    inside = any_of(
-        *(operator.has_attr(beta=1.0)(a, second, added) for operator, second in ways if "Gemm" in operator.op_types)
-    ).named(f"{prefix}product")
+    added = vector(f"{prefix}bias")
+    ways: list[tuple[Operator, Pattern, Pattern]] = []
+    for first, second in operands or ((wildcard(), wildcard()),):
+        ways += _ways(first.named(f"{prefix}a"), second.named(f"{prefix}b"), transposed, scaled)
+    alone = any_of(*(operator(a, b) for operator, a, b in ways)).named(f"{prefix}product")
+    gemms = [(op if scaled else op.has_attr(beta=1.0), a, b) for op, a, b in ways if "Gemm" in op.op_types]
+    inside = any_of(*(operator(a, b, added) for operator, a, b in gemms)).named(f"{prefix}product")
     product = wanted(alone, inside | is_op("Add")(alone, added), bias)
-    return finished(product, residual=residual, activation=activation, prefix=prefix)
+    if not scaled or residual is False:
+        return finished(product, residual=residual, activation=activation, prefix=prefix)
+    whole = wildcard().where(_is_no_vector, "the shape of no vector").named(f"{prefix}residual")
+    inside = any_of(*(operator(a, b, whole) for operator, a, b in gemms)).named(f"{prefix}product")
+    by_gemm = wanted(inside, is_op("Add")(inside, added), bias)
+    by_add = finished(product, residual=residual, activation=None, prefix=prefix)
+    return finished(by_gemm | by_add, residual=False, activation=activation, prefix=prefix)
+
+
+def _ways(a: Pattern, b: Pattern, transposed: bool | None, scaled: bool) -> list[tuple[Operator, Pattern, Pattern]]:
+    """Operators and their operands: `b` turned, as it is, or either."""
+    swapped = is_op("Transpose").which(_swaps_last_axes, "a swap of the last two axes")(b)
+    gemm = is_op("Gemm") if scaled else is_op("Gemm").has_attr(alpha=1.0, transA=0)
+    plain = gemm if scaled else gemm.has_attr(transB=0)
+    as_it_is: list[tuple[Operator, Pattern, Pattern]] = [(is_op("MatMul"), a, b), (plain, a, b)]
+    turned: list[tuple[Operator, Pattern, Pattern]] = [(is_op("MatMul"), a, swapped), (plain, a, swapped)]
+    turned += [] if scaled else [(gemm.has_attr(transB=1), a, b)]
+    return turned + as_it_is if transposed is None else turned if transposed else as_it_is
+
+
+def _is_no_vector(spec: TensorSpec) -> bool:
+    return spec.shape is not None and not is_vector(spec)
 
 
 def _swaps_last_axes(node: NodeContext) -> bool:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from collage_core.contract import Artifact, BoundCall, Buffer, Kernel, RunContext, Unsupported
+from collage_core.contract import (
+    DEVICE_ALIGNMENT_BYTES,
+    Artifact,
+    BoundCall,
+    Buffer,
+    Kernel,
+    RunContext,
+    Unsupported,
+)
 from collage_core.errors import KernelError
-from tests.drafts.cublaslt.library import Library
-from tests.drafts.cublaslt.problem import Problem
+from collage_cublas.describing import Described
+from collage_cublas.library import Library
+from collage_cublas.lower import ALGORITHM
+from collage_cublas.product import Product
 
 
-def load(library: Library, handle: int, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-    """Nothing is searched for: the algorithm's bytes are good for the version they came from."""
+def load(library: Library, handle: Callable[[], int], artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
+    """Nothing is searched for: the algorithm's bytes are good for the version they came from.
+
+    Raises:
+        CublasError: If the library does not start on the device.
+    """
     metadata: Mapping[str, Any] = artifact.metadata
     if metadata["version"] != library.version():
         return Unsupported(f"its algorithm is one of cuBLASLt {metadata['version']}, this is {library.version()}")
@@ -23,7 +37,7 @@ def load(library: Library, handle: int, artifact: Artifact, run: RunContext) -> 
         weights = {name: run.weight(content) for name, content in artifact.constants.items()}
     except KeyError as error:
         return Unsupported(f"the constant {error} was not supplied")
-    return ProductKernel(library, handle, run.stream, artifact, weights)
+    return ProductKernel(library, handle(), run.stream, artifact, weights)
 
 
 class ProductKernel:
@@ -44,9 +58,9 @@ class ProductKernel:
         self._library = library
         self._handle = handle
         self._stream = stream
-        self._problem = Problem.from_json(metadata["problem"])
+        self._product = Product.from_json(metadata["product"])
         self._operands: Mapping[str, int | str] = metadata["operands"]
-        self._algorithm = artifact.files["algorithm.bin"]
+        self._algorithm = artifact.files[ALGORITHM]
         self._workspace_bytes = artifact.workspace_bytes
         self._weights = weights
 
@@ -58,18 +72,27 @@ class ProductKernel:
             name: self._weights[each] if isinstance(each, str) else inputs[each]
             for name, each in self._operands.items()
         }
-        pointers = {"bias": places["bias"].pointer} if "bias" in places else {}
-        matmul = self._problem.described(
-            self._library,
-            a=places["b"].pointer,
-            b=places["a"].pointer,
-            d=outputs[0].pointer,
+        for name, buffer in {**places, "result": outputs[0]}.items():
+            if buffer.pointer % DEVICE_ALIGNMENT_BYTES:
+                raise KernelError(
+                    f"{name} {buffer.spec.name!r} is at {buffer.pointer:#x}; the algorithm was chosen for places at "
+                    f"multiples of {DEVICE_ALIGNMENT_BYTES}: copy it to one"
+                )
+        first, second = ("b", "a") if self._product.b_first else ("a", "b")
+        described = Described(
+            self._library, self._product, places["bias"].pointer if "bias" in places else DEVICE_ALIGNMENT_BYTES
+        )
+        matmul = described.matmul(
+            first=places[first].pointer,
+            second=places[second].pointer,
+            residual=places["residual"].pointer if "residual" in places else 0,
+            result=outputs[0].pointer,
             algorithm=self._algorithm,
             workspace=0 if workspace is None else workspace.pointer,
             workspace_bytes=self._workspace_bytes,
             stream=self._stream,
-            **pointers,
         )
-        call = functools.partial(self._library.enqueue, self._handle, matmul)
+        call = self._library.bound(self._handle, matmul)
+        weakref.finalize(call, described.close).atexit = False  # the library may be gone by then
         call.__dict__["keeps"] = (inputs, outputs, workspace, self._weights)
         return call

@@ -1,0 +1,1 @@
+"""cuBLASLt on NVIDIA GPUs as a Collage toolchain."""

@@ -1,0 +1,59 @@
+"""Finding `libcublasLt` and whether this machine's driver runs it."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+from collage_cublas.context import PrimaryContexts
+from collage_cublas.library import CublasLt
+
+OLDEST_VERSION = 120000
+"""Of cuBLASLt, as `cublasLtGetVersion` counts: 12.0 has every attribute and epilogue used, under the same numbers."""
+
+OLDEST_DRIVERS = {13: 580, 12: 525}
+"""First branch of the driver that runs each major version of CUDA (its release notes, minor version compatibility)."""
+
+FOLDERS = {13: "cu13/lib", 12: "cublas/lib"}
+"""Where the wheels `nvidia-cublas` and `nvidia-cublas-cu12` put it, inside `nvidia`."""
+
+
+def majors_for(driver: str) -> tuple[int, ...]:
+    """Major versions of CUDA a driver runs, the newest first.
+
+    Examples:
+        >>> majors_for("580.65.06"), majors_for("550.54"), majors_for("470.82")
+        ((13, 12), (12,), ())
+    """
+    branch = driver.partition(".")[0]
+    return tuple(major for major, oldest in OLDEST_DRIVERS.items() if branch.isdigit() and int(branch) >= oldest)
+
+
+def open_library(majors: tuple[int, ...] = tuple(OLDEST_DRIVERS)) -> CublasLt:
+    """Loads cuBLASLt: from a wheel, else from where the system's loader looks.
+
+    Args:
+        majors: Major versions of CUDA to try, in this order.
+
+    Raises:
+        OSError: If none can be loaded.
+    """
+    problems = []
+    for major in majors:
+        for path in (*wheels(major), f"libcublasLt.so.{major}"):
+            try:
+                return CublasLt(ctypes.CDLL(str(path)), PrimaryContexts())
+            except OSError as error:
+                problems.append(str(error))
+    raise OSError("; ".join(problems))
+
+
+def wheels(major: int) -> Iterator[Path]:
+    """The library in NVIDIA's wheel for one major version of CUDA, if that is installed. Nothing is imported."""
+    found = importlib.util.find_spec("nvidia")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        path = Path(folder) / FOLDERS[major] / f"libcublasLt.so.{major}"
+        if path.exists():
+            yield path

@@ -1,0 +1,42 @@
+"""A machine with a GPU that is not there, and what is offered to the toolchain on it."""
+
+from __future__ import annotations
+
+import onnx_ir
+
+from collage_core.contract import Device, Host, KernelFunction, Target
+from collage_core.fusion import CandidateBounds, kernel_function
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.pipeline.proposals import Proposals, propose, target_rule
+from collage_core.registry import Toolchain
+from collage_cublas.library import Library
+from collage_cublas.plugin import CublasPlugin
+
+from .emulator import Emulator
+
+H100 = Device(name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="580.65.06", memory_bytes=80 << 30)
+HOST = Host(system="Linux x86_64", cpu="test", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1, devices=(H100,))
+TARGET = Target(toolchain="cublas", device="cuda:0", fingerprint="cublaslt 130000")
+TF32 = Target(
+    toolchain="cublas",
+    device="cuda:0",
+    options=(("precision", "tf32"),),
+    fingerprint="cublaslt 130000",
+    exact=False,
+)
+
+
+def plugin_over(library: Library) -> CublasPlugin:
+    return CublasPlugin(lambda majors: library)
+
+
+def proposals(of: onnx_ir.Model | DataflowGraph, target: Target = TARGET) -> Proposals:
+    toolchain = Toolchain("cublas", plugin_over(Emulator()))
+    graph = of if isinstance(of, DataflowGraph) else DataflowGraph(of)
+    return propose(target_rule(toolchain, target, {}), graph, CandidateBounds.preset("quick"))
+
+
+def largest(model: onnx_ir.Model) -> KernelFunction:
+    """The kernel function of the largest candidate; of several, the first."""
+    candidates = proposals(model).candidates
+    return kernel_function(max(candidates, key=lambda each: len(each.sub_graph.names)).sub_graph, "kernel")

@@ -1,0 +1,180 @@
+"""Every layout, transposition, broadcast and epilogue against ONNX's reference: products of all forms, made at random.
+
+They are computed by an emulation that knows only what cuBLAS's documentation says of descriptors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from collage_core.contract import Unsupported
+from collage_core.fusion import SubGraph
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.random_inputs import random_inputs
+from collage_core.reference import evaluate
+from collage_core.registry import Toolchain
+from collage_core.testing import GraphBuilder
+from collage_core.testing.kernel_check import KernelCheck
+
+from .emulator import EmulatedMemory, Emulator
+from .machine import HOST, TARGET, plugin_over, proposals
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """A product: shapes of what is multiplied, how they are turned, and what follows."""
+
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    a_order: tuple[int, ...] | None = None
+    b_order: tuple[int, ...] | None = None
+    bias: bool = False
+    residual: tuple[int, ...] | None = None
+    activation: str = ""
+
+    def model(self) -> onnx_ir.Model:
+        g = GraphBuilder("product")
+        factors = []
+        for name, shape, order in (("x", self.a, self.a_order), ("z", self.b, self.b_order)):
+            if order is None:
+                factors.append(g.input(name, *shape))
+                continue
+            held = [0] * len(shape)
+            for place, axis in enumerate(order):
+                held[axis] = shape[place]
+            factors.append(g.op("Transpose", g.input(name, *held), perm=list(order)))
+        value = g.op("MatMul", *factors)
+        if self.bias:
+            value = g.op("Add", value, g.weight("bias", self.b[-1] if len(self.b) > 1 else 1))
+        if self.residual is not None:
+            value = g.op("Add", value, g.input("r", *self.residual))
+        if self.activation:
+            options = {"approximate": "tanh"} if self.activation == "Gelu" else {}
+            value = g.op(self.activation, value, **options)
+        return g.model(value)
+
+    @property
+    def has_one_batch_stride(self) -> bool:
+        """NumPy's own opinion: whether the batch axes of both factors become one without a copy."""
+        if min(len(self.a), len(self.b)) < 2:
+            return True
+        batch = np.broadcast_shapes(self.a[:-2], self.b[:-2])
+        return all(
+            _is_one_axis(shape, order, batch) for shape, order in ((self.a, self.a_order), (self.b, self.b_order))
+        )
+
+
+def _is_one_axis(shape: tuple[int, ...], order: tuple[int, ...] | None, batch: tuple[int, ...]) -> bool:
+    order = order or tuple(range(len(shape)))
+    held = np.zeros([shape[order.index(axis)] for axis in range(len(shape))])
+    view = np.broadcast_to(held.transpose(order), (*batch, *shape[-2:]))
+    with contextlib.suppress(AttributeError, ValueError):  # what NumPy says where it would have to copy
+        return view.reshape(-1, *shape[-2:], copy=False) is not None
+    return False
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    size = st.sampled_from([1, 2, 3, 5])
+    m, n, k = draw(size), draw(size), draw(size)
+    batch = draw(st.lists(st.sampled_from([1, 2, 3]), max_size=2))
+    shapes = []
+    for matrix in ((m, k), (k, n)):
+        own = [extent if draw(st.booleans()) else 1 for extent in batch]
+        shapes.append((*own[draw(st.integers(0, len(own))) :], *matrix))
+    a, b = shapes
+    if not batch and draw(st.booleans()):
+        a, b = draw(st.sampled_from([((k,), b), (a, (k,)), ((k,), (k,))]))
+    orders = [draw(st.none() | st.permutations(range(len(s))).map(tuple)) if len(s) > 1 else None for s in (a, b)]
+    result = np.matmul(np.zeros(a), np.zeros(b)).shape
+    residual: Any = draw(
+        st.sampled_from([None, result, (1,) * len(result), result[1:], (*result[:-1], 1)[: len(result)]])
+    )
+    return Case(
+        a=a,
+        b=b,
+        a_order=orders[0],
+        b_order=orders[1],
+        bias=draw(st.booleans()),
+        residual=residual,
+        activation=draw(st.sampled_from(["", "Relu", "Gelu"])),
+    )
+
+
+# each of these once was wrong, or is what models are made of
+@example(Case(a=(2, 4, 3, 8), b=(2, 4, 8, 3), a_order=(0, 2, 1, 3), b_order=(0, 2, 3, 1)))  # attention's two heads
+@example(Case(a=(2, 3, 5), b=(5, 2), bias=True, residual=(2, 3, 2), activation="Gelu"))
+@example(Case(a=(2, 1, 3, 5), b=(1, 3, 5, 2)))  # one operand repeated inside, the other outside
+@example(Case(a=(5,), b=(5, 3), bias=True))
+@example(Case(a=(3, 5), b=(5,), residual=(3,)))
+@example(Case(a=(3, 2, 4, 5), b=(3, 2, 5, 4), residual=(3, 1, 4, 4)))  # an attention mask
+@given(cases())
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_claimed_is_right_and_nothing_expressible_is_refused(case: Case) -> None:
+    model = case.model()
+    found = proposals(model)
+    check_numbers(model, found.candidates)
+
+    graph = DataflowGraph(model)
+    product = next(index for index, node in enumerate(graph.nodes) if node.op_type == "MatMul")
+    claimed = {each.sub_graph.label for each in found.candidates if each.sub_graph.nodes >> product & 1}
+    plain = Case(a=case.a, b=case.b).has_one_batch_stride
+    assert ("cublas.matmul" in claimed) or not plain
+    turned = [order for order in (case.a_order, case.b_order) if order is not None]
+    swapped = all(sorted(order[-2:]) == [len(order) - 2, len(order) - 1] for order in turned)
+    if turned and swapped and case.has_one_batch_stride:
+        assert "cublas.matmul_transposed" in claimed
+
+
+def check_numbers(model: onnx_ir.Model, candidates: Any) -> None:
+    graph = DataflowGraph(model)
+    emulator = Emulator()
+    values = evaluate(model, random_inputs(graph, seed=0)).values
+    with tempfile.TemporaryDirectory() as folder:
+        check = KernelCheck(
+            Toolchain("cublas", plugin_over(emulator)),
+            TARGET,
+            Path(folder),
+            threads=1,
+            tolerance=1e-4,
+            max_variants=1,
+            host=HOST,
+            memory=EmulatedMemory(emulator),
+        )
+        for candidate in candidates:
+            outcome = check.run(SubGraph(graph, candidate.sub_graph.nodes).labelled(candidate.sub_graph.label), values)
+            assert not isinstance(outcome, Unsupported), outcome.reason
+            assert outcome == []
+    assert not emulator.attributes  # every descriptor was given back
+
+
+@pytest.mark.parametrize("trans_a", [0, 1])
+@pytest.mark.parametrize("trans_b", [0, 1])
+@pytest.mark.parametrize("third", [None, (4,), (1, 4), (3, 4), (3, 1), ()])
+def test_gemm_in_all_its_forms(trans_a: int, trans_b: int, third: tuple[int, ...] | None) -> None:
+    g = GraphBuilder("gemm")
+    a = g.input("x", *((5, 3) if trans_a else (3, 5)))
+    b = g.weight("w", *((4, 5) if trans_b else (5, 4)))
+    more = [] if third is None else [g.input("c", *third)]
+    beta = 0.5 if third == (3, 4) else 1.0
+    model = g.model(g.op("Gemm", a, b, *more, transA=trans_a, transB=trans_b, alpha=2.0, beta=beta))
+
+    found = proposals(model)
+
+    if third in ((3, 1), ()):
+        assert "the bias is not one number for each of the 4 columns" in found.refusals[0]
+        return
+    [candidate] = found.candidates
+    wanted = {None: "cublas.matmul", (3, 4): "cublas.matmul_residual"}.get(third, "cublas.matmul_bias")
+    assert candidate.sub_graph.label == wanted
+    check_numbers(model, found.candidates)
