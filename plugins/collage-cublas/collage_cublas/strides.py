@@ -35,10 +35,6 @@ class Strided:
         """What ONNX's Transpose with `perm=order` gives."""
         return Strided(tuple(self.shape[axis] for axis in order), tuple(self.strides[axis] for axis in order))
 
-    def inverse_permuted(self, order: Sequence[int]) -> Strided:
-        """What Transpose with `perm=order` has to be given so that it gives this."""
-        return self.permuted([list(order).index(axis) for axis in range(len(order))])
-
     def broadcast(self, shape: Sequence[int]) -> Strided:
         """Repeated as NumPy and ONNX do.
 

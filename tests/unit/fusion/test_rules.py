@@ -248,6 +248,23 @@ def test_unions_keep_each_sub_graph_once_and_only_reasons_nobody_disproves(mnist
     assert outcome.refusals == {9: "n: never"}
 
 
+def test_a_reason_that_says_more_than_that_a_pattern_looks_otherwise_is_told(mnist: DataflowGraph) -> None:
+    of_relu = DFPatternRule(FusionPattern(name="other", pattern=is_op("Add")(is_op("Relu")(wildcard()), wildcard())))
+    checked = DFPatternRule(
+        FusionPattern(
+            name="same",
+            pattern=is_op("Add")(is_op("MatMul"), wildcard()),
+            check=lambda match: Unsupported("ten columns are too few"),
+        )
+    )
+
+    within = UnionRule((UnionRule((of_relu, of_relu)), checked))
+    outcome = OnlyValidRule(within, SubGraphConfig()).propose(mnist, context())
+
+    assert outcome.refusals[10] == "same: ten columns are too few"
+    assert outcome.refusals[1].startswith("other: ")  # nothing better is known of the others
+
+
 def test_the_bound_on_the_closure_is_reported(mnist: DataflowGraph) -> None:
     outcome = CombineByPrimitivesRule(OpCallByKindRule()).propose(mnist, context(max_candidates=12))
 

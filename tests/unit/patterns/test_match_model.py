@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.patterns import Match, Mismatch, is_op, match, match_model, wildcard
+from collage_core.patterns import Match, Matcher, Mismatch, is_op, match, match_model, wildcard
 from collage_core.testing import GraphBuilder, chain, dense
 
 DENSE = is_op("Add")(is_op("MatMul")(wildcard().named("x"), wildcard().named("w")), wildcard().named("b"))
@@ -22,6 +22,15 @@ def test_operands_are_found_in_the_function_as_they_were_in_the_model() -> None:
     assert [here.spec(name).static_shape for name in "xwb"] == [(4, 16), (16, 8), (8,)]
     assert [there.spec(name).static_shape for name in "xwb"] == [(4, 16), (16, 8), (8,)]
     assert str(here.captures["w"].name) in function.constants
+
+
+def test_a_matcher_may_be_kept_for_many_models() -> None:
+    matcher = Matcher(DENSE)
+
+    for columns in (8, 10):
+        found = match_model(matcher, dense(m=4, n=columns, k=16))
+        assert isinstance(found, Match)
+        assert found.spec("w").static_shape == (16, columns)
 
 
 def test_a_pattern_that_leaves_something_out_does_not_match() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.patterns import Match, Pattern, is_op, match
+from collage_core.patterns import Match, Pattern, is_op, match, wildcard
 from collage_core.patterns.library.linear import matmul_pattern
 from collage_core.testing import GraphBuilder
 
@@ -121,3 +121,55 @@ def test_two_products_in_one_pattern_have_names_of_their_own() -> None:
 
     assert found is not None
     assert (found["left_b"], found["right_b"], found["left_a"]) == ("v", "w", "x")
+
+
+def scaled_gemm(*third: int, **given: Any) -> DataflowGraph:
+    """A Gemm of factors and transpositions, with a third operand of a shape."""
+    g = GraphBuilder()
+    value = g.op("Gemm", g.input("x", 8, 4), g.weight("w", 8, 6), *([g.input("c", *third)] if third else []), **given)
+    return DataflowGraph(g.model(g.op("Relu", value)))
+
+
+FACTORS = {"alpha": 0.5, "beta": 2.0, "transA": 1}
+
+
+@pytest.mark.parametrize(
+    ("third", "name", "options"),
+    [
+        ((), None, {}),
+        ((6,), "bias", {"bias": True}),
+        ((4, 6), "residual", {"residual": True}),
+        ((4, 6), "residual", {"residual": None, "bias": None}),
+    ],
+)
+def test_a_gemm_that_scales_is_found_where_that_is_asked_for(
+    third: tuple[int, ...], name: str | None, options: dict[str, Any]
+) -> None:
+    graph = scaled_gemm(*third, **FACTORS)
+    names = {"a": "x", "b": "w", "product": "gemm_0", "activation": "relu_0"} | ({name: "c"} if name else {})
+
+    assert taken(matmul_pattern(activation="Relu", scaled=True, **options), graph) == names
+    assert taken(matmul_pattern(activation="Relu", **options), graph) is None
+
+
+def test_a_matrix_is_no_bias_and_a_vector_no_residual_of_a_gemm() -> None:
+    assert taken(matmul_pattern(activation="Relu", scaled=True, bias=True), scaled_gemm(4, 6, **FACTORS)) is None
+    assert taken(matmul_pattern(activation="Relu", scaled=True, residual=True), scaled_gemm(6, **FACTORS)) is None
+
+
+def test_operands_may_be_asked_to_look_like_something_and_are_captured_all_the_same() -> None:
+    g = GraphBuilder()
+    x = g.op("Tanh", g.input("x", 4, 8))
+    graph = DataflowGraph(g.model(g.op("MatMul", x, g.weight("w", 8, 6))))
+    from_tanh = is_op("Tanh")(wildcard())
+
+    found = match(matmul_pattern(operands=[(wildcard(), from_tanh), (from_tanh, wildcard())]), graph, 1)
+
+    assert isinstance(found, Match)
+    assert {name: value.name for name, value in found.captures.items()} == {
+        "a": "tanh_0",
+        "b": "w",
+        "product": "matmul_0",
+    }
+    assert [node.op_type for node in found.contexts] == ["Tanh", "MatMul"]
+    assert taken(matmul_pattern(operands=[(wildcard(), from_tanh)]), graph) is None

@@ -1,0 +1,83 @@
+"""How many products of real models are taken, and with what: counted from their configurations, not by patterns."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+
+import onnx_ir
+import pytest
+
+from benchmarks.models import MODELS
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.passes.prepare import prepare
+from tests.exports.blocks import CONFIGURATIONS
+from tests.exports.reading import read
+
+from .machine import TARGET, proposals
+
+ALONE, BIAS, RESIDUAL, BOTH, RELU, TRANSPOSED = (
+    "cublas.matmul",
+    "cublas.matmul_bias",
+    "cublas.matmul_residual",
+    "cublas.matmul_bias_residual",
+    "cublas.matmul_bias_relu",
+    "cublas.matmul_transposed",
+)
+
+
+def expected(name: str) -> Mapping[str, int]:
+    """Candidates of an exported model by form: what a layer multiplies, as papers and `transformers` describe it."""
+    of = CONFIGURATIONS[name]
+    match name:
+        case "bert":  # queries, keys, values, what attention gives, in and out; two of these are added to what came in
+            layers = of["num_hidden_layers"]
+            dense, scores = 6 * layers, layers
+            # the mask is added to the scores; the values' heads are read where they are
+            return {ALONE: dense + 2 * layers, BIAS: dense, BOTH: 2 * layers, RESIDUAL: scores, TRANSPOSED: layers}
+        case "vit":  # the same, and no mask
+            layers = of["num_hidden_layers"]
+            return {ALONE: 8 * layers, BIAS: 6 * layers, BOTH: 2 * layers, TRANSPOSED: layers}
+        case "gpt2":  # Gemms, which have their bias inside, of queries, keys and values at once, and three more; masked
+            layers = of["n_layer"]
+            return {ALONE: 2 * layers, BIAS: 4 * layers, RESIDUAL: layers, TRANSPOSED: layers}
+        case "llama":  # no biases; seven weights and attention's two products; two sums with what came in, and the mask
+            layers = of["num_hidden_layers"]
+            return {ALONE: 9 * layers, RESIDUAL: 3 * layers}
+        case "convnext":  # in and out of each block, scaled before it is added
+            blocks = sum(of["depths"])
+            return {ALONE: 2 * blocks, BIAS: 2 * blocks}
+    raise ValueError(f"nobody wrote down what {name!r} multiplies")
+
+
+SUITE = {
+    "mnist": {ALONE: 1, BIAS: 1},
+    "vgg19": {BIAS: 3, RELU: 2},  # two hidden layers with Relu, one to the classes; Gemms, which have their bias inside
+    # six layers as above, and the pooler, a Gemm
+    "bert_base_6": {ALONE: 48, BIAS: 37, BOTH: 12, RESIDUAL: 6, TRANSPOSED: 6},
+    "convnext_tiny": {ALONE: 36, BIAS: 37},  # blocks of 3, 3, 9 and 3, and the classes, a Gemm
+}
+SLOW = ("convnext_tiny",)
+
+
+@pytest.mark.parametrize("form", ["torchscript", pytest.param("dynamo", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["bert", "vit", "gpt2", "llama", "convnext"])
+def test_every_product_of_an_export_is_taken_with_what_can_follow_it(name: str, form: str) -> None:
+    check(prepare(read(name, form)), expected(name))
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in SUITE])
+def test_every_product_of_the_suite_is_taken_with_what_can_follow_it(name: str) -> None:
+    check(prepare(onnx_ir.from_proto(MODELS[name].skeleton())), SUITE[name])
+
+
+def check(model: onnx_ir.Model, wanted: Mapping[str, int]) -> None:
+    graph = DataflowGraph(model)
+    found = proposals(graph, TARGET)
+
+    assert dict(collections.Counter(each.sub_graph.label for each in found.candidates)) == dict(wanted)
+    products = [index for index, node in enumerate(graph.nodes) if node.op_type in ("MatMul", "Gemm")]
+    assert all(found.covered >> index & 1 for index in products)
+    # each product is in exactly one candidate of its own, alone or, if a Gemm has its bias inside, with that
+    smallest = {each.sub_graph.nodes for each in found.candidates if len(each.sub_graph.names) == 1}
+    assert smallest == {1 << index for index in products}
