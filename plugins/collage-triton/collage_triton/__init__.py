@@ -1,0 +1,1 @@
+"""Native code generation on NVIDIA GPUs by Triton, as a Collage toolchain."""

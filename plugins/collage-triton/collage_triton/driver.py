@@ -1,0 +1,98 @@
+"""The part of the CUDA driver that launching a cubin takes, by ctypes: loading a package imports no toolchain library.
+
+Signatures are those of cuda.h. The context is the device's primary one, which CuPy and the libraries over the
+runtime use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from collage_core.errors import KernelError
+
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_DEFAULT_SHARED = 48 * 1024
+
+
+class Driver:
+    """The driver's library.
+
+    Args:
+        library: The library; the installed one if None.
+
+    Raises:
+        OSError: If there is none.
+        KernelError: If it does not start.
+    """
+
+    def __init__(self, library: Any = None) -> None:
+        self._cuda = ctypes.CDLL("libcuda.so.1") if library is None else library
+        self._check("cuInit", self._cuda.cuInit(0))
+
+    def _check(self, what: str, status: int) -> None:
+        if status:
+            text = ctypes.c_char_p()
+            self._cuda.cuGetErrorString(status, ctypes.byref(text))
+            raise KernelError(f"{what} failed with {status}: {(text.value or b'unknown').decode()}")
+
+    def context(self, ordinal: int) -> ctypes.c_void_p:
+        """The primary context of a device, made current.
+
+        Args:
+            ordinal: The number in `cuda:0`.
+        """
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        self._check("cuDeviceGet", self._cuda.cuDeviceGet(ctypes.byref(device), ordinal))
+        self._check("cuDevicePrimaryCtxRetain", self._cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+        self._check("cuCtxSetCurrent", self._cuda.cuCtxSetCurrent(context))
+        return context
+
+    def function(self, cubin: bytes, name: str, shared_bytes: int) -> ctypes.c_void_p:
+        """A function of a cubin, in the current context; stays loaded as long as the process.
+
+        Args:
+            cubin: Machine code for this device.
+            name: Of the function.
+            shared_bytes: Dynamic shared memory it will be launched with.
+        """
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._check("cuModuleLoadData", self._cuda.cuModuleLoadData(ctypes.byref(module), cubin))
+        self._check(
+            "cuModuleGetFunction", self._cuda.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
+        )
+        if shared_bytes > _DEFAULT_SHARED:
+            status = self._cuda.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared_bytes)
+            self._check("cuFuncSetAttribute", status)
+        return function
+
+    def launch(
+        self,
+        context: ctypes.c_void_p,
+        function: ctypes.c_void_p,
+        grid: Sequence[int],
+        threads: int,
+        shared_bytes: int,
+        stream: int,
+        arguments: Any,
+    ) -> None:
+        """Enqueues a kernel; does not wait.
+
+        Args:
+            context: Where the function was loaded; made current, since a session may run in any thread.
+            function: The function.
+            grid: Programs along two axes.
+            threads: Of a program.
+            shared_bytes: Of a program.
+            stream: Where to enqueue.
+            arguments: Array of pointers to the arguments.
+
+        Raises:
+            KernelError: If the driver refuses.
+        """
+        self._check("cuCtxSetCurrent", self._cuda.cuCtxSetCurrent(context))
+        status = self._cuda.cuLaunchKernel(
+            function, grid[0], grid[1], 1, threads, 1, 1, shared_bytes, ctypes.c_void_p(stream), arguments, None
+        )
+        self._check("cuLaunchKernel", status)

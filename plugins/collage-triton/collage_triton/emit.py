@@ -1,0 +1,373 @@
+"""A loop nest as the source of a Triton kernel, one statement per term that is used twice or long."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from collage_triton.elements import TRITON_TYPES
+from collage_triton.nest import Nest, Store, walk
+from collage_triton.terms import Term, Var, value_of
+from collage_triton.tiles import Tile
+
+KERNEL = "kernel"
+"""Name of the kernel in its module."""
+
+_INFIX: Mapping[str, str] = MappingProxyType(
+    {
+        "add": "+",
+        "sub": "-",
+        "mul": "*",
+        "div": "/",
+        "floordiv": "//",
+        "mod": "%",
+        "and": "&",
+        "or": "|",
+        "xor": "^",
+        "lt": "<",
+        "le": "<=",
+        "gt": ">",
+        "ge": ">=",
+        "eq": "==",
+        "ne": "!=",
+    }
+)
+_CALLS: Mapping[str, str] = MappingProxyType(
+    {
+        **{
+            name: f"tl.{name}({{}})"
+            for name in ("abs", "ceil", "cos", "erf", "exp", "exp2", "floor", "log", "log2", "sin")
+        },
+        "sqrt": "tl.sqrt_rn({})",
+        "neg": "-{}",
+        "not": "{} == 0",
+        "invert": "~{}",
+    }
+)
+_IDENTITIES: Mapping[str, Mapping[bool, str]] = MappingProxyType(
+    {
+        "sum": {True: "0.0", False: "0"},
+        "prod": {True: "1.0", False: "1"},
+        "max": {True: 'float("-inf")', False: "{least}"},
+        "min": {True: 'float("inf")', False: "{most}"},
+    }
+)
+_LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {"i64": (-(1 << 63), (1 << 63) - 1), "i32": (-(1 << 31), (1 << 31) - 1), "i8": (-128, 127), "u8": (0, 255)}
+)
+_STEPS: Mapping[str, str] = MappingProxyType(
+    {
+        "sum": "{acc} + {new}",
+        "prod": "{acc} * {new}",
+        "max": "tl.maximum({acc}, {new})",
+        "min": "tl.minimum({acc}, {new})",
+    }
+)
+_MULTIPLY = "\n\n@triton.jit\ndef _multiply(a, b):\n    return a * b\n"
+_LONG = 72
+
+
+@dataclasses.dataclass(eq=False)
+class _Scope:
+    """A block of statements: the kernel's body, or a loop's."""
+
+    parent: _Scope | None
+    known: set[Var]
+    lines: list[str] = dataclasses.field(default_factory=list)
+    names: dict[Term, str] = dataclasses.field(default_factory=dict)
+    origin: str = ""
+
+    def name_of(self, term: Term) -> str | None:
+        scope: _Scope | None = self
+        while scope is not None:
+            if term in scope.names:
+                return scope.names[term]
+            scope = scope.parent
+        return None
+
+    def knows(self, free: frozenset[Var]) -> bool:
+        missing = free - self.known
+        return not missing or (self.parent is not None and self.parent.knows(missing))
+
+
+def source_of(nest: Nest, tile: Tile) -> str:
+    """The module's text.
+
+    Args:
+        nest: The loop nest.
+        tile: How it is cut.
+    """
+    return _Emitter(nest, tile).module()
+
+
+def grid_of(nest: Nest, tile: Tile) -> tuple[int, int]:
+    """How many programs run."""
+    if nest.form == "product":
+        [store] = nest.stores
+        tiles = math.ceil(store.outer.extent / tile.outer) * math.ceil(store.inner.extent / tile.inner)
+        return tiles, nest.batch.extent if nest.batch is not None else 1
+    return max((math.ceil(store.outer.extent / tile.outer) for store in nest.stores), default=0), 1
+
+
+class _Emitter:
+    def __init__(self, nest: Nest, tile: Tile) -> None:
+        self._nest = nest
+        self._tile = tile
+        everything = walk([term for store in nest.stores for term in (store.value, store.offset)])
+        self._uses: dict[Term, int] = {}
+        for term in everything:
+            for each in term.operands:
+                self._uses[each] = self._uses.get(each, 0) + 1
+        self._origins = tuple(dict.fromkeys(term.origin for term in everything if term.origin))
+        found = {var: None for store in nest.stores for var in (store.outer, store.inner)}
+        found |= {
+            var: None for term in everything for var in sorted(term.free, key=lambda each: (each.name, each.extent))
+        }
+        self._vars = [var for var in found if var.extent > 1]
+        stems = [var.name for var in self._vars]
+        self._names = {
+            var: var.name if stems.count(var.name) == 1 else f"{var.name}_{var.extent}" for var in self._vars
+        }
+        self._looped: set[Var] = set()
+        self._count = 0
+        self._multiplies = False
+
+    # The module
+
+    def module(self) -> str:
+        top = _Scope(None, set())
+        for var in self._vars:
+            if var.axis == 1 and (self._inner(var) < var.extent or var.name == "ka") and self._nest.form != "product":
+                self._looped.add(var)
+            elif var.name not in ("ka", "kb"):
+                self._declare(top, var)
+        for store in self._nest.stores:
+            self._store(top, store)
+        arguments = ", ".join(parameter.name for parameter in self._nest.parameters)
+        head = f'"""{", ".join(self._origins) or "Copy"}."""\n\nimport triton\nimport triton.language as tl\n'
+        body = "\n".join(f"    {line}" for line in top.lines) or "    pass"
+        return f"{head}{_MULTIPLY if self._multiplies else ''}\n\n@triton.jit\ndef {KERNEL}({arguments}):\n{body}\n"
+
+    def _inner(self, var: Var) -> int:
+        """How many values of a variable of axis 1 are worked on at once."""
+        return min(self._tile.inner, 1 << (var.extent - 1).bit_length())
+
+    def _block(self, var: Var) -> int:
+        if var.name in ("ka", "kb"):
+            return self._tile.depth
+        return (
+            self._tile.outer
+            if var.axis == 0
+            else self._tile.inner
+            if self._nest.form == "product"
+            else self._inner(var)
+        )
+
+    def _declare(self, top: _Scope, var: Var) -> None:
+        name, block = self._names[var], self._block(var)
+        top.known.add(var)
+        if var.axis is None:
+            top.lines.append(f"{name} = tl.program_id(1)")
+            return
+        along = "[:, None]" if var.axis == 0 else "[None, :]"
+        start = ""
+        if self._nest.form == "product":
+            across = math.ceil(self._nest.stores[0].outer.extent / self._tile.outer)
+            start = f"tl.program_id(0) % {across}" if var.axis == 0 else f"tl.program_id(0) // {across}"
+            start = f"({start}) * {block} + "
+        elif var.axis == 0:
+            start = f"tl.program_id(0) * {block} + "
+        top.lines.append(f"{name} = {start}tl.arange(0, {block}){along}")
+        self._declare_mask(top, var)
+
+    def _declare_mask(self, scope: _Scope, var: Var) -> None:
+        if self._masked(var):
+            scope.lines.append(f"{self._names[var]}_in = {self._names[var]} < {var.extent}")
+
+    def _masked(self, var: Var) -> bool:
+        return var.axis is not None and (var.extent % self._block(var) != 0 or self._uneven(var))
+
+    def _uneven(self, var: Var) -> bool:
+        """Whether another output has more blocks, so that programs come that this one has no elements for."""
+        if var.axis != 0 or var.name in ("ka", "kb"):
+            return False
+        return any(store.outer.extent > var.extent for store in self._nest.stores)
+
+    def _mask(self, free: frozenset[Var]) -> str:
+        masks = [f"{self._names[var]}_in" for var in self._vars if var in free and self._masked(var)]
+        return " & ".join(masks)
+
+    # Statements
+
+    def _store(self, top: _Scope, store: Store) -> None:
+        scope = top
+        looped = store.inner in self._looped
+        if looped:
+            scope = _Scope(top, {store.inner})
+        tile = frozenset(var for var in (store.outer, store.inner) if var.extent > 1)
+        value = self._text(scope, store.value)
+        if store.value.op == "const":
+            value = self._full(store.value)
+        if store.value.dtype == "i1":
+            value = f"({value}).to(tl.uint8)"
+        offset = self._text(scope, store.offset)
+        if not tile:
+            offset = "tl.full([1, 1], 0, tl.int32)"
+        mask = self._mask(tile)
+        if store.outer.extent == 1 and self._uneven(store.outer):
+            mask = f"{mask} & (tl.program_id(0) == 0)" if mask else "tl.program_id(0) == 0"
+        scope.lines.append(f"tl.store({store.parameter} + {offset}, {value}{f', mask={mask}' if mask else ''})")
+        if looped:
+            self._close(top, scope, store.inner)
+
+    def _close(self, outer: _Scope, loop: _Scope, var: Var, before: str = "") -> None:
+        """Puts a loop over a variable of axis 1 behind what it needs."""
+        name, block = self._names[var], self._block(var)
+        body = [f"{name} = {name}_start + tl.arange(0, {block})[None, :]"]
+        if self._masked(var):
+            body.append(f"{name}_in = {name} < {var.extent}")
+        if before:
+            outer.lines.append(before)
+        outer.lines.append(f"for {name}_start in range(0, {var.extent}, {block}):")
+        outer.lines.extend(f"    {line}" for line in (*body, *loop.lines))
+
+    def _text(self, scope: _Scope, term: Term) -> str:
+        """An expression for a term, after the statements it needs."""
+        if term.op == "const":
+            return _literal(term)
+        if term.op == "var":
+            assert isinstance(term.data, Var)
+            return self._names[term.data]
+        named = scope.name_of(term)
+        if named is not None:
+            return named
+        home = scope
+        while home.parent is not None and home.parent.knows(term.free):
+            home = home.parent
+        if term.op == "reduce":
+            return self._reduced(home, term)
+        if term.op == "dot":
+            return self._multiplied(home, term)
+        text = self._expression(home, term)
+        if self._uses.get(term, 0) <= 1 and home is scope and len(text) < _LONG and term.op in (*_INFIX, *_CALLS):
+            return f"({text})"
+        return self._assigned(home, term, text)
+
+    def _assigned(self, scope: _Scope, term: Term, text: str) -> str:
+        if term.origin and term.origin != scope.origin:
+            scope.lines.append(f"# {term.origin}")
+            scope.origin = term.origin
+        name = self._next()
+        scope.lines.append(f"{name} = {text[1:-1] if _is_wrapped(text) else text}")
+        scope.names[term] = name
+        return name
+
+    def _next(self) -> str:
+        self._count += 1
+        return f"t{self._count - 1}"
+
+    def _expression(self, scope: _Scope, term: Term) -> str:
+        if term.op == "load":
+            [offset] = term.operands
+            mask = self._mask(term.free)
+            rest = f", mask={mask}, other=0" if mask else ""
+            text = f"tl.load({term.data} + {self._text(scope, offset)}{rest})"
+            return f"({text} != 0)" if term.dtype == "i1" else text
+        if term.op == "cast":
+            return f"{self._tensor(scope, term.operands[0])}.to({TRITON_TYPES[term.dtype]})"
+        if term.op == "where":
+            condition, first, second = term.operands
+            plain = term.dtype in ("f32", "i32")
+            a = self._text(scope, first) if plain and second.op != "const" else self._tensor(scope, first)
+            b = self._text(scope, second) if plain else self._tensor(scope, second)
+            return f"tl.where({_bare(self._tensor(scope, condition))}, {_bare(a)}, {_bare(b)})"
+        if term.op in _INFIX:
+            first, second = term.operands
+            literal = term.operands[0].dtype != "i1"
+            a = self._text(scope, first) if literal and second.op != "const" else self._tensor(scope, first)
+            b = self._text(scope, second) if literal else self._tensor(scope, second)
+            return f"{a} {_INFIX[term.op]} {b}"
+        text = self._tensor(scope, term.operands[0])
+        return _CALLS[term.op].format(_bare(text) if _CALLS[term.op].startswith("tl.") else text)
+
+    def _tensor(self, scope: _Scope, term: Term) -> str:
+        """A term where a number in the source would not do: it has no type of its own."""
+        return self._full(term) if term.op == "const" else self._text(scope, term)
+
+    def _full(self, term: Term) -> str:
+        return f"tl.full([1, 1], {_literal(term).strip('()')}, {TRITON_TYPES[term.dtype]})"
+
+    # Loops
+
+    def _reduced(self, scope: _Scope, term: Term) -> str:
+        assert isinstance(term.data, tuple)
+        kind, var = term.data
+        [body] = term.operands
+        looped = var in self._looped
+        inside = _Scope(scope, {var}) if looped else scope
+        text = self._tile_of(inside, body, var)
+        identity = _identity(kind, term.dtype)
+        if self._masked(var):
+            if term.dtype not in ("f32", "i32"):
+                identity = f"tl.full([1, 1], {identity}, {TRITON_TYPES[term.dtype]})"
+            text = f"tl.where({self._names[var]}_in, {_bare(text)}, {identity})"
+        if kind == "prod":
+            self._multiplies = True
+            text = f"tl.reduce({_bare(text)}, 1, _multiply)[:, None]"
+        else:
+            text = f"tl.{kind}({_bare(text)}, axis=1)[:, None]"
+        if term.dtype in ("i8", "u8"):
+            text = f"{text}.to({TRITON_TYPES[term.dtype]})"  # Triton adds up small integers in 32 bits
+        if not looped:
+            return self._assigned(scope, term, text)
+        name = self._next()
+        if term.origin and term.origin != scope.origin:
+            scope.lines.append(f"# {term.origin}")
+            scope.origin = term.origin
+        inside.lines.append(f"{name} = {_STEPS[kind].format(acc=name, new=text)}")
+        rows = self._tile.outer if any(each.axis == 0 for each in term.free) else 1
+        start = f"{name} = tl.full([{rows}, 1], {_identity(kind, term.dtype)}, {TRITON_TYPES[term.dtype]})"
+        self._close(scope, inside, var, start)
+        scope.names[term] = name
+        return name
+
+    def _tile_of(self, scope: _Scope, body: Term, var: Var) -> str:
+        """A term over the whole tile that is reduced, also if it is the same all along the row."""
+        text = self._tensor(scope, body)
+        rows = self._tile.outer if any(each.axis == 0 for each in body.free) else 1
+        return text if var in body.free else f"tl.broadcast_to({_bare(text)}, [{rows}, {self._block(var)}])"
+
+    def _multiplied(self, scope: _Scope, term: Term) -> str:
+        raise NotImplementedError(term.op)
+
+
+def _identity(kind: str, dtype: str) -> str:
+    least, most = _LIMITS.get(dtype, (0, 0))
+    return _IDENTITIES[kind][dtype == "f32"].format(least=least, most=most)
+
+
+def _is_wrapped(text: str) -> bool:
+    """Whether the first bracket closes with the last."""
+    if not text.startswith("("):
+        return False
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return place == len(text) - 1
+    return False
+
+
+def _bare(text: str) -> str:
+    return text[1:-1] if _is_wrapped(text) else text
+
+
+def _literal(term: Term) -> str:
+    value = value_of(term)
+    if isinstance(value, bool):
+        return repr(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return f"({value!r})" if value < 0 else repr(value)

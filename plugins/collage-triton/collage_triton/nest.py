@@ -1,0 +1,214 @@
+"""The loop nest of a kernel function: what runs over what, and what each store writes where.
+
+There are three forms. *Pointwise*: every program computes one block of an output's elements. *Rows*: where something is
+reduced, the output's axes its row depends on are the rows, one or more per program, and the others lie inside; what is
+reduced and what lies inside run along axis 1 of the same tile, so that a row is read once for all. *Products*: tiles of
+two output axes, with a loop over what is summed (`products.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import onnx_ir
+
+from collage_core.contract import KernelFunction
+from collage_triton.errors import Refused
+from collage_triton.expand import Expander, Rule, dtype_of, shape_of
+from collage_triton.movement import TRAILING
+from collage_triton.rules import RULES
+from collage_triton.terms import Term, Terms, Var
+
+_WASTE = 16
+"""How many times over a kernel may compute what it reduces, before somebody else should have it."""
+_SMALL = 1 << 16
+"""Terms of reductions nobody counts."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameter:
+    """An argument of a kernel.
+
+    Attributes:
+        name: In the source: `in0`, `w0`, `out0`.
+        dtype: Of its elements.
+        place: Number of the function's input or output; name of its constant.
+    """
+
+    name: str
+    dtype: str
+    place: int | str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Store:
+    """What one output's elements are.
+
+    Attributes:
+        parameter: The output.
+        offset: Where an element goes.
+        value: The element.
+        outer: Loop variable of axis 0, blocks of which are programs.
+        inner: Loop variable of axis 1.
+    """
+
+    parameter: str
+    offset: Term
+    value: Term
+    outer: Var
+    inner: Var
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Nest:
+    """A kernel before it is text.
+
+    Attributes:
+        form: What decides the shapes of tiles.
+        parameters: Arguments that are used, in order.
+        stores: What is written; none if no output has elements.
+        batch: Loop variable along the grid's second axis, of a product.
+    """
+
+    form: Literal["pointwise", "rows", "product"]
+    parameters: tuple[Parameter, ...]
+    stores: tuple[Store, ...]
+    batch: Var | None = None
+
+
+def nest_of(function: KernelFunction, precision: str = "ieee", rules: Mapping[str, Rule] = RULES) -> Nest:
+    """Makes the loop nest of a function.
+
+    Args:
+        function: One ONNX model whose values have static shapes.
+        precision: How products of float32 are made: `"ieee"` or `"tf32"`.
+        rules: What operators' elements are.
+
+    Raises:
+        Refused: If there is none.
+    """
+    graph = function.model.graph
+    leaves: dict[onnx_ir.Value, Parameter] = {}
+    for place, value in enumerate(v for v in graph.inputs if not v.is_initializer()):
+        if value.dtype is not None and value.uses():
+            leaves[value] = Parameter(f"in{place}", dtype_of(value), place)
+    for place, (name, value) in enumerate(graph.initializers.items()):
+        if value.const_value is not None and value.const_value.size > 1 and _is_read_as_data(value):
+            leaves[value] = Parameter(f"w{place}", dtype_of(value), name)
+    for value in graph.outputs:
+        if value in leaves or value.is_graph_input():
+            raise Refused("an output that is an input: nothing is left to generate")
+    return _Maker({value: each.name for value, each in leaves.items()}, precision, rules).nest(
+        graph.outputs, list(leaves.values())
+    )
+
+
+def _is_read_as_data(value: onnx_ir.Value) -> bool:
+    """Whether it may be a weight: shapes and axes hold types kernels do too, so only what cannot be held is none."""
+    try:
+        dtype_of(value)
+    except Refused:
+        return False
+    return True
+
+
+class _Maker:
+    def __init__(self, leaves: Mapping[onnx_ir.Value, str], precision: str, rules: Mapping[str, Rule]) -> None:
+        self._leaves = leaves
+        self._rules = rules
+        self._precision = precision
+
+    def nest(self, outputs: Sequence[onnx_ir.Value], leaves: Sequence[Parameter]) -> Nest:
+        x = Expander(self._leaves, self._rules, self._precision)
+        stores = []
+        form: Literal["pointwise", "rows", "product"] = "pointwise"
+        written = []
+        for place, output in enumerate(outputs):
+            parameter = Parameter(f"out{place}", dtype_of(output), place)
+            if math.prod(shape_of(output)) == 0:
+                continue
+            rows = self._rows(_before_views(output))
+            if rows is not None:
+                form = "rows"
+            stores.append(self._store(x, parameter, _before_views(output), rows))
+            written.append(parameter)
+        used = _loaded([store.value for store in stores])
+        parameters = [each for each in leaves if each.name in used] + written
+        _check_waste(stores, {self._leaves[value]: math.prod(shape_of(value)) for value in self._leaves})
+        return Nest(form, tuple(parameters), tuple(stores))
+
+    def _rows(self, value: onnx_ir.Value) -> tuple[int, ...] | None:
+        """The axes rows are made of; None if nothing is reduced."""
+        probe = Expander(self._leaves, self._rules, self._precision)
+        axes = [probe.terms.var(f"axis{axis}", None, extent) for axis, extent in enumerate(shape_of(value))]
+        probe.at(value, tuple(probe.terms.of(var) for var in axes))
+        if probe.products:
+            raise Refused("products are not part of these kernels")
+        return tuple(axis for axis, var in enumerate(axes) if var in probe.rows) if probe.reduces else None
+
+    def _store(self, x: Expander, parameter: Parameter, value: onnx_ir.Value, rows: tuple[int, ...] | None) -> Store:
+        t, shape = x.terms, shape_of(value)
+        chosen = tuple(range(len(shape))) if rows is None else rows
+        others = tuple(axis for axis in range(len(shape)) if axis not in chosen)
+        outer = t.var("x", 0, math.prod(shape[axis] for axis in chosen))
+        inner = t.var("r", 1, math.prod(shape[axis] for axis in others))
+        index = dict(_unravelled(t, outer, shape, chosen) + _unravelled(t, inner, shape, others))
+        at = tuple(index[axis] for axis in range(len(shape)))
+        return Store(parameter.name, t.ravel(at, shape), x.at(value, at), outer, inner)
+
+
+def _unravelled(t: Terms, var: Var, shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, Term]]:
+    return list(zip(axes, t.unravel(t.of(var), [shape[axis] for axis in axes]), strict=True))
+
+
+def _before_views(value: onnx_ir.Value) -> onnx_ir.Value:
+    """What is stored under an output's offsets: the value before the operators that change its shape only."""
+    node = value.producer()
+    while node is not None and node.op_type in TRAILING and node.domain in ("", "ai.onnx"):
+        source = node.inputs[0]
+        if source is None or source.producer() is None:
+            break
+        value, node = source, source.producer()
+    return value
+
+
+def walk(terms: Sequence[Term]) -> list[Term]:
+    """Every term these are made of, each once, operands first."""
+    seen: dict[Term, None] = {}
+    stack = [(term, False) for term in reversed(terms)]
+    while stack:
+        term, done = stack.pop()
+        if done:
+            seen.setdefault(term)
+        elif term not in seen:
+            stack.append((term, True))
+            stack.extend((each, False) for each in reversed(term.operands))
+    return list(seen)
+
+
+def _loaded(terms: Sequence[Term]) -> set[str]:
+    return {str(term.data) for term in walk(terms) if term.op == "load"}
+
+
+def _check_waste(stores: Sequence[Store], elements: Mapping[str, int]) -> None:
+    """Refuses what would reduce the same rows again and again, once for each element that wants their result.
+
+    Args:
+        stores: What is written.
+        elements: Of each parameter that is read.
+    """
+    for store in stores:
+        terms = walk([store.value])
+        work = sum(store.outer.extent * _extent(term) for term in terms if term.op == "reduce")
+        moved = sum(elements[name] for name in _loaded([store.value])) + store.outer.extent * store.inner.extent
+        if work > _SMALL and work > _WASTE * moved:
+            raise Refused(f"its reductions take {work} terms, {work // moved} times what it reads and writes")
+
+
+def _extent(reduction: Term) -> int:
+    assert isinstance(reduction.data, tuple)
+    extent: int = reduction.data[1].extent
+    return extent

@@ -1,0 +1,78 @@
+"""How a loop nest is cut into programs: the variants of a kernel, best guess first."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from collage_triton.nest import Nest, walk
+
+_PERSISTENT = 8192
+"""Longest row that is held in registers: 8192 float32 are 64 registers of each thread of 4 warps, or 16 of 16."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tile:
+    """One arrangement.
+
+    Attributes:
+        outer: Indices of axis 0 in a program, a power of two.
+        inner: Indices of axis 1 that are worked on at once, a power of two; longer rows are looped over.
+        warps: Warps of 32 threads in a program.
+        depth: Of a product, how much of the summed extent is multiplied at once; 0 if there is none.
+        stages: Loads in flight in a loop.
+    """
+
+    outer: int
+    inner: int
+    warps: int
+    depth: int = 0
+    stages: int = 2
+
+    @property
+    def name(self) -> str:
+        """The variant's name.
+
+        Examples:
+            >>> Tile(4, 1024, 8).name
+            'x4_r1024_w8'
+        """
+        depth = f"_k{self.depth}" if self.depth else ""
+        return f"x{self.outer}_r{self.inner}{depth}_w{self.warps}"
+
+
+def tiles(nest: Nest) -> tuple[Tile, ...]:
+    """The arrangements worth trying.
+
+    Args:
+        nest: The loop nest.
+    """
+    terms = walk([store.value for store in nest.stores])
+    free = [var for term in terms for var in term.free if var.axis == 1]
+    rows = max((var.extent for var in free + [store.inner for store in nest.stores]), default=1)
+    outer = max((store.outer.extent for store in nest.stores), default=1)
+    if nest.form == "pointwise":
+        wanted = [_block(outer, size, warps) for size, warps in ((1024, 4), (512, 4), (2048, 8), (256, 2), (4096, 8))]
+    else:
+        wanted = []
+        whole = power_of_two(rows)
+        if whole <= _PERSISTENT:
+            for elements in (2048, 4096, 1024, 8192):
+                block = min(power_of_two(outer), max(1, elements // whole), 128)
+                wanted.append(Tile(block, whole, _warps(block * whole)))
+        if whole > 2048:
+            wanted += [Tile(1, size, _warps(size)) for size in (4096, 2048, 1024)]
+    return tuple(dict.fromkeys(wanted))
+
+
+def power_of_two(extent: int) -> int:
+    """The smallest power of two that is not smaller."""
+    return 1 << max(0, extent - 1).bit_length()
+
+
+def _block(extent: int, size: int, warps: int) -> Tile:
+    return Tile(min(size, max(32, power_of_two(extent))), 1, warps)
+
+
+def _warps(elements: int) -> int:
+    """A warp for each 256 elements, 8 of a thread: from 1 to 16."""
+    return min(16, max(1, elements // 256))

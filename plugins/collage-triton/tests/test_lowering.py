@@ -1,0 +1,371 @@
+"""What is decided without a GPU: targets, refusals, variants, what is compiled when, launches on a recorded driver."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir
+import pytest
+
+from collage_core.contract import (
+    Artifact,
+    Buffer,
+    BuildContext,
+    Device,
+    Host,
+    KernelFunction,
+    RunContext,
+    TensorSpec,
+    Unsupported,
+)
+from collage_core.fusion import CandidateBounds
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.pipeline.proposals import propose, target_rule
+from collage_core.registry import Toolchain
+from collage_core.testing import GraphBuilder, chain
+from collage_core.testing.kernel_check import MemoryBlobs
+from collage_triton import plugin as plugin_module
+from collage_triton.compile import Compiled, compile_kernel
+from collage_triton.driver import Driver
+from collage_triton.errors import Refused
+from collage_triton.kernel import load
+from collage_triton.lower import ALIGNED, ANY, lower
+from collage_triton.nest import nest_of
+from collage_triton.plugin import plugin, targets
+from collage_triton.testing import function_of
+
+H200 = Device(name="cuda:0", model="NVIDIA H200", compute_capability="9.0", driver="580.65.06", memory_bytes=1)
+HOST = Host(system="Linux x86_64", cpu="test", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1, devices=(H200,))
+[EXACT, TF32] = targets("3.9.0", [H200])
+
+
+def group(*shape: int, seed: int = 0) -> KernelFunction:
+    g = GraphBuilder(seed=seed)
+    return function_of(g, g.op("Softmax", g.op("Add", g.input("x", *shape), g.weight("row", shape[-1]))))
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> BuildContext:
+    return BuildContext(
+        threads=1,
+        effort=1,
+        deadline_s=60,
+        workspace_limit_bytes=0,
+        seed=0,
+        blobs=MemoryBlobs(),
+        scratch=tmp_path,
+        max_variants=8,
+        host=HOST,
+    )
+
+
+# Targets
+
+
+def with_libraries(monkeypatch: pytest.MonkeyPatch, *names: str, version: str = "3.9.0") -> None:
+    monkeypatch.setattr(plugin_module.importlib.util, "find_spec", lambda name: object() if name in names else None)
+    monkeypatch.setattr(plugin_module.importlib.metadata, "version", lambda name: version)
+
+
+def test_each_new_enough_device_has_its_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    turing = dataclasses.replace(H200, name="cuda:1", compute_capability="7.5")
+    volta = dataclasses.replace(H200, name="cuda:2", compute_capability="7.0")
+    with_libraries(monkeypatch, "triton", "cupy")
+
+    found = plugin.collage_targets(dataclasses.replace(HOST, devices=(H200, turing, volta)))
+
+    assert not isinstance(found, Unsupported)
+    assert [target.name for target in found] == ["triton@cuda:0", "triton(precision=tf32)@cuda:0", "triton@cuda:1"]
+    assert [target.exact for target in found] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("libraries", "version", "devices", "reason"),
+    [
+        ((), "3.9.0", (H200,), "pip install 'triton>=3.6'"),
+        (("triton", "cupy"), "3.5.1", (H200,), "triton 3.5.1 is too old"),
+        (("triton", "cupy"), "3.9.0", (), "no driver"),
+        (("triton",), "3.9.0", (H200,), "pip install cupy-cuda13x"),
+        (
+            ("triton", "cupy"),
+            "3.9.0",
+            (dataclasses.replace(H200, model="V100", compute_capability="7.0"),),
+            "needs compute capability 7.5; V100 has 7.0",
+        ),
+    ],
+)
+def test_an_unusable_machine_is_told_what_to_do(
+    libraries: tuple[str, ...],
+    version: str,
+    devices: tuple[Device, ...],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_libraries(monkeypatch, *libraries, version=version)
+
+    answer = plugin.collage_targets(dataclasses.replace(HOST, devices=devices))
+
+    assert isinstance(answer, Unsupported)
+    assert reason in answer.reason
+
+
+# What is offered
+
+
+def offered(model: onnx_ir.Model) -> tuple[set[tuple[str, ...]], str]:
+    found = propose(
+        target_rule(Toolchain("triton", plugin), EXACT, {}), DataflowGraph(model), CandidateBounds.preset("default")
+    )
+    return {candidate.sub_graph.names for candidate in found.candidates}, "; ".join(found.refusals.values())
+
+
+def test_neighbours_are_offered_in_every_combination_up_to_a_reduction() -> None:
+    groups, refusals = offered(chain("Relu", "Exp", "Softmax"))
+
+    assert ("relu_0", "exp_0", "softmax_0") in groups
+    assert len(groups) == 6
+    assert refusals == ""
+
+
+def single(op: str, *shape: int | str, dtype: onnx_ir.DataType = onnx_ir.DataType.FLOAT, **attributes: Any) -> Any:
+    g = GraphBuilder()
+    return g.model(g.op(op, g.input("x", *shape, dtype=dtype), **attributes))
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (single("Neg", 3, dtype=onnx_ir.DataType.DOUBLE), "holds double"),
+        (single("Neg", "n", 3), "is not known before it runs"),
+        (single("Erf", 3, dtype=onnx_ir.DataType.INT32), "Erf of i32"),
+        (single("CumSum", 3), "no predicate takes CumSum"),
+        (single("Exp", 1 << 20, 1 << 11), "offsets are 32 bits wide"),
+    ],
+    ids=["type", "shape", "integers", "operator", "size"],
+)
+def test_what_has_no_loop_nest_is_refused_with_the_reason(model: onnx_ir.Model, reason: str) -> None:
+    groups, refusals = offered(model)
+
+    assert groups == set()
+    assert reason in refusals
+
+
+def test_reductions_over_different_rows_are_no_one_kernel() -> None:
+    g = GraphBuilder()
+    twice = g.op("ReduceSum", g.op("Softmax", g.input("x", 3, 5)), g.ints(0))
+
+    with pytest.raises(Refused, match="over other rows"):
+        nest_of(function_of(g, twice))
+
+
+def test_a_row_is_not_reduced_again_for_each_of_its_elements() -> None:
+    g = GraphBuilder()
+    flat = g.op("Reshape", g.op("Softmax", g.input("x", 64, 300)), g.ints(300, 64))
+
+    with pytest.raises(Refused, match="what it reads and writes"):
+        nest_of(function_of(g, g.op("Add", flat, g.weight("w", 64))))
+
+
+# Variants and artifacts
+
+
+class Recorder:
+    """Takes the compiler's place."""
+
+    def __init__(self) -> None:
+        self.compiled: list[str] = []
+
+    def __call__(
+        self, source: str, parameters: Any, tile: Any, capability: str, *, aligned: bool, **_: Any
+    ) -> Compiled:
+        self.compiled.append(f"{tile.name} {capability} {'aligned' if aligned else 'any'}")
+        return Compiled(self.compiled[-1].encode(), "kernel", 32 * tile.warps, 0, 2)
+
+
+def variants(recorder: Recorder, build: BuildContext, function: KernelFunction | None = None) -> Iterator[Artifact]:
+    answer = lower(EXACT, function or group(6, 96), build, "3.9.0", recorder)
+    assert not isinstance(answer, Unsupported), answer.reason
+    return answer
+
+
+def test_each_variant_is_compiled_when_it_is_asked_for(build: BuildContext) -> None:
+    recorder = Recorder()
+    made = variants(recorder, build, group(600, 96))
+
+    assert recorder.compiled == []
+    first = next(made)
+    assert recorder.compiled == [f"{first.variant} 9.0 aligned", f"{first.variant} 9.0 any"]
+    names = [first.variant, *(each.variant for each in made)]
+    assert len(names) == len(set(names)) > 1
+
+
+def test_the_winner_is_taken_from_the_cache_for_a_call_site_with_other_weights(build: BuildContext) -> None:
+    wanted = [each.variant for each in variants(Recorder(), build)][-1]
+    recorder = Recorder()
+
+    [again] = variants(recorder, dataclasses.replace(build, variant=wanted), group(6, 96, seed=1))
+
+    assert (again.variant, recorder.compiled) == (wanted, [])
+    assert again.files[ANY] == f"{wanted} 9.0 any".encode()
+
+
+def test_an_artifact_says_what_it_needs(build: BuildContext) -> None:
+    function = group(6, 96)
+
+    artifact = next(variants(Recorder(), build, function))
+
+    [needed] = artifact.requires
+    assert (needed.kind, needed.name, needed.specifier) == ("compute_capability", "cuda", "==9.0")
+    assert list(artifact.constants.values()) == [function.constants["row"]]
+    assert (artifact.capturable, artifact.deterministic) == (True, True)
+
+
+def test_a_variant_it_does_not_have_is_refused(build: BuildContext) -> None:
+    answer = lower(EXACT, group(6, 96), dataclasses.replace(build, variant="x"), "3.9.0", Recorder())
+
+    assert answer == Unsupported("it has no variant 'x' of this group")
+
+
+# Launching
+
+
+class RecordedCuda:
+    """The driver's library: every call succeeds; launches are kept."""
+
+    def __init__(self) -> None:
+        self.launches: list[tuple[Any, ...]] = []
+        self.loaded: list[bytes] = []
+
+    def cuModuleLoadData(self, module: Any, cubin: bytes) -> int:  # noqa: N802
+        self.loaded.append(cubin)
+        return 0
+
+    def cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> int:  # noqa: N802
+        ctypes.cast(function, ctypes.POINTER(ctypes.c_void_p))[0] = len(self.loaded)
+        return 0
+
+    def cuLaunchKernel(self, function: Any, *rest: Any) -> int:  # noqa: N802
+        *shape, stream, arguments, _ = rest
+        pointers = [ctypes.cast(each, ctypes.POINTER(ctypes.c_void_p))[0] for each in arguments]
+        self.launches.append((self.loaded[function.value - 1], shape, stream.value, pointers))
+        return 0
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: 0
+
+
+def bound(artifact: Artifact, cuda: RecordedCuda, *addresses: int) -> Any:
+    specs = [TensorSpec(name=f"b{at}", dtype=onnx_ir.DataType.FLOAT, shape=(6, 96)) for at in addresses]
+    x, y, weight = (Buffer.at(spec, device="cuda:0", pointer=at) for spec, at in zip(specs, addresses, strict=True))
+    run = RunContext(threads=1, device="cuda:0", stream=7, placed=dict.fromkeys(artifact.constants.values(), weight))
+    kernel = load(EXACT, artifact, run, lambda: Driver(cuda))
+    assert not isinstance(kernel, Unsupported), kernel.reason
+    return kernel.bind([x], [y], None)
+
+
+def test_a_call_is_one_launch_on_the_stream_with_the_arguments_in_order(build: BuildContext) -> None:
+    artifact = next(variants(Recorder(), build))
+    cuda = RecordedCuda()
+
+    bound(artifact, cuda, 0x1000, 0x2000, 0x3000)()
+
+    [(cubin, shape, stream, pointers)] = cuda.launches
+    threads = artifact.metadata["launches"][ALIGNED]["threads"]  # type: ignore[index,call-overload]
+    assert cubin == artifact.files[ALIGNED]
+    assert shape == [*artifact.metadata["grid"], 1, threads, 1, 1, 0]  # type: ignore[misc]
+    assert stream == 7
+    assert pointers == [0x1000, 0x3000, 0x2000, None, None]  # input, weight, output, and Triton's scratch
+
+
+def test_an_address_that_is_not_aligned_takes_the_cubin_for_any(build: BuildContext) -> None:
+    artifact = next(variants(Recorder(), build))
+    cuda = RecordedCuda()
+
+    bound(artifact, cuda, 0x1004, 0x2000, 0x3000)()
+
+    assert cuda.launches[0][0] == artifact.files[ANY]
+
+
+def test_an_output_without_elements_launches_nothing(build: BuildContext) -> None:
+    g = GraphBuilder()
+    function = function_of(g, g.op("Exp", g.input("x", 0, 96)))
+    [artifact] = variants(Recorder(), dataclasses.replace(build, max_variants=1), function)
+    cuda = RecordedCuda()
+    kernel = load(EXACT, artifact, RunContext(threads=1, device="cuda:0", stream=7), lambda: Driver(cuda))
+
+    assert not isinstance(kernel, Unsupported)
+    kernel.bind([], [], None)()
+    assert cuda.launches == []
+
+
+def test_loading_without_a_driver_says_what_to_install(build: BuildContext) -> None:
+    artifact = next(variants(Recorder(), build, function_of(*_neg())))
+
+    def missing() -> Driver:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    answer = load(EXACT, artifact, RunContext(threads=1, device="cuda:0", stream=7), missing)
+
+    assert isinstance(answer, Unsupported)
+    assert "install NVIDIA's driver" in answer.reason
+
+
+def _neg() -> tuple[GraphBuilder, onnx_ir.Value]:
+    g = GraphBuilder()
+    return g, g.op("Neg", g.input("x", 4))
+
+
+def test_importing_the_plugin_imports_neither_triton_nor_cupy() -> None:
+    import subprocess
+
+    code = "import collage_triton.plugin, sys; print({'triton', 'cupy'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.strip() == "set()"
+
+
+# Compiling, which needs Triton and no GPU
+
+
+def compiled_cases() -> dict[str, KernelFunction]:
+    g = GraphBuilder()
+    half = onnx_ir.DataType.FLOAT16
+    norm = g.op("LayerNormalization", g.input("x", 64, 768, dtype=half), g.constant("s", np.ones(768, np.float16)))
+    pointwise, rows = GraphBuilder(), GraphBuilder()
+    return {
+        "pointwise": function_of(
+            pointwise, pointwise.op("Gelu", pointwise.op("Transpose", pointwise.input("x", 33, 70)))
+        ),
+        "rows": function_of(g, g.op("Gelu", norm)),
+        "long rows, in a loop": function_of(rows, rows.op("Softmax", rows.input("x", 3, 30_000))),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", compiled_cases())
+def test_a_kernel_of_each_family_compiles_for_hopper(name: str, build: BuildContext) -> None:
+    pytest.importorskip("triton")
+
+    answer = lower(EXACT, compiled_cases()[name], dataclasses.replace(build, max_variants=1), "3.9.0", compile_kernel)
+    assert not isinstance(answer, Unsupported)
+    [artifact] = answer
+
+    metadata: Any = artifact.metadata
+    for cubin in (ALIGNED, ANY):
+        assert artifact.files[cubin].startswith(b"\x7fELF")
+        launch = metadata["launches"][cubin]
+        assert launch["threads"] % 32 == 0
+        assert 0 <= launch["shared_bytes"] <= 227 * 1024
+        assert launch["scratch"] == 2
+        assert launch["name"].encode() in artifact.files[cubin]
