@@ -340,7 +340,39 @@ class _Emitter:
         return text if var in body.free else f"tl.broadcast_to({_bare(text)}, [{rows}, {self._block(var)}])"
 
     def _multiplied(self, scope: _Scope, term: Term) -> str:
-        raise NotImplementedError(term.op)
+        """A loop over the summed extent, whose tiles are multiplied and added up."""
+        assert isinstance(term.data, tuple)
+        (along, down), precision = term.data
+        rows, columns, depth = self._tile.outer, self._tile.inner, self._tile.depth
+        left, right = term.operands
+        inside = _Scope(scope, {along, down})
+        a = self._factor(inside, left, along, (rows, depth), 0)
+        b = self._factor(inside, right, down, (depth, columns), 1)
+        name = self._next()
+        inside.lines.append(f'{name} = tl.dot({a}, {b}, {name}, input_precision="{precision}")')
+        scope.lines.append(f"# {term.origin}")
+        scope.lines.append(f"{name} = tl.full([{rows}, {columns}], 0.0, tl.float32)")
+        scope.lines.append(f"for k in range(0, {along.extent}, {depth}):")
+        body = [f"{self._names[along]} = k + tl.arange(0, {depth})[None, :]"]
+        body.append(f"{self._names[down]} = k + tl.arange(0, {depth})[:, None]")
+        body += [
+            f"{self._names[var]}_in = {self._names[var]} < {var.extent}" for var in (along, down) if self._masked(var)
+        ]
+        scope.lines.extend(f"    {line}" for line in (*body, *inside.lines))
+        for operand, axis, place in ((left, 0, "[None, :]"), (right, 1, "[:, None]")):
+            if not any(var.axis == axis for var in operand.free - {along, down}):  # each row, or column, is the same
+                scope.lines.append(f"{name} = tl.max({name}, axis={axis}){place}")
+        scope.names[term] = name
+        return name
+
+    def _factor(self, scope: _Scope, term: Term, inner: Var, shape: tuple[int, int], axis: int) -> str:
+        """One tile of a product, zero beyond the summed extent."""
+        text = _bare(self._tensor(scope, term))
+        if self._masked(inner) and not (term.op == "load" and inner in term.free):
+            zero = f"tl.full([1, 1], 0.0, {TRITON_TYPES[term.dtype]})"
+            text = f"tl.where({self._names[inner]}_in, {text}, {zero})"
+        whole = inner in term.free and any(var.axis == axis for var in term.free - {inner})
+        return text if whole else f"tl.broadcast_to({text}, [{shape[0]}, {shape[1]}])"
 
 
 def _identity(kind: str, dtype: str) -> str:

@@ -41,6 +41,9 @@ def lower(
         nest = nest_of(function, "tf32" if target.option("precision") == "tf32" else "ieee")
     except Refused as refusal:
         return Unsupported(refusal.reason)
+    bf16 = any(each.dtype == "bf16" for each in nest.parameters)
+    if nest.form == "product" and bf16 and device.compute_capability == "7.5":
+        return Unsupported("tensor cores multiply bfloat16 from compute capability 8.0 on")
     wanted = tiles(nest)
     if build.variant is not None:
         wanted = tuple(each for each in wanted if each.name == build.variant)

@@ -19,6 +19,7 @@ from collage_core.contract import KernelFunction
 from collage_triton.errors import Refused
 from collage_triton.expand import Expander, Rule, dtype_of, shape_of
 from collage_triton.movement import TRAILING
+from collage_triton.products import layout_of
 from collage_triton.rules import RULES
 from collage_triton.terms import Term, Terms, Var
 
@@ -131,6 +132,10 @@ class _Maker:
             if math.prod(shape_of(output)) == 0:
                 continue
             rows = self._rows(_before_views(output))
+            if isinstance(rows, onnx_ir.Node):
+                if len(outputs) > 1:
+                    raise Refused("a product with several outputs")
+                return self._product(x, parameter, _before_views(output), rows, leaves)
             if rows is not None:
                 form = "rows"
             stores.append(self._store(x, parameter, _before_views(output), rows))
@@ -140,14 +145,29 @@ class _Maker:
         _check_waste(stores, {self._leaves[value]: math.prod(shape_of(value)) for value in self._leaves})
         return Nest(form, tuple(parameters), tuple(stores))
 
-    def _rows(self, value: onnx_ir.Value) -> tuple[int, ...] | None:
-        """The axes rows are made of; None if nothing is reduced."""
+    def _rows(self, value: onnx_ir.Value) -> tuple[int, ...] | onnx_ir.Node | None:
+        """The axes rows are made of; the product, if there is one; None if nothing is reduced."""
         probe = Expander(self._leaves, self._rules, self._precision)
         axes = [probe.terms.var(f"axis{axis}", None, extent) for axis, extent in enumerate(shape_of(value))]
         probe.at(value, tuple(probe.terms.of(var) for var in axes))
+        if probe.products and (probe.reduces or len(probe.products) > 1):
+            raise Refused("a kernel has one product, and no reduction beside it")
         if probe.products:
-            raise Refused("products are not part of these kernels")
+            return next(iter(probe.products))
         return tuple(axis for axis, var in enumerate(axes) if var in probe.rows) if probe.reduces else None
+
+    def _product(
+        self, x: Expander, parameter: Parameter, value: onnx_ir.Value, node: onnx_ir.Node, leaves: Sequence[Parameter]
+    ) -> Nest:
+        shape = shape_of(value)
+        if shape != shape_of(node.outputs[0]):
+            raise Refused(f"what follows {node.op_type} wants its elements in another order than tiles have them")
+        layout = layout_of(x.terms, node)
+        offset = x.terms.ravel(layout.index, shape)
+        store = Store(parameter.name, offset, x.at(value, layout.index), layout.outer, layout.inner)
+        used = _loaded([store.value])
+        parameters = [each for each in leaves if each.name in used]
+        return Nest("product", (*parameters, parameter), (store,), layout.batch)
 
     def _store(self, x: Expander, parameter: Parameter, value: onnx_ir.Value, rows: tuple[int, ...] | None) -> Store:
         t, shape = x.terms, shape_of(value)

@@ -26,7 +26,7 @@ from collage_triton.scalars import Scalars
 from collage_triton.terms import Term, Var
 
 
-def _over(
+def over(
     x: Expander,
     kind: str,
     extents: Sequence[int],
@@ -101,11 +101,11 @@ def _reduced(
 def _reduction(
     x: Expander, s: Scalars, kind: str, extents: Sequence[int], row: Index, body: Callable[[Index, Term], Term]
 ) -> Term:
-    """As `_over`; of floats, a maximum or minimum is no number if any element is none."""
-    term = _over(x, kind, extents, row, body)
+    """As `over`; of floats, a maximum or minimum is no number if any element is none."""
+    term = over(x, kind, extents, row, body)
     if kind in ("sum", "prod") or term.dtype != "f32":
         return term
-    strange = _over(x, "max", extents, row, lambda own, flat: x.terms.cast(s.is_nan(body(own, flat)), "i32"))
+    strange = over(x, "max", extents, row, lambda own, flat: x.terms.cast(s.is_nan(body(own, flat)), "i32"))
     return s.where(s.more(strange, 0), math.nan, term)
 
 
@@ -129,8 +129,8 @@ def _log_sum_exp(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: I
     def element(own: Index) -> Term:
         return x.wide(source, _placed(row, axes, own))
 
-    most = _over(x, "max", extents, row, lambda own, _: element(own))
-    total = _over(x, "sum", extents, row, lambda own, _: s.call("exp", s.sub(element(own), most)))
+    most = over(x, "max", extents, row, lambda own, _: element(own))
+    total = over(x, "sum", extents, row, lambda own, _: s.call("exp", s.sub(element(own), most)))
     return s.add(s.call("log", total), most)
 
 
@@ -156,7 +156,7 @@ def _arg(kind: str) -> Rule:
                 hit = x.terms.apply("or", hit, s.is_nan(element(own)))
             return s.where(hit, flat, x.terms.index(-1 if last else extent))
 
-        return x.terms.cast(_over(x, "max" if last else "min", [extent], row, place), "i64")
+        return x.terms.cast(over(x, "max" if last else "min", [extent], row, place), "i64")
 
     return rule
 
@@ -174,8 +174,8 @@ def _softmax(*, logarithm: bool) -> Rule:
         def element(own: Index) -> Term:
             return x.wide(source, _placed(row, (axis,), own))
 
-        most = _over(x, "max", [shape[axis]], row, lambda own, _: element(own))
-        total = _over(x, "sum", [shape[axis]], row, lambda own, _: s.call("exp", s.sub(element(own), most)))
+        most = over(x, "max", [shape[axis]], row, lambda own, _: element(own))
+        total = over(x, "sum", [shape[axis]], row, lambda own, _: s.call("exp", s.sub(element(own), most)))
         shifted = s.sub(element((index[axis],)), most)
         return s.sub(shifted, s.call("log", total)) if logarithm else s.div(s.call("exp", shifted), total)
 
@@ -193,13 +193,13 @@ def _standardised(
 ) -> Term:
     """An element less the mean of its row, over the row's standard deviation; two passes, as the reference does it."""
     size = float(math.prod(extents))
-    mean = s.div(_over(x, "sum", extents, row, lambda at, _: element(at)), size)
+    mean = s.div(over(x, "sum", extents, row, lambda at, _: element(at)), size)
 
     def square(at: Index, _: Term) -> Term:
         apart = s.sub(element(at), mean)
         return s.mul(apart, apart)
 
-    variance = s.div(_over(x, "sum", extents, row, square), size)
+    variance = s.div(over(x, "sum", extents, row, square), size)
     return s.div(s.sub(element(own), mean), s.call("sqrt", s.add(variance, epsilon)))
 
 
@@ -240,7 +240,7 @@ def _rms_normalization(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, in
         term = x.wide(source, (*rows, *own))
         return s.mul(term, term)
 
-    mean = s.div(_over(x, "sum", shape[axis:], rows, square), float(math.prod(shape[axis:])))
+    mean = s.div(over(x, "sum", shape[axis:], rows, square), float(math.prod(shape[axis:])))
     deviation = s.call("sqrt", s.add(mean, float(attribute(node, "epsilon", 1e-5))))
     return _scaled(x, s, node, s.div(x.wide(source, index), deviation), index)
 

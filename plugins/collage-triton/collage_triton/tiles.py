@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from collage_triton.nest import Nest, walk
 
 _PERSISTENT = 8192
 """Longest row that is held in registers: 8192 float32 are 64 registers of each thread of 4 warps, or 16 of 16."""
+_PROGRAMS = 100
+"""Of a product, for a device with some hundred multiprocessors."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ def tiles(nest: Nest) -> tuple[Tile, ...]:
     Args:
         nest: The loop nest.
     """
+    if nest.form == "product":
+        return _of_products(nest)
     terms = walk([store.value for store in nest.stores])
     free = [var for term in terms for var in term.free if var.axis == 1]
     rows = max((var.extent for var in free + [store.inner for store in nest.stores]), default=1)
@@ -62,6 +67,27 @@ def tiles(nest: Nest) -> tuple[Tile, ...]:
         if whole > 2048:
             wanted += [Tile(1, size, _warps(size)) for size in (4096, 2048, 1024)]
     return tuple(dict.fromkeys(wanted))
+
+
+def _of_products(nest: Nest) -> tuple[Tile, ...]:
+    """The largest tile that makes a program for each of some hundred multiprocessors comes first, then the others."""
+    [store] = nest.stores
+    batch = nest.batch.extent if nest.batch is not None else 1
+    inner = max(term.data[0][0].extent for term in walk([store.value]) if term.op == "dot")  # type: ignore[index]
+
+    def fitted(outer: int, columns: int, depth: int, warps: int) -> Tile:
+        """`tl.dot` multiplies nothing smaller than 16 by 16."""
+        sizes = ((outer, store.outer.extent), (columns, store.inner.extent), (depth, inner))
+        a, b, c = (min(size, max(16, power_of_two(extent))) for size, extent in sizes)
+        return Tile(a, b, warps if a * b > 1024 else 2, c, 3)
+
+    def programs(tile: Tile) -> int:
+        return batch * math.ceil(store.outer.extent / tile.outer) * math.ceil(store.inner.extent / tile.inner)
+
+    sizes = ((128, 128, 32, 8), (128, 64, 32, 4), (64, 128, 32, 4), (64, 64, 32, 4), (32, 64, 64, 4), (16, 64, 64, 2))
+    wanted = [fitted(*each) for each in sizes]
+    best = next((tile for tile in wanted if programs(tile) >= _PROGRAMS), wanted[-2])
+    return tuple(dict.fromkeys([best, *wanted]))
 
 
 def power_of_two(extent: int) -> int:

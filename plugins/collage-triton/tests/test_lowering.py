@@ -342,12 +342,16 @@ def compiled_cases() -> dict[str, KernelFunction]:
     g = GraphBuilder()
     half = onnx_ir.DataType.FLOAT16
     norm = g.op("LayerNormalization", g.input("x", 64, 768, dtype=half), g.constant("s", np.ones(768, np.float16)))
-    pointwise, rows = GraphBuilder(), GraphBuilder()
+    pointwise, rows, product, image = (GraphBuilder() for _ in range(4))
+    times = product.op("MatMul", product.op("Relu", product.input("x", 100, 768)), product.weight("w", 768, 300))
+    filtered = image.op("Conv", image.input("x", 1, 16, 14, 14), image.weight("w", 32, 16, 3, 3), pads=[1, 1, 1, 1])
     return {
         "pointwise": function_of(
             pointwise, pointwise.op("Gelu", pointwise.op("Transpose", pointwise.input("x", 33, 70)))
         ),
         "rows": function_of(g, g.op("Gelu", norm)),
+        "product": function_of(product, product.op("Gelu", times)),
+        "convolution": function_of(image, image.op("Relu", filtered)),
         "long rows, in a loop": function_of(rows, rows.op("Softmax", rows.input("x", 3, 30_000))),
     }
 

@@ -75,6 +75,16 @@ def test_blocks_that_fit_have_no_masks_and_a_transposition_is_index_arithmetic()
     assert source == BIASED
 
 
+def test_a_product_takes_tf32_only_where_the_target_says_so() -> None:
+    def product(precision: str) -> str:
+        g = GraphBuilder()
+        function = function_of(g, g.op("MatMul", g.input("x", 32, 32), g.weight("w", 32, 32)))
+        return source_of(nest_of(function, precision), Tile(32, 32, 1, 32))
+
+    assert 'input_precision="ieee"' in product("ieee")
+    assert product("tf32") == product("ieee").replace('"ieee"', '"tf32"')
+
+
 def test_a_chain_of_diamonds_stays_as_long_as_it_is() -> None:
     g = GraphBuilder()
     value = g.input("x", 64)

@@ -1,0 +1,188 @@
+"""Matrix products and convolutions: tiles of two output axes, and a sum over a third by `tl.dot`.
+
+A convolution is the product of its weights, one row per output channel, and of its input's windows, one column per
+output place; the windows are made by index arithmetic as they are loaded (implicit GEMM).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import onnx_ir
+
+from collage_triton.elements import FLOATS
+from collage_triton.errors import Refused
+from collage_triton.expand import Expander, Index, Rule, attribute, operand, required, shape_of
+from collage_triton.reductions import over
+from collage_triton.scalars import Scalars
+from collage_triton.terms import Term, Terms, Var
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """How the axes of a product's result lie in its tiles.
+
+    Attributes:
+        index: The result's index, made of the three loop variables.
+        outer: Along axis 0 of a tile.
+        inner: Along axis 1.
+        batch: Along the grid's second axis.
+    """
+
+    index: Index
+    outer: Var
+    inner: Var
+    batch: Var
+
+
+def layout_of(t: Terms, node: onnx_ir.Node) -> Layout:
+    """The layout of a product's result: groups of a convolution and batches of matrices are separate products."""
+    shape = shape_of(node.outputs[0])
+    if node.op_type == "Conv":
+        groups = int(attribute(node, "group", 1))
+        outer, inner = t.var("x", 0, shape[1] // groups), t.var("y", 1, shape[0] * math.prod(shape[2:]))
+        batch = t.var("b", None, groups)
+        place = t.unravel(t.of(inner), (shape[0], *shape[2:]))
+        channel = t.plus(t.times(t.of(batch), shape[1] // groups), t.of(outer))
+        return Layout((place[0], channel, *place[1:]), outer, inner, batch)
+    split = len(shape) - 2 if len(shape_of(required(node, 1))) > 2 else 0
+    outer, inner = t.var("x", 0, math.prod(shape[split:-1])), t.var("y", 1, shape[-1])
+    batch = t.var("b", None, math.prod(shape[:split]))
+    rows = t.unravel(t.of(outer), shape[split:-1])
+    return Layout((*t.unravel(t.of(batch), shape[:split]), *rows, t.of(inner)), outer, inner, batch)
+
+
+def _inner(x: Expander, extent: int) -> tuple[Var, Var]:
+    return x.terms.var("ka", 1, extent), x.terms.var("kb", 0, extent)
+
+
+def _product(x: Expander, node: onnx_ir.Node, left: Term, right: Term, inner: tuple[Var, Var]) -> Term:
+    """The sum of products, in float32.
+
+    Raises:
+        Refused: If its operands do not lie along the two axes of a tile.
+    """
+    if left.dtype not in FLOATS or left.dtype != right.dtype:
+        raise Refused(f"{node.op_type} of {left.dtype}; products are of floats here")
+    if any(var.axis == 1 for var in left.free - {inner[0]}) or any(var.axis == 0 for var in right.free - {inner[1]}):
+        raise Refused(f"what follows {node.op_type} wants its elements in another order than tiles have them")
+    x.products.add(node)
+    if inner[0].extent == 1:
+        return Scalars(x.terms).mul(x.terms.cast(left, "f32"), x.terms.cast(right, "f32"))
+    return x.terms.dot(left, right, inner, x.precision if left.dtype == "f32" else "ieee")
+
+
+def _matmul(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index) -> Term:
+    a, b = required(node, 0), required(node, 1)
+    first, second = shape_of(a), shape_of(b)
+    if min(len(first), len(second)) < 2:
+        raise Refused("MatMul of a vector")
+    inner = _inner(x, first[-1])
+    along, down = x.terms.of(inner[0]), x.terms.of(inner[1])
+    left = x.at(a, (*_own(x, index[:-2], first[:-2]), index[-2], along))
+    right = x.at(b, (*_own(x, index[:-2], second[:-2]), down, index[-1]))
+    return _product(x, node, left, right, inner)
+
+
+def _own(x: Expander, index: Sequence[Term], shape: Sequence[int]) -> Index:
+    """An operand's index along batch axes, which are broadcast."""
+    own = index[len(index) - len(shape) :]
+    return tuple(x.terms.index(0) if extent == 1 else at for at, extent in zip(own, shape, strict=True))
+
+
+def _gemm(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index) -> Term:
+    a, b, s = required(node, 0), required(node, 1), Scalars(x.terms)
+    across, down = bool(attribute(node, "transA", 0)), bool(attribute(node, "transB", 0))
+    inner = _inner(x, shape_of(a)[0 if across else 1])
+    left, right = (index[0], x.terms.of(inner[0])), (x.terms.of(inner[1]), index[1])
+    first = x.at(a, left[::-1] if across else left)
+    second = x.at(b, right[::-1] if down else right)
+    term = _product(x, node, first, second, inner)
+    alpha, beta, bias = float(attribute(node, "alpha", 1.0)), float(attribute(node, "beta", 1.0)), operand(node, 2)
+    term = s.mul(term, alpha) if alpha != 1.0 else term
+    if bias is None:
+        return term
+    added = x.terms.cast(x.broadcast(bias, index), "f32")
+    return s.add(term, s.mul(added, beta) if beta != 1.0 else added)
+
+
+def _conv(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index) -> Term:
+    weight, s, t = required(node, 1), Scalars(x.terms), x.terms
+    kernel, groups = shape_of(weight)[1:], int(attribute(node, "group", 1))
+    group = t.quotient(index[1], shape_of(weight)[0] // groups)
+
+    def window(at: Index) -> Term:
+        return _windowed(x, node, (index[0], t.plus(t.times(group, kernel[0]), at[0]), *index[2:]), at[1:])
+
+    if shape_of(weight)[0] == groups:
+        # one output channel per group: a tile would be one row high, so it is a sum over each window
+
+        def element(at: Index, _: Term) -> Term:
+            return s.mul(x.wide(weight, (index[1], *at)), t.cast(window(at), "f32"))
+
+        term = over(x, "sum", kernel, index, element)
+    else:
+        inner = _inner(x, math.prod(kernel))
+        left = x.at(weight, (index[1], *t.unravel(t.of(inner[0]), kernel)))
+        term = _product(x, node, left, window(t.unravel(t.of(inner[1]), kernel)), inner)
+    bias = operand(node, 2)
+    return term if bias is None else s.add(term, x.wide(bias, (index[1],)))
+
+
+def _windowed(x: Expander, node: onnx_ir.Node, index: Index, at: Index) -> Term:
+    """The input's element under a place of the kernel, zero where that is padding.
+
+    Args:
+        x: The expander.
+        node: The convolution.
+        index: Batch, input channel, and the output's place.
+        at: The place in the kernel.
+    """
+    t, source = x.terms, required(node, 0)
+    shape, kernel, result = shape_of(source)[2:], shape_of(required(node, 1))[2:], shape_of(node.outputs[0])[2:]
+    steps = attribute(node, "strides") or (1,) * len(shape)
+    dilations = attribute(node, "dilations") or (1,) * len(shape)
+    pads = _pads(node, shape, kernel, result, steps, dilations)
+    inside: Term | None = None
+    own = []
+    for axis, extent in enumerate(shape):
+        place = t.plus(t.times(index[2 + axis], steps[axis]), t.times(at[axis], dilations[axis]))
+        reach = (result[axis] - 1) * steps[axis] + (kernel[axis] - 1) * dilations[axis] - pads[axis]
+        if pads[axis] == 0 and reach < extent:
+            own.append(place)
+            continue
+        place = t.plus(place, t.index(-pads[axis]))
+        here = t.apply("lt", place, t.index(extent), dtype="i1")
+        if pads[axis]:
+            here = t.apply("and", t.apply("ge", place, t.index(0), dtype="i1"), here)
+        own.append(t.within(here, place, extent))
+        inside = here if inside is None else t.apply("and", inside, here)
+    term = x.at(source, (*index[:2], *own))
+    zero = t.cast(t.const(0.0, "f32"), term.dtype)
+    return term if inside is None else t.apply("where", inside, term, zero, dtype=term.dtype)
+
+
+def _pads(
+    node: onnx_ir.Node,
+    shape: Sequence[int],
+    kernel: Sequence[int],
+    result: Sequence[int],
+    steps: Sequence[int],
+    dilations: Sequence[int],
+) -> tuple[int, ...]:
+    """How much is padded before each axis."""
+    automatic = str(attribute(node, "auto_pad", "NOTSET"))
+    if automatic not in ("SAME_UPPER", "SAME_LOWER"):
+        given = attribute(node, "pads")
+        return tuple(given[: len(shape)]) if given and automatic == "NOTSET" else (0,) * len(shape)
+    pads = []
+    for axis, extent in enumerate(shape):
+        both = max(0, (result[axis] - 1) * steps[axis] + (kernel[axis] - 1) * dilations[axis] + 1 - extent)
+        pads.append(both // 2 if automatic == "SAME_UPPER" else both - both // 2)
+    return tuple(pads)
+
+
+PRODUCTS: Mapping[str, Rule] = MappingProxyType({"Conv": _conv, "Gemm": _gemm, "MatMul": _matmul})
