@@ -273,7 +273,8 @@ class _Emitter:
             [offset] = term.operands
             mask = self._mask(term.free)
             rest = f", mask={mask}, other=0" if mask else ""
-            text = f"tl.load({term.data} + {self._text(scope, offset)}{rest})"
+            # a tile even of one element: the interpreter cannot combine scalar truth values with tiles
+            text = f"tl.load({term.data} + {self._tensor(scope, offset)}{rest})"
             return f"({text} != 0)" if term.dtype == "i1" else text
         if term.op == "cast":
             return f"{self._tensor(scope, term.operands[0])}.to({TRITON_TYPES[term.dtype]})"

@@ -40,6 +40,12 @@ def test_a_convolution_has_its_batch_normalisation_and_a_residual(check: Checker
     assert nest.form == "product"
 
 
+def test_one_number_is_compared_with_many(check: Checker) -> None:
+    g = GraphBuilder()
+
+    check(function_of(g, g.op("Max", g.input("x", 1), g.input("z", 2))), TILES[:1])
+
+
 def test_what_moves_the_elements_of_a_product_is_refused() -> None:
     g = GraphBuilder()
     product = g.op("MatMul", g.input("x", 4, 8), g.weight("w", 8, 4))
