@@ -1,10 +1,9 @@
-"""One candidate in its toolchain's worker: lower, load, bind, run, check, time."""
+"""The steps of one candidate in its toolchain's worker: lower, load, bind, run, check."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import os
 import shutil
 import tempfile
@@ -27,7 +26,6 @@ from collage_core.contract import (
     Measurement,
     Protocol,
     RunContext,
-    Target,
     TensorSpec,
     Unsupported,
     ValueKind,
@@ -41,18 +39,18 @@ from collage_core.measure.clock import time_call
 from collage_core.measure.device_clock import time_on_device
 from collage_core.measure.function_codec import decode_function
 from collage_core.measure.messages import AskBuild, AskEvaluate, AskMeasure, Progress
-from collage_core.measure.outcomes import Built, Evaluated, Failed, Measured, Refused, Stage, Tolerance
+from collage_core.measure.outcomes import Failed, Refused, Stage, Tolerance
 from collage_core.measure.staged import Staged
-from collage_core.measure.values import decode_value, encode_value
+from collage_core.measure.values import decode_value
 from collage_core.measure.verify import aliased, aligned_buffer, judge, spoil
-from collage_core.measure.wire_values import WireArtifact, WireValue
+from collage_core.measure.wire_values import WireValue
 from collage_core.registry import Toolchain
 
 _SHARE_FOR_VARIANTS = 0.5
 """Part of the deadline after which no further variant is begun: one that hangs should not cost the others."""
 
 
-class _Stopped(Exception):  # noqa: N818  not an error: it carries an outcome
+class Stopped(Exception):  # noqa: N818  not an error: it carries an outcome
     """Ends a trial of one variant with its outcome."""
 
     def __init__(self, outcome: Refused | Failed) -> None:
@@ -77,129 +75,19 @@ class Bound:
     staged: Staged | None = None
 
 
-class Trials:
-    """Tries candidates on one toolchain.
+class Trial:
+    """The steps of one candidate; each raises `Stopped` where it ends.
 
     Args:
         toolchain: Whose.
         store: Where models, values and artifacts are.
         scratch: A directory of this worker's own.
-        cache: The toolchain's blob cache for a target.
+        cache: The toolchain's blob cache for the target.
         report: Told what is being done.
-
-    Attributes:
-        devices: Those of its targets, opened when the first kernel wants them.
-        lost: Why this process is of no more use: a device was lost; empty if none was.
+        ask: What is asked: the function, its inputs, target and limits.
+        devices: Those of the toolchain's targets.
+        lost: Told why when a device is lost.
     """
-
-    def __init__(
-        self,
-        toolchain: Toolchain,
-        store: BlobStore,
-        scratch: Path,
-        cache: Callable[[Target], BlobCache],
-        report: Callable[[Progress], None],
-    ) -> None:
-        self._toolchain = toolchain
-        self._store = store
-        self._scratch = scratch
-        self._cache = cache
-        self._report = report
-        self.devices = Devices(self._open)
-        self.lost = ""
-
-    def _open(self, name: str) -> DeviceStream:
-        return self._toolchain.open_device(name)
-
-    def measure(self, ask: AskMeasure) -> Measured | Refused | Failed:
-        """Tries variants and times those that are right; keeps the fastest."""
-        with self._start(ask) as trial:
-            return self._measure(trial, ask)
-
-    def _measure(self, trial: _Trial, ask: AskMeasure) -> Measured | Refused | Failed:
-        best: Measured | None = None
-        for artifact in trial.variants(ask.build.max_variants, ask.variant):
-            try:
-                bound = trial.bind(artifact)
-                error, repeatable = trial.check(bound, ask.expected, ask)
-                self._report(Progress(stage=Stage.MEASURE, variant=artifact.variant, best=best))
-                clock = trial.clock(bound, artifact, ask.protocol)
-                with trial.failing_as(Stage.MEASURE):
-                    taken = self._toolchain.measure(ask.target, bound.call, ask.protocol, clock)
-            except _Stopped as stopped:
-                trial.discard(artifact, stopped.outcome)
-                continue
-            found = Measured(
-                samples_us=taken.samples_us,
-                warmup_runs=taken.warmup_runs,
-                calls_per_sample=taken.calls_per_sample,
-                variant=artifact.variant,
-                error=error,
-                build_s=trial.build_s,
-                repeatable=repeatable,
-            )
-            if best is None or taken.median_us < _median(best):
-                best = found
-            self._report(Progress(stage=Stage.LOWER, best=best))
-        if best is None:
-            return trial.why_none()
-        return dataclasses.replace(best, build_s=trial.build_s, discarded=trial.discarded)
-
-    def build(self, ask: AskBuild) -> Built | Refused | Failed:
-        """Makes the artifact of the variant asked for, or of the first that is right."""
-        with self._start(ask) as trial:
-            return self._build(trial, ask)
-
-    def _build(self, trial: _Trial, ask: AskBuild) -> Built | Refused | Failed:
-        for artifact in trial.variants(ask.build.max_variants, ask.variant):
-            try:
-                error = 0.0
-                if ask.inputs or ask.expected:
-                    error, _ = trial.check(trial.bind(artifact), ask.expected, ask)
-                else:
-                    trial.load(artifact)
-                wire = self._encode(artifact)
-            except _Stopped as stopped:
-                trial.discard(artifact, stopped.outcome)
-                continue
-            return Built(artifact=wire, error=error, build_s=trial.build_s, discarded=trial.discarded)
-        return trial.why_none()
-
-    def evaluate(self, ask: AskEvaluate) -> Evaluated | Refused | Failed:
-        """Runs a function once."""
-        with self._start(ask) as trial:
-            for artifact in trial.variants(1):
-                try:
-                    bound = trial.bind(artifact)
-                    trial.run(bound)
-                except _Stopped as stopped:
-                    trial.discard(artifact, stopped.outcome)
-                    continue
-                return Evaluated(outputs=tuple(encode_value(buffer.value, self._store) for buffer in bound.outputs))
-            return trial.why_none()
-
-    def _start(self, ask: AskMeasure | AskBuild | AskEvaluate) -> _Trial:
-        return _Trial(self._toolchain, self._store, self._scratch, self._cache(ask.target), self._report, ask, self)
-
-    def _encode(self, artifact: Artifact) -> WireArtifact:
-        with _failing_as(Stage.LOWER):
-            metadata = json.loads(json.dumps(dict(artifact.metadata), allow_nan=False))
-            files = {name: self._store.put(data) for name, data in artifact.files.items()}
-        return WireArtifact(
-            files=files,
-            metadata=metadata,
-            requires=artifact.requires,
-            constants=dict(artifact.constants),
-            workspace_bytes=artifact.workspace_bytes,
-            variant=artifact.variant,
-            capturable=artifact.capturable,
-            deterministic=artifact.deterministic,
-            dynamic=artifact.dynamic,
-        )
-
-
-class _Trial:
-    """The steps of one candidate; each raises `_Stopped` where it ends."""
 
     def __init__(
         self,
@@ -209,9 +97,11 @@ class _Trial:
         cache: BlobCache,
         report: Callable[[Progress], None],
         ask: AskMeasure | AskBuild | AskEvaluate,
-        trials: Trials,
+        devices: Devices,
+        lost: Callable[[str], None],
     ) -> None:
-        self._trials = trials
+        self._devices = devices
+        self._lost = lost
         self._toolchain = toolchain
         self._target = ask.target
         self._report = report
@@ -230,7 +120,7 @@ class _Trial:
         self.outcome: Refused | Failed | None = None
         self.discarded: tuple[str, ...] = ()
 
-    def __enter__(self) -> _Trial:
+    def __enter__(self) -> Trial:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -302,14 +192,14 @@ class _Trial:
             )
             kernel = self._toolchain.load(self._target, artifact, run)
         if isinstance(kernel, Unsupported):
-            raise _Stopped(Refused(reason=f"it cannot load what it built: {kernel.reason}"))
+            raise Stopped(Refused(reason=f"it cannot load what it built: {kernel.reason}"))
         self._check_workspace(workspace_of(artifact, kernel))
         return kernel
 
     def _check_workspace(self, nbytes: int) -> None:
         limit = self._settings.workspace_limit_bytes
         if nbytes > limit:
-            raise _Stopped(Refused(reason=f"it needs {nbytes} bytes of workspace, {limit} are allowed"))
+            raise Stopped(Refused(reason=f"it needs {nbytes} bytes of workspace, {limit} are allowed"))
 
     def bind(self, artifact: Artifact) -> Bound:
         """The kernel over buffers that hold the inputs."""
@@ -346,15 +236,15 @@ class _Trial:
         graph = artifact.capturable and self._target.launch == "graph"
         return functools.partial(time_on_device, device, bound.call, protocol, graph=graph)
 
-    def failing_as(self, stage: Stage) -> _failing_as:
+    def failing_as(self, stage: Stage) -> failing_as:
         """Turns an exception in its block into the failure of a stage; notes that a device was lost."""
-        return _failing_as(stage, self._trials)
+        return failing_as(stage, self._lost)
 
     def _opened(self) -> DeviceStream | None:
         """The target's device; None for the CPU."""
         if self._target.device == "cpu":
             return None
-        device = self._trials.devices[self._target.device]
+        device = self._devices[self._target.device]
         device.activate()
         return device
 
@@ -362,7 +252,7 @@ class _Trial:
         for spec in (*self._function.inputs, *self._function.outputs):
             if self._target.device != "cpu" and spec.kind is not ValueKind.PLANNED:
                 reason = f"{spec.name!r} is {spec.kind.value}; on {self._target.device} are values of static shape only"
-                raise _Stopped(Refused(reason=reason))
+                raise Stopped(Refused(reason=reason))
 
     def check(
         self, bound: Bound, expected: Sequence[WireValue | None], ask: AskMeasure | AskBuild
@@ -377,25 +267,25 @@ class _Trial:
             spoil(buffer, right)
         places = [buffer.value for buffer in (*bound.inputs, *bound.outputs)]
         self.run(bound)
-        with _failing_as(Stage.CHECK):
+        with failing_as(Stage.CHECK):
             problem = aliased(bound.inputs, bound.outputs, places)
         if problem:
-            raise _Stopped(Failed(stage=Stage.CHECK, reason=problem))
+            raise Stopped(Failed(stage=Stage.CHECK, reason=problem))
         first = self._judged(bound, rights, ask.tolerance)
         kept = [_copied(buffer.value) for buffer in bound.outputs]
         for buffer, value in zip(bound.inputs, self._values, strict=True):
             if buffer.spec.kind is not ValueKind.FOREIGN and not _same_bits(buffer.array, np.asarray(value)):
-                raise _Stopped(Failed(stage=Stage.CHECK, reason=f"it writes its input {buffer.spec.name!r}"))
+                raise Stopped(Failed(stage=Stage.CHECK, reason=f"it writes its input {buffer.spec.name!r}"))
         self.run(bound)
         if all(_same_bits(buffer.value, value) for buffer, value in zip(bound.outputs, kept, strict=True)):
             return first, True
         return max(first, self._judged(bound, rights, ask.tolerance, " when run again")), False
 
     def _judged(self, bound: Bound, rights: Sequence[Any], tolerance: Tolerance, when: str = "") -> float:
-        with _failing_as(Stage.CHECK):
+        with failing_as(Stage.CHECK):
             verdict = judge(bound.outputs, rights, tolerance, self._rounded)
         if isinstance(verdict, str):
-            raise _Stopped(Failed(stage=Stage.CHECK, reason=f"wrong numbers{when}: {verdict}"))
+            raise Stopped(Failed(stage=Stage.CHECK, reason=f"wrong numbers{when}: {verdict}"))
         return verdict
 
     def discard(self, artifact: Artifact | None, outcome: Refused | Failed) -> None:
@@ -409,22 +299,27 @@ class _Trial:
         return self.outcome or Refused(reason="it yielded no variant")
 
 
-class _failing_as:  # noqa: N801  reads as a statement
-    """Turns an exception in its block into the failure of a stage."""
+class failing_as:  # noqa: N801  reads as a statement
+    """Turns an exception in its block into the failure of a stage.
 
-    def __init__(self, stage: Stage, trials: Trials | None = None) -> None:
+    Args:
+        stage: What is being done.
+        lost: Told why when the exception is that a device was lost; None to tell nobody.
+    """
+
+    def __init__(self, stage: Stage, lost: Callable[[str], None] | None = None) -> None:
         self._stage = stage
-        self._trials = trials
+        self._lost = lost
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, _Stopped):
+        if isinstance(error, Exception) and not isinstance(error, Stopped):
             text = str(error) if isinstance(error, CollageError) else f"{type(error).__name__}: {error}"
-            if isinstance(error, DeviceLostError) and self._trials is not None:
-                self._trials.lost = text
-            raise _Stopped(Failed(stage=self._stage, reason=text)) from error
+            if isinstance(error, DeviceLostError) and self._lost is not None:
+                self._lost(text)
+            raise Stopped(Failed(stage=self._stage, reason=text)) from error
 
 
 def _constants(function: KernelFunction, artifact: Artifact) -> Mapping[str, np.ndarray[Any, Any]]:
@@ -452,7 +347,3 @@ def _same_bits(one: Any, other: Any) -> bool:
     integers = np.dtype(f"u{size}" if size in (1, 2, 4, 8) else "u1")
     first, second = (np.ascontiguousarray(array).reshape(-1).view(integers) for array in (one, other))
     return bool(np.array_equal(first, second))
-
-
-def _median(measured: Measured) -> float:
-    return float(np.median(measured.samples_us))

@@ -38,7 +38,7 @@ from collage_core.measure.messages import (
     Targets,
 )
 from collage_core.measure.outcomes import Failed, Refused, Stage
-from collage_core.measure.trial import Trials
+from collage_core.measure.trials import Trials
 from collage_core.registry import Toolchain, load_plugin, load_toolchain
 
 _MAX_CACHED_BYTES = 512 << 20

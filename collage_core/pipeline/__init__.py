@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collage_core.pipeline.diagnosis import doctor
     from collage_core.pipeline.inspection import inspect
     from collage_core.pipeline.loading import load
-    from collage_core.pipeline.optimization import Optimized, optimize
+    from collage_core.pipeline.optimization import optimize
+    from collage_core.pipeline.optimized import Optimized
     from collage_core.pipeline.options import PRESETS, BenchOptions, OptimizeOptions, Preset
     from collage_core.pipeline.partition_for import Partitioned, partition
 
@@ -38,7 +39,7 @@ _MODULES = {
     "BenchOptions": "options",
     "CollageFuseOps": "collage_fuse_ops",
     "OptimizeOptions": "options",
-    "Optimized": "optimization",
+    "Optimized": "optimized",
     "PRESETS": "options",
     "Partitioned": "partition_for",
     "Preset": "options",

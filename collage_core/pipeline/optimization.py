@@ -8,7 +8,6 @@ import hashlib
 import importlib.metadata
 import json
 import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,10 +27,11 @@ from collage_core.pipeline.facts import host_facts
 from collage_core.pipeline.given_plan import measured_plan, planned, proposed
 from collage_core.pipeline.lazy import LazyExplorer
 from collage_core.pipeline.offers import Selection, check_reference
+from collage_core.pipeline.optimized import Optimized
 from collage_core.pipeline.options import OptimizeOptions, Preset
 from collage_core.pipeline.phase_clock import PhaseClock
 from collage_core.pipeline.plan import Plan
-from collage_core.pipeline.plan_file import PlanFile, plan_document, write_plan
+from collage_core.pipeline.plan_file import PlanFile
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.pipeline.preference import preferred
 from collage_core.pipeline.queries import Asked, TargetFailure, ask_targets, usable_rules
@@ -44,58 +44,9 @@ from collage_core.pipeline.two_level import FITNESS_ROUNDS, improved
 from collage_core.pipeline.verify import Verified, verify
 from collage_core.pipeline.workplace import Workplace
 from collage_core.registry import Registry
-from collage_core.report.codec import to_jsonable
 from collage_core.report.progress import Progress, SilentProgress
 from collage_core.report.record import Record, SearchFacts
-from collage_core.runtime import Session, load
 from collage_core.search.two_level import TwoLevelLimits
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Optimized:
-    """The outcome: a plan that runs, and why it is the one.
-
-    Attributes:
-        record: Everything that was found out.
-        assembled: The plan with its artifacts.
-        pool: The candidates it was chosen from.
-        trace: Every plan that a two-level search timed, as JSON; None of other searches.
-    """
-
-    record: Record
-    assembled: Assembled = dataclasses.field(repr=False)
-    pool: CandidatePool = dataclasses.field(repr=False)
-    trace: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
-
-    def save_plan(self, path: str | os.PathLike[str]) -> None:
-        """Writes the plan, and the cost of every candidate that has one, as a file to be read, edited and forced.
-
-        Raises:
-            OSError: If it cannot be written.
-        """
-        model = self.record.model
-        write_plan(path, plan_document(self.assembled.plan, self.pool, model=model.name, nodes=model.nodes))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the package, whole or not at all.
-
-        Raises:
-            PackageError: If it cannot be written.
-        """
-        self.assembled.save(
-            path,
-            to_jsonable(self.record),
-            threads=self.record.threads,
-            model_name=self.record.model.name,
-            model_sha256=self.record.model.sha256,
-        )
-
-    def session(self) -> Session:
-        """The plan, ready to run in this process."""
-        with tempfile.TemporaryDirectory(prefix="collage-") as folder:
-            package = os.path.join(folder, "plan.collage")
-            self.save(package)
-            return load(package)
 
 
 def optimize(

@@ -9,7 +9,7 @@ from typing import Any, cast
 from collage_core.contract import Artifact, Requirement
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.client import artifact_of
-from collage_core.measure.trial import Trials
+from collage_core.measure.trials import Trials
 from collage_core.runtime.package.manifest import PackagedArtifact
 
 ARTIFACT = Artifact(
