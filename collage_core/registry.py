@@ -204,7 +204,11 @@ class Toolchain:
         if name.startswith("cuda:"):
             return open_device(name)
         hook = "collage_open_device"
-        answer = self._call(hook, (object,), let=DeviceError, device=name) if self.implements(hook) else None
+        answer = (
+            self._call(hook, (DeviceStream, type(None)), let=DeviceError, device=name)
+            if self.implements(hook)
+            else None
+        )
         if answer is None:
             raise DeviceUnavailableError(name, f"neither core nor {self.name} knows it")
         stream: DeviceStream = answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -54,6 +54,7 @@ class DeviceGraph(Protocol):
         """
 
 
+@runtime_checkable
 class DeviceStream(Protocol):
     """A device as one executable uses it: its memory, and one stream on which everything happens in order.
 

@@ -274,6 +274,8 @@ def ask(plugin: object, hook: str) -> Any:
             return toolchain.load(TARGET, artifact, RunContext(threads=1))
         case "collage_measure":
             return toolchain.measure(TARGET, lambda: None, Protocol(), lambda: measurement)
+        case "collage_open_device":
+            return toolchain.open_device("mock:0")
     raise AssertionError(hook)
 
 
@@ -296,6 +298,7 @@ HOOKS = (
     "collage_lower",
     "collage_load",
     "collage_measure",
+    "collage_open_device",
 )
 
 WRONG: Mapping[str, tuple[Any, ...]] = {
@@ -312,6 +315,7 @@ WRONG: Mapping[str, tuple[Any, ...]] = {
     "collage_lower": (7, Artifact(files={}), [b"bytes"], ["text"]),
     "collage_load": (7, lambda: None, object()),
     "collage_measure": (12.5, [12.5]),
+    "collage_open_device": ("mock:0", object()),
 }
 
 
