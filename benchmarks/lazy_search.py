@@ -268,9 +268,7 @@ def replayed(bench: Bench, fills: int, databases: int, rounds: int) -> dict[str,
         "runs": runs,
         "ratio": ratio,
         "passed": ratio <= WITHIN
-        and all(
-            run["share"] is not None and run["share"] <= SHARE and run["ratio_ci95"][0] <= WITHIN for run in runs
-        ),
+        and all(run["share"] is not None and run["share"] <= SHARE and run["ratio_ci95"][0] <= WITHIN for run in runs),
     }
 
 
@@ -285,11 +283,15 @@ def _reached(reached: Mapping[str, float], samples: Mapping[str, Rounds], best: 
     Returns:
         None if there is no such plan.
     """
-    near = {best, *(key for key in samples if ratio_interval(samples[key][::2], samples[best][::2], seed=0).value <= WITHIN)}
+    near = {
+        best,
+        *(key for key in samples if ratio_interval(samples[key][::2], samples[best][::2], seed=0).value <= WITHIN),
+    }
     return min((seconds for key, seconds in reached.items() if key in near and math.isfinite(seconds)), default=None)
 
 
-HEADINGS = ("model", "database", "exhaustive s", "reached", "lazy s", "reached", "share", "lazy/exhaustive", "95 %", "kept")
+_SECONDS = ("exhaustive s", "reached", "lazy s", "reached")
+HEADINGS = ("model", "database", *_SECONDS, "share", "lazy/exhaustive", "95 %", "kept")
 
 
 def rows(models: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
