@@ -7,7 +7,8 @@ Each model is optimized twice over one tuning database: `--search lazy`, whose p
 two-level`, which does the same and goes on. Both packages are then timed in fresh processes by `collage bench`,
 interleaved, and the interval of their ratio decides: below 1 a gain, with 1 inside no gain, above 1 a failure, since it
 must never be worse than its start. Where the package is the same there is nothing to time. Models that are in the
-results already are not done again, so an interrupted run resumes.
+results already are not done again, so an interrupted run resumes. What `benchmarks.suite` left in DIR is used: its
+packages are the starts, its database has their measurements.
 
 `--mock` compares hill climbing with a population on made-up latencies instead: no toolchain, no clock.
 """
@@ -57,17 +58,19 @@ def measured(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         from benchmarks.models.__main__ import main as write_models
 
         write_models([name, "--out", str(work)])
+    packages = {"lazy": work / f"{name}.collage", "two-level": work / f"{name}.two-level.collage"}
+    documents = {"lazy": work / f"{name}.optimize.json", "two-level": work / f"{name}.two-level.json"}
     found: dict[str, dict[str, Any]] = {}
-    packages = {kind: work / f"{name}.{kind}.collage" for kind in ("lazy", "two-level")}
-    shared = ["--toolchains", arguments.toolchains, "--tuning-db", str(work / "two-level.sqlite")]
+    shared = ["--toolchains", arguments.toolchains, "--preset", arguments.preset, *_shapes(name)]
+    shared += ["--tuning-db", str(work / "tuning.sqlite")]
     for kind, package in packages.items():
-        document = package.with_suffix(".json")
-        command = ["optimize", str(model), "-o", str(package), "--search", kind, "--preset", arguments.preset]
-        command += [*shared, "--json", str(document), *_shapes(name)]
-        if kind == "two-level":
-            command += ["--trace", str(work / f"{name}.trace.json")]
-        run(command)
-        found[kind] = json.loads(document.read_text(encoding="utf-8"))
+        if kind == "two-level" or not documents[kind].is_file():
+            command = ["optimize", str(model), "-o", str(package), "--search", kind, "--json", str(documents[kind])]
+            trace_file = ["--trace", str(work / f"{name}.trace.json")] if kind == "two-level" else []
+            run([*command, *shared, *trace_file])
+        found[kind] = json.loads(documents[kind].read_text(encoding="utf-8"))
+        if found[kind]["search"]["method"] != kind:
+            raise SystemExit(f"{documents[kind]} is of a search by {found[kind]['search']['method']}, not {kind}")
     trace = json.loads((work / f"{name}.trace.json").read_text(encoding="utf-8"))
     plans = {kind: _plan(document) for kind, document in found.items()}
     result: dict[str, Any] = {

@@ -349,7 +349,7 @@ class _Optimization:
             max_error_allowed=self._options.max_error or 0.0,
             toolchains=toolchain_facts(self._workplace.registry, self._workplace.offers, explored.proposals, plan),
             search=SearchFacts(
-                method=explored.result.method,
+                method=explored.result.method if self._trace is None else "two-level",
                 exact=explored.result.exact,
                 gap_us=explored.result.gap_us,
                 candidates=len(pool),

@@ -52,3 +52,24 @@ def test_what_one_toolchain_refuses_another_runs_and_both_say_why(tmp_path: Path
     assert alone.toolchains == ("onnxruntime", "openvino")
     assert alone.regions > 1
     assert not any(each.latency_ms is None and not each.failed for each in record.comparison.contenders)
+
+
+def test_a_plan_changed_by_moves_is_built_timed_and_right(tmp_path: Path, collage: Collage) -> None:
+    """Whole plans are said to be the faster the more kernels they have, so moves that split are what is kept."""
+    model = written("odd", tmp_path)
+    feeds = inputs(model)
+    np.savez(tmp_path / "in.npz", **feeds)  # type: ignore[arg-type]
+    options = OptimizeOptions(toolchains=BOTH, tuning_db="memory:", search="two-level", **TINY)
+
+    optimized = optimize(model, options)
+    optimized.save(tmp_path / "plan.collage")
+    ran = collage("run", "plan.collage", "--inputs", "in.npz", "--save-outputs", "out.npz", folder=tmp_path)
+
+    assert ran.returncode == 0, ran.stderr
+    check(dict(np.load(tmp_path / "out.npz")), reference(model, feeds))
+    record = optimized.record
+    assert record.search.method == "two-level"
+    assert optimized.trace is not None
+    assert any(each["parent"] is not None for each in optimized.trace["evaluations"])
+    others = [each.regions for each in record.comparison.contenders if each.name != "two-level" and not each.failed]
+    assert len(record.regions) >= max(others)
