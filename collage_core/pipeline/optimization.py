@@ -248,6 +248,7 @@ class _Optimization:
             measure=lambda kernel: self._source.measure([kernel]),
             limits=TwoLevelLimits(evaluations=self._preset.evaluations, seed=self._options.seed),
             stop=lambda: budget_s is not None and time.monotonic() - began > budget_s,
+            preference=self._wishes.preference,
         )
         self._notes.append(better.note)
         self._trace = better.trace

@@ -2,7 +2,9 @@
 
 Plans are timed side by side with the best of those the first level gave, a few rounds each; every heat is kept in the
 database like any race, so a second run over the same database takes the same steps. What is found that way is the
-least of many noisy numbers, so it is timed once more, and taken only if it is faster than its start beyond doubt.
+least of many noisy numbers, so it is timed once more, and taken only if it is faster than its start beyond doubt and
+would be kept among all plans of that race. If not, everything stays as the first level left it: a race that did not
+show a gain does not reopen what was decided before it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from collage_core.measure.statistics import Interval, ratio_interval
 from collage_core.pipeline.decision import Timed, decide
 from collage_core.pipeline.plan import Plan
 from collage_core.pipeline.pool import CandidatePool
+from collage_core.pipeline.preference import Preference
 from collage_core.pipeline.proposals import Proposals
 from collage_core.pipeline.refine import Refined
 from collage_core.search import FittedEstimates, SearchCandidate
@@ -40,7 +43,7 @@ class Improved:
 
     Attributes:
         plans: Those of the first level; with what was found, if that is faster.
-        refined: The last race of all of them.
+        refined: The race that decides: the first level's, or, if what was found is faster, the one it won.
         note: What came of it, in a sentence.
         trace: Every plan that was timed, as JSON.
     """
@@ -62,6 +65,7 @@ def improved(
     measure: Callable[[CandidateKernel], None],
     limits: TwoLevelLimits,
     stop: Callable[[], bool],
+    preference: Preference | None = None,
 ) -> Improved:
     """Improves plans by their end-to-end latency.
 
@@ -75,8 +79,13 @@ def improved(
         measure: Has one candidate measured, so that the plan that is kept has costs.
         limits: How long to search.
         stop: Asked before each heat.
+        preference: See `decide`.
     """
-    started = _starts(plans, refined, limits.seed)
+
+    def winner(timed: Sequence[Timed]) -> str:
+        return decide(timed, limits.seed, preference=preference).winner
+
+    started = _starts(plans, refined, winner)
     if not started:
         return Improved(plans=tuple(plans), refined=refined, note="two-level: there is no plan to start from", trace={})
     moves = _moves(pool, started, proposals)
@@ -100,17 +109,17 @@ def improved(
     if found is None:
         return dataclasses.replace(unchanged, note=f"{timed}; no gain: a kernel of the fastest fails alone")
     again = race([*plans, found])
-    ratio = _against_start(again, limits.seed)
+    ratio = _against(again, started[0].name, limits.seed)
+    said = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else "it could not be run"
+    traced = _with(trace, result, ratio)
     if ratio is None or ratio.high >= 1:
-        how = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else "it could not be run"
-        kept = Refined(timed=tuple(t for t in again.timed if t.name != NAME), failed=again.failed)
-        note = f"{timed}; no gain: timed afresh the fastest is not faster than its start beyond doubt ({how})"
-        if not kept.timed:
-            kept = refined
-        return Improved(plans=tuple(plans), refined=kept, note=note, trace=_with(trace, result, ratio))
-    how = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
-    note = f"{timed}; timed afresh, the fastest takes {how} of its start's time"
-    return Improved(plans=(*plans, found), refined=again, note=note, trace=_with(trace, result, ratio))
+        note = f"{timed}; no gain: timed afresh the fastest is not faster than its start beyond doubt ({said})"
+        return dataclasses.replace(unchanged, note=note, trace=traced)
+    if winner(again.timed) != NAME:
+        note = f"{timed}; no gain: the fastest takes {said} of its start's time and would not be kept among all plans"
+        return dataclasses.replace(unchanged, note=note, trace=traced)
+    note = f"{timed}; timed afresh, the fastest takes {said} of its start's time"
+    return Improved(plans=(*plans, found), refined=again, note=note, trace=traced)
 
 
 class _Evaluator:
@@ -133,13 +142,13 @@ class _Evaluator:
         return ratios
 
 
-def _starts(plans: Sequence[Plan], refined: Refined, seed: int) -> list[Plan]:
+def _starts(plans: Sequence[Plan], refined: Refined, winner: Callable[[Sequence[Timed]], str]) -> list[Plan]:
     """Plans that ran, the one that would be kept first."""
     if not refined.timed:
         return []
-    winner = decide(refined.timed, seed).winner
+    kept = winner(refined.timed)
     names = {each.name for each in refined.timed}
-    return sorted((plan for plan in plans if plan.name in names), key=lambda plan: plan.name != winner)
+    return sorted((plan for plan in plans if plan.name in names), key=lambda plan: plan.name != kept)
 
 
 def _moves(pool: CandidatePool, starts: Sequence[Plan], proposals: Mapping[str, Proposals]) -> Moves:
@@ -232,14 +241,12 @@ def _measured(pool: CandidatePool, choice: Choice, measure: Callable[[CandidateK
     return _plan(pool, NAME, choice)
 
 
-def _against_start(refined: Refined, seed: int) -> Interval | None:
-    """Ratio of what was found to the plan that would be kept without it; None if it could not be run."""
-    found = [each for each in refined.timed if each.name == NAME]
-    others = [each for each in refined.timed if each.name != NAME]
-    if not found or not others:
+def _against(refined: Refined, start: str, seed: int) -> Interval | None:
+    """Ratio of what was found to the plan it started from; None if one of them could not be run."""
+    timed = {each.name: each for each in refined.timed}
+    if NAME not in timed or start not in timed:
         return None
-    start = next(each for each in others if each.name == decide(others, seed).winner)
-    return _ratio(found[0], start, seed)
+    return _ratio(timed[NAME], timed[start], seed)
 
 
 def _ratio(one: Timed, other: Timed, seed: int) -> Interval:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from collage_core.contract import Target
 from collage_core.fusion import CandidateBounds, CandidateKernel
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.outcomes import Refused
-from collage_core.pipeline.decision import Timed
+from collage_core.pipeline.decision import Timed, decide
 from collage_core.pipeline.plan import Plan
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.pipeline.proposals import Proposals, propose
@@ -83,7 +84,10 @@ def first_level() -> tuple[CandidatePool, FakeSource, list[Plan], dict[str, Prop
 
 
 def second_level(
-    track: Track, judge: Track | None = None, refuses: Callable[[CandidateKernel], bool] = lambda candidate: False
+    track: Track,
+    judge: Track | None = None,
+    refuses: Callable[[CandidateKernel], bool] = lambda candidate: False,
+    afresh: Callable[[Sequence[Plan]], Refined] | None = None,
 ) -> tuple[Improved, list[Plan]]:
     pool, source, plans, proposals = first_level()
 
@@ -99,7 +103,7 @@ def second_level(
         track.run(plans),
         proposals,
         judge=(judge or track).run,
-        race=track.run,
+        race=afresh or track.run,
         measure=measure,
         limits=TwoLevelLimits(evaluations=24, patience=4),
         stop=lambda: False,
@@ -145,6 +149,57 @@ def test_what_only_seemed_faster_is_timed_afresh_and_not_taken() -> None:
     assert NAME not in {each.name for each in found.refined.timed}
     assert {each.name for each in found.refined.timed} == {plan.name for plan in plans}
     assert found.trace["afresh"]["ci95"][1] >= 1
+
+
+def stretched(refined: Refined, factors: Mapping[str, Sequence[float]]) -> Refined:
+    """The same race with each round of some contenders so many times as long."""
+    timed = []
+    for each in refined.timed:
+        slower = factors.get(each.name, (1.0,))
+        rounds = (tuple(x * slower[at % len(slower)] for x in own) for at, own in enumerate(each.rounds_us))
+        timed.append(dataclasses.replace(each, rounds_us=tuple(rounds)))
+    return dataclasses.replace(refined, timed=tuple(timed))
+
+
+def test_a_race_that_shows_no_gain_does_not_reopen_what_was_decided() -> None:
+    track = Track(change_us=5.0)
+    _, _, plans, _ = first_level()
+    before = track.run(plans)
+    kept = decide(before.timed, 0).winner
+    mixed = {plan.name for plan in plans if not plan.single}
+    assert kept in mixed
+
+    def storm(again: Sequence[Plan]) -> Refined:
+        """Every other round takes three times as long for whatever is mixed."""
+        return stretched(track.run(again), {plan.name: (1.0, 3.0) for plan in again if not plan.single})
+
+    class Lucky(Track):
+        def latency_us(self, plan: Plan) -> float:
+            return super().latency_us(plan) * (0.5 if plan.name.startswith("move") else 1.0)
+
+    found, _ = second_level(track, judge=Lucky(change_us=5.0), afresh=storm)
+
+    assert decide(storm(plans).timed, 0).winner not in mixed  # the storm alone would have it thrown away
+    assert found.trace["afresh"] is not None
+    assert decide(found.refined.timed, 0).winner == kept
+
+
+def test_what_beats_its_start_but_not_the_best_toolchain_alone_is_not_taken() -> None:
+    track = Track(change_us=14.0)
+
+    def start_stumbles(again: Sequence[Plan]) -> Refined:
+        """All that is not one toolchain takes twice as long, the start even three times."""
+        slow = {plan.name: (3.0,) for plan in again if not plan.single} | {NAME: (2.0,)}
+        return stretched(track.run(again), slow)
+
+    _, _, plans, _ = first_level()
+    kept = decide(track.run(plans).timed, 0).winner
+    start = next(plan for plan in plans if plan.name == kept)
+    found, _ = second_level(track, afresh=start_stumbles)
+
+    assert not start.single
+    assert "would not be kept among all plans" in found.note
+    assert decide(found.refined.timed, 0).winner == kept
 
 
 def test_it_starts_from_every_plan_that_ran_the_best_first() -> None:
