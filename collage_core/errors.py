@@ -179,7 +179,7 @@ class NoCoverError(SearchError):
         problem = (
             f"no set of candidates fits together at node(s) {what}" if stuck else f"no toolchain runs node(s) {what}"
         )
-        why = f": {'; '.join(refusals)}" if refusals else ""
+        why = f": {'; '.join(refusals).rstrip('.')}" if refusals else ""
         super().__init__(
             f"{problem}{why}. Install a plugin that covers it, exclude fewer toolchains, or enable 'reference'."
         )
