@@ -17,22 +17,30 @@ class Staged:
         device: The device.
         inputs: What the kernel reads, in the host's memory.
         outputs: What it writes, likewise.
+        aligned: Whether places there are aligned as core's own; otherwise each starts an element later, as a caller's
+            array may.
 
     Raises:
         DeviceError: If the device has not the memory.
     """
 
-    def __init__(self, device: DeviceStream, inputs: Sequence[Buffer], outputs: Sequence[Buffer]) -> None:
+    def __init__(
+        self, device: DeviceStream, inputs: Sequence[Buffer], outputs: Sequence[Buffer], *, aligned: bool = True
+    ) -> None:
         self._device = device
         self._here = (*inputs, *outputs)
-        self._there = tuple(buffer_on(device, buffer.spec) for buffer in self._here)
+        place = buffer_on if aligned else _an_element_later
+        self._there = tuple(place(device, buffer.spec) for buffer in self._here)
         self._count = len(inputs)
+        self._workspaces: list[Buffer] = []  # the caller owns them, so a kernel may know nothing but their addresses
 
     def bind(self, kernel: Kernel, workspace_bytes: int) -> BoundCall:
         """The kernel's call over the places on the device, filled with what their counterparts hold now."""
         spec = TensorSpec(name="workspace", dtype=ir.DataType.UINT8, shape=(workspace_bytes,))
         workspace = buffer_on(self._device, spec) if workspace_bytes else None
+        self._workspaces += [] if workspace is None else [workspace]
         self._put()
+        self._device.synchronise()  # these places go if binding fails, and nothing enqueued may name them then
         return kernel.bind(self._there[: self._count], self._there[self._count :], workspace)
 
     def run(self, call: BoundCall) -> None:
@@ -50,3 +58,9 @@ class Staged:
     def _put(self) -> None:
         for here, there in zip(self._here, self._there, strict=True):
             self._device.write(there.pointer, here.array)
+
+
+def _an_element_later(device: DeviceStream, spec: TensorSpec) -> Buffer:
+    memory = device.allocate(spec.nbytes + spec.numpy_dtype.itemsize)
+    start = memory.pointer + spec.numpy_dtype.itemsize
+    return Buffer.at(spec, device=device.name, pointer=start, keeps=memory)

@@ -67,12 +67,14 @@ class Bound:
         inputs: Its inputs, holding the values given.
         outputs: Where it writes.
         staged: Of a kernel of a device, its places there, for which `inputs` and `outputs` stand.
+        workspace: Of one of the CPU, its scratch memory; the kernel may keep nothing of it but the address.
     """
 
     call: BoundCall
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     staged: Staged | None = None
+    workspace: Buffer | None = None
 
 
 class Trial:
@@ -217,7 +219,7 @@ class Trial:
             call = kernel.bind(inputs, outputs, workspace)
             if not callable(call):
                 raise TypeError(f"bind answered with {type(call).__name__}, which cannot be called")
-            return Bound(call, inputs, outputs)
+            return Bound(call, inputs, outputs, workspace=workspace)
 
     def run(self, bound: Bound) -> None:
         """One call."""

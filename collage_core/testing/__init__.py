@@ -12,9 +12,8 @@
 """
 
 from collage_core.testing.conformance import Conformance, check_plugin
-from collage_core.testing.fake_device import FakeArray, FakeDevice
+from collage_core.testing.fake_device import FakeArray, FakeDevice, FakeStream, stream_of
 from collage_core.testing.graphs import GraphBuilder
-from collage_core.testing.kernel_check import DeviceMemory
 from collage_core.testing.mock import CandidateView, MockToolchain, per_operator
 from collage_core.testing.models import chain, crossed, dense, diamond, mnist, single_matmul
 from collage_core.testing.operator_models import operator_models
@@ -27,9 +26,9 @@ __all__ = [
     "CandidateView",
     "ChosenKernel",
     "Conformance",
-    "DeviceMemory",
     "FakeArray",
     "FakeDevice",
+    "FakeStream",
     "GraphBuilder",
     "MockToolchain",
     "NoFit",
@@ -50,4 +49,5 @@ __all__ = [
     "per_operator",
     "random_model",
     "single_matmul",
+    "stream_of",
 ]

@@ -18,6 +18,7 @@ from pathlib import Path
 import onnx_ir
 
 from collage_core.contract import Host, Target, Unsupported
+from collage_core.device import Devices, OpenDevice
 from collage_core.errors import CollageError
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, SubGraphConfig, kernel_function
 from collage_core.ir.dataflow import DataflowGraph
@@ -26,7 +27,7 @@ from collage_core.pipeline.proposals import propose, target_rule
 from collage_core.plugin_calls import is_fault
 from collage_core.reference import evaluate
 from collage_core.registry import Toolchain
-from collage_core.testing.kernel_check import DeviceMemory, KernelCheck
+from collage_core.testing.kernel_check import KernelCheck
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ def check_plugin(
     tolerance: float = 1e-3,
     inexact_tolerance: float = 5e-2,
     max_variants: int = 8,
-    memory: DeviceMemory | None = None,
+    open_device: OpenDevice | None = None,
     runs: bool = True,
 ) -> Conformance:
     """Runs everything a plugin claims of some models, and compares with the reference.
@@ -62,7 +63,9 @@ def check_plugin(
     variant sent through JSON and bytes and loaded from there, bound three times, run four times, and compared. A kernel
     must write all of its outputs, nothing but its outputs and workspace, give the same bits again if it says so, do
     with arrays that start at any element, and leave the function it was made from alone. Of several variants one is
-    asked for again by its name. A refusal must have a reason.
+    asked for again by its name. A refusal must have a reason. A kernel of a device must only enqueue, its calls must be
+    capturable if it says so, and places less aligned than core's own may be refused when it is bound, but not be
+    misread.
 
     Args:
         toolchain: The plugin behind its façade.
@@ -72,9 +75,10 @@ def check_plugin(
         tolerance: Largest error, relative to a tensor's scale, of targets that compute in the model's own dtypes.
         inexact_tolerance: The same for the others.
         max_variants: Variants of a candidate that are tried.
-        memory: Where kernels find their values, for targets of another device than the CPU.
-        runs: Whether this machine can run what it builds; where it cannot, `collage_load` may refuse with a reason,
-            and what was built counts as run.
+        open_device: Opens the devices of targets: `FakeDevice("cuda:0").open` for one that is not there. As core does
+            if None, CUDA's by CuPy and others by the plugin's `collage_open_device`.
+        runs: Whether this machine can run what it builds; where it cannot, no device is opened, `collage_load` may
+            refuse with a reason, and what was built counts as run.
 
     Returns:
         What ran, and what was refused.
@@ -87,10 +91,16 @@ def check_plugin(
     refused: dict[str, str] = {}
     host = host or Host.this()
     targets = _targets(toolchain, host, problems)
+    devices = Devices(open_device or toolchain.open_device)
     with tempfile.TemporaryDirectory(prefix="collage-check-") as folder:
         for target in targets:
             limit = tolerance if target.exact else inexact_tolerance
-            check = KernelCheck(toolchain, target, Path(folder), threads, limit, max_variants, host, memory, runs)
+            try:
+                device = devices[target.device] if runs and target.device != "cpu" else None
+            except CollageError as error:
+                problems.append(f"{target.name}: {error}")
+                continue
+            check = KernelCheck(toolchain, target, Path(folder), threads, limit, max_variants, host, device, runs)
             for name, model in models.items():
                 where = f"{target.name}, {name}"
                 try:

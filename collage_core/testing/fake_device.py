@@ -168,7 +168,7 @@ class FakeDevice:
     def peek(self, pointer: int, shape: tuple[int, ...], dtype: Any) -> Array:
         """The same whoever asks, for tests."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
-        for start, size, _ in self._blocks:
+        for start, size, _ in reversed(self._blocks):  # the latest is the likeliest
             if start <= pointer and pointer + nbytes <= start + size:
                 if start in self._freed:
                     raise DeviceUseError(self.name, f"{pointer:#x} is used after it was freed")

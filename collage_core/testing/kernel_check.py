@@ -8,7 +8,7 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import onnx_ir
@@ -27,19 +27,22 @@ from collage_core.contract import (
     TensorSpec,
     Unsupported,
     ValueKind,
-    buffer_over,
     workspace_of,
 )
-from collage_core.errors import CollageError
+from collage_core.device import DeviceStream, placed_on
+from collage_core.errors import CollageError, DeviceCaptureError, DeviceUseError, KernelError
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.canonical import canonical_form
 from collage_core.ir.model_io import model_to_bytes
 from collage_core.measure.outcomes import Tolerance
+from collage_core.measure.staged import Staged
 from collage_core.measure.verify import aligned_buffer, judge, spoil
 from collage_core.registry import Toolchain
+from collage_core.testing.fake_device import FakeStream
 
 _WORKSPACE_LIMIT_BYTES = 1 << 30
 _DEADLINE_S = 120.0
+_WAITING = ("synchronise", "pageable")
 
 
 class MemoryBlobs:
@@ -57,25 +60,6 @@ class MemoryBlobs:
         self._blobs[key] = data
 
 
-class DeviceMemory(Protocol):
-    """A device's memory and a stream of it, where kernels are checked that do not run on the CPU.
-
-    Attributes:
-        stream: Handle of the stream kernels enqueue on.
-    """
-
-    stream: int
-
-    def buffer(self, spec: TensorSpec) -> Buffer:
-        """A place there."""
-
-    def write(self, buffer: Buffer, array: np.ndarray[Any, Any]) -> None:
-        """Copies an array to a place, after what the stream does now."""
-
-    def read(self, buffer: Buffer) -> np.ndarray[Any, Any]:
-        """A copy of what a place holds once the stream has come so far."""
-
-
 class KernelCheck:
     """Tries candidates of one target.
 
@@ -87,7 +71,7 @@ class KernelCheck:
         tolerance: Largest error relative to a tensor's scale.
         max_variants: Variants of a candidate that are tried.
         host: The machine kernels are built for.
-        memory: Where kernels of another device than the CPU find their values.
+        device: The target's device, where kernels find their values and enqueue; None for the CPU.
         runs: Whether this machine can run what it builds.
     """
 
@@ -100,11 +84,11 @@ class KernelCheck:
         tolerance: float,
         max_variants: int,
         host: Host,
-        memory: DeviceMemory | None = None,
+        device: DeviceStream | None = None,
         runs: bool = True,
     ) -> None:
         self._host = host
-        self._memory = memory
+        self._device = device
         self._runs = runs
         self.toolchain = toolchain
         self.target = target
@@ -128,6 +112,8 @@ class KernelCheck:
         form = canonical_form(sub_graph.graph, sub_graph.nodes, sub_graph.composites)
         given = [values[str(value.name)] for value in form.inputs]
         expected = [values.get(str(value.name)) for value in form.outputs]
+        if (spec := self._never_there(function)) is not None:
+            return Unsupported(f"{spec.name!r} is {spec.kind.value}; on a device are values of static shape only")
         before = model_to_bytes(function.model)
         try:
             variants = self._lowered(function)
@@ -156,6 +142,11 @@ class KernelCheck:
             return [f"collage_load refuses what collage_lower has just made: {refusals[0].reason}"]
         return problems
 
+    def _never_there(self, function: KernelFunction) -> TensorSpec | None:
+        """A value that core does not place on the target's device, if there is one."""
+        specs = () if self.target.device == "cpu" else (*function.inputs, *function.outputs)
+        return next((spec for spec in specs if spec.kind is not ValueKind.PLANNED), None)
+
     def _lowered(self, function: KernelFunction, variant: str | None = None) -> tuple[Artifact, ...] | Unsupported:
         build = BuildContext(
             threads=self._threads,
@@ -169,6 +160,7 @@ class KernelCheck:
             seed=0,
             blobs=self._blobs,
             scratch=Path(tempfile.mkdtemp(dir=self._folder)),
+            launch=self.target.launch,
         )
         answer = self.toolchain.lower(self.target, function, build)
         return answer if isinstance(answer, Unsupported) else tuple(itertools.islice(answer, self._max_variants))
@@ -197,16 +189,19 @@ class KernelCheck:
         if unknown:
             return [*problems, f"asks for constants that are not the function's: {', '.join(unknown)}"]
         constants = {content: _read_only(function.constant(names[content])) for content in sent.constants.values()}
-        memory = self._memory
-        run = RunContext(
-            threads=self._threads,
-            device=self.target.device,
-            constants=constants,
-            placed={} if memory is None else {content: _placed(memory, each) for content, each in constants.items()},
-            stream=None if memory is None else memory.stream,
-            scratch=Path(tempfile.mkdtemp(dir=self._folder)),
-        )
+        device = self._device
         try:
+            if device is not None:
+                device.activate()
+            run = RunContext(
+                threads=self._threads,
+                device=self.target.device,
+                constants=constants,
+                placed={} if device is None else {key: placed_on(device, key, each) for key, each in constants.items()},
+                stream=None if device is None else device.handle,
+                capture=self.target.launch == "graph",
+                scratch=Path(tempfile.mkdtemp(dir=self._folder)),
+            )
             kernel = self.toolchain.load(self.target, sent, run)
             if isinstance(kernel, Unsupported):
                 return kernel
@@ -222,17 +217,33 @@ class KernelCheck:
         given: Sequence[Any],
         expected: Sequence[Any],
     ) -> list[str]:
-        """Binds three times and calls the first, the second, the first again, and one less well aligned."""
-        nbytes = workspace_of(artifact, kernel)
-        bound = [_Bound.of(kernel, function, nbytes, given, self._memory) for _ in range(2)]
-        bound += [bound[0], _Bound.of(kernel, function, nbytes, given, self._memory, aligned=False)]
-        occasions = ("", " when bound again", " when run after another binding", " when bound to a caller's own arrays")
+        """Binds three times and calls the first, the second, the first again, one less well aligned, and a graph.
+
+        The graph is of calls on a device that may be captured. A kernel of a device may refuse to be bound to places
+        that are less aligned than core's own, since that is an error its user sees; it may not go wrong there.
+        """
+        size, device = workspace_of(artifact, kernel), self._device
+        first, second = (_Bound.of(kernel, function, size, given, device) for _ in range(2))
+        bound = {"": first, " when bound again": second, " when run after another binding": first}
+        try:
+            unaligned = _Bound.of(kernel, function, size, given, device, aligned=False)
+            bound[" when bound to a caller's own arrays"] = unaligned
+        except KernelError:
+            if device is None:
+                raise
         problems: list[str] = []
         seen = []
-        for when, each in zip(occasions, bound, strict=True):
+        graph = " when captured in a graph"
+        if device is not None and artifact.capturable:
+            bound[graph] = first
+        for when, each in bound.items():
             for buffer, right in zip(each.outputs, expected, strict=True):
                 spoil(buffer, right)
-            each.call()
+            try:
+                each.replay() if when == graph else each.call()
+            except DeviceCaptureError as error:
+                problems.append(f"the artifact says it is capturable, and it is not: {error.reason}")
+                continue
             verdict = judge(each.outputs, expected, self._tolerance)
             if isinstance(verdict, str):
                 problems.append(f"wrong numbers{when}: {verdict}")
@@ -247,11 +258,23 @@ class KernelCheck:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Bound:
-    """A bound call with buffers of its own."""
+    """A bound call with places of its own.
 
-    call: BoundCall
+    Attributes:
+        enqueue: The kernel's call.
+        inputs: What it reads; of a kernel of a device, the counterparts of that in the host's memory.
+        outputs: What it writes, likewise.
+        keeps: Its workspace, which its caller owns.
+        device: The device, if it is one's.
+        staged: Its places there.
+    """
+
+    enqueue: BoundCall
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
+    keeps: Buffer | None = None
+    device: DeviceStream | None = None
+    staged: Staged | None = None
 
     @classmethod
     def of(
@@ -260,7 +283,7 @@ class _Bound:
         function: KernelFunction,
         workspace_bytes: int,
         given: Sequence[Any],
-        memory: DeviceMemory | None = None,
+        device: DeviceStream | None = None,
         *,
         aligned: bool = True,
     ) -> _Bound:
@@ -268,34 +291,48 @@ class _Bound:
         for buffer, value in zip(inputs, given, strict=True):
             buffer.put(value)
         outputs = tuple(_buffer(spec, aligned) for spec in function.outputs)
+        if device is not None:
+            staged = Staged(device, inputs, outputs, aligned=aligned)
+            return cls(staged.bind(kernel, workspace_bytes), inputs, outputs, device=device, staged=staged)
         workspace = TensorSpec(name="workspace", dtype=onnx_ir.DataType.UINT8, shape=(workspace_bytes,))
-        if memory is None:
-            place = aligned_buffer(workspace) if workspace_bytes else None
-            return cls(kernel.bind(inputs, outputs, place), inputs, outputs)
-        there = [memory.buffer(buffer.spec) for buffer in (*inputs, *outputs)]
-        place = memory.buffer(workspace) if workspace_bytes else None
-        call = kernel.bind(there[: len(inputs)], there[len(inputs) :], place)
+        place = aligned_buffer(workspace) if workspace_bytes else None
+        return cls(kernel.bind(inputs, outputs, place), inputs, outputs, place)
 
-        def call_there() -> None:
-            for buffer, far in zip((*inputs, *outputs), there, strict=True):
-                memory.write(far, buffer.array)
-            call()
-            for buffer, far in zip((*inputs, *outputs), there, strict=True):
-                buffer.put(memory.read(far))
+    def call(self) -> None:
+        """One call on what the inputs hold; afterwards all places hold what it left there."""
+        if self.staged is None:
+            self.enqueue()
+        else:
+            self.staged.run(self._without_waiting)
 
-        return cls(call_there, inputs, outputs)
+    def replay(self) -> None:
+        """The same by a graph of the call.
+
+        Raises:
+            DeviceCaptureError: If it cannot be captured.
+        """
+        assert self.staged is not None
+        assert self.device is not None
+        self.staged.run(self.device.capture(self.enqueue).launch)
+
+    def _without_waiting(self) -> None:
+        """The call; only a device that keeps a log can tell that it waited.
+
+        Raises:
+            DeviceUseError: If it did.
+        """
+        log = self.device.device.log if isinstance(self.device, FakeStream) else []
+        before = len(log)
+        self.enqueue()
+        if any(operation.kind in _WAITING for operation in log[before:]):
+            assert self.device is not None
+            raise DeviceUseError(self.device.name, "a kernel's call waits for the stream; it should only enqueue")
 
 
 def _buffer(spec: TensorSpec, aligned: bool) -> Buffer:
     """A place as core makes it, or one that starts where an element may start."""
     beyond = 0 if aligned or spec.kind is not ValueKind.PLANNED else spec.numpy_dtype.itemsize
     return aligned_buffer(spec, beyond=beyond)
-
-
-def _placed(memory: DeviceMemory, array: np.ndarray[Any, Any]) -> Buffer:
-    buffer = memory.buffer(buffer_over("weight", array).spec)
-    memory.write(buffer, array)
-    return buffer
 
 
 def _sent(artifact: Artifact) -> Artifact:

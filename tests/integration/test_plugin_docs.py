@@ -19,7 +19,11 @@ from collage_core.cli import main
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/writing-a-plugin.md").read_text(encoding="utf-8")
 SAMPLER = ROOT / "tests/dist/collage-sampler"
-SOURCES = (SAMPLER / "collage_sampler/plugin.py", ROOT / "tests/integration/test_dist.py")
+SOURCES = (
+    SAMPLER / "collage_sampler/plugin.py",
+    ROOT / "tests/integration/test_dist.py",
+    ROOT / "tests/unit/testing/test_device_plugin.py",
+)
 
 
 def blocks(language: str) -> list[str]:

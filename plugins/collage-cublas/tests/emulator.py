@@ -1,4 +1,4 @@
-"""cuBLASLt without a GPU: calls are recorded, and carried out in the CPU's memory when somebody waits.
+"""cuBLASLt without a GPU: calls are recorded, and carried out by a fake device when its stream comes to them.
 
 Descriptors are the real library's where there is one, else notes. What needs a device is emulated from the library's
 documentation (cuBLAS, "cublasLtMatmul" and the types it names): matrices are column-major at `ld` and repeat at the
@@ -9,8 +9,6 @@ the documentation forbids is refused.
 
 from __future__ import annotations
 
-import collections
-import ctypes
 import enum
 import itertools
 from collections.abc import Callable, Mapping
@@ -19,7 +17,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Buffer, TensorSpec
+from collage_core.contract import DEVICE_ALIGNMENT_BYTES
+from collage_core.testing import FakeDevice, stream_of
 from collage_cublas.library import (
     ALGORITHM_BYTES,
     Compute,
@@ -36,7 +35,6 @@ from collage_cublas.library import (
     Reduction,
 )
 
-STREAM = 7
 _NUMPY = {
     DataType.R_32F: np.dtype(np.float32),
     DataType.R_16F: np.dtype(np.float16),
@@ -119,7 +117,6 @@ class Emulator:
 
     def __init__(self, descriptors: Descriptors | None = None) -> None:
         self.descriptors = descriptors or Notes()
-        self._queues: dict[int, collections.deque[Callable[[], None]]] = collections.defaultdict(collections.deque)
         self.calls: list[str] = []
         self.asked: list[int] = []
         self.sought: list[dict[str, dict[enum.Enum, int]]] = []
@@ -164,14 +161,10 @@ class Emulator:
             layouts = (matmul.a_layout, matmul.b_layout, matmul.c_layout, matmul.d_layout)
             attributes = {layout: self._all(layout, Layout) for layout in layouts}
             attributes[matmul.desc] = self._all(matmul.desc, Desc)
-            self._queues[matmul.stream].append(lambda: _multiply(matmul, attributes))
+            stream = stream_of(matmul.stream)
+            stream.enqueue("cublasLtMatmul", lambda: _multiply(stream.device, matmul, attributes))
 
         return call
-
-    def wait(self, stream: int = STREAM) -> None:
-        """Lets a stream come to its end."""
-        while self._queues[stream]:
-            self._queues[stream].popleft()()
 
     def _all(self, descriptor: int, attributes: Any) -> dict[enum.Enum, int]:
         return {each: self.descriptors.get(descriptor, each) for each in attributes}
@@ -202,42 +195,43 @@ _Attributes = Mapping[int, Mapping[enum.Enum, int]]
 """Of each descriptor of a call."""
 
 
-def _multiply(matmul: Matmul, attributes: _Attributes) -> None:
+def _multiply(device: FakeDevice, matmul: Matmul, attributes: _Attributes) -> None:
     """What `cublasLtMatmul` does once its stream comes to it."""
     desc = attributes[matmul.desc]
     epilogue = Epilogue(desc[Desc.EPILOGUE])
     results = []
     for number in range(attributes[matmul.d_layout][Layout.BATCH_COUNT]):
-        a = _matrix(matmul.a, attributes[matmul.a_layout], number)
-        b = _matrix(matmul.b, attributes[matmul.b_layout], number)
+        a = _matrix(device, matmul.a, attributes[matmul.a_layout], number)
+        b = _matrix(device, matmul.b, attributes[matmul.b_layout], number)
         left = (a.T if desc[Desc.TRANSA] else a).astype(np.float32)
         right = (b.T if desc[Desc.TRANSB] else b).astype(np.float32)
         if desc[Desc.COMPUTE_TYPE] == Compute.TF32:
             left, right = rounded_to_tf32(left), rounded_to_tf32(right)
         result = np.float32(matmul.alpha) * (left @ right)
         if matmul.beta:
-            c = _matrix(matmul.c, attributes[matmul.c_layout], number)
+            c = _matrix(device, matmul.c, attributes[matmul.c_layout], number)
             result = result + np.float32(matmul.beta) * c.astype(np.float32)
         if epilogue & Epilogue.BIAS:
-            result = result + _array(desc[Desc.BIAS_POINTER], (result.shape[0],), a.dtype).astype(np.float32)[:, None]
+            bias = device.view(desc[Desc.BIAS_POINTER], (result.shape[0],), a.dtype)
+            result = result + bias.astype(np.float32)[:, None]
         if epilogue & Epilogue.RELU:
             result = np.maximum(result, 0)
         if epilogue & Epilogue.GELU:
             result = 0.5 * result * (1 + np.tanh(np.sqrt(2 / np.pi) * (result + 0.044715 * result**3)))
         results.append(result)
     for number, result in enumerate(results):
-        place = _matrix(matmul.d, attributes[matmul.d_layout], number)
+        place = _matrix(device, matmul.d, attributes[matmul.d_layout], number)
         place[...] = result.astype(place.dtype)
     if matmul.workspace_bytes:  # an algorithm may leave anything there
-        ctypes.memset(matmul.workspace, 0xFF, matmul.workspace_bytes)
+        device.view(matmul.workspace, (matmul.workspace_bytes,), np.uint8)[:] = 0xFF
 
 
-def _matrix(pointer: int, layout: Mapping[enum.Enum, int], number: int) -> np.ndarray[Any, Any]:
+def _matrix(device: FakeDevice, pointer: int, layout: Mapping[enum.Enum, int], number: int) -> np.ndarray[Any, Any]:
     """One of a batch of column-major matrices in memory."""
     rows, cols, ld = layout[Layout.ROWS], layout[Layout.COLS], layout[Layout.LD]
     dtype = _NUMPY[DataType(layout[Layout.TYPE])]
     start = pointer + number * layout[Layout.STRIDED_BATCH_OFFSET] * dtype.itemsize
-    flat = _array(start, ((cols - 1) * ld + rows,), dtype)
+    flat = device.view(start, ((cols - 1) * ld + rows,), dtype)
     return np.lib.stride_tricks.as_strided(flat, (rows, cols), (dtype.itemsize, ld * dtype.itemsize))
 
 
@@ -245,39 +239,3 @@ def rounded_to_tf32(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """float32 with 10 bits of fraction, rounded to nearest, ties away from zero, as PTX's `cvt.rna.tf32.f32`."""
     bits = array.astype(np.float32).view(np.uint32)
     return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
-
-
-class EmulatedMemory:
-    """Memory of an emulated device: the CPU's, but nobody is told, and it is reached through the stream.
-
-    Args:
-        emulator: Whose stream.
-    """
-
-    stream = STREAM
-
-    def __init__(self, emulator: Emulator) -> None:
-        self._emulator = emulator
-        self._arrays: dict[int, np.ndarray[Any, Any]] = {}
-
-    def buffer(self, spec: TensorSpec) -> Buffer:
-        raw = np.empty(spec.nbytes + DEVICE_ALIGNMENT_BYTES, np.uint8)
-        start = -raw.ctypes.data % DEVICE_ALIGNMENT_BYTES
-        array = raw[start : start + spec.nbytes].view(spec.numpy_dtype).reshape(spec.static_shape)
-        self._arrays[array.ctypes.data] = array
-        return Buffer.at(spec, device="cuda:0", pointer=array.ctypes.data, keeps=array)
-
-    def write(self, buffer: Buffer, array: np.ndarray[Any, Any]) -> None:
-        self._emulator.wait()
-        np.copyto(self._arrays[buffer.pointer], array)
-
-    def read(self, buffer: Buffer) -> np.ndarray[Any, Any]:
-        self._emulator.wait()
-        return self._arrays[buffer.pointer].copy()
-
-
-def _array(pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    count = int(np.prod(shape))
-    memory = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(pointer)
-    array: np.ndarray[Any, Any] = np.ctypeslib.as_array(memory).view(dtype).reshape(shape)
-    return array

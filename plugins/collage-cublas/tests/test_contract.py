@@ -1,4 +1,4 @@
-"""The whole contract, by the kit that core ships; a device's memory and the library's work are emulated."""
+"""The whole contract, by the kit that core ships; the device is a fake one, and the library's work is emulated."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import onnx_ir
 
 from collage_core.registry import Toolchain
-from collage_core.testing import GraphBuilder, check_plugin, dense, operator_models
+from collage_core.testing import FakeDevice, GraphBuilder, check_plugin, dense, operator_models
 from collage_cublas.library import Descriptors
 
-from .emulator import EmulatedMemory, Emulator
+from .emulator import Emulator
 from .machine import HOST, plugin_over
 
 FLOAT16, BFLOAT16 = onnx_ir.DataType.FLOAT16, onnx_ir.DataType.BFLOAT16
@@ -40,7 +40,7 @@ def test_the_plugin_keeps_the_contract(descriptors: Descriptors) -> None:
     emulator = Emulator(descriptors)
     toolchain = Toolchain("cublas", plugin_over(emulator))
 
-    conformance = check_plugin(toolchain, models(), host=HOST, memory=EmulatedMemory(emulator), tolerance=1e-2)
+    conformance = check_plugin(toolchain, models(), host=HOST, open_device=FakeDevice("cuda:0").open, tolerance=1e-2)
 
     assert set(conformance.refused) == {"Relu"}  # no product before it
     assert set(conformance.ran) == set(models()) - {"Relu"}

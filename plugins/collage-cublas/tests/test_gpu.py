@@ -1,12 +1,14 @@
-"""On a GPU: numbers of every epilogue, type and transposition, all variants, and calls in a CUDA graph.
+"""Numbers of every epilogue, type and transposition, all variants, and calls in a CUDA graph.
 
-Needs the library and CuPy, which gives memory and streams. Nobody has run these yet.
+Each test runs on two machines: in the default run on one without a GPU, where the library is emulated on a fake device,
+and with `-m gpu` on a real one, which needs the library and CuPy. Nobody has run the latter yet.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +16,31 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from collage_core.contract import Artifact, Buffer, BuildContext, Host, RunContext, Target, TensorSpec, Unsupported
+from collage_core.contract import (
+    Artifact,
+    BoundCall,
+    Buffer,
+    BuildContext,
+    Host,
+    KernelFunction,
+    RunContext,
+    Target,
+    TensorSpec,
+    Unsupported,
+)
+from collage_core.device import DeviceStream, OpenDevice, buffer_on, open_device, placed_on
+from collage_core.errors import DeviceError
 from collage_core.fusion import kernel_function
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.reference import evaluate
 from collage_core.registry import Toolchain
-from collage_core.testing import GraphBuilder, check_plugin
+from collage_core.testing import FakeDevice, GraphBuilder, check_plugin
 from collage_core.testing.kernel_check import MemoryBlobs
-from collage_cublas.plugin import CublasPlugin, plugin
+from collage_cublas.plugin import CublasPlugin
 
-from .machine import proposals
-
-pytestmark = pytest.mark.gpu
+from .emulator import Emulator
+from .machine import HOST, plugin_over, proposals
 
 DTYPES = ("FLOAT", "FLOAT16", "BFLOAT16")
 TOLERANCES = {"FLOAT": 1e-4, "FLOAT16": 1e-2, "BFLOAT16": 5e-2}
@@ -41,58 +55,63 @@ EPILOGUES = (
     "bias residual Relu",
     "bias residual Gelu",
 )
-REPLAYS = 1000
+LAYOUTS = tuple(itertools.product((False, True), (False, True), ((), (3,))))
+"""Whether each factor is given transposed, and the batch."""
 
 
-class CupyMemory:
-    """A device's memory and a stream, by CuPy."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Where a test runs.
 
-    def __init__(self, cupy: Any) -> None:
-        self._cupy = cupy
-        self._made: dict[int, Any] = {}
-        self.cupy_stream = cupy.cuda.Stream(non_blocking=True)
-        self.stream = int(self.cupy_stream.ptr)
+    Attributes:
+        host: What the plugin is told of it.
+        plugin: The plugin, over the library or an emulation.
+        opening: Opens its device.
+        replays: How often a graph is launched.
+    """
 
-    def buffer(self, spec: TensorSpec) -> Buffer:
-        memory = self._cupy.cuda.alloc(max(1, spec.nbytes))  # aligned to 512 bytes by CuPy's pool
-        self._made[int(memory.ptr)] = memory
-        return Buffer.at(spec, device="cuda:0", pointer=int(memory.ptr), keeps=memory)
+    host: Host
+    plugin: CublasPlugin
+    opening: OpenDevice
+    replays: int
 
-    def write(self, buffer: Buffer, array: np.ndarray[Any, Any]) -> None:
-        self.cupy_stream.synchronize()
-        held = np.ascontiguousarray(array)
-        self._made[buffer.pointer].copy_from_host(held.ctypes.data, held.nbytes)
-
-    def read(self, buffer: Buffer) -> np.ndarray[Any, Any]:
-        self.cupy_stream.synchronize()
-        array = np.empty(buffer.spec.static_shape, buffer.spec.numpy_dtype)
-        self._made[buffer.pointer].copy_to_host(array.ctypes.data, array.nbytes)
-        return array
+    @property
+    def targets(self) -> dict[str, Target]:
+        answer = self.plugin.collage_targets(self.host)
+        assert not isinstance(answer, Unsupported), answer.reason
+        return {target.name: target for target in answer if target.device == "cuda:0"}
 
 
-@pytest.fixture(scope="module")
-def host() -> Host:
-    host = Host.this()
-    if host.device("cuda:0") is None:
-        pytest.skip("this machine has no NVIDIA GPU")
+def emulated() -> Machine:
+    return Machine(host=HOST, plugin=plugin_over(Emulator()), opening=FakeDevice("cuda:0").open, replays=10)
+
+
+def real() -> Machine:
+    host, plugin = Host.this(), CublasPlugin()
     answer = plugin.collage_targets(host)
     if isinstance(answer, Unsupported):
         pytest.skip(answer.reason)
-    return host
+    try:
+        open_device("cuda:0")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    return Machine(host=host, plugin=plugin, opening=open_device, replays=1000)
+
+
+MACHINES = {"emulated": emulated, "real": real}
+REAL = pytest.param("real", marks=pytest.mark.gpu)
+
+
+@pytest.fixture(params=["emulated", REAL])
+def machine(request: pytest.FixtureRequest) -> Machine:
+    return MACHINES[request.param]()
 
 
 @pytest.fixture
-def memory(host: Host) -> CupyMemory:
-    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-    cupy.cuda.Device(0).use()
-    return CupyMemory(cupy)
-
-
-@pytest.fixture(scope="module")
-def targets(host: Host) -> dict[str, Target]:
-    answer = CublasPlugin().collage_targets(host)
-    assert not isinstance(answer, Unsupported), answer.reason
-    return {target.name: target for target in answer if target.device == "cuda:0"}
+def device(machine: Machine) -> DeviceStream:
+    stream = machine.opening("cuda:0")
+    stream.activate()
+    return stream
 
 
 def product(
@@ -119,24 +138,39 @@ def product(
     return g.model(value)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("epilogue", EPILOGUES)
+def combinations() -> Iterator[Any]:
+    """On a GPU all of them; emulated each epilogue once, types and layouts in turn."""
+    for number, epilogue in enumerate(EPILOGUES):
+        layouts = [LAYOUTS[number % len(LAYOUTS)]]
+        yield pytest.param(emulated, DTYPES[number % len(DTYPES)], epilogue, layouts, id=f"emulated-{epilogue}")
+    for dtype, epilogue in itertools.product(DTYPES, EPILOGUES):
+        yield pytest.param(real, dtype, epilogue, LAYOUTS, id=f"real-{dtype}-{epilogue}", marks=pytest.mark.gpu)
+
+
+@pytest.mark.parametrize(("on", "dtype", "epilogue", "layouts"), list(combinations()))
 def test_every_epilogue_type_and_transposition_is_right(
-    dtype: str, epilogue: str, host: Host, memory: CupyMemory
+    on: Any, dtype: str, epilogue: str, layouts: Sequence[tuple[bool, bool, tuple[int, ...]]]
 ) -> None:
+    machine = on()
     models = {
         f"{a} {b} {batch}": product(dtype, epilogue, transpose_a=a, transpose_b=b, batch=batch)
-        for a, b, batch in itertools.product((False, True), (False, True), ((), (3,)))
+        for a, b, batch in layouts
     }
 
     conformance = check_plugin(
-        Toolchain("cublas", CublasPlugin()), models, host=host, memory=memory, tolerance=TOLERANCES[dtype]
+        Toolchain("cublas", machine.plugin),
+        models,
+        host=machine.host,
+        open_device=machine.opening,
+        tolerance=TOLERANCES[dtype],
     )
 
     assert set(conformance.ran) == set(models)
 
 
-def lowered(model: onnx_ir.Model, target: Target, host: Host, folder: Path) -> tuple[Any, list[Artifact]]:
+def lowered(
+    model: onnx_ir.Model, target: Target, machine: Machine, folder: Path
+) -> tuple[KernelFunction, list[Artifact]]:
     """The largest candidate and its variants."""
     candidate = max(proposals(model, target).candidates, key=lambda each: len(each.sub_graph.names))
     function = kernel_function(candidate.sub_graph, "kernel")
@@ -149,45 +183,53 @@ def lowered(model: onnx_ir.Model, target: Target, host: Host, folder: Path) -> t
         blobs=MemoryBlobs(),
         scratch=folder,
         max_variants=16,
-        host=host,
+        host=machine.host,
     )
-    answer = CublasPlugin().collage_lower(target, function, build)
+    answer = machine.plugin.collage_lower(target, function, build)
     assert isinstance(answer, Iterator), answer
     return function, list(answer)
 
 
-def bound(artifact: Artifact, function: Any, target: Target, memory: CupyMemory, feeds: dict[str, Any]) -> Any:
-    run = RunContext(threads=1, device="cuda:0", stream=memory.stream, capture=True)
-    kernel = CublasPlugin().collage_load(target, artifact, run)
+def bound(
+    artifact: Artifact, function: KernelFunction, target: Target, machine: Machine, device: DeviceStream, feeds: Any
+) -> tuple[BoundCall, Buffer]:
+    """The call, and where it writes."""
+    run = RunContext(threads=1, device="cuda:0", stream=device.handle, capture=True)
+    kernel = machine.plugin.collage_load(target, artifact, run)
     assert not isinstance(kernel, Unsupported), kernel.reason
-    inputs = [memory.buffer(spec) for spec in function.inputs]
-    for buffer in inputs:
-        memory.write(buffer, feeds[buffer.spec.name])
-    output = memory.buffer(function.outputs[0])
+    inputs = [placed_on(device, spec.name, feeds[spec.name]) for spec in function.inputs]
+    output = buffer_on(device, function.outputs[0])
     scratch = TensorSpec(name="workspace", dtype=onnx_ir.DataType.UINT8, shape=(artifact.workspace_bytes,))
-    return kernel.bind(inputs, [output], memory.buffer(scratch) if artifact.workspace_bytes else None), output
+    return kernel.bind(inputs, [output], buffer_on(device, scratch) if artifact.workspace_bytes else None), output
+
+
+def fetched(device: DeviceStream, buffer: Buffer) -> np.ndarray[Any, Any]:
+    array = np.empty(buffer.spec.static_shape, buffer.spec.numpy_dtype)
+    device.read(array, buffer.pointer)
+    device.synchronise()
+    return array
 
 
 def test_variants_differ_and_each_keeps_its_limit_and_computes_the_same(
-    host: Host, memory: CupyMemory, targets: dict[str, Target], tmp_path: Path
+    machine: Machine, device: DeviceStream, tmp_path: Path
 ) -> None:
+    target = machine.targets["cublas@cuda:0"]
     model = product("FLOAT16", "bias Relu")
-    function, variants = lowered(model, targets["cublas@cuda:0"], host, tmp_path)
+    function, variants = lowered(model, target, machine, tmp_path)
     feeds = random_inputs(DataflowGraph(model), seed=0)
     right = evaluate(model, feeds).values[function.outputs[0].name].astype(np.float32)
 
     assert len({each.variant for each in variants}) == len(variants) > 1
     for artifact in variants:
         assert artifact.workspace_bytes <= 1 << 25
-        call, output = bound(artifact, function, targets["cublas@cuda:0"], memory, feeds)
+        call, output = bound(artifact, function, target, machine, device, feeds)
         call()
-        found = memory.read(output).astype(np.float32)
+        found = fetched(device, output).astype(np.float32)
         np.testing.assert_allclose(found, right, atol=1e-2 * np.abs(right).max(), rtol=0, err_msg=artifact.variant)
 
 
-def test_tf32_is_off_unless_asked_for(
-    host: Host, memory: CupyMemory, targets: dict[str, Target], tmp_path: Path
-) -> None:
+def test_tf32_is_off_unless_asked_for(machine: Machine, device: DeviceStream, tmp_path: Path) -> None:
+    targets = machine.targets
     tf32 = targets.get("cublas(precision=tf32)@cuda:0")
     if tf32 is None:
         pytest.skip("this GPU has no TF32")
@@ -196,35 +238,34 @@ def test_tf32_is_off_unless_asked_for(
     right = feeds["x"].astype(np.float64) @ feeds["z"].astype(np.float64)
     errors = {}
     for target in (targets["cublas@cuda:0"], tf32):
-        function, [first, *_] = lowered(model, target, host, tmp_path)
-        call, output = bound(first, function, target, memory, feeds)
+        function, [first, *_] = lowered(model, target, machine, tmp_path)
+        call, output = bound(first, function, target, machine, device, feeds)
         call()
-        errors[target.name] = np.abs(memory.read(output) - right).max() / np.abs(right).max()
+        errors[target.name] = np.abs(fetched(device, output) - right).max() / np.abs(right).max()
 
     assert errors["cublas@cuda:0"] < 1e-6
     assert errors["cublas(precision=tf32)@cuda:0"] < 1e-2
 
 
 def test_a_call_in_a_graph_gives_the_same_bits_a_thousand_times(
-    host: Host, memory: CupyMemory, targets: dict[str, Target], tmp_path: Path
+    machine: Machine, device: DeviceStream, tmp_path: Path
 ) -> None:
     model = product("FLOAT16", "bias residual Gelu", batch=(3,))
-    target = targets["cublas@cuda:0"]
-    function, variants = lowered(model, target, host, tmp_path)
+    target = machine.targets["cublas@cuda:0"]
+    function, variants = lowered(model, target, machine, tmp_path)
     feeds = random_inputs(DataflowGraph(model), seed=0)
+    assert variants
     for artifact in variants:
         assert artifact.capturable
-        call, output = bound(artifact, function, target, memory, feeds)
+        call, output = bound(artifact, function, target, machine, device, feeds)
         call()
-        eager = memory.read(output)
-        memory.write(output, np.full_like(eager, -1))
+        eager = fetched(device, output)
+        device.write(output.pointer, np.full_like(eager, -1))
 
-        memory.cupy_stream.begin_capture()
-        call()
-        graph = memory.cupy_stream.end_capture()
+        graph = device.capture(call)
 
-        assert (memory.read(output) == -1).all()  # captured, not run
-        for _ in range(REPLAYS):
-            graph.launch(memory.cupy_stream)
+        assert (fetched(device, output) == -1).all()  # captured, not run
+        for _ in range(machine.replays):
+            graph.launch()
             if artifact.deterministic:
-                assert memory.read(output).tobytes() == eager.tobytes(), artifact.variant
+                assert fetched(device, output).tobytes() == eager.tobytes(), artifact.variant

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import hashlib
 import json
@@ -24,9 +23,10 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
+from collage_core.device import buffer_on, placed_on
 from collage_core.errors import KernelError
 from collage_core.fusion import kernel_function
-from collage_core.testing import GraphBuilder, dense
+from collage_core.testing import FakeDevice, GraphBuilder, dense
 from collage_core.testing.kernel_check import MemoryBlobs
 from collage_cublas.library import (
     ALGORITHM_BYTES,
@@ -40,7 +40,7 @@ from collage_cublas.library import (
     Preference,
 )
 
-from .emulator import ALGORITHMS, STREAM, EmulatedMemory, Emulator
+from .emulator import ALGORITHMS, Emulator
 from .machine import H100, HOST, TARGET, TF32, largest, plugin_over, proposals
 
 
@@ -249,29 +249,30 @@ def test_leading_axes_with_one_weight_are_more_rows_of_one_product(
 # Loading and running
 
 
+STREAM = 7
+"""The handle of no stream, for kernels that are loaded and not run."""
+
+
 def test_a_call_enqueues_and_nothing_happens_before_the_stream_comes_to_it(build: BuildContext) -> None:
-    emulator = Emulator()
-    plugin, what, memory = plugin_over(emulator), function(), EmulatedMemory(emulator)
-    artifact = lowered(emulator, build, what)[1]
+    device = FakeDevice("cuda:0")
+    stream = device.open("cuda:0")
+    what = function()
+    artifact = lowered(Emulator(), build, what)[1]
     names = {content: name for name, content in what.constants.items()}
-    weights = {}
-    for content in artifact.constants.values():
-        value = what.constant(names[content])
-        buffer = memory.buffer(dataclasses.replace(what.inputs[0], name="w", shape=value.shape))
-        memory.write(buffer, value)
-        weights[content] = buffer
-    run = RunContext(threads=1, device="cuda:0", stream=STREAM, placed=weights)
-    kernel = plugin.collage_load(TARGET, artifact, run)
+    weights = {each: placed_on(stream, "w", what.constant(names[each])) for each in artifact.constants.values()}
+    run = RunContext(threads=1, device="cuda:0", stream=stream.handle, placed=weights)
+    kernel = plugin_over(Emulator()).collage_load(TARGET, artifact, run)
     assert not isinstance(kernel, Unsupported)
-    x, y = memory.buffer(what.inputs[0]), memory.buffer(what.outputs[0])
-    memory.write(x, np.ones((4, 16), np.float32))
-    memory.write(y, np.full((4, 8), -1, np.float32))
-    array = np.ctypeslib.as_array((ctypes.c_float * 32).from_address(y.pointer))
+    x = placed_on(stream, what.inputs[0].name, np.ones((4, 16), np.float32))
+    y = buffer_on(stream, what.outputs[0])
+    stream.write(y.pointer, np.full((4, 8), -1, np.float32))
+    stream.synchronise()
+    array = device.peek(y.pointer, (4, 8), np.float32)
 
     kernel.bind([x], [y], None)()
 
     assert (array == -1).all()
-    emulator.wait(STREAM)
+    stream.synchronise()
     assert (array >= 0).all()
     assert (array > 0).any()
 

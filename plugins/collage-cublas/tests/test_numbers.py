@@ -23,10 +23,10 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.reference import evaluate
 from collage_core.registry import Toolchain
-from collage_core.testing import GraphBuilder
+from collage_core.testing import FakeDevice, GraphBuilder
 from collage_core.testing.kernel_check import KernelCheck
 
-from .emulator import EmulatedMemory, Emulator
+from .emulator import Emulator
 from .machine import HOST, TARGET, plugin_over, proposals
 
 
@@ -149,7 +149,7 @@ def check_numbers(model: onnx_ir.Model, candidates: Any) -> None:
             tolerance=1e-4,
             max_variants=1,
             host=HOST,
-            memory=EmulatedMemory(emulator),
+            device=FakeDevice("cuda:0").open("cuda:0"),
         )
         for candidate in candidates:
             outcome = check.run(SubGraph(graph, candidate.sub_graph.nodes).labelled(candidate.sub_graph.label), values)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from collage_core.contract import (
     ALIGNMENT_BYTES,
+    DEVICE_ALIGNMENT_BYTES,
     Artifact,
     BoundCall,
     Buffer,
@@ -21,13 +23,21 @@ from collage_core.contract import (
     RunContext,
     Supported,
     Target,
-    TensorSpec,
     Unsupported,
 )
+from collage_core.errors import KernelError
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
 from collage_core.registry import Toolchain
-from collage_core.testing import chain, check_plugin, single_matmul
+from collage_core.testing import (
+    Conformance,
+    FakeDevice,
+    FakeStream,
+    chain,
+    check_plugin,
+    single_matmul,
+    stream_of,
+)
 
 MODELS = {"relu": chain("Relu")}
 
@@ -138,38 +148,14 @@ def test_lowering_is_told_how_much_is_wanted_and_for_which_machine() -> None:
 # Another device
 
 
-class Elsewhere:
-    """Memory of a made-up device: an address there is a key, and work is done when somebody waits."""
-
-    stream = 5
-
-    def __init__(self) -> None:
-        self.memory: dict[int, Any] = {}
-        self.queue: list[Any] = []
-
-    def buffer(self, spec: TensorSpec) -> Buffer:
-        pointer = 256 * (len(self.memory) + 1)
-        self.memory[pointer] = np.empty(spec.static_shape, spec.numpy_dtype)
-        return Buffer.at(spec, device="made-up:0", pointer=pointer)
-
-    def write(self, buffer: Buffer, array: Any) -> None:
-        self.wait()
-        self.memory[buffer.pointer][...] = array
-
-    def read(self, buffer: Buffer) -> Any:
-        self.wait()
-        return self.memory[buffer.pointer].copy()
-
-    def wait(self) -> None:
-        while self.queue:
-            self.queue.pop(0)()
-
-
 class OnDevice(Plain):
-    device = "made-up:0"
+    """A product on a fake device that keeps nothing of its places but their addresses; tests override what they break.
 
-    def __init__(self, memory: Elsewhere) -> None:
-        self.there = memory
+    The weight comes with the artifact's constants, and the workspace is written, as an algorithm may.
+    """
+
+    device = "made-up:0"
+    capturable = True
 
     @hookimpl
     def collage_register_predicates(self, table: PatternTable) -> None:
@@ -177,27 +163,142 @@ class OnDevice(Plain):
 
     @hookimpl
     def collage_lower(self, function: KernelFunction) -> Iterator[Artifact]:
-        yield Artifact(files={}, constants=dict(function.constants), workspace_bytes=64)
+        constants = dict(function.constants)
+        yield Artifact(files={}, constants=constants, workspace_bytes=64, capturable=self.capturable)
 
     @hookimpl
     def collage_load(self, artifact: Artifact, run: RunContext) -> Kernel:
+        assert run.capture
         [weight] = (run.weight(content) for content in artifact.constants.values())
-        there: Mapping[int, Any] = self.there.memory
-        queue = self.there.queue
-        assert run.stream == Elsewhere.stream
+        return self.kernel(stream_of(run.stream), weight)
 
-        class Product:
-            def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Any) -> BoundCall:
-                assert there[workspace.pointer].nbytes == 64
-                x, y, w = inputs[0].pointer, outputs[0].pointer, weight.pointer
-                return lambda: queue.append(lambda: np.matmul(there[x], there[w], out=there[y]))
-
-        return Product()
+    def kernel(self, stream: FakeStream, weight: Buffer) -> Kernel:
+        return Product(stream, weight)
 
 
-def test_kernels_of_a_device_are_checked_in_its_memory_and_on_its_stream() -> None:
-    memory = Elsewhere()
+class Product:
+    def __init__(self, stream: FakeStream, weight: Buffer) -> None:
+        self.stream, self.weight = stream, weight
 
-    conformance = check_plugin(Toolchain("plain", OnDevice(memory)), {"matmul": single_matmul(2, 3, 4)}, memory=memory)
+    def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
+        assert workspace is not None
+        places = [(b.pointer, b.spec.static_shape, b.spec.numpy_dtype) for b in (*inputs, *outputs, workspace)]
+        weight, view = self.weight, self.stream.device.view
 
-    assert conformance.ran == {"matmul": 1}
+        def work() -> None:
+            x, y, scratch = (view(*place) for place in places)
+            scratch[:] = 0xFF
+            np.matmul(x, view(weight.pointer, weight.spec.static_shape, weight.spec.numpy_dtype), out=y)
+
+        return lambda: self.enqueue(work)
+
+    def enqueue(self, work: Callable[[], None]) -> None:
+        self.stream.enqueue("product", work)
+
+
+def checked(plugin: type[OnDevice], device: FakeDevice | None = None) -> Conformance:
+    device = device or FakeDevice("made-up:0")
+    return check_plugin(Toolchain("plain", plugin()), {"matmul": single_matmul(2, 3, 4)}, open_device=device.open)
+
+
+def test_kernels_of_a_device_are_checked_in_its_memory_on_its_stream_and_in_a_graph() -> None:
+    device = FakeDevice("made-up:0")
+
+    assert checked(OnDevice, device).ran == {"matmul": 1}
+
+    # once, bound again, once more, on places that are less aligned, and by a graph
+    assert device.kinds("ran", "capture", "launch") == ["ran"] * 4 + ["capture", "launch", "ran"]
+
+
+def test_the_plugin_opens_its_device_unless_the_test_does() -> None:
+    device = FakeDevice("made-up:0")
+
+    class Opens(OnDevice):
+        @hookimpl
+        def collage_open_device(self, device: str) -> Any:
+            return made.open(device)
+
+    made = device
+    check_plugin(Toolchain("plain", Opens()), {"matmul": single_matmul(2, 3, 4)})
+
+    assert "ran" in device.kinds()
+
+
+class Refuses(Product):
+    """Places that are not aligned, as a kernel of aligned vectors does."""
+
+    def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
+        if any(each.pointer % DEVICE_ALIGNMENT_BYTES for each in (*inputs, *outputs)):
+            raise KernelError("copy it to an aligned place")
+        return super().bind(inputs, outputs, workspace)
+
+
+def test_a_kernel_of_a_device_may_refuse_places_that_are_less_aligned_than_cores() -> None:
+    class Picky(OnDevice):
+        def kernel(self, stream: FakeStream, weight: Buffer) -> Kernel:
+            return Refuses(stream, weight)
+
+    assert checked(Picky).ran == {"matmul": 1}
+
+
+class Misreads(Product):
+    """Vectors of 256 bytes, from the address rounded down."""
+
+    def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
+        down = [
+            Buffer.at(b.spec, device=b.device, pointer=b.pointer // DEVICE_ALIGNMENT_BYTES * DEVICE_ALIGNMENT_BYTES)
+            for b in inputs
+        ]
+        return super().bind(down, outputs, workspace)
+
+
+class Waits(Product):
+    def enqueue(self, work: Callable[[], None]) -> None:
+        super().enqueue(work)
+        self.stream.synchronise()
+
+
+class Allocates(Product):
+    def enqueue(self, work: Callable[[], None]) -> None:
+        self.stream.allocate(16)
+        super().enqueue(work)
+
+
+class AtOnce(Product):
+    """On the host, and not when the stream comes to it: before its inputs are there."""
+
+    def enqueue(self, work: Callable[[], None]) -> None:
+        self.stream.device.executing = True
+        work()
+        self.stream.device.executing = False
+
+
+class Beyond(Product):
+    def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
+        assert workspace is not None
+        spec = dataclasses.replace(workspace.spec, shape=(65,))
+        return super().bind(inputs, outputs, Buffer.at(spec, device=workspace.device, pointer=workspace.pointer))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "complaint"),
+    [
+        (Misreads, "wrong numbers when bound to a caller's own arrays"),
+        (Waits, "a kernel's call waits for the stream"),
+        (Allocates, "says it is capturable, and it is not: a call allocates while it is captured"),
+        (AtOnce, "wrong numbers"),
+        (Beyond, "65 bytes at .* are not its own"),
+    ],
+)
+def test_what_a_kernel_of_a_device_must_not_do_is_named(kernel: type[Product], complaint: str) -> None:
+    class Wrong(OnDevice):
+        def kernel(self, stream: FakeStream, weight: Buffer) -> Kernel:
+            return kernel(stream, weight)
+
+    with pytest.raises(AssertionError, match=complaint):
+        checked(Wrong)
+
+
+def test_a_device_that_cannot_be_opened_is_named() -> None:
+    with pytest.raises(AssertionError, match=r"plain@made-up:0: device made-up:0: this is other:0"):
+        checked(OnDevice, FakeDevice("other:0"))
