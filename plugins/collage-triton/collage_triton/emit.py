@@ -4,67 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from collage_triton.elements import TRITON_TYPES
 from collage_triton.nest import Nest, Store, walk
-from collage_triton.terms import Term, Var, value_of
+from collage_triton.spelling import CALLS, INFIX, bare, full, identity, literal, step
+from collage_triton.terms import Term, Var
 from collage_triton.tiles import Tile
 
 KERNEL = "kernel"
 """Name of the kernel in its module."""
 
-_INFIX: Mapping[str, str] = MappingProxyType(
-    {
-        "add": "+",
-        "sub": "-",
-        "mul": "*",
-        "div": "/",
-        "floordiv": "//",
-        "mod": "%",
-        "and": "&",
-        "or": "|",
-        "xor": "^",
-        "lt": "<",
-        "le": "<=",
-        "gt": ">",
-        "ge": ">=",
-        "eq": "==",
-        "ne": "!=",
-    }
-)
-_CALLS: Mapping[str, str] = MappingProxyType(
-    {
-        **{
-            name: f"tl.{name}({{}})"
-            for name in ("abs", "ceil", "cos", "erf", "exp", "exp2", "floor", "log", "log2", "sin")
-        },
-        "sqrt": "tl.sqrt_rn({})",
-        "neg": "-{}",
-        "not": "{} == 0",
-        "invert": "~{}",
-    }
-)
-_IDENTITIES: Mapping[str, Mapping[bool, str]] = MappingProxyType(
-    {
-        "sum": {True: "0.0", False: "0"},
-        "prod": {True: "1.0", False: "1"},
-        "max": {True: 'float("-inf")', False: "{least}"},
-        "min": {True: 'float("inf")', False: "{most}"},
-    }
-)
-_LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {"i64": (-(1 << 63), (1 << 63) - 1), "i32": (-(1 << 31), (1 << 31) - 1), "i8": (-128, 127), "u8": (0, 255)}
-)
-_STEPS: Mapping[str, str] = MappingProxyType(
-    {
-        "sum": "{acc} + {new}",
-        "prod": "{acc} * {new}",
-        "max": "tl.maximum({acc}, {new})",
-        "min": "tl.minimum({acc}, {new})",
-    }
-)
 _MULTIPLY = "\n\n@triton.jit\ndef _multiply(a, b):\n    return a * b\n"
 _LONG = 72
 
@@ -209,7 +158,7 @@ class _Emitter:
         tile = frozenset(var for var in (store.outer, store.inner) if var.extent > 1)
         value = self._text(scope, store.value)
         if store.value.op == "const":
-            value = self._full(store.value)
+            value = full(store.value)
         if store.value.dtype == "i1":
             value = f"({value}).to(tl.uint8)"
         offset = self._text(scope, store.offset)
@@ -236,7 +185,7 @@ class _Emitter:
     def _text(self, scope: _Scope, term: Term) -> str:
         """An expression for a term, after the statements it needs."""
         if term.op == "const":
-            return _literal(term)
+            return literal(term)
         if term.op == "var":
             assert isinstance(term.data, Var)
             return self._names[term.data]
@@ -251,7 +200,7 @@ class _Emitter:
         if term.op == "dot":
             return self._multiplied(home, term)
         text = self._expression(home, term)
-        if self._uses.get(term, 0) <= 1 and home is scope and len(text) < _LONG and term.op in (*_INFIX, *_CALLS):
+        if self._uses.get(term, 0) <= 1 and home is scope and len(text) < _LONG and term.op in (*INFIX, *CALLS):
             return f"({text})"
         return self._assigned(home, term, text)
 
@@ -260,7 +209,7 @@ class _Emitter:
             scope.lines.append(f"# {term.origin}")
             scope.origin = term.origin
         name = self._next()
-        scope.lines.append(f"{name} = {text[1:-1] if _is_wrapped(text) else text}")
+        scope.lines.append(f"{name} = {bare(text)}")
         scope.names[term] = name
         return name
 
@@ -283,22 +232,19 @@ class _Emitter:
             plain = term.dtype in ("f32", "i32")
             a = self._text(scope, first) if plain and second.op != "const" else self._tensor(scope, first)
             b = self._text(scope, second) if plain else self._tensor(scope, second)
-            return f"tl.where({_bare(self._tensor(scope, condition))}, {_bare(a)}, {_bare(b)})"
-        if term.op in _INFIX:
+            return f"tl.where({bare(self._tensor(scope, condition))}, {bare(a)}, {bare(b)})"
+        if term.op in INFIX:
             first, second = term.operands
-            literal = term.operands[0].dtype != "i1"
-            a = self._text(scope, first) if literal and second.op != "const" else self._tensor(scope, first)
-            b = self._text(scope, second) if literal else self._tensor(scope, second)
-            return f"{a} {_INFIX[term.op]} {b}"
+            plain = term.operands[0].dtype != "i1"
+            a = self._text(scope, first) if plain and second.op != "const" else self._tensor(scope, first)
+            b = self._text(scope, second) if plain else self._tensor(scope, second)
+            return f"{a} {INFIX[term.op]} {b}"
         text = self._tensor(scope, term.operands[0])
-        return _CALLS[term.op].format(_bare(text) if _CALLS[term.op].startswith("tl.") else text)
+        return CALLS[term.op].format(bare(text) if CALLS[term.op].startswith("tl.") else text)
 
     def _tensor(self, scope: _Scope, term: Term) -> str:
         """A term where a number in the source would not do: it has no type of its own."""
-        return self._full(term) if term.op == "const" else self._text(scope, term)
-
-    def _full(self, term: Term) -> str:
-        return f"tl.full([1, 1], {_literal(term).strip('()')}, {TRITON_TYPES[term.dtype]})"
+        return full(term) if term.op == "const" else self._text(scope, term)
 
     # Loops
 
@@ -309,16 +255,16 @@ class _Emitter:
         looped = var in self._looped
         inside = _Scope(scope, {var}) if looped else scope
         text = self._tile_of(inside, body, var)
-        identity = _identity(kind, term.dtype)
         if self._masked(var):
+            rest = identity(kind, term.dtype)
             if term.dtype not in ("f32", "i32"):
-                identity = f"tl.full([1, 1], {identity}, {TRITON_TYPES[term.dtype]})"
-            text = f"tl.where({self._names[var]}_in, {_bare(text)}, {identity})"
+                rest = f"tl.full([1, 1], {rest}, {TRITON_TYPES[term.dtype]})"
+            text = f"tl.where({self._names[var]}_in, {bare(text)}, {rest})"
         if kind == "prod":
             self._multiplies = True
-            text = f"tl.reduce({_bare(text)}, 1, _multiply)[:, None]"
+            text = f"tl.reduce({bare(text)}, 1, _multiply)[:, None]"
         else:
-            text = f"tl.{kind}({_bare(text)}, axis=1)[:, None]"
+            text = f"tl.{kind}({bare(text)}, axis=1)[:, None]"
         if term.dtype in ("i8", "u8"):
             text = f"{text}.to({TRITON_TYPES[term.dtype]})"  # Triton adds up small integers in 32 bits
         if not looped:
@@ -327,9 +273,9 @@ class _Emitter:
         if term.origin and term.origin != scope.origin:
             scope.lines.append(f"# {term.origin}")
             scope.origin = term.origin
-        inside.lines.append(f"{name} = {_STEPS[kind].format(acc=name, new=text)}")
+        inside.lines.append(f"{name} = {step(kind, name, text)}")
         rows = self._tile.outer if any(each.axis == 0 for each in term.free) else 1
-        start = f"{name} = tl.full([{rows}, 1], {_identity(kind, term.dtype)}, {TRITON_TYPES[term.dtype]})"
+        start = f"{name} = tl.full([{rows}, 1], {identity(kind, term.dtype)}, {TRITON_TYPES[term.dtype]})"
         self._close(scope, inside, var, start)
         scope.names[term] = name
         return name
@@ -338,7 +284,7 @@ class _Emitter:
         """A term over the whole tile that is reduced, also if it is the same all along the row."""
         text = self._tensor(scope, body)
         rows = self._tile.outer if any(each.axis == 0 for each in body.free) else 1
-        return text if var in body.free else f"tl.broadcast_to({_bare(text)}, [{rows}, {self._block(var)}])"
+        return text if var in body.free else f"tl.broadcast_to({bare(text)}, [{rows}, {self._block(var)}])"
 
     def _multiplied(self, scope: _Scope, term: Term) -> str:
         """A loop over the summed extent, whose tiles are multiplied and added up."""
@@ -368,39 +314,9 @@ class _Emitter:
 
     def _factor(self, scope: _Scope, term: Term, inner: Var, shape: tuple[int, int], axis: int) -> str:
         """One tile of a product, zero beyond the summed extent."""
-        text = _bare(self._tensor(scope, term))
+        text = bare(self._tensor(scope, term))
         if self._masked(inner) and not (term.op == "load" and inner in term.free):
             zero = f"tl.full([1, 1], 0.0, {TRITON_TYPES[term.dtype]})"
             text = f"tl.where({self._names[inner]}_in, {text}, {zero})"
         whole = inner in term.free and any(var.axis == axis for var in term.free - {inner})
         return text if whole else f"tl.broadcast_to({text}, [{shape[0]}, {shape[1]}])"
-
-
-def _identity(kind: str, dtype: str) -> str:
-    least, most = _LIMITS.get(dtype, (0, 0))
-    return _IDENTITIES[kind][dtype == "f32"].format(least=least, most=most)
-
-
-def _is_wrapped(text: str) -> bool:
-    """Whether the first bracket closes with the last."""
-    if not text.startswith("("):
-        return False
-    depth = 0
-    for place, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            return place == len(text) - 1
-    return False
-
-
-def _bare(text: str) -> str:
-    return text[1:-1] if _is_wrapped(text) else text
-
-
-def _literal(term: Term) -> str:
-    value = value_of(term)
-    if isinstance(value, bool):
-        return repr(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    return f"({value!r})" if value < 0 else repr(value)

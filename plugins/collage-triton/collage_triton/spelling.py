@@ -1,0 +1,121 @@
+"""How single terms are written in Triton's language: operators, functions, numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from collage_triton.elements import TRITON_TYPES
+from collage_triton.terms import Term, value_of
+
+INFIX: Mapping[str, str] = MappingProxyType(
+    {
+        "add": "+",
+        "sub": "-",
+        "mul": "*",
+        "div": "/",
+        "floordiv": "//",
+        "mod": "%",
+        "and": "&",
+        "or": "|",
+        "xor": "^",
+        "lt": "<",
+        "le": "<=",
+        "gt": ">",
+        "ge": ">=",
+        "eq": "==",
+        "ne": "!=",
+    }
+)
+"""Operators between two terms, by the term's name."""
+CALLS: Mapping[str, str] = MappingProxyType(
+    {
+        **{
+            name: f"tl.{name}({{}})"
+            for name in ("abs", "ceil", "cos", "erf", "exp", "exp2", "floor", "log", "log2", "sin")
+        },
+        "sqrt": "tl.sqrt_rn({})",
+        "neg": "-{}",
+        "not": "{} == 0",
+        "invert": "~{}",
+    }
+)
+"""Functions of one term."""
+_IDENTITIES: Mapping[str, Mapping[bool, str]] = MappingProxyType(
+    {
+        "sum": {True: "0.0", False: "0"},
+        "prod": {True: "1.0", False: "1"},
+        "max": {True: 'float("-inf")', False: "{least}"},
+        "min": {True: 'float("inf")', False: "{most}"},
+    }
+)
+_LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {"i64": (-(1 << 63), (1 << 63) - 1), "i32": (-(1 << 31), (1 << 31) - 1), "i8": (-128, 127), "u8": (0, 255)}
+)
+_STEPS: Mapping[str, str] = MappingProxyType(
+    {
+        "sum": "{acc} + {new}",
+        "prod": "{acc} * {new}",
+        "max": "tl.maximum({acc}, {new})",
+        "min": "tl.minimum({acc}, {new})",
+    }
+)
+
+
+def identity(kind: str, dtype: str) -> str:
+    """What a reduction starts from: it changes nothing.
+
+    Examples:
+        >>> identity("max", "i8"), identity("prod", "f32")
+        ('-128', '1.0')
+    """
+    least, most = _LIMITS.get(dtype, (0, 0))
+    return _IDENTITIES[kind][dtype == "f32"].format(least=least, most=most)
+
+
+def step(kind: str, so_far: str, new: str) -> str:
+    """Two parts of a reduction as one.
+
+    Examples:
+        >>> step("sum", "t0", "t1")
+        't0 + t1'
+    """
+    return _STEPS[kind].format(acc=so_far, new=new)
+
+
+def _is_wrapped(text: str) -> bool:
+    """Whether the first bracket closes with the last."""
+    if not text.startswith("("):
+        return False
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return place == len(text) - 1
+    return False
+
+
+def bare(text: str) -> str:
+    """An expression without brackets around all of it.
+
+    Examples:
+        >>> bare("(a + b)"), bare("(a) + (b)")
+        ('a + b', '(a) + (b)')
+    """
+    return text[1:-1] if _is_wrapped(text) else text
+
+
+def literal(term: Term) -> str:
+    """A constant's number; in brackets if it is negative."""
+    value = value_of(term)
+    if isinstance(value, bool):
+        return repr(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return f"({value!r})" if value < 0 else repr(value)
+
+
+def full(term: Term) -> str:
+    """A constant as a tile of one element, where a number in the source would not do: it has no type of its own."""
+    return f"tl.full([1, 1], {literal(term).strip('()')}, {TRITON_TYPES[term.dtype]})"
