@@ -35,7 +35,7 @@ class Expander:
     Attributes:
         terms: Makes the terms.
         rows: Loop variables that reductions depend on from outside: each value of these is one row.
-        reduces: Whether anything was reduced.
+        reduced_rows: Of each reduction, how many different rows there are.
         products: Nodes whose products were asked for.
     """
 
@@ -43,7 +43,7 @@ class Expander:
         self.terms = Terms()
         self.precision = precision
         self.rows: set[Var] = set()
-        self.reduces = False
+        self.reduced_rows: dict[Term, int] = {}
         self.products: set[onnx_ir.Node] = set()
         self._leaves = leaves
         self._rules = rules

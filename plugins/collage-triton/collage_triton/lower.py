@@ -8,10 +8,11 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from collage_core.contract import Artifact, BuildContext, KernelFunction, Requirement, Target, Unsupported
+from collage_core.contract import Artifact, BuildContext, Device, KernelFunction, Requirement, Target, Unsupported
 from collage_triton.compile import Compiled
 from collage_triton.emit import grid_of, source_of
 from collage_triton.errors import Refused
+from collage_triton.machine import oldest_driver
 from collage_triton.nest import Nest, nest_of
 from collage_triton.tiles import Tile, tiles
 
@@ -41,17 +42,12 @@ def lower(
         nest = nest_of(function, "tf32" if target.option("precision") == "tf32" else "ieee")
     except Refused as refusal:
         return Unsupported(refusal.reason)
-    bf16 = any(each.dtype == "bf16" for each in nest.parameters)
-    if nest.form == "product" and bf16 and device.compute_capability == "7.5":
-        return Unsupported("tensor cores multiply bfloat16 from compute capability 8.0 on")
     wanted = tiles(nest)
     if build.variant is not None:
         wanted = tuple(each for each in wanted if each.name == build.variant)
         if not wanted:
             return Unsupported(f"it has no variant {build.variant!r} of this group")
-    return _Variants(function, build, nest, device.compute_capability, version, compile_kernel).made(
-        wanted[: build.max_variants]
-    )
+    return _Variants(function, build, nest, device, version, compile_kernel).made(wanted[: build.max_variants])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +55,7 @@ class _Variants:
     function: KernelFunction
     build: BuildContext
     nest: Nest
-    capability: str
+    device: Device
     version: str
     compile_kernel: Compile
 
@@ -94,7 +90,10 @@ class _Variants:
                 "launches": launches,
                 "arguments": [[each.name.rstrip("0123456789"), each.place] for each in self.nest.parameters],
             },
-            requires=(Requirement(kind="compute_capability", name="cuda", specifier=f"=={self.capability}"),),
+            requires=(
+                Requirement(kind="compute_capability", name="cuda", specifier=f"=={self.device.compute_capability}"),
+                Requirement(kind="driver", name="cuda", specifier=f">={oldest_driver(self.device)}"),
+            ),
             constants=constants,
             variant=tile.name,
             capturable=True,
@@ -103,14 +102,15 @@ class _Variants:
 
     def _compiled(self, source: str, tile: Tile, aligned: bool) -> Compiled:
         """From the cache if it was compiled before: equal groups have equal sources."""
-        text = json.dumps([source, tile.name, tile.stages, aligned, self.capability, self.version])
+        capability = self.device.compute_capability
+        text = json.dumps([source, tile.name, tile.stages, aligned, capability, self.version])
         key = hashlib.sha256(text.encode()).hexdigest()
         known = self.build.blobs.get(key)
         if known is not None:
             head, _, cubin = known.partition(b"\n")
             return Compiled(cubin=cubin, **json.loads(head))
         compiled = self.compile_kernel(
-            source, self.nest.parameters, tile, self.capability, aligned=aligned, cache=self.build.scratch / "triton"
+            source, self.nest.parameters, tile, capability, aligned=aligned, cache=self.build.scratch / "triton"
         )
         facts = {key: value for key, value in dataclasses.asdict(compiled).items() if key != "cubin"}
         self.build.blobs.put(key, json.dumps(facts).encode() + b"\n" + compiled.cubin)

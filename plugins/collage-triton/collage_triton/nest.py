@@ -24,9 +24,9 @@ from collage_triton.rules import RULES
 from collage_triton.terms import Term, Terms, Var
 
 _WASTE = 16
-"""How many times over a kernel may compute what it reduces, before somebody else should have it."""
+"""How many times over a kernel may reduce the same row, before somebody else should have it."""
 _SMALL = 1 << 16
-"""Terms of reductions nobody counts."""
+"""So many terms may be reduced as often as one likes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,11 +37,22 @@ class Parameter:
         name: In the source: `in0`, `w0`, `out0`.
         dtype: Of its elements.
         place: Number of the function's input or output; name of its constant.
+        elements: How many it holds.
     """
 
     name: str
     dtype: str
     place: int | str
+    elements: int
+
+    @classmethod
+    def of(cls, value: onnx_ir.Value, kind: str, number: int, place: int | str) -> Parameter:
+        """The parameter for a value, by its kind: `in`, `w` or `out`.
+
+        Raises:
+            Refused: If there are no terms of its type, or its shape is not known.
+        """
+        return cls(f"{kind}{number}", dtype_of(value), place, math.prod(shape_of(value)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,16 +106,35 @@ def nest_of(function: KernelFunction, precision: str = "ieee", rules: Mapping[st
     leaves: dict[onnx_ir.Value, Parameter] = {}
     for place, value in enumerate(v for v in graph.inputs if not v.is_initializer()):
         if value.dtype is not None and value.uses():
-            leaves[value] = Parameter(f"in{place}", dtype_of(value), place)
+            leaves[value] = Parameter.of(value, "in", place, place)
     for place, (name, value) in enumerate(graph.initializers.items()):
         if value.const_value is not None and value.const_value.size > 1 and _is_read_as_data(value):
-            leaves[value] = Parameter(f"w{place}", dtype_of(value), name)
+            leaves[value] = Parameter.of(value, "w", place, name)
     for value in graph.outputs:
         if value in leaves or value.is_graph_input():
             raise Refused("an output that is an input: nothing is left to generate")
-    return _Maker({value: each.name for value, each in leaves.items()}, precision, rules).nest(
-        graph.outputs, list(leaves.values())
-    )
+    return nest_over(leaves, graph.outputs, precision, rules)
+
+
+def nest_over(
+    leaves: Mapping[onnx_ir.Value, Parameter],
+    outputs: Sequence[onnx_ir.Value],
+    precision: str = "ieee",
+    rules: Mapping[str, Rule] = RULES,
+) -> Nest:
+    """Makes the loop nest of what lies between some values of a graph, which need not be a graph of its own.
+
+    Args:
+        leaves: What is read from memory.
+        outputs: What is written.
+        precision: As for `nest_of`.
+        rules: As for `nest_of`.
+
+    Raises:
+        Refused: If there is none.
+    """
+    maker = _Maker({value: each.name for value, each in leaves.items()}, precision, rules)
+    return maker.nest(outputs, list(leaves.values()))
 
 
 def _is_read_as_data(value: onnx_ir.Value) -> bool:
@@ -128,21 +158,22 @@ class _Maker:
         form: Literal["pointwise", "rows", "product"] = "pointwise"
         written = []
         for place, output in enumerate(outputs):
-            parameter = Parameter(f"out{place}", dtype_of(output), place)
-            if math.prod(shape_of(output)) == 0:
+            parameter = Parameter.of(output, "out", place, place)
+            if parameter.elements == 0:
                 continue
-            rows = self._rows(_before_views(output))
+            stored = self._before_views(output)
+            rows = self._rows(stored)
             if isinstance(rows, onnx_ir.Node):
                 if len(outputs) > 1:
                     raise Refused("a product with several outputs")
-                return self._product(x, parameter, _before_views(output), rows, leaves)
+                return self._product(x, parameter, stored, rows, leaves)
             if rows is not None:
                 form = "rows"
-            stores.append(self._store(x, parameter, _before_views(output), rows))
+            stores.append(self._store(x, parameter, stored, rows))
             written.append(parameter)
         used = _loaded([store.value for store in stores])
         parameters = [each for each in leaves if each.name in used] + written
-        _check_waste(stores, {self._leaves[value]: math.prod(shape_of(value)) for value in self._leaves})
+        _check_waste(stores, x.reduced_rows)
         return Nest(form, tuple(parameters), tuple(stores))
 
     def _rows(self, value: onnx_ir.Value) -> tuple[int, ...] | onnx_ir.Node | None:
@@ -150,11 +181,11 @@ class _Maker:
         probe = Expander(self._leaves, self._rules, self._precision)
         axes = [probe.terms.var(f"axis{axis}", None, extent) for axis, extent in enumerate(shape_of(value))]
         probe.at(value, tuple(probe.terms.of(var) for var in axes))
-        if probe.products and (probe.reduces or len(probe.products) > 1):
+        if probe.products and (probe.reduced_rows or len(probe.products) > 1):
             raise Refused("a kernel has one product, and no reduction beside it")
         if probe.products:
             return next(iter(probe.products))
-        return tuple(axis for axis, var in enumerate(axes) if var in probe.rows) if probe.reduces else None
+        return tuple(axis for axis, var in enumerate(axes) if var in probe.rows) if probe.reduced_rows else None
 
     def _product(
         self, x: Expander, parameter: Parameter, value: onnx_ir.Value, node: onnx_ir.Node, leaves: Sequence[Parameter]
@@ -179,20 +210,19 @@ class _Maker:
         at = tuple(index[axis] for axis in range(len(shape)))
         return Store(parameter.name, t.ravel(at, shape), x.at(value, at), outer, inner)
 
+    def _before_views(self, value: onnx_ir.Value) -> onnx_ir.Value:
+        """What is stored under an output's offsets: the value before the operators that change its shape only."""
+        node = value.producer()
+        while node is not None and node.op_type in TRAILING and node.domain in ("", "ai.onnx"):
+            source = node.inputs[0]
+            if source is None or source.producer() is None or source in self._leaves:
+                break
+            value, node = source, source.producer()
+        return value
+
 
 def _unravelled(t: Terms, var: Var, shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, Term]]:
     return list(zip(axes, t.unravel(t.of(var), [shape[axis] for axis in axes]), strict=True))
-
-
-def _before_views(value: onnx_ir.Value) -> onnx_ir.Value:
-    """What is stored under an output's offsets: the value before the operators that change its shape only."""
-    node = value.producer()
-    while node is not None and node.op_type in TRAILING and node.domain in ("", "ai.onnx"):
-        source = node.inputs[0]
-        if source is None or source.producer() is None:
-            break
-        value, node = source, source.producer()
-    return value
 
 
 def walk(terms: Sequence[Term]) -> list[Term]:
@@ -213,19 +243,20 @@ def _loaded(terms: Sequence[Term]) -> set[str]:
     return {str(term.data) for term in walk(terms) if term.op == "load"}
 
 
-def _check_waste(stores: Sequence[Store], elements: Mapping[str, int]) -> None:
+def _check_waste(stores: Sequence[Store], rows: Mapping[Term, int]) -> None:
     """Refuses what would reduce the same rows again and again, once for each element that wants their result.
 
     Args:
         stores: What is written.
-        elements: Of each parameter that is read.
+        rows: Of each reduction, how many different rows there are.
     """
     for store in stores:
-        terms = walk([store.value])
-        work = sum(store.outer.extent * _extent(term) for term in terms if term.op == "reduce")
-        moved = sum(elements[name] for name in _loaded([store.value])) + store.outer.extent * store.inner.extent
-        if work > _SMALL and work > _WASTE * moved:
-            raise Refused(f"its reductions take {work} terms, {work // moved} times what it reads and writes")
+        for term in walk([store.value]):
+            if term.op != "reduce" or store.outer.extent * _extent(term) <= _SMALL:
+                continue
+            again = store.outer.extent // max(1, rows[term])
+            if again > _WASTE:
+                raise Refused(f"it would reduce each row of {term.origin} {again} times over")
 
 
 def _extent(reduction: Term) -> int:

@@ -6,11 +6,17 @@ import onnx_ir
 
 from collage_core.contract import Supported, Unsupported, ValueKind
 from collage_core.ir.content import constant_of
-from collage_core.patterns import NodeContext
+from collage_core.patterns import NodeContext, PatternTable
 from collage_triton.elements import element_type
 from collage_triton.errors import Refused
 from collage_triton.expand import Expander, shape_of
 from collage_triton.rules import RULES
+
+
+def register(table: PatternTable) -> None:
+    """Adds every operator there is a loop nest for."""
+    for operator in RULES:
+        table.predicate(operator, takes)
 
 
 def takes(node: NodeContext) -> Supported | Unsupported:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
-import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from collage_core.contract import (
     Artifact,
@@ -19,19 +17,16 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
+from collage_core.fusion import FusionRule
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
+from collage_triton.compile import compile_kernel
 from collage_triton.driver import Driver
+from collage_triton.groups import rule_of
 from collage_triton.kernel import load
-from collage_triton.lower import lower
-from collage_triton.patterns import takes
-from collage_triton.rules import RULES
-
-OLDEST = (3, 6)
-"""First version with everything the plugin calls; the same as the pin in `pyproject.toml`."""
-
-LEAST_CAPABILITY = (7, 5)
-"""The assembler in Triton's wheel is CUDA 13's, which makes code for nothing older."""
+from collage_triton.lower import Compile, lower
+from collage_triton.machine import Installed, capability, installed, usable_devices
+from collage_triton.patterns import register
 
 
 def targets(version: str, devices: Sequence[Device]) -> list[Target]:
@@ -45,19 +40,29 @@ def targets(version: str, devices: Sequence[Device]) -> list[Target]:
     for device in devices:
         exact = Target(toolchain="triton", device=device.name, fingerprint=f"triton {version}", joins=Joins.NATIVE)
         found.append(exact)
-        if _capability(device) >= (8, 0):
+        if capability(device) >= (8, 0):
             found.append(dataclasses.replace(exact, options=(("precision", "tf32"),), exact=False))
     return found
 
 
-def _capability(device: Device) -> tuple[int, ...]:
-    return tuple(int(part) for part in device.compute_capability.split("."))
-
-
 class TritonPlugin:
-    """Hooks of the toolchain `triton`; keeps the process's one driver."""
+    """Hooks of the toolchain `triton`; keeps the process's one driver.
 
-    def __init__(self) -> None:
+    Args:
+        version_of: Says what is installed.
+        open_driver: Loads the CUDA driver; called when it is first needed.
+        compiling: Compiles a kernel.
+    """
+
+    def __init__(
+        self,
+        version_of: Installed = installed,
+        open_driver: Callable[[], Driver] = Driver,
+        compiling: Compile = compile_kernel,
+    ) -> None:
+        self._version_of = version_of
+        self._open_driver = open_driver
+        self._compile = compiling
         self._driver: Driver | None = None
 
     def driver(self) -> Driver:
@@ -67,42 +72,31 @@ class TritonPlugin:
             OSError: If there is none.
         """
         if self._driver is None:
-            self._driver = Driver()
+            self._driver = self._open_driver()
         return self._driver
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
         """`triton` and `triton(precision=tf32)` on each device that is new enough."""
-        if importlib.util.find_spec("triton") is None:
-            return Unsupported("triton is not installed; pip install 'triton>=3.6'")
-        version = importlib.metadata.version("triton")
-        if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-            return Unsupported(f"triton {version} is too old; pip install 'triton>={OLDEST[0]}.{OLDEST[1]}'")
-        devices = [device for device in host.devices if device.kind == "cuda"]
-        if not devices:
-            return Unsupported("no NVIDIA device, or no driver for it; nvidia-smi shows what the driver sees")
-        fit = [device for device in devices if _capability(device) >= LEAST_CAPABILITY]
-        if not fit:
-            shown = ", ".join(f"{device.model} has {device.compute_capability}" for device in devices)
-            return Unsupported(f"needs compute capability {LEAST_CAPABILITY[0]}.{LEAST_CAPABILITY[1]}; {shown}")
-        if importlib.util.find_spec("cupy") is None:
-            return Unsupported("CuPy, which keeps buffers on the device, is not installed; pip install cupy-cuda13x")
-        return targets(version, fit)
+        devices = usable_devices(host.devices, self._version_of)
+        return devices if isinstance(devices, Unsupported) else targets(str(self._version_of("triton")), devices)
 
     @hookimpl
     def collage_register_predicates(self, table: PatternTable, target: Target) -> None:
-        """The operators there is a loop nest for; `Joins.NATIVE` makes groups of them."""
-        for operator in RULES:
-            table.predicate(operator, takes)
+        """The operators there is a loop nest for."""
+        register(table)
+
+    @hookimpl
+    def collage_fusion_spec(self, target: Target) -> FusionRule:
+        """Native fusion and blocks written out, without the groups there is no loop nest for."""
+        return rule_of(target)
 
     @hookimpl
     def collage_lower(
         self, target: Target, function: KernelFunction, build: BuildContext
     ) -> Iterator[Artifact] | Unsupported:
         """Cubins, one pair per arrangement of loops."""
-        from collage_triton.compile import compile_kernel
-
-        return lower(target, function, build, importlib.metadata.version("triton"), compile_kernel)
+        return lower(target, function, build, str(self._version_of("triton")), self._compile)
 
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:

@@ -11,6 +11,7 @@ import onnx_ir
 from collage_triton.elements import FLOATS
 from collage_triton.errors import Refused
 from collage_triton.expand import (
+    LARGEST,
     Expander,
     Index,
     Rule,
@@ -50,12 +51,13 @@ def over(
     if any(var.axis == 1 for var in free):
         raise Refused("a reduction inside another one over other rows; one kernel has one loop inside its rows")
     x.rows |= free
-    x.reduces = True
     var = x.terms.var("r", 1, size)
     flat = x.terms.of(var)
     if size == 0:
         raise Refused("a reduction of no elements")
-    return x.terms.reduce(kind, body(x.terms.unravel(flat, extents), flat), var)
+    term = x.terms.reduce(kind, body(x.terms.unravel(flat, extents), flat), var)
+    x.reduced_rows[term] = math.prod(each.below or LARGEST for each in rows)
+    return term
 
 
 def _axes(node: onnx_ir.Node, rank: int) -> tuple[int, ...]:

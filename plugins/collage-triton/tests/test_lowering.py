@@ -1,4 +1,4 @@
-"""What is decided without a GPU: targets, refusals, variants, what is compiled when, launches on a recorded driver."""
+"""What is decided without a GPU: refusals, variants, what is compiled when, launches on a recorded driver."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from collage_core.contract import (
     Artifact,
     Buffer,
     BuildContext,
-    Device,
-    Host,
     KernelFunction,
     RunContext,
     TensorSpec,
@@ -30,9 +28,9 @@ from collage_core.pipeline.proposals import propose, target_rule
 from collage_core.registry import Toolchain
 from collage_core.testing import GraphBuilder, chain
 from collage_core.testing.kernel_check import MemoryBlobs
-from collage_triton import plugin as plugin_module
 from collage_triton.compile import Compiled, compile_kernel
 from collage_triton.driver import Driver
+from collage_triton.emulation import H200, HOST
 from collage_triton.errors import Refused
 from collage_triton.kernel import load
 from collage_triton.lower import ALIGNED, ANY, lower
@@ -40,8 +38,6 @@ from collage_triton.nest import nest_of
 from collage_triton.plugin import plugin, targets
 from collage_triton.testing import function_of
 
-H200 = Device(name="cuda:0", model="NVIDIA H200", compute_capability="9.0", driver="580.65.06", memory_bytes=1)
-HOST = Host(system="Linux x86_64", cpu="test", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1, devices=(H200,))
 [EXACT, TF32] = targets("3.9.0", [H200])
 
 
@@ -63,56 +59,6 @@ def build(tmp_path: Path) -> BuildContext:
         max_variants=8,
         host=HOST,
     )
-
-
-# Targets
-
-
-def with_libraries(monkeypatch: pytest.MonkeyPatch, *names: str, version: str = "3.9.0") -> None:
-    monkeypatch.setattr(plugin_module.importlib.util, "find_spec", lambda name: object() if name in names else None)
-    monkeypatch.setattr(plugin_module.importlib.metadata, "version", lambda name: version)
-
-
-def test_each_new_enough_device_has_its_targets(monkeypatch: pytest.MonkeyPatch) -> None:
-    turing = dataclasses.replace(H200, name="cuda:1", compute_capability="7.5")
-    volta = dataclasses.replace(H200, name="cuda:2", compute_capability="7.0")
-    with_libraries(monkeypatch, "triton", "cupy")
-
-    found = plugin.collage_targets(dataclasses.replace(HOST, devices=(H200, turing, volta)))
-
-    assert not isinstance(found, Unsupported)
-    assert [target.name for target in found] == ["triton@cuda:0", "triton(precision=tf32)@cuda:0", "triton@cuda:1"]
-    assert [target.exact for target in found] == [True, False, True]
-
-
-@pytest.mark.parametrize(
-    ("libraries", "version", "devices", "reason"),
-    [
-        ((), "3.9.0", (H200,), "pip install 'triton>=3.6'"),
-        (("triton", "cupy"), "3.5.1", (H200,), "triton 3.5.1 is too old"),
-        (("triton", "cupy"), "3.9.0", (), "no driver"),
-        (("triton",), "3.9.0", (H200,), "pip install cupy-cuda13x"),
-        (
-            ("triton", "cupy"),
-            "3.9.0",
-            (dataclasses.replace(H200, model="V100", compute_capability="7.0"),),
-            "needs compute capability 7.5; V100 has 7.0",
-        ),
-    ],
-)
-def test_an_unusable_machine_is_told_what_to_do(
-    libraries: tuple[str, ...],
-    version: str,
-    devices: tuple[Device, ...],
-    reason: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with_libraries(monkeypatch, *libraries, version=version)
-
-    answer = plugin.collage_targets(dataclasses.replace(HOST, devices=devices))
-
-    assert isinstance(answer, Unsupported)
-    assert reason in answer.reason
 
 
 # What is offered
@@ -168,7 +114,7 @@ def test_a_row_is_not_reduced_again_for_each_of_its_elements() -> None:
     g = GraphBuilder()
     flat = g.op("Reshape", g.op("Softmax", g.input("x", 64, 300)), g.ints(300, 64))
 
-    with pytest.raises(Refused, match="what it reads and writes"):
+    with pytest.raises(Refused, match="reduce each row of Softmax 300 times over"):
         nest_of(function_of(g, g.op("Add", flat, g.weight("w", 64))))
 
 
@@ -220,8 +166,10 @@ def test_an_artifact_says_what_it_needs(build: BuildContext) -> None:
 
     artifact = next(variants(Recorder(), build, function))
 
-    [needed] = artifact.requires
-    assert (needed.kind, needed.name, needed.specifier) == ("compute_capability", "cuda", "==9.0")
+    assert [(each.kind, each.name, each.specifier) for each in artifact.requires] == [
+        ("compute_capability", "cuda", "==9.0"),
+        ("driver", "cuda", ">=580"),
+    ]
     assert list(artifact.constants.values()) == [function.constants["row"]]
     assert (artifact.capturable, artifact.deterministic) == (True, True)
 

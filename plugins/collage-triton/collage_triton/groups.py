@@ -1,0 +1,130 @@
+"""Which groups are proposed: classic fusion, blocks that models write out, and of these only what has a loop nest."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+
+from collage_core.contract import Target
+from collage_core.fusion import (
+    CombineByPrimitivesRule,
+    DFPatternRule,
+    FusionRule,
+    OnlyValidRule,
+    OpPredicateRule,
+    RuleContext,
+    RuleOutcome,
+    SubGraph,
+    SubGraphConfig,
+    UnionRule,
+    kernel_function,
+)
+from collage_core.ir.content import constant_of
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
+from collage_core.patterns import FusionPattern, PatternTable
+from collage_core.patterns.library.activations import gelu_pattern, quick_gelu_pattern, silu_pattern
+from collage_core.patterns.library.normalisation import layer_norm_pattern, rms_norm_pattern
+from collage_triton.errors import Refused
+from collage_triton.nest import Nest, Parameter, nest_of, nest_over
+from collage_triton.patterns import register
+
+WRITTEN_OUT = (
+    FusionPattern(name="layer norm", pattern=layer_norm_pattern()),
+    FusionPattern(name="layer norm of two axes", pattern=layer_norm_pattern(axes=(-2, -1))),
+    FusionPattern(name="layer norm of channels", pattern=layer_norm_pattern(axes=(1,))),
+    FusionPattern(name="RMS norm", pattern=rms_norm_pattern()),
+    FusionPattern(name="GELU", pattern=gelu_pattern()),
+    FusionPattern(name="quick GELU", pattern=quick_gelu_pattern()),
+    FusionPattern(name="SiLU", pattern=silu_pattern()),
+)
+"""Blocks of several operators that are proposed whole: norms hold two reductions, which classic fusion never joins, and
+some of the others are longer chains than small presets make."""
+
+_EXITS = 1
+"""Of a group; as in core's native fusion."""
+
+
+def rule_of(target: Target) -> FusionRule:
+    """The rule of a target.
+
+    Args:
+        target: For its limits.
+    """
+    table = PatternTable()
+    register(table)
+    nodes = OpPredicateRule(table)
+    start = UnionRule((nodes, *(DFPatternRule(each) for each in WRITTEN_OUT)))
+    limits = SubGraphConfig(max_inputs=target.max_inputs, max_depth=target.max_depth)
+    fused = dataclasses.replace(limits, max_exits=_EXITS, allow_taps=False)
+    return CompilableRule(
+        UnionRule((OnlyValidRule(nodes, limits), OnlyValidRule(CombineByPrimitivesRule(start), fused)))
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class CompilableRule(FusionRule):
+    """Those of another rule's candidates that there is a loop nest for: what lowering would refuse is not proposed.
+
+    Attributes:
+        rule: The other rule.
+    """
+
+    rule: FusionRule
+
+    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+        """Tries to make each group's nest; how many have none, and why, is among what was left out."""
+        outcome = self.rule.propose(graph, context)
+        kept = []
+        without: collections.Counter[str] = collections.Counter()
+        alone: dict[int, str] = {}
+        for sub_graph in outcome.sub_graphs:
+            try:
+                nest_within(sub_graph)
+            except Refused as refusal:
+                nodes = sub_graph.nodes & graph.needs_kernel
+                if nodes.bit_count() == 1:
+                    alone[nodes.bit_length() - 1] = refusal.reason
+                else:
+                    without[refusal.reason] += 1
+            else:
+                kept.append(sub_graph)
+        said = (
+            f"{count} groups that are no one kernel of {context.target.name}: {why}" for why, count in without.items()
+        )
+        result = outcome.with_sub_graphs(kept, *said)
+        covered = result.covered
+        refused = {index: reason for index, reason in alone.items() if not covered >> index & 1}
+        return dataclasses.replace(result, refusals={**outcome.refusals, **refused})
+
+
+def nest_within(sub_graph: SubGraph) -> Nest:
+    """The loop nest of a group, made where the group is: extracting thousands would take longer than all else.
+
+    Args:
+        sub_graph: The group.
+
+    Raises:
+        Refused: If there is none.
+    """
+    graph = sub_graph.graph
+    if any(sub_graph.nodes >> index & 1 for index in graph.compilers):
+        return nest_of(kernel_function(sub_graph, "group"))  # what a call computes is in the function
+    leaves = {}
+    for value in graph.read_values(iterate_bits(sub_graph.nodes)):
+        constant, producer = constant_of(value), graph.producer(value)
+        if constant is None and producer is not None and sub_graph.nodes >> producer & 1:
+            continue
+        if constant is None or constant.size > 1:
+            try:
+                leaves[value] = Parameter.of(value, "in", len(leaves), len(leaves))
+            except Refused:
+                if constant is None:
+                    raise
+    outputs = [
+        value
+        for index in iterate_bits(sub_graph.nodes)
+        for value in graph.nodes[index].outputs
+        if graph.is_exported(value, sub_graph.nodes)
+    ]
+    return nest_over(leaves, outputs)
