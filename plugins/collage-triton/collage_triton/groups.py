@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 
+import onnx_ir
+
 from collage_core.contract import Target
 from collage_core.fusion import (
     CombineByPrimitivesRule,
@@ -76,26 +78,35 @@ class CompilableRule(FusionRule):
         """Tries to make each group's nest; how many have none, and why, is among what was left out."""
         outcome = self.rule.propose(graph, context)
         kept = []
+        known: dict[str, str] = {}  # by what a group computes: layers repeat
         without: collections.Counter[str] = collections.Counter()
         alone: dict[int, str] = {}
         for sub_graph in outcome.sub_graphs:
-            try:
-                nest_within(sub_graph)
-            except Refused as refusal:
-                nodes = sub_graph.nodes & graph.needs_kernel
-                if nodes.bit_count() == 1:
-                    alone[nodes.bit_length() - 1] = refusal.reason
-                else:
-                    without[refusal.reason] += 1
-            else:
+            key = sub_graph.structural_hash
+            if key not in known:
+                known[key] = why_not(sub_graph)
+            nodes, reason = sub_graph.nodes & graph.needs_kernel, known[key]
+            if not reason:
                 kept.append(sub_graph)
-        said = (
-            f"{count} groups that are no one kernel of {context.target.name}: {why}" for why, count in without.items()
-        )
+            elif nodes.bit_count() == 1:
+                alone[nodes.bit_length() - 1] = reason
+            else:
+                without[reason] += 1
+        name = context.target.name
+        said = (f"{count} groups that are no one kernel of {name}: {reason}" for reason, count in without.items())
         result = outcome.with_sub_graphs(kept, *said)
         covered = result.covered
         refused = {index: reason for index, reason in alone.items() if not covered >> index & 1}
         return dataclasses.replace(result, refusals={**outcome.refusals, **refused})
+
+
+def why_not(sub_graph: SubGraph) -> str:
+    """Why there is no loop nest for a group; empty if there is one."""
+    try:
+        nest_within(sub_graph)
+    except Refused as refusal:
+        return refusal.reason
+    return ""
 
 
 def nest_within(sub_graph: SubGraph) -> Nest:
@@ -110,7 +121,7 @@ def nest_within(sub_graph: SubGraph) -> Nest:
     graph = sub_graph.graph
     if any(sub_graph.nodes >> index & 1 for index in graph.compilers):
         return nest_of(kernel_function(sub_graph, "group"))  # what a call computes is in the function
-    leaves = {}
+    leaves: dict[onnx_ir.Value, Parameter] = {}
     for value in graph.read_values(iterate_bits(sub_graph.nodes)):
         constant, producer = constant_of(value), graph.producer(value)
         if constant is None and producer is not None and sub_graph.nodes >> producer & 1:

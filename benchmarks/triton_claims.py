@@ -1,0 +1,168 @@
+"""What `collage-triton` takes of real models, as the table in its README; needs neither a GPU nor Triton.
+
+python -m benchmarks.triton_claims            prints it
+python -m benchmarks.triton_claims --write    puts it into the README
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import onnx_ir
+
+from benchmarks.models import MODELS
+from benchmarks.page import lines_of
+from collage_core.contract import Device
+from collage_core.fusion import CandidateBounds
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
+from collage_core.passes.prepare import prepare
+from collage_core.pipeline.proposals import Proposals, propose, target_rule
+from collage_core.registry import Toolchain
+from collage_triton.plugin import TritonPlugin, targets
+from tests.exports.blocks import CONFIGURATIONS
+from tests.exports.reading import read
+
+README = Path(__file__).parent.parent / "plugins" / "collage-triton" / "README.md"
+BEGIN, END = "<!-- python -m benchmarks.triton_claims --write -->", "<!-- end -->"
+EXPORT_FORM = "torchscript_old"
+"""The form of the exports with most nodes: norms, activations and attention are written out."""
+
+_DEVICE = Device(name="cuda:0", model="NVIDIA H200", compute_capability="9.0", driver="580.65.06", memory_bytes=0)
+_BOUNDS = "quick"
+_MODULES = re.compile(r"(norm(_\w+)?|ln_\w+|act|act_fn|activation_fn)$", re.IGNORECASE)
+"""Names that models' authors give to norms and activations, as exporters keep them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Claims:
+    """What is taken of one model.
+
+    Attributes:
+        name: Of the model.
+        nodes: How many need a kernel.
+        taken: How many of these some candidate holds.
+        refused: Nodes that none holds, by operator.
+        groups: Candidates, single nodes included.
+        modules: Norms and activations written out, by the names in the model.
+        whole: How many of these are a candidate.
+        largest: Most nodes of a candidate.
+    """
+
+    name: str
+    nodes: int
+    taken: int
+    refused: Mapping[str, int]
+    groups: int
+    modules: int
+    whole: int
+    largest: int
+
+    def row(self) -> tuple[str, ...]:
+        """The model's row of the table."""
+        refused = ", ".join(f"{count} {operator}" for operator, count in sorted(self.refused.items()))
+        blocks = f"{self.whole} of {self.modules}" if self.modules else ""
+        share = f"{100 * self.taken / self.nodes:.1f} %"
+        counts = (str(self.nodes), str(self.taken), share, refused, blocks, str(self.groups), str(self.largest))
+        return (self.name, *counts)
+
+
+HEADINGS = (
+    "Model",
+    "Nodes",
+    "Taken",
+    "Share",
+    "Left to others",
+    "Norms and activations whole",
+    "Candidates",
+    "Largest",
+)
+
+
+def model_of(name: str) -> onnx_ir.Model:
+    """A model of the suite, or an export, prepared."""
+    if name in CONFIGURATIONS:
+        return prepare(read(name, EXPORT_FORM))
+    entry = MODELS[name]
+    shapes = {name: array.shape for name, array in entry.make_inputs().items()}
+    return prepare(onnx_ir.from_proto(entry.skeleton()), input_shapes=shapes)
+
+
+def proposals_for(graph: DataflowGraph) -> Proposals:
+    """What the toolchain proposes of a graph on a machine with a GPU."""
+    target = targets("3.6.0", [_DEVICE])[0]
+    rule = target_rule(Toolchain("triton", TritonPlugin()), target, {})
+    return propose(rule, graph, CandidateBounds.preset(_BOUNDS))
+
+
+def modules_of(graph: DataflowGraph) -> dict[str, int]:
+    """The norms and activations of several nodes, as the model names them: masks of nodes, by name.
+
+    What moves elements to where a norm wants them is no part of it.
+    """
+    found: dict[str, int] = {}
+    for index in iterate_bits(graph.needs_kernel):
+        module = graph.names[index].rpartition("/")[0]
+        if _MODULES.search(module) and graph.nodes[index].op_type != "Transpose":
+            found[module] = found.get(module, 0) | 1 << index
+    return {module: nodes for module, nodes in found.items() if nodes.bit_count() > 1}
+
+
+def claims_of(name: str, graph: DataflowGraph) -> Claims:
+    """What is taken of a model."""
+    found = proposals_for(graph)
+    refused = graph.needs_kernel & ~found.covered
+    sets = [each.sub_graph.nodes & graph.needs_kernel for each in found.candidates]
+    modules = modules_of(graph)
+    return Claims(
+        name=name,
+        nodes=graph.needs_kernel.bit_count(),
+        taken=(found.covered & graph.needs_kernel).bit_count(),
+        refused=collections.Counter(graph.nodes[index].op_type for index in iterate_bits(refused)),
+        groups=len(sets),
+        modules=len(modules),
+        whole=len(set(modules.values()) & set(sets)),
+        largest=max((each.bit_count() for each in sets), default=0),
+    )
+
+
+def table(names: Iterable[str]) -> list[str]:
+    """The table's lines."""
+    return lines_of(HEADINGS, (claims_of(name, DataflowGraph(model_of(name))).row() for name in names))
+
+
+def written(readme: str) -> list[str]:
+    """The table's lines in a README.
+
+    Raises:
+        ValueError: If the lines around it are missing.
+    """
+    return readme[readme.index(BEGIN) + len(BEGIN) : readme.index(END)].strip().splitlines()
+
+
+EXPORTS = tuple(name for name in CONFIGURATIONS if "parts" not in CONFIGURATIONS[name])
+NAMES = (*EXPORTS, *MODELS)
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="put the table into the README")
+    parser.add_argument("models", nargs="*", help="only these models; not with --write")
+    arguments = parser.parse_args()
+    lines = table(arguments.models or NAMES)
+    if not arguments.write:
+        print("\n".join(lines))
+        return
+    readme = README.read_text(encoding="utf-8")
+    head, tail = readme[: readme.index(BEGIN) + len(BEGIN)], readme[readme.index(END) :]
+    README.write_text("\n".join([head, "", *lines, "", tail]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

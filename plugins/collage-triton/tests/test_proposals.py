@@ -1,0 +1,136 @@
+"""Which groups are proposed: all that lowering takes of what classic fusion makes, and nothing that it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collage_core.contract import BuildContext, Unsupported
+from collage_core.fusion import CandidateBounds, OpCallByKindRule, RuleContext, SubGraph, default_rule, kernel_function
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.passes.prepare import prepare
+from collage_core.patterns import PatternTable
+from collage_core.pipeline.proposals import Proposals, propose, target_rule
+from collage_core.registry import Toolchain
+from collage_core.testing import GraphBuilder
+from collage_core.testing.kernel_check import MemoryBlobs
+from collage_triton.emulation import H200, HOST, VERSIONS, compile_source
+from collage_triton.errors import Refused
+from collage_triton.groups import CompilableRule, why_not
+from collage_triton.lower import lower
+from collage_triton.nest import nest_of
+from collage_triton.patterns import register
+from collage_triton.plugin import TritonPlugin, targets
+from tests.exports.blocks import CONFIGURATIONS
+from tests.exports.reading import FORMS, read
+
+[EXACT, *_] = targets("3.9.0", [H200])
+QUICK = ("bert.torchscript", "gpt2.dynamo_new", "llama.dynamo", "convnext.torchscript", "normalisations_half.dynamo")
+EXPORTS = [
+    pytest.param(name, form, marks=[] if f"{name}.{form}" in QUICK else [pytest.mark.slow])
+    for name in CONFIGURATIONS
+    for form in FORMS
+]
+
+
+def proposals(graph: DataflowGraph) -> Proposals:
+    rule = target_rule(Toolchain("triton", TritonPlugin(VERSIONS.get)), EXACT, {})
+    return propose(rule, graph, CandidateBounds.preset("quick"))
+
+
+@pytest.mark.parametrize(("name", "form"), EXPORTS)
+def test_all_that_is_proposed_of_an_export_lowers_to_source(name: str, form: str, tmp_path: Path) -> None:
+    found = proposals(DataflowGraph(prepare(read(name, form))))
+    build = BuildContext(
+        threads=1,
+        effort=1,
+        deadline_s=60,
+        workspace_limit_bytes=0,
+        seed=0,
+        blobs=MemoryBlobs(),
+        scratch=tmp_path,
+        host=HOST,
+    )
+
+    different = {each.sub_graph.structural_hash: each.sub_graph for each in found.candidates}
+    for sub_graph in different.values():
+        answer = lower(EXACT, kernel_function(sub_graph, "group"), build, "3.9.0", compile_source)
+        assert not isinstance(answer, Unsupported), f"{', '.join(sub_graph.names)}: {answer.reason}"
+        [artifact] = answer
+        assert artifact.files or not artifact.metadata["launches"]
+    assert len(different) > 5
+
+
+def lowers(sub_graph: SubGraph) -> str:
+    """Why lowering refuses the extracted function; empty if it does not."""
+    try:
+        nest_of(kernel_function(sub_graph, "group"))
+    except Refused as refusal:
+        return refusal.reason
+    return ""
+
+
+def refusable() -> DataflowGraph:
+    """Groups of every sort that lowering refuses, beside some that it takes."""
+    g = GraphBuilder()
+    product = g.op("MatMul", g.input("x", 6, 8), g.weight("w", 8, 4))
+    moved = g.op("Neg", g.op("Transpose", g.op("Relu", product)))
+    chosen = g.op("Softmax", g.op("Add", product, g.weight("b", 4)))
+    rows = g.op("Softmax", g.input("z", 64, 300))
+    again = g.op("Add", g.op("Reshape", rows, g.ints(300, 64)), g.weight("c", 64))
+    crossed = g.op("ReduceSum", g.op("Exp", rows), g.ints(0), keepdims=0)
+    return DataflowGraph(g.model(moved, chosen, again, crossed))
+
+
+@pytest.mark.parametrize(
+    "graph", [refusable, lambda: DataflowGraph(prepare(read("gpt2", "dynamo_new")))], ids=["refusable", "gpt2"]
+)
+def test_a_group_is_judged_in_place_as_its_function_is(graph: object) -> None:
+    assert callable(graph)
+    table = PatternTable()
+    register(table)
+    rule = default_rule(table, EXACT)
+    groups = rule.candidates(graph(), RuleContext(target=EXACT, bounds=CandidateBounds.preset("quick")))
+
+    judged = {group: why_not(group) for group in groups}
+
+    assert judged == {group: lowers(group) for group in groups}
+    assert any(judged.values())
+    assert not all(judged.values())
+
+
+def test_groups_without_a_loop_nest_are_left_out_and_the_reasons_kept() -> None:
+    found = proposals(refusable())
+
+    assert not [reason for each in found.candidates if (reason := lowers(each.sub_graph))]
+    assert all("groups that are no one kernel of triton@cuda:0: " in line for line in found.left_out)
+    reasons = " ".join(found.left_out)
+    assert "what follows MatMul wants its elements in another order" in reasons
+    assert "reduce each row of Softmax 300 times over" in reasons
+    assert found.refusals == {}  # each node alone is a kernel
+
+
+def test_a_node_that_alone_is_no_kernel_is_refused_with_the_reason() -> None:
+    g = GraphBuilder()
+    pooled = g.op("MaxPool", g.op("Relu", g.input("x", 1, 2, 8, 8)), kernel_shape=[2, 2])
+    graph = DataflowGraph(g.model(g.op("Exp", pooled)))
+
+    outcome = CompilableRule(OpCallByKindRule()).propose(graph, RuleContext(target=EXACT))
+
+    assert [each.names for each in outcome.sub_graphs] == [("relu_0",), ("exp_0",)]
+    assert dict(outcome.refusals) == {1: "it has no loop nest for MaxPool"}
+    assert outcome.left_out == ()
+
+
+def test_a_norm_written_in_parts_is_proposed_whole_and_with_what_comes_before() -> None:
+    g = GraphBuilder()
+    x = g.op("Add", g.input("x", 4, 16), g.input("z", 4, 16))
+    apart = g.op("Sub", x, g.op("ReduceMean", x, g.ints(-1)))
+    variance = g.op("ReduceMean", g.op("Mul", apart, apart), g.ints(-1))
+    normal = g.op("Div", apart, g.op("Sqrt", g.op("Add", variance, g.constant("e", [1e-5]))))
+    graph = DataflowGraph(g.model(normal))
+
+    groups = {frozenset(each.sub_graph.names) for each in proposals(graph).candidates}
+
+    assert frozenset(graph.names) - {"add_0"} in groups
