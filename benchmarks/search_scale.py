@@ -52,7 +52,8 @@ from collage_core.ir.index_set import hashable, iterate_bits
 from collage_core.ir.op_kind import OpPatternKind
 from collage_core.ir.work import estimated_work_us
 from collage_core.patterns import PatternTable
-from collage_core.pipeline.copies import ASSUMED, HostCopies
+from collage_core.pipeline.copies import HostCopies
+from collage_core.pipeline.device_figures import ASSUMED
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.pipeline.proposals import TargetRule, propose
 

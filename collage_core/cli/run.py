@@ -51,6 +51,7 @@ def run(
     """
     from collage_core import pipeline
     from collage_core.report.codec import to_json
+    from collage_core.report.device_facts import describe_work
     from collage_core.report.fact_tables import run_summary
     from collage_core.report.files import write_text
     from collage_core.report.run_facts import RunReport, describe_outputs, describe_profile
@@ -69,6 +70,7 @@ def run(
         seed=seed if inputs is None else None,
         outputs=describe_outputs(outputs),
         steps=describe_profile(profile) if profile is not None else (),
+        device_work=describe_work(session.device_work()),
         notes=tuple(notes),
     )
     console = results_console(json_to)

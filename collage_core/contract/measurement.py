@@ -37,6 +37,9 @@ class Measurement:
         samples_us: Time of one call in each timed sample, in microseconds, in the order taken.
         warmup_runs: Untimed runs before the first sample.
         calls_per_sample: Calls in a row that each sample is the mean of.
+        launch: How they were launched on a device: `"graph"`, captured, or `"eager"`; empty for the CPU, or if unknown.
+        launch_reason: Why not as a graph where the target asks for one; empty otherwise.
+        weight_copies: Copies of its weights that were read in turn, so that none was found in the device's cache.
 
     Examples:
         >>> Measurement(samples_us=(12.0, 11.0, 40.0), warmup_runs=3).median_us
@@ -46,6 +49,9 @@ class Measurement:
     samples_us: tuple[float, ...]
     warmup_runs: int
     calls_per_sample: int = 1
+    launch: str = ""
+    launch_reason: str = ""
+    weight_copies: int = 1
 
     def __post_init__(self) -> None:
         if not self.samples_us:

@@ -129,6 +129,20 @@ class CudaStream:
         """See `DeviceStream.dlpack_device`."""
         return _DLPACK_CUDA, self._ordinal
 
+    @property
+    def cache_bytes(self) -> int:
+        """See `DeviceStream.cache_bytes`: the second-level cache, which all of a device's processors share."""
+        runtime = self._cupy.cuda.runtime
+        with _failing_on(self.name):
+            return int(runtime.deviceGetAttribute(runtime.cudaDevAttrL2CacheSize, self._ordinal))
+
+    @property
+    def free_bytes(self) -> int:
+        """See `DeviceStream.free_bytes`."""
+        with self._on():
+            free, _ = self._cupy.cuda.runtime.memGetInfo()
+            return int(free)
+
     def another(self) -> CudaStream:
         """See `DeviceStream.another`."""
         return CudaStream(self._cupy, self.name, self._ordinal)

@@ -65,6 +65,8 @@ class DeviceStream(Protocol):
         name: As targets name it: `"cuda:0"`.
         handle: The stream as `RunContext.stream` gives it to kernels.
         dlpack_device: Device type and number as DLPack gives them.
+        cache_bytes: Size of its last-level cache; 0 if it has none or does not say.
+        free_bytes: Memory that could be allocated now.
     """
 
     @property
@@ -77,6 +79,14 @@ class DeviceStream(Protocol):
 
     @property
     def dlpack_device(self) -> tuple[int, int]:
+        """See above."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """See above."""
+
+    @property
+    def free_bytes(self) -> int:
         """See above."""
 
     def another(self) -> DeviceStream:

@@ -19,6 +19,7 @@ from collage_core.measure.child import ChildProcess
 from collage_core.measure.codec import Codec, blobs_of
 from collage_core.measure.messages import (
     AskBuild,
+    AskDevice,
     AskEvaluate,
     AskMeasure,
     AskQuery,
@@ -36,7 +37,7 @@ from collage_core.measure.messages import (
     Progress,
     Targets,
 )
-from collage_core.measure.outcomes import Built, Evaluated, Failed, Measured, Outcome, Refused, Stage
+from collage_core.measure.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Outcome, Refused, Stage
 from collage_core.measure.values import decode_value
 from collage_core.measure.wire_values import WireArtifact, WireFunction
 
@@ -173,6 +174,14 @@ class Worker:
             return Failed(stage=self._progress.stage, reason=_describe(error))
         if isinstance(answer, Evaluated):
             return [decode_value(value, self._store) for value in answer.outputs]
+        return answer
+
+    def device_times(self, device: str, deadline_s: float = 60.0) -> DeviceTimes | Failed:
+        """Times copies, launches and waits on a device, in the process that times kernels there."""
+        try:
+            answer: DeviceTimes | Failed = self._ask(AskDevice(device=device), deadline_s, DeviceTimes, Failed)
+        except WorkerError as error:
+            return Failed(stage=Stage.MEASURE, reason=_describe(error))
         return answer
 
     def close(self) -> None:

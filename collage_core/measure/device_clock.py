@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from collage_core.contract import BoundCall, Measurement, Protocol
-from collage_core.device import DeviceStream
+from collage_core.device import DeviceStream, Event
 from collage_core.errors import DeviceLostError
 
 _MOST_CALLS = 1000
+_CAPTURES = 4
+_LAUNCHES_IN_A_ROW = 8
+_ROW_US = 2000.0
+"""Graphs that take longer are launched one by one: what a launch takes is less than a hundredth of them."""
 
 
 def time_on_device(
     device: DeviceStream,
-    call: BoundCall,
+    calls: Sequence[BoundCall],
     protocol: Protocol,
     *,
     graph: bool,
@@ -23,13 +28,17 @@ def time_on_device(
 ) -> Measurement:
     """Times a call that enqueues, launched as a plan launches it.
 
-    As a graph, a sample is one launch of a graph of as many calls as take `protocol.min_sample_us`: what stands between
-    two kernels of a captured stretch is in it, what launching the stretch costs the host is not. Otherwise, or where
-    it cannot be captured, the calls are enqueued one by one: a kernel shorter than its own launch then costs that.
+    As a graph, a sample is one launch of a graph of as many calls as take `protocol.min_sample_us`. What stands between
+    two kernels of a captured stretch is in it. What launching takes the host is not: a plan pays that once for a
+    stretch, and the search counts it there. So graphs are launched in rows, each while the one before still runs.
+
+    Otherwise, or where it cannot be captured, the calls are enqueued one by one: a kernel shorter than its own launch
+    then costs that, as it does in a plan.
 
     Args:
         device: Where it enqueues.
-        call: Leaves nothing behind, so that it can be repeated.
+        calls: The call, and others of the same kernel on other copies of its weights, which are read in turn; none
+            leaves anything behind, so that it can be repeated.
         protocol: How long and how often.
         graph: Whether a plan would capture it.
         clock_ns: A monotonic clock, which says when to stop.
@@ -37,38 +46,80 @@ def time_on_device(
     Raises:
         DeviceError: If the device fails.
     """
-    before, after = device.event(), device.event()
-
-    def sample_us(enqueue: BoundCall) -> float:
-        before.record()
-        enqueue()
-        after.record()
-        device.synchronise()
-        return after.elapsed_us(before)
-
+    stopwatch = _Stopwatch(device)
     runs, fastest = 0, math.inf
+    turn = itertools.cycle(calls)
     end = clock_ns() + round(protocol.warmup_s * 1e9)
-    while runs < protocol.warmup_runs or clock_ns() < end:
-        fastest = min(fastest, sample_us(call))
+    while runs < max(protocol.warmup_runs, len(calls)) or clock_ns() < end:
+        fastest = min(fastest, *stopwatch.row_us([next(turn)]))
         runs += 1
-    calls = min(_MOST_CALLS, max(1, math.ceil(protocol.min_sample_us / max(fastest, 1e-2))))
+
+    def calls_within(call_us: float) -> int:
+        """How many calls make up a sample, each copy of the weights as often as the others."""
+        count = min(_MOST_CALLS, max(1, math.ceil(protocol.min_sample_us / max(call_us, 1e-2))))
+        return -(-count // len(calls)) * len(calls)
 
     def many() -> None:
-        for _ in range(calls):
+        for call in itertools.islice(itertools.cycle(calls), count):
             call()
 
-    enqueue = many
+    count = calls_within(fastest)
+    enqueue, in_a_row, reason = many, 1, ""
     if graph:
         try:
-            enqueue = device.capture(many).launch
-            sample_us(enqueue)  # the first launch of a graph also sends it to the device
+            for more in reversed(range(_CAPTURES)):
+                enqueue = device.capture(many).launch
+                us = stopwatch.graph_us(enqueue)
+                if not more or us >= 0.9 * protocol.min_sample_us or count >= _MOST_CALLS:
+                    break
+                # by itself a call took what its launch did, so there were too few; and this may still be a launch
+                count = calls_within(min(us / count, protocol.min_sample_us / (4 * count)))
+            in_a_row = _LAUNCHES_IN_A_ROW if us < _ROW_US else 1
         except DeviceLostError:
             raise
-        except Exception:  # as a plan does, see runtime/launching.py
-            enqueue = many
+        except Exception as error:  # as a plan does, see runtime/launching.py
+            enqueue, reason = many, f"it could not be captured: {' '.join(str(error).split())}"
     samples: list[float] = []
     end = clock_ns() + round(protocol.duration_s * 1e9)
     while True:
-        samples.append(sample_us(enqueue) / calls)
+        left = min(in_a_row, protocol.max_samples - len(samples))
+        row = stopwatch.row_us([enqueue] * left, primed=in_a_row > 1)
+        samples += [us / count for us in row]
         if len(samples) >= protocol.max_samples or (len(samples) >= protocol.min_samples and clock_ns() >= end):
-            return Measurement(samples_us=tuple(samples), warmup_runs=runs, calls_per_sample=calls)
+            return Measurement(
+                samples_us=tuple(samples),
+                warmup_runs=runs,
+                calls_per_sample=count,
+                launch="eager" if enqueue is many else "graph",
+                launch_reason=reason,
+                weight_copies=len(calls),
+            )
+
+
+class _Stopwatch:
+    """Times what is enqueued by the device's own events."""
+
+    def __init__(self, device: DeviceStream) -> None:
+        self._device = device
+        self._marks: list[Event] = [device.event() for _ in range(_LAUNCHES_IN_A_ROW + 1)]
+
+    def graph_us(self, launch: BoundCall) -> float:
+        """How long a graph takes behind its own first launch, which also sends it to the device."""
+        [us] = self.row_us([launch], primed=True)
+        return us
+
+    def row_us(self, row: Sequence[BoundCall], *, primed: bool = False) -> list[float]:
+        """How long each of a row of calls takes, from the end of the one before.
+
+        Args:
+            row: The calls.
+            primed: Whether one more is made before them, so that the device is busy while the first is launched.
+        """
+        if primed:
+            row[0]()
+        self._marks[0].record()
+        for mark, call in zip(self._marks[1:], row, strict=False):
+            call()
+            mark.record()
+        self._device.synchronise()
+        return [later.elapsed_us(earlier) for earlier, later in itertools.pairwise(self._marks[: len(row) + 1])]

@@ -12,7 +12,17 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from collage_core.contract import Host, Protocol, Target
-from collage_core.measure.outcomes import BuildSettings, Built, Evaluated, Failed, Measured, Refused, Stage, Tolerance
+from collage_core.measure.outcomes import (
+    BuildSettings,
+    Built,
+    DeviceTimes,
+    Evaluated,
+    Failed,
+    Measured,
+    Refused,
+    Stage,
+    Tolerance,
+)
 from collage_core.measure.wire_values import WireFunction, WireValue
 
 Message: TypeAlias = Any
@@ -55,6 +65,8 @@ class AskMeasure:
         tolerance: How exact it must be.
         deadline_s: When the driver kills the worker; the worker stops trying variants well before.
         variant: Name of the only variant to try; None for as many as `build.max_variants`.
+        cold: Whether a plan finds its weights in the device's memory only: between two runs of this kernel other
+            weights went through the device's cache. Otherwise the cache still has them.
     """
 
     target: Target
@@ -66,6 +78,7 @@ class AskMeasure:
     tolerance: Tolerance
     deadline_s: float
     variant: str | None = None
+    cold: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +115,13 @@ class AskEvaluate:
     inputs: tuple[WireValue, ...]
     build: BuildSettings
     deadline_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AskDevice:
+    """Asks what a device takes for copies, launches and waits: for `DeviceTimes` or `Failed`."""
+
+    device: str
 
 
 # --- answers and the rest of the conversation -----------------------------------------------------------------
@@ -239,6 +259,7 @@ MESSAGES: Final[Mapping[str, type]] = {
     "ask_measure": AskMeasure,
     "ask_build": AskBuild,
     "ask_evaluate": AskEvaluate,
+    "ask_device": AskDevice,
     "hello": Hello,
     "pong": Pong,
     "targets": Targets,
@@ -246,6 +267,7 @@ MESSAGES: Final[Mapping[str, type]] = {
     "measured": Measured,
     "built": Built,
     "evaluated": Evaluated,
+    "device_times": DeviceTimes,
     "refused": Refused,
     "failed": Failed,
     "progress": Progress,

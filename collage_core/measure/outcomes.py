@@ -70,6 +70,9 @@ class Measured:
         build_s: Seconds the building of all variants took.
         repeatable: Whether two runs gave the same bits.
         discarded: Why other variants were not considered.
+        launch: As in `contract.Measurement`.
+        launch_reason: As there.
+        weight_copies: As there.
     """
 
     samples_us: tuple[float, ...]
@@ -80,6 +83,9 @@ class Measured:
     build_s: float = 0.0
     repeatable: bool = True
     discarded: tuple[str, ...] = ()
+    launch: str = ""
+    launch_reason: str = ""
+    weight_copies: int = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +110,36 @@ class Evaluated:
     """Outputs of a function run once, in the order of its outputs."""
 
     outputs: tuple[WireValue, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTimes:
+    """What a device does for a plan beside its kernels, as measured: medians, from which figures are derived.
+
+    Attributes:
+        to_device: Bytes and microseconds of copies from pinned memory of the host, by the device's clock, each alone.
+        from_device: Likewise into pinned memory of the host.
+        within: Likewise within the device.
+        graphs: Small copies within the device in a graph, and microseconds of a copy to the device of the smallest size
+            in `to_device` with a launch of that graph right behind it; none where the device captures nothing.
+        wait_us: What it takes the host to wait for a stream that is done, by the host's clock.
+        cache_bytes: As `DeviceStream.cache_bytes`.
+    """
+
+    to_device: tuple[tuple[int, float], ...]
+    from_device: tuple[tuple[int, float], ...]
+    within: tuple[tuple[int, float], ...]
+    graphs: tuple[tuple[int, float], ...]
+    wait_us: float
+    cache_bytes: int
+
+    def __post_init__(self) -> None:
+        lines = [self.to_device, self.from_device, self.within, *([self.graphs] if self.graphs else [])]
+        for points in lines:
+            if len({size for size, _ in points}) < 2 or not all(us >= 0 for _, us in points):
+                raise ValueError(f"no line goes through {points}")
+        if self.wait_us < 0 or self.cache_bytes < 0:
+            raise ValueError(f"neither time nor size is negative: {self}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

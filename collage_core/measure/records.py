@@ -82,6 +82,12 @@ def to_record(
                 "repeatable": outcome.repeatable,
                 "discarded": list(outcome.discarded),
             }
+            if outcome.launch:
+                extra |= {
+                    "launch": outcome.launch,
+                    "launch_reason": outcome.launch_reason,
+                    "weight_copies": outcome.weight_copies,
+                }
             return TuningRecord(
                 key=key,
                 outcome="measured",
@@ -113,6 +119,9 @@ def to_outcome(record: TuningRecord, limits: Limits) -> Outcome:
         build_s=float(extra.get("build_s", 0.0)),
         repeatable=bool(extra.get("repeatable", True)),
         discarded=tuple(extra.get("discarded", ())),
+        launch=str(extra.get("launch", "")),
+        launch_reason=str(extra.get("launch_reason", "")),
+        weight_copies=int(extra.get("weight_copies", 1)),
     )
 
 

@@ -48,6 +48,10 @@ CacheKey: TypeAlias = tuple[str, str]
 """Name of a target and key of a candidate: what a search looks costs up by."""
 
 
+CACHED = "+cached"
+"""In a key, after how a kernel is launched: its weights were in the device's cache."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureSettings:
     """How candidates are measured.
@@ -121,6 +125,8 @@ class MeasuringCostSource:
         database: Where outcomes are kept.
         host: This machine.
         settings: How to measure.
+        warm: Devices whose caches hold the model's weights from one run to the next. Kernels are timed there as plans
+            find them, with theirs in the cache; that is another measurement than of the same kernel in a larger model.
         now: The time of a record.
     """
 
@@ -132,6 +138,7 @@ class MeasuringCostSource:
         database: TuningStore,
         host: Host,
         settings: MeasureSettings,
+        warm: frozenset[str] = frozenset(),
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         self._pool = pool
@@ -139,6 +146,7 @@ class MeasuringCostSource:
         self._database = database
         self._host = host
         self.settings = settings
+        self._warm = warm
         self._now = now
         self._encoder = FunctionEncoder(pool.store)
         self._transient: dict[RecordKey, Failed] = {}
@@ -171,7 +179,7 @@ class MeasuringCostSource:
             fingerprint=candidate.target.fingerprint,
             host=self._host.fingerprint_for(candidate.target.device),
             threads=self.settings.build.threads,
-            launch=candidate.target.launch,
+            launch=candidate.target.launch + (CACHED if candidate.target.device in self._warm else ""),
         )
 
     def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
@@ -332,6 +340,7 @@ class MeasuringCostSource:
             tolerance=self.settings.limits(candidate.target).tolerance,
             deadline_s=self.settings.deadline_s,
             variant=self.variant(candidate) if purpose == "confirm" else None,
+            cold=candidate.target.device not in self._warm,
         )
 
     def _request(self, sub_graph: SubGraph) -> tuple[WireFunction, tuple[WireValue, ...], tuple[WireValue | None, ...]]:

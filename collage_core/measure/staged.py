@@ -35,7 +35,10 @@ class Staged:
         self._workspaces: list[Buffer] = []  # the caller owns them, so a kernel may know nothing but their addresses
 
     def bind(self, kernel: Kernel, workspace_bytes: int) -> BoundCall:
-        """The kernel's call over the places on the device, filled with what their counterparts hold now."""
+        """The kernel's call over the places on the device, filled with what their counterparts hold now.
+
+        Others of the same kernel may follow, with weights of their own: inputs and outputs stay where they are.
+        """
         spec = TensorSpec(name="workspace", dtype=ir.DataType.UINT8, shape=(workspace_bytes,))
         workspace = buffer_on(self._device, spec) if workspace_bytes else None
         self._workspaces += [] if workspace is None else [workspace]

@@ -22,6 +22,7 @@ from collage_core.contract import (
     Buffer,
     BuildContext,
     Host,
+    Kernel,
     KernelFunction,
     Measurement,
     Protocol,
@@ -32,7 +33,7 @@ from collage_core.contract import (
     workspace_of,
 )
 from collage_core.device import Devices, DeviceStream, placed_on
-from collage_core.errors import CollageError, DeviceLostError
+from collage_core.errors import CollageError, DeviceLostError, DeviceMemoryError
 from collage_core.ir.quantised import roundings
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.clock import time_call
@@ -40,6 +41,7 @@ from collage_core.measure.device_clock import time_on_device
 from collage_core.measure.function_codec import decode_function
 from collage_core.measure.messages import AskBuild, AskEvaluate, AskMeasure, Progress
 from collage_core.measure.outcomes import Failed, Refused, Stage, Tolerance
+from collage_core.measure.rotation import LOADING_S, copies_needed
 from collage_core.measure.staged import Staged
 from collage_core.measure.values import decode_value
 from collage_core.measure.verify import aliased, aligned_buffer, judge, spoil
@@ -182,21 +184,25 @@ class Trial:
         self._check_workspace(artifact.workspace_bytes)
         self._report(Progress(stage=Stage.LOAD, variant=artifact.variant))
         with self.failing_as(Stage.LOAD):
-            device, constants = self._opened(), _constants(self._function, artifact)
-            run = RunContext(
-                threads=self._settings.threads,
-                device=self._target.device,
-                constants=constants,
-                placed={} if device is None else {key: placed_on(device, key, each) for key, each in constants.items()},
-                stream=None if device is None else device.handle,
-                capture=self._target.launch == "graph",
-                scratch=Path(tempfile.mkdtemp(dir=self._scratch)),
-            )
-            kernel = self._toolchain.load(self._target, artifact, run)
+            kernel = self._loaded(artifact)
         if isinstance(kernel, Unsupported):
             raise Stopped(Refused(reason=f"it cannot load what it built: {kernel.reason}"))
         self._check_workspace(workspace_of(artifact, kernel))
         return kernel
+
+    def _loaded(self, artifact: Artifact) -> Kernel | Unsupported:
+        """The kernel, with a copy of its weights of its own where they are on a device."""
+        device, constants = self._opened(), _constants(self._function, artifact)
+        run = RunContext(
+            threads=self._settings.threads,
+            device=self._target.device,
+            constants=constants,
+            placed={} if device is None else {key: placed_on(device, key, each) for key, each in constants.items()},
+            stream=None if device is None else device.handle,
+            capture=self._target.launch == "graph",
+            scratch=Path(tempfile.mkdtemp(dir=self._scratch)),
+        )
+        return self._toolchain.load(self._target, artifact, run)
 
     def _check_workspace(self, nbytes: int) -> None:
         limit = self._settings.workspace_limit_bytes
@@ -230,13 +236,45 @@ class Trial:
             else:
                 bound.staged.run(bound.call)
 
-    def clock(self, bound: Bound, artifact: Artifact, protocol: Protocol) -> Callable[[], Measurement]:
-        """Core's clock for a call: the host's, or the device's over graphs of it where a plan would capture it."""
+    def clock(self, bound: Bound, artifact: Artifact, protocol: Protocol, *, cold: bool) -> Callable[[], Measurement]:
+        """Core's clock for a call: the host's, or the device's over graphs of it where a plan would capture it.
+
+        Args:
+            bound: The call, after it was checked.
+            artifact: What it was made of.
+            protocol: How long and how often to time it.
+            cold: Whether a plan finds the device's cache without its weights; then copies of them are read in turn.
+        """
         device = self._opened()
         if device is None:
             return functools.partial(time_call, bound.call, protocol)
-        graph = artifact.capturable and self._target.launch == "graph"
-        return functools.partial(time_on_device, device, bound.call, protocol, graph=graph)
+        asked = self._target.launch == "graph"
+
+        def timed() -> Measurement:
+            calls = self._rotated(bound, artifact, device) if cold else [bound.call]
+            taken = time_on_device(device, calls, protocol, graph=asked and artifact.capturable)
+            if asked and not artifact.capturable:
+                return dataclasses.replace(taken, launch_reason="its artifact is not capturable")
+            return taken
+
+        return timed
+
+    def _rotated(self, bound: Bound, artifact: Artifact, device: DeviceStream) -> list[BoundCall]:
+        """The call, and others on further copies of its weights: as many as do not fit into the device's cache."""
+        assert bound.staged is not None
+        weights = sum(self._function.constant(name).nbytes for name in self._function.constants)
+        calls = [bound.call]
+        wanted = copies_needed(weights, device.cache_bytes, device.free_bytes)
+        end = time.monotonic() + LOADING_S
+        while len(calls) < wanted and time.monotonic() < end:
+            try:
+                kernel = self._loaded(artifact)
+                if isinstance(kernel, Unsupported):
+                    break
+                calls.append(bound.staged.bind(kernel, workspace_of(artifact, kernel)))
+            except DeviceMemoryError:  # what is free was shared with others; fewer copies have to do
+                break
+        return calls
 
     def failing_as(self, stage: Stage) -> failing_as:
         """Turns an exception in its block into the failure of a stage; notes that a device was lost."""

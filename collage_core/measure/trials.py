@@ -12,8 +12,9 @@ import numpy as np
 from collage_core.contract import Artifact, BlobCache, Target
 from collage_core.device import Devices, DeviceStream
 from collage_core.measure.blobs import BlobStore
-from collage_core.measure.messages import AskBuild, AskEvaluate, AskMeasure, Progress
-from collage_core.measure.outcomes import Built, Evaluated, Failed, Measured, Refused, Stage
+from collage_core.measure.device_times import time_device
+from collage_core.measure.messages import AskBuild, AskDevice, AskEvaluate, AskMeasure, Progress
+from collage_core.measure.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Refused, Stage
 from collage_core.measure.trial import Stopped, Trial, failing_as
 from collage_core.measure.values import encode_value
 from collage_core.measure.wire_values import WireArtifact
@@ -66,7 +67,7 @@ class Trials:
                 bound = trial.bind(artifact)
                 error, repeatable = trial.check(bound, ask.expected, ask)
                 self._report(Progress(stage=Stage.MEASURE, variant=artifact.variant, best=best))
-                clock = trial.clock(bound, artifact, ask.protocol)
+                clock = trial.clock(bound, artifact, ask.protocol, cold=ask.cold)
                 with trial.failing_as(Stage.MEASURE):
                     taken = self._toolchain.measure(ask.target, bound.call, ask.protocol, clock)
             except Stopped as stopped:
@@ -80,6 +81,9 @@ class Trials:
                 error=error,
                 build_s=trial.build_s,
                 repeatable=repeatable,
+                launch=taken.launch,
+                launch_reason=taken.launch_reason,
+                weight_copies=taken.weight_copies,
             )
             if best is None or taken.median_us < _median(best):
                 best = found
@@ -120,6 +124,16 @@ class Trials:
                     continue
                 return Evaluated(outputs=tuple(encode_value(buffer.value, self._store) for buffer in bound.outputs))
             return trial.why_none()
+
+    def time_device(self, ask: AskDevice) -> DeviceTimes | Failed:
+        """Times what a device does beside kernels; opens it if need be."""
+        try:
+            with failing_as(Stage.MEASURE, self._lose_device):
+                device = self.devices[ask.device]
+                device.activate()
+                return time_device(device)
+        except Stopped as stopped:
+            return Failed(stage=Stage.MEASURE, reason=stopped.outcome.reason)
 
     def _start(self, ask: AskMeasure | AskBuild | AskEvaluate) -> Trial:
         cache = self._cache(ask.target)

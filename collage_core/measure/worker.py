@@ -21,6 +21,7 @@ from collage_core.measure.codec import blobs_of
 from collage_core.measure.function_codec import decode_function
 from collage_core.measure.messages import (
     AskBuild,
+    AskDevice,
     AskEvaluate,
     AskMeasure,
     AskQuery,
@@ -108,6 +109,8 @@ class WorkerMain:
                 return self._trials.build(message)
             case AskEvaluate():
                 return self._trials.evaluate(message)
+            case AskDevice():
+                return self._trials.time_device(message)
         raise WireError(f"{type(message).__name__} is no request")
 
     def _say(self, message: Message) -> None:

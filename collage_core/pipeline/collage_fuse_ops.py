@@ -142,9 +142,10 @@ class CollageFuseOps(FunctionalPass):
             database=workplace.database,
             host=workplace.host,
             settings=measure_settings(options, workplace.threads),
+            warm=workplace.warm_devices(graph),
         )
-        copies, _ = workplace.copy_costs()
-        pool = CandidatePool(graph, source, dispatch_us(workplace.database, workplace.host), copies)
+        loop_us = dispatch_us(workplace.database, workplace.host)
+        pool = CandidatePool(graph, source, loop_us, workplace.copy_costs())
         explorer = (LazyExplorer if options.search in ("lazy", "two-level") else Explorer)(
             pool,
             rules,

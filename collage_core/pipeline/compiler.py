@@ -140,6 +140,7 @@ class Compiler:
             database=self._workplace.database,
             host=host,
             settings=self._settings,
+            warm=self._workplace.warm_devices(graph),
         )
         wrong: set[tuple[str, int]] = set()
         while True:
@@ -199,8 +200,8 @@ class Compiler:
         def allow(chosen: SearchCandidate) -> bool:
             return (chosen.target, chosen.nodes) not in wrong and (chosen.target in aside or not chosen.nodes & impure)
 
-        copies, _ = self._workplace.copy_costs()
-        pool = CandidatePool(graph, source, dispatch_us(self._workplace.database, self._workplace.host), copies)
+        loop_us = dispatch_us(self._workplace.database, self._workplace.host)
+        pool = CandidatePool(graph, source, loop_us, self._workplace.copy_costs())
         explorer = Explorer(
             pool, rules, source, preset=self._preset, bounds=BOUNDS, progress=self._progress, budget_s=None
         )

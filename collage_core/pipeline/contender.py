@@ -10,6 +10,8 @@ from typing import Any
 
 from collage_core.measure.blobs import BlobStore
 from collage_core.pipeline.feeds import read_values, write_values
+from collage_core.report.codec import to_jsonable
+from collage_core.report.device_facts import describe_work
 from collage_core.runtime import Session, load
 
 PACKAGE_CALL = f"{__name__}:package_call"
@@ -53,7 +55,7 @@ def trial_call(package: str, inputs: str, outputs: str, profile: str, blobs: str
         package: Path of the package.
         inputs: Path of a document of `write_values` with the model's inputs.
         outputs: Path of the document to write the outputs to.
-        profile: Path of a document to write, in JSON: median microseconds by call site.
+        profile: Path of a document to write, in JSON: median microseconds by call site, and what devices do.
         blobs: Folder for the outputs' bytes.
         threads: CPU threads of each kernel.
     """
@@ -65,6 +67,7 @@ def trial_call(package: str, inputs: str, outputs: str, profile: str, blobs: str
         steps = session.profile(runs=_PROFILED_RUNS).steps
         write_values(Path(outputs), made, BlobStore(Path(blobs)))
         times = {step.name: step.median_us for step in steps if step.target != "host"}
-        Path(profile).write_text(json.dumps(times), encoding="utf-8")
+        work = to_jsonable(describe_work(session.device_work()))
+        Path(profile).write_text(json.dumps({"measured_us": times, "work": work}), encoding="utf-8")
 
     return call

@@ -35,7 +35,7 @@ from collage_core.pipeline.plan_file import PlanFile
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.pipeline.preference import preferred
 from collage_core.pipeline.queries import Asked, TargetFailure, ask_targets, usable_rules
-from collage_core.pipeline.recording import comparison, device_copies, refusals, regions, toolchain_facts
+from collage_core.pipeline.recording import comparison, device_copies, device_facts, refusals, regions, toolchain_facts
 from collage_core.pipeline.refine import Refined, Refiner
 from collage_core.pipeline.settings import candidate_bounds, measure_settings
 from collage_core.pipeline.shortlist import mixes, singles
@@ -119,11 +119,11 @@ class _Optimization:
             database=workplace.database,
             host=workplace.host,
             settings=measure_settings(options, workplace.threads),
+            warm=workplace.warm_devices(subject.graph),
         )
-        copies, said = workplace.copy_costs()
-        self._notes += said
+        self._notes += [figures.said for figures in workplace.device_figures if figures.said]
         loop_us = dispatch_us(workplace.database, workplace.host)
-        self._pool = CandidatePool(subject.graph, self._source, loop_us, copies)
+        self._pool = CandidatePool(subject.graph, self._source, loop_us, workplace.copy_costs())
 
     def run(self) -> Optimized:
         """All phases."""
@@ -377,4 +377,6 @@ class _Optimization:
             unchecked=verified.unchecked,
             notes=tuple(notes),
             device_copies=device_copies(plan),
+            devices=device_facts(self._workplace.device_figures),
+            device_work=verified.work,
         )

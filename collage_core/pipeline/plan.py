@@ -8,6 +8,7 @@ import json
 
 from collage_core.fusion import CandidateKernel, Partitioning
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.search import SearchTarget
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class Plan:
         single: Whether it stands for one target alone, so that it is an incumbent.
         partitioning: Its kernels.
         costs_us: Cost of each kernel, in the order of `kernels`.
-        dispatch_us: What the runtime's loop adds to each kernel.
+        dispatch_us: What the runtime's loop adds to each kernel it calls.
         copies: What it copies between devices.
     """
 
@@ -88,7 +89,11 @@ class Plan:
     @property
     def predicted_us(self) -> float:
         """Sum of its kernels' costs, what the loop adds, and what copies cost."""
-        return sum(self.costs_us) + self.dispatch_us * len(self.costs_us) + self.copies_us
+        return sum(self.costs_us) + sum(map(self.loop_us, self.partitioning.kernels)) + self.copies_us
+
+    def loop_us(self, kernel: CandidateKernel) -> float:
+        """What the runtime's loop adds to a kernel: nothing to those of a graph, which it does not call."""
+        return SearchTarget.of(kernel.target, self.dispatch_us).dispatch_us
 
     @property
     def key(self) -> str:

@@ -13,7 +13,8 @@ from collage_core.fusion import CandidateKernel, SubGraph
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.outcomes import Outcome
 from collage_core.measure.source import CacheKey
-from collage_core.pipeline.copies import HOST, shared_values
+from collage_core.pipeline.copies import shared_values
+from collage_core.pipeline.device_figures import HOST
 from collage_core.pipeline.plan import PlannedCopy
 from collage_core.search import (
     CopyCosts,

@@ -11,6 +11,7 @@ from collage_core.ir.index_set import iterate_bits
 from collage_core.measure.outcomes import Failed, Refused
 from collage_core.measure.statistics import Interval, median_interval, percentile
 from collage_core.pipeline.decision import Decision, Timed
+from collage_core.pipeline.device_figures import DeviceFigures
 from collage_core.pipeline.offers import Offer
 from collage_core.pipeline.plan import Plan
 from collage_core.pipeline.pool import CandidatePool
@@ -18,6 +19,7 @@ from collage_core.pipeline.proposals import Proposals
 from collage_core.pipeline.queries import TargetFailure
 from collage_core.pipeline.refine import Refined
 from collage_core.registry import Registry
+from collage_core.report.device_facts import DeviceFacts, speed
 from collage_core.report.record import (
     AlternativeFacts,
     Comparison,
@@ -138,6 +140,23 @@ def device_copies(plan: Plan) -> tuple[CopyFacts, ...]:
             cost_us=copy.cost_us,
         )
         for copy in plan.copies
+    )
+
+
+def device_facts(figures: Iterable[DeviceFigures]) -> tuple[DeviceFacts, ...]:
+    """What devices take for copies and launches."""
+    return tuple(
+        DeviceFacts(
+            name=each.device,
+            to_device=speed(each.to_device.latency_us, each.to_device.bytes_per_us),
+            from_device=speed(each.from_device.latency_us, each.from_device.bytes_per_us),
+            within=speed(each.within.latency_us, each.within.bytes_per_us),
+            wait_us=round(each.wait_us, 3),
+            start_us=round(each.start_us, 3),
+            cache_bytes=each.cache_bytes,
+            assumed=each.assumed,
+        )
+        for each in figures
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from collage_core.contract import Json
-from collage_core.errors import VerificationError
+from collage_core.errors import RecordError, VerificationError
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.quantised import roundings
 from collage_core.measure.blobs import BlobStore
@@ -26,6 +26,8 @@ from collage_core.pipeline.numbers import (
 )
 from collage_core.reference import Fallback, evaluate
 from collage_core.reference.rounded import rounded_problem
+from collage_core.report.codec import read_part, to_jsonable
+from collage_core.report.device_facts import DeviceWorkFacts
 
 _DEADLINE_S = 600.0
 
@@ -40,12 +42,14 @@ class Verified:
         site_errors: Error of each call site on the captured values.
         unchecked: Reason by name of each node that the reference could not compute itself, or that gives an output
             no reference can say.
+        work: What each run has devices do.
     """
 
     max_error: float
     measured_us: Mapping[str, float]
     site_errors: Mapping[str, float]
     unchecked: Mapping[str, str]
+    work: DeviceWorkFacts = dataclasses.field(default_factory=DeviceWorkFacts)
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -54,6 +58,7 @@ class Verified:
             "measured_us": dict(self.measured_us),
             "site_errors": dict(self.site_errors),
             "unchecked": dict(self.unchecked),
+            "work": to_jsonable(self.work),
         }
 
     @classmethod
@@ -68,7 +73,11 @@ class Verified:
         numbers = all(isinstance(number, int | float) for number in (*times.values(), *errors.values()))
         if not numbers or not all(isinstance(reason, str) for reason in unchecked.values()):
             return None
-        return cls(max_error=error, measured_us=times, site_errors=errors, unchecked=unchecked)
+        try:
+            work = read_part(document.get("work"), DeviceWorkFacts, "verification")
+        except RecordError:
+            return None
+        return cls(max_error=error, measured_us=times, site_errors=errors, unchecked=unchecked, work=work)
 
 
 def verify(
@@ -130,9 +139,11 @@ def verify(
         if why:
             raise VerificationError(f"output {name!r} of the saved plan is wrong on fresh inputs: {why}")
         largest = max(largest, found.error)
+    profile = json.loads(timed.read_text(encoding="utf-8"))
     return Verified(
         max_error=largest,
-        measured_us=json.loads(timed.read_text(encoding="utf-8")),
+        measured_us=profile["measured_us"],
         site_errors=site_errors,
         unchecked=unchecked,
+        work=read_part(profile["work"], DeviceWorkFacts, str(timed)),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +20,14 @@ from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import worker_fallback
 from collage_core.measure.client import PluginSource, WorkerPool
 from collage_core.measure.source import database_cache
-from collage_core.pipeline.copies import CopyMeter, HostCopies, copy_costs
+from collage_core.pipeline.copies import HostCopies
+from collage_core.pipeline.device_figures import (
+    DeviceFigures,
+    DeviceMeter,
+    WorkerMeter,
+    device_figures,
+    warm_devices,
+)
 from collage_core.pipeline.offers import Offer, Selection, offers, selected_targets
 from collage_core.reference import Fallback
 from collage_core.registry import Registry
@@ -35,7 +43,7 @@ class Workplace:
         tuning_db: URL of the tuning database; the user's own if None.
         threads: CPU threads; one per physical core if None.
         registry: The toolchains; those installed if None.
-        copy_meter: Measures copies between devices; without it figures are assumed.
+        meter: Measures what devices take for copies and launches; the workers if None.
 
     Attributes:
         host: This machine.
@@ -59,11 +67,11 @@ class Workplace:
         tuning_db: str | None = None,
         threads: int | None = None,
         registry: Registry | None = None,
-        copy_meter: CopyMeter | None = None,
+        meter: DeviceMeter | None = None,
     ) -> None:
         self.registry = registry or Registry.discover()
         self.host = Host.this()
-        self._copy_meter = copy_meter
+        self._meter = meter
         self.threads = threads or self.host.physical_cores
         names = selection.toolchains(self.registry)
         with contextlib.ExitStack() as stack:
@@ -92,10 +100,29 @@ class Workplace:
         """
         return selected_targets(self.offers)
 
-    def copy_costs(self) -> tuple[HostCopies | None, tuple[str, ...]]:
-        """What copies between the devices of the targets cost, and what to say of it; see `copies.copy_costs`."""
-        devices = {target.device for offer in self.offers for target in offer.selected}
-        return copy_costs(self.database, self.host, devices, self._copy_meter)
+    @cached_property
+    def device_figures(self) -> tuple[DeviceFigures, ...]:
+        """What the devices of the targets take for copies and launches, measured when first asked for."""
+        targets = [target for offer in self.offers for target in offer.selected]
+        meter = self._meter or WorkerMeter(self.pool, targets)
+        return device_figures(self.database, self.host, {target.device for target in targets}, meter)
+
+    def copy_costs(self) -> HostCopies | None:
+        """What copies between the devices of the targets cost; None if there is no device but the CPU."""
+        targets = [target for offer in self.offers for target in offer.selected]
+        graphs = {target.device for target in targets if target.launch == "graph"}
+        figures = self.device_figures
+        return HostCopies.of(figures, {each.device for each in figures} - graphs) if figures else None
+
+    def warm_devices(self, graph: DataflowGraph) -> frozenset[str]:
+        """Devices whose caches hold all of a model's weights, so that each run finds those that the last one read.
+
+        Args:
+            graph: The prepared model's graph.
+        """
+        constants = [value.const_value for value in graph.model.graph.initializers.values()]
+        sizes = {id(tensor): tensor.nbytes for tensor in constants if tensor is not None}
+        return warm_devices(self.device_figures, sum(sizes.values()))
 
     def fallback(self, graph: DataflowGraph, wanted: str | None) -> Fallback | None:
         """Has a toolchain compute what the reference cannot.

@@ -82,6 +82,18 @@ def record_from_document(document: Any, source: str = "record") -> Record:
         raise RecordError(source, " ".join(str(error).split()) or type(error).__name__) from error
 
 
+def read_part(document: Any, kind: type[T], source: str) -> T:
+    """Reads part of a report that `to_jsonable` gave.
+
+    Raises:
+        RecordError: If it does not have exactly its fields.
+    """
+    try:
+        return _converter().structure(document, kind)
+    except Exception as error:  # as above
+        raise RecordError(source, " ".join(str(error).split()) or type(error).__name__) from error
+
+
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=False, forbid_extra_keys=True)
     for kind in (int, str, bool):

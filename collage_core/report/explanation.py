@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from collage_core.report import figures
 from collage_core.report.coverage import coverage_lines
+from collage_core.report.device_facts import DeviceFacts
 from collage_core.report.operator_summary import summarize_operators
 from collage_core.report.record import AlternativeFacts, ContenderFacts, Record, RegionFacts
 from collage_core.report.refusal_groups import RefusalGroup, group_refusals
@@ -32,6 +33,7 @@ def explain(record: Record, *, width: int = WIDTH, everything: bool = False) -> 
     _decision(writer, record)
     _regions(writer, record, everything)
     _device_copies(writer, record, everything)
+    _device_work(writer, record)
     _near_ties(writer, record)
     _refusals(writer, record, everything)
     _how(writer, record)
@@ -230,6 +232,36 @@ def _device_copies(writer: _Writer, record: Record, everything: bool) -> None:
         )
     if not everything and len(copies) > _COPIES_SHOWN:
         writer.say(f"and {len(copies) - _COPIES_SHOWN} more", indent=2)
+
+
+def _device_work(writer: _Writer, record: Record) -> None:
+    if record.device_work.is_none and not record.devices:
+        return
+    writer.heading("Devices")
+    if not record.device_work.is_none:
+        writer.say(f"Each run: {record.device_work.counts()}")
+        for reason, kernels in record.device_work.eager_reasons():
+            writer.say(f"{figures.counted(kernels, 'kernel')} launched one by one: {reason}", indent=2)
+    for device in record.devices:
+        writer.say(f"{device.name}: {_taken(device)}")
+
+
+def _taken(device: DeviceFacts) -> str:
+    copies = "; ".join(
+        f"{way} {figures.microseconds(speed.latency_us)} us and {speed.gb_per_s:.1f} GB/s"
+        for way, speed in (
+            ("copies from the host", device.to_device),
+            ("to the host", device.from_device),
+            ("within", device.within),
+        )
+    )
+    if device.assumed:
+        return f"{copies}, assumed: not measured, since {device.assumed}"
+    cache = f"; last-level cache {figures.size(device.cache_bytes)}" if device.cache_bytes else ""
+    return (
+        f"{copies}; launching a graph behind a copy {figures.microseconds(device.start_us)} us more, "
+        f"being waited for {figures.microseconds(device.wait_us)} us, all measured{cache}"
+    )
 
 
 def _time(region: RegionFacts, profiled: bool) -> float:

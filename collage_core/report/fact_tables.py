@@ -134,6 +134,12 @@ def run_summary(report: RunReport) -> RenderableType:
             cells = (step.name, step.target, str(step.nodes), time, share)
             profile.add_row(*(Text(cell) for cell in cells))
         parts += [profile, Text(f"sum of the kernels: {figures.milliseconds(whole / 1000)} ms")]
+    if not report.device_work.is_none:
+        parts.append(Text(f"devices: {report.device_work.counts()}"))
+        parts += [
+            Text(f"  {figures.counted(kernels, 'kernel')} launched one by one: {reason}")
+            for reason, kernels in report.device_work.eager_reasons()
+        ]
     return Group(*parts, *(Text(f"note: {note}") for note in report.notes))
 
 

@@ -21,6 +21,8 @@ def optimize_document(record: Record) -> dict[str, Any]:
         "max_error": to_jsonable(record.max_error),
         "regions": [_region(region) for region in record.regions],
         "device_copies": [_copy(copy) for copy in record.device_copies],
+        "devices": [to_jsonable(device) for device in record.devices],
+        "device_work": to_jsonable(record.device_work),
         "refusals": [
             _refusal(refusal) for refusal in sorted((*record.refusals, *_unusable(record)), key=_refusal_order)
         ],

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from collage_core.report.device_facts import DeviceFacts, DeviceWorkFacts
+
 SCHEMA_VERSION = 1
 
 
@@ -248,6 +250,8 @@ class Record:
         unchecked: Reason by name of each node the reference could not compute itself.
         notes: Anything else a user should know.
         device_copies: What the plan copies between devices.
+        devices: What the devices that took part take for copies and launches.
+        device_work: What each run of the plan has devices do.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -271,3 +275,5 @@ class Record:
     unchecked: Mapping[str, str] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     device_copies: tuple[CopyFacts, ...] = ()
+    devices: tuple[DeviceFacts, ...] = ()
+    device_work: DeviceWorkFacts = dataclasses.field(default_factory=DeviceWorkFacts)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from collage_core.report.device_facts import DeviceWorkFacts
 from collage_core.report.record import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class RunReport:
         seed: What inputs were drawn with; None if they were given.
         outputs: In the model's order.
         steps: In execution order; empty if nothing was profiled.
+        device_work: What each run has devices do.
         notes: What else the reader should know.
     """
 
@@ -65,6 +67,7 @@ class RunReport:
     seed: int | None
     outputs: tuple[OutputFacts, ...]
     steps: tuple[StepFacts, ...] = ()
+    device_work: DeviceWorkFacts = dataclasses.field(default_factory=DeviceWorkFacts)
     notes: tuple[str, ...] = ()
 
 

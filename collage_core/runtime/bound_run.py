@@ -11,7 +11,7 @@ import numpy as np
 from collage_core.contract import BoundCall, Buffer
 from collage_core.device import Devices, Event
 from collage_core.errors import KernelRunError
-from collage_core.runtime.launching import BoundStep, Launch, Stretch, stretches
+from collage_core.runtime.launching import BoundStep, DeviceWork, Does, Launch, Stretch, stretches
 from collage_core.runtime.profiling import Profile, StepProfile
 
 
@@ -76,10 +76,21 @@ class BoundRun:
         for unit in self._units:
             if isinstance(unit, Stretch):
                 made.append(unit.launch)
-            elif unit.device != "cpu" and unit.nodes:
+            elif unit.device != "cpu" and unit.does is Does.KERNEL:
                 reason = unit.not_captured
-                made.append(Launch(device=unit.device, steps=(unit.name,), mode="eager", reason=reason))
+                made.append(Launch(device=unit.device, steps=(unit.name,), kernels=1, mode="eager", reason=reason))
         return tuple(made)
+
+    @property
+    def device_work(self) -> DeviceWork:
+        """What a run has devices do, as things stand by now."""
+        done = [step.does for step in self.steps]
+        return DeviceWork(launches=self.launches, copies=done.count(Does.COPY), synchronisations=done.count(Does.WAIT))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether later runs launch everything on devices as the last one did: no stretch is yet to be captured."""
+        return all(unit.is_settled for unit in self._units if isinstance(unit, Stretch))
 
     def run(self) -> list[Any]:
         """Run, and return what the outputs hold, in the model's order, uncopied.

@@ -8,7 +8,7 @@ import numpy as np
 
 from collage_core.contract import BoundCall
 from collage_core.device import Devices
-from collage_core.runtime.launching import BoundStep
+from collage_core.runtime.launching import BoundStep, Does
 from collage_core.runtime.places import Places, Rim
 from collage_core.runtime.schedule import CopyOut, Synchronise, Transfer
 
@@ -24,7 +24,15 @@ def bound_transfer(action: Transfer, places: Places, rim: Rim, devices: Devices)
     else:
         call = functools.partial(device.write, target.pointer, source.array)
     name = f"device_copy {action.root.name} to {action.target}"
-    return BoundStep(name=name, target="host", nodes=(), call=call, device=action.device, not_captured=_NOT_CAPTURED)
+    return BoundStep(
+        name=name,
+        target="host",
+        nodes=(),
+        call=call,
+        device=action.device,
+        not_captured=_NOT_CAPTURED,
+        does=Does.COPY,
+    )
 
 
 def bound_copy_out(action: CopyOut, places: Places, rim: Rim, devices: Devices, name: str) -> BoundStep:
@@ -32,12 +40,20 @@ def bound_copy_out(action: CopyOut, places: Places, rim: Rim, devices: Devices, 
     source, target = places.of(action.output, action.device, rim), rim.outputs[name]
     if action.device == "cpu":
         call = functools.partial(np.copyto, target.array, source.array)
-        return BoundStep(name=f"copy {name}", target="host", nodes=(name,), call=call)
+        return BoundStep(name=f"copy {name}", target="host", nodes=(name,), call=call, does=Does.HOST)
     copied = functools.partial(devices[action.device].copy, target.pointer, source.pointer, target.spec.nbytes)
-    return BoundStep(name=f"copy {name}", target="host", nodes=(), call=copied, device=action.device, not_captured="")
+    return BoundStep(
+        name=f"copy {name}",
+        target="host",
+        nodes=(),
+        call=copied,
+        device=action.device,
+        not_captured="",
+        does=Does.COPY,
+    )
 
 
 def bound_wait(action: Synchronise, devices: Devices) -> BoundStep:
     """The call that waits for a device."""
     wait = devices[action.device].synchronise
-    return BoundStep(name=f"synchronise {action.device}", target="host", nodes=(), call=wait)
+    return BoundStep(name=f"synchronise {action.device}", target="host", nodes=(), call=wait, does=Does.WAIT)

@@ -25,7 +25,7 @@ from collage_core.errors import KernelError, KernelLoadError
 from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.runtime.bound_run import BoundRun
 from collage_core.runtime.copying import bound_copy_out, bound_transfer, bound_wait
-from collage_core.runtime.launching import BoundStep
+from collage_core.runtime.launching import BoundStep, Does
 from collage_core.runtime.loading import Load, Loaded, Loader, LoweredAgain, Relower
 from collage_core.runtime.places import Given, Places, Rim, homes
 from collage_core.runtime.schedule import Compute, CopyOut, Schedule, Synchronise, Transfer, schedule
@@ -201,7 +201,7 @@ class Executable:
         writes = [places.of(value, device, rim) for value in step.writes]
         if step.view is not None:
             call = _view_call(step.view, reads[0], writes[0])
-            return BoundStep(name=step.name, target=step.target, nodes=step.nodes, call=call)
+            return BoundStep(name=step.name, target=step.target, nodes=step.nodes, call=call, does=Does.HOST)
         try:
             call = self._kernels[step.name].kernel.bind(reads, writes, places.workspace(step.name))
         except Exception as error:

@@ -10,12 +10,25 @@ and the reason is kept.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import itertools
 from collections.abc import Iterable, Sequence
 
 from collage_core.contract import BoundCall
 from collage_core.device import DeviceStream
 from collage_core.errors import DeviceLostError, KernelRunError
+
+
+class Does(enum.Enum):
+    """What a step of a run does."""
+
+    KERNEL = "kernel"
+    COPY = "copy"
+    """It moves a value to, from or within a device."""
+    WAIT = "wait"
+    """The host waits for a device."""
+    HOST = "host"
+    """A view, or a copy within the host's memory."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +42,7 @@ class BoundStep:
         call: The call.
         device: Where it is enqueued; `"cpu"` if it is done when it returns.
         not_captured: Why it is no part of a device's graph; empty if it may be.
+        does: What kind of step it is.
     """
 
     name: str
@@ -37,6 +51,7 @@ class BoundStep:
     call: BoundCall
     device: str = "cpu"
     not_captured: str = "it runs on the CPU"
+    does: Does = Does.KERNEL
 
     def failed(self, error: Exception) -> KernelRunError:
         """The error to raise when the call raised `error`."""
@@ -51,14 +66,41 @@ class Launch:
     Attributes:
         device: The device.
         steps: Names of the steps, in order.
+        kernels: How many of them are kernels.
         mode: `"graph"` or `"eager"`.
         reason: Why not as a graph; empty if as one.
     """
 
     device: str
     steps: tuple[str, ...]
+    kernels: int
     mode: str
     reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceWork:
+    """What a run has devices do.
+
+    Attributes:
+        launches: How kernels are launched there, in order.
+        copies: Copies to, from and within devices, those in graphs included.
+        synchronisations: How often the host waits.
+    """
+
+    launches: tuple[Launch, ...] = ()
+    copies: int = 0
+    synchronisations: int = 0
+
+    @property
+    def graph_launches(self) -> int:
+        """Graphs launched."""
+        return sum(launch.mode == "graph" for launch in self.launches)
+
+    @property
+    def eager_launches(self) -> int:
+        """Kernels launched one by one."""
+        return sum(launch.kernels for launch in self.launches if launch.mode == "eager")
 
 
 def stretches(steps: Sequence[BoundStep]) -> list[tuple[BoundStep, ...]]:
@@ -105,7 +147,13 @@ class Stretch:
         """How it goes by now."""
         names = tuple(step.name for step in self.steps)
         mode = "eager" if self._graph is None else "graph"
-        return Launch(device=self._device.name, steps=names, mode=mode, reason=self._reason)
+        kernels = sum(step.does is Does.KERNEL for step in self.steps)
+        return Launch(device=self._device.name, steps=names, kernels=kernels, mode=mode, reason=self._reason)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether later runs launch it as this one did."""
+        return self._graph is not None or self._now == self._eager
 
     def _warm_up(self) -> None:
         self._eager()

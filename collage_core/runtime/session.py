@@ -16,7 +16,7 @@ from collage_core.ir.foreign_values import expected_foreign, fitted_foreign
 from collage_core.ir.tensor_spec import name_of_type
 from collage_core.runtime.bound_run import BoundRun
 from collage_core.runtime.executable import Executable
-from collage_core.runtime.launching import Launch
+from collage_core.runtime.launching import DeviceWork, Launch
 from collage_core.runtime.loading import LoweredAgain
 from collage_core.runtime.places import Given
 from collage_core.runtime.profiling import Profile
@@ -138,6 +138,16 @@ class Session:
     def launches(self) -> tuple[Launch, ...]:
         """How kernels on devices are launched in `run` by now, and why some are not in a graph."""
         return self._default.launches
+
+    def device_work(self) -> DeviceWork:
+        """What each run has devices do, once it is settled how they are launched: if need be it is run until then.
+
+        Runs are on what the inputs hold from the last `run`.
+        """
+        with self._lock:
+            while not self._default.is_settled:  # at most twice: a run to warm up, and one that captures
+                self._default.run()
+            return self._default.device_work
 
     @property
     def lowered_again(self) -> tuple[LoweredAgain, ...]:

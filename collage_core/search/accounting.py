@@ -5,7 +5,9 @@ What a plan's copies cost follows from who computes and who reads each value, in
     sum, over values v and devices d other than the one that computes v,
     of the cost of bringing v there, if anything on d reads v or v has to end there.
 
-A copy starts where the value was computed, so the order of copies changes nothing. The search decides in the order of
+Bringing it there has its part in starting the kernels that wait for it (`CopyCosts.start_us`): all of it if a kernel
+computed the value; one part for each value that is given, since those all come before the first kernel. A copy starts
+where the value was computed, so the order of copies changes nothing. The search decides in the order of
 lowest uncovered nodes, and a reader may be decided before the kernel that computes what it reads (decision 4b). So a
 copy is charged as soon as both of its ends are known: by the reader if the value has been computed, else by whoever
 computes it, for all devices on which it is wanted by then. Each `(v, d)` is charged once, by the first move that makes
@@ -22,7 +24,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from collage_core.contract.cost import INVALID, Cost, checked_cost
-from collage_core.search.copies import DeviceCopies, DeviceCopy
+from collage_core.search.copies import DeviceCopies, DeviceCopy, SharedValue
 from collage_core.search.costs import PICOSECONDS_PER_US
 from collage_core.search.problem import SearchProblem, bits
 
@@ -116,8 +118,6 @@ class Accounting:
         every = range(len(self.devices))
 
         def cost(source: int, destination: int, size: int | None) -> Cost:
-            if source == destination:
-                return 0.0
             key = (source, destination, size)
             if key not in known:
                 pair = self.devices[source], self.devices[destination]
@@ -129,7 +129,27 @@ class Accounting:
                     known[key] = 0.0
             return known[key]
 
-        return [[[cost(a, b, value.size_bytes) for b in every] for a in every] for value in self._values]
+        starts_us = [self._start_us(device) for device in self.devices]
+
+        def whole(value: SharedValue, source: int, destination: int) -> Cost:
+            if source == destination:
+                return 0.0
+            return cost(source, destination, value.size_bytes) + starts_us[destination] / self._sharing(value)
+
+        return [[[whole(value, a, b) for b in every] for a in every] for value in self._values]
+
+    def _sharing(self, value: SharedValue) -> int:
+        """Among how many values what starting kernels takes is shared, of which this is one."""
+        return 1 if value.producer is not None else sum(each.producer is None for each in self._values)
+
+    def _start_us(self, device: str) -> float:
+        try:
+            found = checked_cost(self._copies.costs.start_us(device))
+            if found == INVALID:
+                raise ValueError("it is not finite")
+        except ValueError as error:
+            raise ValueError(f"start of kernels on {device}: {error}") from None
+        return 0.0 if self.free else found
 
     def traffics(self) -> tuple[Traffic | None, ...]:
         """What each candidate of the problem has to do with values; None for one that covers nothing."""

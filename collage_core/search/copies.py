@@ -24,9 +24,22 @@ class CopyCosts(Protocol):
             Microseconds, finite and >= 0; `INVALID` if there is no way between the two.
         """
 
+    def start_us(self, device: str) -> float:
+        """What it takes a device to begin with kernels once it has what they read; asked once per device.
+
+        A stretch of kernels is launched as a whole, and what is copied to a device is what begins one. So this is
+        counted with copies to the device, not with kernels: with each of values that kernels compute elsewhere, and
+        once for what the caller gives, shared among all of that.
+
+        Returns:
+            Microseconds, finite and >= 0.
+        """
+
 
 class CopyTable:
     """Costs by `(source, destination)`, whatever the size; there is no way between two that are not in the table.
+
+    Nothing is added for starting kernels.
 
     Examples:
         >>> table = CopyTable({("cpu", "cuda:0"): 10.0})
@@ -40,6 +53,10 @@ class CopyTable:
     def copy_us(self, source: str, destination: str, size_bytes: int | None) -> Cost:
         """See `CopyCosts`."""
         return self._costs_us.get((source, destination), INVALID)
+
+    def start_us(self, device: str) -> float:
+        """See `CopyCosts`."""
+        return 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +107,7 @@ class DeviceCopy:
         value: Position of the value in `DeviceCopies.values`.
         source: Device that computed it, or where the caller gave it.
         destination: Device it is brought to, once, however many kernels read it there.
-        cost_us: What that costs.
+        cost_us: What that costs, with its part of what starting the kernels behind it does.
     """
 
     value: int

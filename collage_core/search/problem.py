@@ -38,13 +38,18 @@ class SearchTarget:
 
     @classmethod
     def of(cls, target: Target, dispatch_us: float = 0.0) -> SearchTarget:
-        """The search's view of a plugin's target."""
+        """The search's view of a plugin's target.
+
+        Args:
+            target: The target.
+            dispatch_us: What the runtime's loop adds to a kernel it calls. Those that are captured it does not call.
+        """
         return cls(
             name=target.name,
             toolchain=target.toolchain,
             mixable=target.mixable,
             excludes=target.excludes,
-            dispatch_us=dispatch_us,
+            dispatch_us=0.0 if target.launch == "graph" else dispatch_us,
             device=target.device,
         )
 

@@ -2,7 +2,8 @@
 
 What is enqueued runs only when somebody waits for the stream, so a wait that is missing shows as stale data. Memory
 holds garbage at first and is never given out twice, so what is used after it was freed is seen. Copies from pinned
-memory read it when they run, not when they are enqueued. Its clock is its own: every operation says how long it takes.
+memory read it when they run, not when they are enqueued. Its clock is its own: every operation says how long it takes,
+and where a launch is said to take the host time, or memory to have a cache, they do (`fake_time.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import dataclasses
 import itertools
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,14 +28,13 @@ from collage_core.errors import (
     DeviceUseError,
     FeedError,
 )
+from collage_core.testing.fake_time import FakeTime, Range, copy_us
 
 Array = np.ndarray[Any, Any]
 Work = Callable[[], None]
 
 _DLPACK_EXTENSION = 12  # kDLExtDev in dlpack.h
 _GARBAGE = 0xA5
-_COPY_US = 10.0
-_BYTES_PER_US = 10_000.0
 
 _handles = itertools.count(0x5000)
 _streams: weakref.WeakValueDictionary[int, FakeStream] = weakref.WeakValueDictionary()
@@ -74,10 +74,12 @@ class FakeDevice:
         memory_bytes: What it has.
         lost_after: Operations after which it no longer answers; None for never.
         eager: Whether it does everything at once, as early as a device may; otherwise it does so as late as it may.
+        launch_us: What launching a kernel or a graph takes the host.
+        cache_bytes: Size of its last-level cache, which what kernels read goes through; 0 for none.
 
     Attributes:
         log: What was asked of it, in order.
-        clock_us: Its time.
+        time: Its clock, and the host's as far as launches take it.
         allocated: Bytes in use.
     """
 
@@ -88,11 +90,13 @@ class FakeDevice:
         memory_bytes: int = 1 << 30,
         lost_after: int | None = None,
         eager: bool = False,
+        launch_us: float = 0.0,
+        cache_bytes: int = 0,
     ) -> None:
         self.name = name
         self.eager = eager
         self.log: list[Operation] = []
-        self.clock_us = 0.0
+        self.time = FakeTime(launch_us=launch_us, cache_bytes=cache_bytes)
         self.allocated = 0
         self.memory_bytes = memory_bytes
         self.lost_after = lost_after
@@ -101,6 +105,11 @@ class FakeDevice:
         self._blocks: list[tuple[int, int, Any]] = []  # address, bytes, what holds them; freed ones stay
         self._freed: set[int] = set()
         self._pinned: list[tuple[int, int]] = []
+
+    @property
+    def clock_us(self) -> float:
+        """Its time."""
+        return self.time.clock_us
 
     def open(self, name: str) -> FakeStream:
         """A stream of it, as `OpenDevice` gives one.
@@ -186,6 +195,18 @@ class FakeMemory:
     nbytes: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Enqueued:
+    """Something a stream has yet to do; a kernel has a name."""
+
+    work: Work
+    us: float
+    name: str = ""
+    asked_us: float = 0.0
+    reads: tuple[Range, ...] = ()
+    writes: tuple[Range, ...] = ()
+
+
 class FakeStream:
     """A stream of a fake device; see `DeviceStream`.
 
@@ -196,8 +217,8 @@ class FakeStream:
     def __init__(self, device: FakeDevice) -> None:
         self.device = device
         self.handle = next(_handles)
-        self._queue: list[tuple[str, float, Work]] = []
-        self._captured: list[tuple[str, float, Work]] | None = None
+        self._queue: list[_Enqueued] = []
+        self._captured: list[_Enqueued] | None = None
         _streams[self.handle] = self
 
     @property
@@ -209,6 +230,16 @@ class FakeStream:
     def dlpack_device(self) -> tuple[int, int]:
         """See `DeviceStream.dlpack_device`."""
         return _DLPACK_EXTENSION, int(self.name.rpartition(":")[2])
+
+    @property
+    def cache_bytes(self) -> int:
+        """See `DeviceStream.cache_bytes`."""
+        return self.device.time.cache_bytes
+
+    @property
+    def free_bytes(self) -> int:
+        """See `DeviceStream.free_bytes`."""
+        return self.device.memory_bytes - self.device.allocated
 
     def another(self) -> FakeStream:
         """See `DeviceStream.another`."""
@@ -230,22 +261,31 @@ class FakeStream:
         skip = -raw.ctypes.data % ALIGNMENT_BYTES
         return raw[skip : skip + nbytes]
 
-    def enqueue(self, name: str, work: Work, *, us: float = 1.0) -> None:
+    def enqueue(
+        self, name: str, work: Work, *, us: float = 1.0, reads: Sequence[Range] = (), writes: Sequence[Range] = ()
+    ) -> None:
         """What launching a kernel comes to.
 
         Args:
             name: The kernel's name in the log.
             work: What it does; `FakeDevice.view` gives it memory.
             us: How long it takes by the device's clock.
+            reads: Addresses and sizes of what it reads; what is not in the device's cache takes longer.
+            writes: Likewise of what it writes.
         """
-        self._put("kernel", name, us, work)
+        if self._captured is None:
+            self.device.time.launch()
+        what = _Enqueued(work=work, us=us, name=name, reads=tuple(reads), writes=tuple(writes))
+        self._put("kernel", name, what)
 
     def write(self, pointer: int, source: Array) -> None:
         """See `DeviceStream.write`."""
         if not self.device.is_pinned(source):
             self._not_captured("copies from memory that is not pinned")
             source = source.copy()
-        self._put("write", str(source.nbytes), _copy_us(source.nbytes), lambda: self._move(pointer, source))
+        nbytes = source.nbytes
+        moved = _Enqueued(work=lambda: self._move(pointer, source), us=copy_us(nbytes), writes=((pointer, nbytes),))
+        self._put("write", str(nbytes), moved)
 
     def _move(self, pointer: int, source: Array) -> None:
         np.copyto(self.device.view(pointer, source.shape, source.dtype), source)
@@ -255,15 +295,15 @@ class FakeStream:
         pageable = not self.device.is_pinned(target)
         if pageable:
             self._not_captured("copies into memory that is not pinned")
-        self._put(
-            "read",
-            str(target.nbytes),
-            _copy_us(target.nbytes),
-            lambda: np.copyto(target, self.device.view(pointer, target.shape, target.dtype)),
-        )
+
+        def work() -> None:
+            np.copyto(target, self.device.view(pointer, target.shape, target.dtype))
+
+        self._put("read", str(target.nbytes), _Enqueued(work=work, us=copy_us(target.nbytes)))
         if pageable:
             self.device.note("pageable")
             self._run()
+            self.device.time.wait()
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """See `DeviceStream.copy`."""
@@ -272,13 +312,14 @@ class FakeStream:
             place = self.device.view(target, (nbytes,), np.uint8)
             np.copyto(place, self.device.view(source, (nbytes,), np.uint8))
 
-        self._put("copy", str(nbytes), _copy_us(nbytes) / 10, work)
+        self._put("copy", str(nbytes), _Enqueued(work=work, us=copy_us(nbytes) / 10, writes=((target, nbytes),)))
 
     def synchronise(self) -> None:
         """See `DeviceStream.synchronise`."""
         self._not_captured("waits for the stream")
         self.device.note("synchronise")
         self._run()
+        self.device.time.wait()
 
     def event(self) -> FakeEvent:
         """See `DeviceStream.event`."""
@@ -288,7 +329,7 @@ class FakeStream:
         """See `DeviceStream.capture`."""
         self._not_captured("captures within a capture")
         self.device.note("capture")
-        captured: list[tuple[str, float, Work]] = []
+        captured: list[_Enqueued] = []
         self._captured = captured
         try:
             enqueue()
@@ -310,19 +351,22 @@ class FakeStream:
         spec = buffer.spec
         return FakeArray(self.device, buffer.pointer, spec.static_shape, np.dtype(spec.numpy_dtype), buffer)
 
-    def append(self, work: list[tuple[str, float, Work]]) -> None:
+    def append(self, work: Sequence[_Enqueued]) -> None:
         """Enqueues what was captured."""
         self._not_captured("launches a graph")
-        self._queue += work
+        self.device.time.launch()
+        asked_us = self.device.time.host_us
+        self._queue += [dataclasses.replace(each, asked_us=asked_us) for each in work]
         if self.device.eager:
             self._run()
 
-    def _put(self, kind: str, detail: str, us: float, work: Work) -> None:
+    def _put(self, kind: str, detail: str, what: _Enqueued) -> None:
         self.device.note(kind, detail)
-        (self._queue if self._captured is None else self._captured).append(
-            (detail if kind == "kernel" else "", us, work)
-        )
-        if self.device.eager and self._captured is None:
+        if self._captured is not None:
+            self._captured.append(what)
+            return
+        self._queue.append(dataclasses.replace(what, asked_us=self.device.time.host_us))
+        if self.device.eager:
             self._run()
 
     def _not_captured(self, what: str) -> None:
@@ -332,21 +376,21 @@ class FakeStream:
     def _run(self) -> None:
         queue, self._queue = self._queue, []
         device = self.device
-        for name, us, work in queue:
-            if name:
-                device.note("ran", name)
+        for each in queue:
+            if each.name:
+                device.note("ran", each.name)
+            device.time.spend(each.us, each.asked_us, each.reads, each.writes)
             device.executing = True
             try:
-                work()
+                each.work()
             finally:
                 device.executing = False
-            device.clock_us += us
 
 
 class FakeGraph:
     """See `DeviceGraph`."""
 
-    def __init__(self, stream: FakeStream, work: list[tuple[str, float, Work]]) -> None:
+    def __init__(self, stream: FakeStream, work: list[_Enqueued]) -> None:
         self._stream = stream
         self._work = work
 
@@ -366,7 +410,7 @@ class FakeEvent:
     def record(self) -> None:
         """See `Event.record`."""
         self._at = None
-        self._stream._put("event", "", 0.0, self._reach)
+        self._stream._put("event", "", _Enqueued(work=self._reach, us=0.0))
 
     def _reach(self) -> None:
         self._at = self._stream.device.clock_us
@@ -404,7 +448,3 @@ class FakeArray:
 
     def __dlpack__(self, **options: Any) -> Any:
         raise BufferError("the memory of a fake device is nobody else's")
-
-
-def _copy_us(nbytes: int) -> float:
-    return _COPY_US + nbytes / _BYTES_PER_US

@@ -54,13 +54,16 @@ class FakeKernel:
         results = [str(value.name) for value in self._model.graph.outputs]
         read = {**dict(zip(names, inputs, strict=True)), **self._weights}
 
+        touched = [(each.pointer, each.spec.nbytes) for each in read.values()]
+        written = [(each.pointer, each.spec.nbytes) for each in outputs]
+
         def compute() -> None:
             values = evaluate(self._model, {name: self._view(each).copy() for name, each in read.items()}).values
             for name, buffer in zip(results, outputs, strict=True):
                 np.copyto(self._view(buffer), values[name])
 
         def call() -> None:
-            self._stream.enqueue(",".join(results), compute, us=self._us)
+            self._stream.enqueue(",".join(results), compute, us=self._us, reads=touched, writes=written)
 
         return call
 

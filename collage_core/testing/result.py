@@ -118,7 +118,7 @@ class PartitionResult:
             cost_us = self._pool.engine(within=nodes, target=target.name).run().total_us
         except NoCoverError:
             return self._why_no_cover(region, nodes, target)
-        chosen_us = self.plan.cost_of[nodes] + self.plan.dispatch_us
+        chosen_us = self.plan.cost_of[nodes] + self.plan.loop_us(kernel)
         if cost_us < chosen_us:  # it would have been taken, had it not closed a circle
             return [NoFit(region=region, reason="its kernels and the others would wait for each other in a circle")]
         return [OutPriced(region=region, cost_us=cost_us, chosen_us=chosen_us)]

@@ -10,4 +10,5 @@ TARGETS = [Target(toolchain="far", device="fake:0", fingerprint="far 1")]
 plugin = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0"))
 small = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0", memory_bytes=300))
 fragile = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0", lost_after=4))
+caching = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0", cache_bytes=1 << 13))
 near = MockToolchain("near", costs_us={})

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx_ir
 import pytest
 
-from collage_core.contract import Target
+from collage_core.contract import Host, Target
+from collage_core.database.memory import MemoryStore
 from collage_core.errors import KernelLoadError
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
 from collage_core.ir.dataflow import DataflowGraph
@@ -18,14 +21,16 @@ from collage_core.measure.blobs import BlobStore
 from collage_core.measure.client import PluginSource, Worker, artifact_of
 from collage_core.measure.function_codec import FunctionEncoder
 from collage_core.measure.messages import AskBuild
-from collage_core.measure.outcomes import BuildSettings, Built, Failed, Measured, Stage, Tolerance
+from collage_core.measure.outcomes import BuildSettings, Built, DeviceTimes, Failed, Measured, Stage, Tolerance
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import call_sites
 from collage_core.passes.prepare import prepare
+from collage_core.pipeline.device_figures import DeviceFigures, WorkerMeter, device_figures
 from collage_core.reference import evaluate
 from collage_core.registry import Registry, Toolchain
 from collage_core.runtime import load, save_package
 from collage_core.testing import FakeDevice, GraphBuilder, MockToolchain
+from collage_core.testing.fake_time import BYTES_PER_US, COPY_US, MISS_BYTES_PER_US
 from tests.integration.measure.conftest import add_ask
 
 FAR = Target(toolchain="far", device="fake:0", fingerprint="far 1")
@@ -54,6 +59,11 @@ def fragile(store: BlobStore) -> Iterator[Worker]:
     yield from worker_of(store, "far", "fragile")
 
 
+@pytest.fixture
+def caching(store: BlobStore) -> Iterator[Worker]:
+    yield from worker_of(store, "far", "caching")
+
+
 @pytest.fixture(scope="module")
 def near(store: BlobStore) -> Iterator[Worker]:
     yield from worker_of(store, "near", "near")
@@ -66,6 +76,54 @@ def test_a_kernel_of_a_device_is_checked_and_timed_by_its_clock(store: BlobStore
     assert set(outcome.samples_us) == {1.0}
     assert outcome.calls_per_sample == 20
     assert (outcome.error, outcome.repeatable) == (0.0, True)
+    assert (outcome.launch, outcome.launch_reason, outcome.weight_copies) == ("graph", "", 1)
+
+
+@pytest.mark.parametrize(("cold", "copies", "us"), [(True, 5, 1.0 + 2048 / MISS_BYTES_PER_US), (False, 1, 1.0)])
+def test_weights_a_plan_does_not_find_in_the_cache_are_not_found_there_when_a_kernel_is_timed(
+    store: BlobStore, caching: Worker, cold: bool, copies: int, us: float
+) -> None:
+    outcome = caching.measure(dataclasses.replace(add_ask(store, FAR), cold=cold))
+
+    assert isinstance(outcome, Measured), outcome
+    assert outcome.weight_copies == copies  # four of 2 KiB fill 8 KiB
+    assert outcome.samples_us == pytest.approx([us] * len(outcome.samples_us))
+
+
+def test_a_device_is_timed_in_the_process_that_times_kernels(far: Worker, small: Worker, fragile: Worker) -> None:
+    far.ping()
+    pid = far.pid
+
+    times = far.device_times("fake:0")
+
+    assert isinstance(times, DeviceTimes), times
+    figures = DeviceFigures.of("fake:0", times)
+    assert figures.to_device.latency_us == figures.from_device.latency_us == pytest.approx(COPY_US, rel=1e-5)
+    assert figures.to_device.bytes_per_us == pytest.approx(BYTES_PER_US, rel=1e-5)
+    assert far.pid == pid
+    for worker, reason in ((small, "300 bytes are free, too few"), (fragile, "it does not answer any more")):
+        failed = worker.device_times("fake:0")
+        assert isinstance(failed, Failed)
+        assert reason in failed.reason
+    unknown = far.device_times("fake:7")
+    assert isinstance(unknown, Failed)
+    assert "neither core nor far knows it" in unknown.reason
+
+
+def test_what_a_worker_measured_of_a_device_is_asked_for_once(far: Worker) -> None:
+    asked: list[str] = []
+
+    def worker(toolchain: str) -> Worker:
+        asked.append(toolchain)
+        return far
+
+    database, host = MemoryStore(), Host.this()
+    meter = WorkerMeter(SimpleNamespace(worker=worker), [FAR])  # type: ignore[arg-type]
+    first, second = (device_figures(database, host, ["cpu", "fake:0"], meter) for _ in range(2))
+
+    assert first == second
+    assert [figures.assumed for figures in first] == [""]
+    assert asked == ["far"]
 
 
 def test_too_little_memory_costs_the_device_s_candidate_only(store: BlobStore, small: Worker, near: Worker) -> None:

@@ -18,6 +18,7 @@ from collage_core.report.bench_json import BenchReport
 from collage_core.report.compare_facts import CompareReport, ValueComparison
 from collage_core.report.doctor_facts import DoctorReport
 from collage_core.report.inspect_facts import InspectReport, TargetCoverage
+from collage_core.runtime import DeviceWork, Launch
 from tests.unit.report.records import COMPARISON, HOST, MODEL, RECORD
 
 
@@ -41,6 +42,10 @@ class FakeSession:
 
     def run(self, names: None, feeds: dict[str, Any]) -> list[Any]:
         return [feeds["x"] * 2]
+
+    def device_work(self) -> DeviceWork:
+        launch = Launch(device="cuda:0", steps=("k0000",), kernels=1, mode="eager", reason="it allocates")
+        return DeviceWork(launches=(launch,), copies=2, synchronisations=1)
 
     def profile(self, feeds: dict[str, Any]) -> Any:
         step = types.SimpleNamespace(name="k0000", target="openvino", nodes=("a",), median_us=12.0)

@@ -148,6 +148,19 @@ def test_run_says_that_inputs_were_random(collage: Collage, pipeline: FakePipeli
     assert "random inputs (seed 7)" in result.stdout
 
 
+def test_run_says_how_kernels_are_launched_on_devices(collage: Collage, pipeline: FakePipeline, package: Path) -> None:
+    result = collage("run", package, "--json", "-")
+
+    assert json.loads(result.stdout)["device_work"] == {
+        "graph_launches": 0,
+        "eager_launches": 1,
+        "copies": 2,
+        "synchronisations": 1,
+        "launches": [{"device": "cuda:0", "mode": "eager", "kernels": 1, "reason": "it allocates"}],
+    }
+    assert "1 kernel launched one by one: it allocates" in collage("run", package).stdout
+
+
 def test_doctor_fails_when_nothing_is_usable(collage: Collage, pipeline: FakePipeline) -> None:
     assert collage("doctor").exit_code == 0
     report = pipeline.doctor()

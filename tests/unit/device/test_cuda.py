@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 import types
@@ -139,6 +140,35 @@ def cuda() -> CudaStream:
         pytest.skip(str(error))
 
 
+def test_cache_and_free_memory_are_asked_of_the_device_itself() -> None:
+    asked: list[object] = []
+
+    class Device(contextlib.AbstractContextManager[None]):
+        pci_bus_id = "0000:01:00.0"
+
+        def __init__(self, ordinal: int) -> None:
+            self.ordinal = ordinal
+
+        def __enter__(self) -> None:
+            asked.append(self.ordinal)
+
+        def __exit__(self, *exception: object) -> None:
+            asked.append("left")
+
+    cupy = library(buses=["0000:01:00.0"])
+    cupy.cuda.Device = Device
+    cupy.cuda.Stream = lambda non_blocking: types.SimpleNamespace(ptr=1)
+    cupy.cuda.runtime.cudaDevAttrL2CacheSize = 38
+    cupy.cuda.runtime.deviceGetAttribute = lambda attribute, ordinal: {(38, 0): 50 << 20}[attribute, ordinal]
+    cupy.cuda.runtime.memGetInfo = lambda: (7, 80)
+    stream = CudaStream.with_library(cupy, "cuda:0")
+    asked.clear()
+
+    assert stream.cache_bytes == 50 << 20
+    assert stream.free_bytes == 7
+    assert asked == [0, "left"]  # free memory is that of the current device
+
+
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 SPEC = TensorSpec(name="x", dtype=ir.DataType.FLOAT, shape=(2, 3))
 
@@ -206,6 +236,15 @@ def test_arrays_of_other_libraries_pass_without_a_copy(cuda: CudaStream) -> None
 def test_too_much_memory_is_refused_by_name(cuda: CudaStream) -> None:
     with pytest.raises(DeviceMemoryError):
         cuda.allocate(1 << 50)
+
+
+@pytest.mark.gpu
+def test_what_is_allocated_is_no_longer_free(cuda: CudaStream) -> None:
+    before = cuda.free_bytes
+    memory = cuda.allocate(1 << 28)
+
+    assert before - cuda.free_bytes >= memory.nbytes
+    assert cuda.cache_bytes > 0
 
 
 @pytest.mark.gpu

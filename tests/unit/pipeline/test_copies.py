@@ -5,20 +5,19 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from pathlib import Path
-from typing import Any
 
 import onnx
 import onnx_ir
 import pytest
 
-from collage_core.contract import INVALID, CopyFigures, Host, Joins, Target, Unsupported
-from collage_core.database.memory import MemoryStore
+from collage_core.contract import INVALID, CopyFigures, Joins, Target
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.model_io import model_from_bytes
 from collage_core.ir.work import estimated_work_us
 from collage_core.passes.prepare import prepare
-from collage_core.pipeline.copies import ASSUMED, HostCopies, copy_costs, shared_values
+from collage_core.pipeline.copies import HostCopies, shared_values
+from collage_core.pipeline.device_figures import DeviceFigures
 from collage_core.pipeline.plan import PlannedCopy
 from collage_core.pipeline.pool import CandidatePool, PoolCosts
 from collage_core.pipeline.proposals import propose, target_rule
@@ -91,65 +90,22 @@ def test_a_copy_takes_its_latency_and_its_bytes_and_goes_through_the_host() -> N
     assert copies.copy_us("cuda:1", "cuda:0", 1000) == INVALID  # nothing comes back from there
 
 
-class Meter:
-    def __init__(self, refuses: str = "") -> None:
-        self.refuses = refuses
-        self.asked: list[tuple[str, str]] = []
+def test_what_the_host_is_brought_it_waits_for_and_what_a_device_is_brought_starts_its_kernels() -> None:
+    figures = DeviceFigures(
+        device="cuda:0",
+        to_device=CopyFigures(latency_us=2.0, bytes_per_us=1000.0),
+        from_device=CopyFigures(latency_us=3.0, bytes_per_us=500.0),
+        within=CopyFigures(latency_us=1.0, bytes_per_us=1e6),
+        wait_us=4.0,
+        start_us=6.0,
+        cache_bytes=0,
+    )
 
-    def figures(self, source: str, destination: str) -> CopyFigures | Unsupported:
-        self.asked.append((source, destination))
-        if destination == self.refuses:
-            return Unsupported("its memory is write-only")
-        return CopyFigures(latency_us=len(self.asked), bytes_per_us=1000.0)
+    graphs, eager = HostCopies.of([figures]), HostCopies.of([figures], eager=["cuda:0"])
 
-
-def test_on_the_cpu_alone_nothing_is_asked_and_nothing_said() -> None:
-    meter = Meter()
-
-    assert copy_costs(MemoryStore(), Host.this(), ["cpu"], meter) == (None, ())
-    assert meter.asked == []
-
-
-def test_figures_are_measured_once_for_each_direction() -> None:
-    database, host, meter = MemoryStore(), Host.this(), Meter()
-
-    first, said = copy_costs(database, host, ["cpu", "cuda:0"], meter)
-    again, _ = copy_costs(database, host, ["cuda:0"], meter)
-
-    assert first is not None
-    assert again is not None
-    assert said == ()
-    assert meter.asked == [("cpu", "cuda:0"), ("cuda:0", "cpu")]
-    assert [each.copy_us(*pair, 2000) for each in (first, again) for pair in BOTH] == [3.0, 4.0, 3.0, 4.0]
-
-
-@pytest.mark.parametrize("known", [{"to": "fast"}, {"to": [-1.0, 3.0]}, {"to": [1.0, 0]}, {"to": [1.0]}, {}])
-def test_what_the_database_has_of_another_make_is_measured_anew(known: dict[str, Any]) -> None:
-    database, host, meter = MemoryStore(), Host.this(), Meter()
-    database.put_plan(f"copies/{host.fingerprint_for('cuda:0')}", known)
-
-    copy_costs(database, host, ["cuda:0"], meter)
-
-    assert ("cpu", "cuda:0") in meter.asked
-
-
-def test_where_nothing_can_be_copied_the_reason_is_said() -> None:
-    costs, said = copy_costs(MemoryStore(), Host.this(), ["cuda:0"], Meter(refuses="cpu"))
-
-    assert costs is not None
-    assert costs.copy_us("cuda:0", "cpu", 4) == INVALID
-    assert said == ("nothing is copied from cuda:0 to cpu: its memory is write-only",)
-
-
-def test_without_a_meter_figures_are_assumed_and_said_to_be_and_not_kept() -> None:
-    database, host = MemoryStore(), Host.this()
-
-    costs, said = copy_costs(database, host, ["cuda:0"])
-
-    assert costs is not None
-    assert costs.copy_us("cpu", "cuda:0", 4096) == ASSUMED.copy_us(4096)
-    assert said == ("copies to and from cuda:0 are not measured: 10 us and 12 GB/s are assumed",)
-    assert database.get_plan(f"copies/{host.fingerprint_for('cuda:0')}") is None
+    assert graphs.copy_us("cpu", "cuda:0", 1000) == 3.0
+    assert graphs.copy_us("cuda:0", "cpu", 1000) == 3.0 + 4.0 + 2.0
+    assert [graphs.start_us("cuda:0"), graphs.start_us("cpu"), eager.start_us("cuda:0")] == [6.0, 0.0, 0.0]
 
 
 GRAPH = DataflowGraph(chain("Relu", "Exp", "Neg"))
@@ -186,6 +142,25 @@ def test_a_single_plan_of_a_device_pays_for_its_inputs_and_outputs() -> None:
     assert len(alone.kernels) == 1
     assert [(c.source, c.destination) for c in alone.copies] == list(BOTH)
     assert pool.alone_us(whole) == pytest.approx(alone.predicted_us)
+
+
+def test_starting_kernels_on_a_device_is_paid_once_for_a_stretch_and_not_for_each_kernel() -> None:
+    start_us = 40.0
+
+    def predicted_us(starts: dict[str, float], dispatch_us: float) -> float:
+        source = FakeSource(COSTS)
+        copies = HostCopies(dict.fromkeys(BOTH, CopyFigures(latency_us=3.0, bytes_per_us=1e9)), starts)
+        pool = CandidatePool(GRAPH, source, dispatch_us, copies)
+        on_device = [each for each in EACH if each.target == GPU]
+        for candidate in on_device:
+            pool.add(candidate)
+        source.measure(on_device)
+        [plan] = singles(pool, [GPU])
+        assert plan.predicted_us == pytest.approx(pool.engine().run().total_us)
+        return plan.predicted_us
+
+    # three kernels of one graph: one start; and the loop calls the graph, not them
+    assert predicted_us({GPU.device: start_us}, 0.5) == pytest.approx(predicted_us({}, 0.0) + start_us)
 
 
 def test_on_one_device_there_is_nothing_to_copy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collage_core.report.device_facts import DeviceFacts, DeviceWorkFacts, LaunchFacts, speed
 from collage_core.report.record import (
     AlternativeFacts,
     Comparison,
@@ -165,3 +166,25 @@ RECORD = Record(
     unchecked={"backbone/node_3": "ONNX's evaluator has no com.example::Op"},
     notes=("inputs were random (seed 0)",),
 )
+
+WORK = DeviceWorkFacts(
+    graph_launches=1,
+    eager_launches=3,
+    copies=2,
+    synchronisations=1,
+    launches=(
+        LaunchFacts(device="cuda:0", mode="graph", kernels=7),
+        LaunchFacts(device="cuda:0", mode="eager", kernels=1, reason="its artifact is not capturable"),
+        LaunchFacts(device="cuda:0", mode="eager", kernels=2, reason="it could not be captured: it allocates"),
+    ),
+)
+GPU = DeviceFacts(
+    name="cuda:0",
+    to_device=speed(8.25, 24_000.0),
+    from_device=speed(7.5, 22_000.0),
+    within=speed(2.0, 1_500_000.0),
+    wait_us=6.0,
+    start_us=3.5,
+    cache_bytes=50 << 20,
+)
+"""A device, and what a plan has it do."""

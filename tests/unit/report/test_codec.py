@@ -7,13 +7,23 @@ import math
 import pytest
 
 from collage_core.errors import RecordError
-from collage_core.report.codec import record_from_document, record_from_json, record_to_json, to_jsonable
+from collage_core.report.codec import read_part, record_from_document, record_from_json, record_to_json, to_jsonable
+from collage_core.report.device_facts import DeviceWorkFacts
 from collage_core.report.record import Record
-from tests.unit.report.records import RECORD
+from tests.unit.report.records import GPU, RECORD, WORK
 
 
 def test_a_record_comes_back_as_it_was() -> None:
     assert record_from_json(record_to_json(RECORD)) == RECORD
+
+
+def test_devices_and_what_they_do_come_back_as_they_were() -> None:
+    record = dataclasses.replace(RECORD, devices=(GPU,), device_work=WORK)
+
+    assert record_from_json(record_to_json(record)) == record
+    assert read_part(to_jsonable(WORK), DeviceWorkFacts, "x") == WORK
+    with pytest.raises(RecordError, match="copies"):
+        read_part(to_jsonable(WORK) | {"copies": "many"}, DeviceWorkFacts, "copies")
 
 
 def test_equal_records_are_the_same_bytes_whatever_order_their_mappings_were_filled_in() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from collage_core.report.explanation import explain
 from collage_core.report.record import AlternativeFacts, CopyFacts, Record, RegionFacts
-from tests.unit.report.records import RECORD
+from tests.unit.report.records import GPU, RECORD, WORK
 
 
 def with_alternatives(*alternatives: AlternativeFacts) -> Record:
@@ -101,3 +101,27 @@ def test_device_copies_are_listed_dearest_first_and_not_mentioned_where_there_ar
     assert "v2: cpu" not in text
     assert "and 2 more" in text
     assert "Device copies" not in explain(RECORD)
+
+
+def test_what_devices_do_is_counted_with_the_reasons_of_what_is_launched_one_by_one() -> None:
+    text = explain(dataclasses.replace(RECORD, devices=(GPU,), device_work=WORK))
+
+    assert "Each run: 1 graph launch, 3 eager launches, 2 copies, 1 synchronisation\n" in text
+    assert text.index("2 kernels launched one by one: it could not be captured: it allocates") < text.index(
+        "1 kernel launched one by one: its artifact is not capturable"
+    )
+    assert "cuda:0: copies from the host 8.2 us and 24.0 GB/s" in text
+    assert "all measured; last-level cache 50.0 MiB" in " ".join(text.split())
+
+
+def test_figures_that_are_assumed_say_so_and_why() -> None:
+    assumed = dataclasses.replace(GPU, assumed="it is in use elsewhere")
+
+    text = " ".join(explain(dataclasses.replace(RECORD, devices=(assumed,))).split())
+
+    assert "assumed: not measured, since it is in use elsewhere" in text
+    assert "all measured" not in text
+
+
+def test_without_devices_nothing_is_said_of_them() -> None:
+    assert "Devices" not in explain(RECORD)

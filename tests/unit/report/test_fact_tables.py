@@ -23,7 +23,7 @@ from collage_core.report.fact_tables import (
 from collage_core.report.inspect_facts import InspectReport, TargetCoverage
 from collage_core.report.run_facts import OutputFacts, RunReport, StepFacts
 from collage_core.report.store_tables import store_summary
-from tests.unit.report.records import COMPARISON, HOST, MODEL, RECORD
+from tests.unit.report.records import COMPARISON, HOST, MODEL, RECORD, WORK
 
 DOCTOR = DoctorReport(
     collage_version="0.1.0",
@@ -143,6 +143,13 @@ def test_the_json_of_a_comparison_has_its_verdict() -> None:
     assert document["values"][1]["region"] == "k0001"
 
 
+def test_run_shows_what_devices_do_and_why_kernels_are_launched_one_by_one() -> None:
+    text = shown(run_summary(RunReport(package="m.collage", seed=3, outputs=(), device_work=WORK)))
+
+    assert "devices: 1 graph launch, 3 eager launches, 2 copies, 1 synchronisation" in text
+    assert "2 kernels launched one by one: it could not be captured: it allocates" in text
+
+
 def test_run_shows_outputs_and_the_profile() -> None:
     report = RunReport(
         package="m.collage",
@@ -158,6 +165,7 @@ def test_run_shows_outputs_and_the_profile() -> None:
 
     assert "random inputs (seed 3)" in text
     assert "1x10" in text
+    assert "launch" not in text
     assert "sum of the kernels: 1.500 ms" in text
 
 

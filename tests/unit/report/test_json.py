@@ -9,7 +9,7 @@ from typing import Any
 from collage_core.report.bench_json import ApparentLoss, BenchReport, bench_json
 from collage_core.report.optimize_json import optimize_json, regions_json
 from collage_core.report.record import Comparison, ContenderFacts, CopyFacts
-from tests.unit.report.records import COMPARISON, HOST, MODEL, RECORD
+from tests.unit.report.records import COMPARISON, GPU, HOST, MODEL, RECORD, WORK
 
 BENCH_KEYS = [
     "schema_version",
@@ -21,7 +21,17 @@ BENCH_KEYS = [
     "speedup_vs_best_single",
     "speedup_ci95",
 ]
-OPTIMIZE_KEYS = ["search", "predicted_ms", "measured_ms", "max_error", "regions", "device_copies", "refusals"]
+OPTIMIZE_KEYS = [
+    "search",
+    "predicted_ms",
+    "measured_ms",
+    "max_error",
+    "regions",
+    "device_copies",
+    "devices",
+    "device_work",
+    "refusals",
+]
 
 
 def bench_document(comparison: Comparison) -> Any:
@@ -86,6 +96,26 @@ def test_an_optimisation_has_the_promised_keys() -> None:
         "nodes": ["head/argmax"],
         "cost_us": 35800.0,
     }
+
+
+def test_devices_are_listed_with_what_they_take_and_what_a_run_has_them_do() -> None:
+    document = json.loads(optimize_json(dataclasses.replace(RECORD, devices=(GPU,), device_work=WORK)))
+
+    [device] = document["devices"]
+    assert list(device) == [
+        "name",
+        "to_device",
+        "from_device",
+        "within",
+        "wait_us",
+        "start_us",
+        "cache_bytes",
+        "assumed",
+    ]
+    assert device["to_device"] == {"latency_us": 8.25, "gb_per_s": 24.0}
+    work = document["device_work"]
+    assert list(work) == ["graph_launches", "eager_launches", "copies", "synchronisations", "launches"]
+    assert [launch["reason"] for launch in work["launches"] if launch["mode"] == "graph"] == [""]
 
 
 def test_regions_are_the_same_bytes_for_runs_that_chose_alike() -> None:

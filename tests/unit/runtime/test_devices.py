@@ -109,6 +109,43 @@ def test_stretches_become_graphs_in_the_second_run(parsed: Parse) -> None:
     assert [(each.mode, len(each.steps), each.reason) for each in bound.launches] == [("graph", 2, "")] * 2
 
 
+def test_what_a_run_has_devices_do_is_counted_against_what_they_log(parsed: Parse) -> None:
+    device = FakeDevice()
+    model = split(parsed(MIXED), dict.fromkeys("abde", FAKE))
+    session = Session(build(model, [FAKE], device, capturable=lambda site: site.nodes != ("d",)))
+    session.run(None, draws(0))
+
+    work = session.device_work()  # settles it
+    device.log.clear()
+    session.run_bound()
+
+    # a and b are a graph, d is launched by itself, and e alone is one again
+    assert [(each.mode, each.kernels) for each in work.launches] == [("graph", 2), ("eager", 1), ("graph", 1)]
+    assert (work.graph_launches, work.eager_launches) == (2, 1)
+    assert [len(device.kinds(kind)) for kind in ("launch", "kernel")] == [2, 1]
+    assert work.copies == len(device.kinds("write", "read", "copy")) == 4
+    assert work.synchronisations == len(device.kinds("synchronise")) == 2
+
+
+def test_a_copy_within_a_graph_is_a_copy_and_no_kernel(parsed: Parse) -> None:
+    model = parsed("g (float[4] x) => (float[4] u, float[4] v) { v = Neg(x) u = Identity(v) }")
+    device = FakeDevice()
+    session = Session(build(split(model, dict.fromkeys(DataflowGraph(model).names, FAKE)), [FAKE], device))
+    bound = session.bind({"x": FakeArray.of(device, np.ones(4, np.float32))}, {"u": "fake:0", "v": "fake:0"})
+    for _ in range(2):
+        bound.run()
+
+    [launch] = bound.launches
+    assert (launch.mode, len(launch.steps) - launch.kernels) == ("graph", bound.device_work.copies)
+    assert bound.is_settled
+
+
+def test_on_the_cpu_devices_do_nothing(parsed: Parse) -> None:
+    work = Session(build(split(parsed(MIXED), {}), [])).device_work()
+
+    assert (work.launches, work.copies, work.synchronisations) == ((), 0, 0)
+
+
 def test_what_cannot_be_captured_splits_a_stretch_and_says_why(parsed: Parse) -> None:
     model = parsed(MIXED)
     executable = build(

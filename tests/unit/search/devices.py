@@ -23,11 +23,20 @@ Tensor = tuple[int, int]
 
 
 class SizedCosts:
-    """A latency for each pair, and something for each byte."""
+    """A latency for each pair, something for each byte, and something for starting kernels on a device."""
 
-    def __init__(self, latency_us: dict[tuple[str, str], float], us_per_byte: float) -> None:
+    def __init__(
+        self,
+        latency_us: dict[tuple[str, str], float],
+        us_per_byte: float,
+        starts_us: dict[str, float] | None = None,
+    ) -> None:
         self.latency_us = latency_us
         self.us_per_byte = us_per_byte
+        self.starts_us = starts_us or {}
+
+    def start_us(self, device: str) -> float:
+        return self.starts_us.get(device, 0.0)
 
     def copy_us(self, source: str, destination: str, size_bytes: int | None) -> float:
         if size_bytes is None:
@@ -72,12 +81,14 @@ class DeviceInstance(Instance):
         for number, home in enumerate(self.homes):
             present[-1, number] = [home]
         spent_us = 0.0
+        given = sum(home is not None for home in self.homes)
 
         def bring(tensor: Tensor, device: str) -> None:
             nonlocal spent_us
             at = present[tensor]
             if at[0] is not None and device not in at:
                 spent_us += self.copy_costs.copy_us(at[0], device, self.sizes[tensor])
+                spent_us += self.copy_costs.start_us(device) / (given if tensor[0] < 0 else 1)
                 at.append(device)
 
         waiting = list(plan)
@@ -190,7 +201,9 @@ def random_device_instance(rng: random.Random, style: str) -> DeviceInstance:
     )
     copies = DeviceCopies(values=shared_values(instance), costs=instance.copy_costs)
     instance = dataclasses.replace(instance, problem=dataclasses.replace(empty, copies=copies))
-    return _with_candidates(instance, rng, adversarial)
+    instance = _with_candidates(instance, rng, adversarial)
+    instance.copy_costs.starts_us.update({device: rng.choice([0, 1, 2, 4]) * scale / 4 for device in devices})
+    return instance
 
 
 def shared_values(instance: DeviceInstance) -> tuple[SharedValue, ...]:

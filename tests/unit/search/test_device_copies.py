@@ -36,6 +36,7 @@ from collage_core.search.layers import state_key
 from collage_core.search.moves import Moves
 from tests.unit.search.devices import (
     DeviceInstance,
+    SizedCosts,
     best_over_devices,
     device_rank,
     legal,
@@ -127,6 +128,20 @@ def with_accounting(instance: DeviceInstance, kind: type[Accounting]) -> Prepare
     return dataclasses.replace(prepared, copies=kind(instance.problem, instance.problem.copies))
 
 
+class EachGiven(Accounting):
+    """Charges the whole start of kernels with each value that is given."""
+
+    def _sharing(self, value: SharedValue) -> int:
+        return 1
+
+
+def with_costs(instance: DeviceInstance, starts_us: dict[str, float]) -> Prepared:
+    assert instance.problem.copies is not None
+    costs = SizedCosts(instance.copy_costs.latency_us, instance.copy_costs.us_per_byte, starts_us)
+    copies = dataclasses.replace(instance.problem.copies, costs=costs)
+    return prepare(dataclasses.replace(instance.problem, copies=copies))
+
+
 def no_value_comes_home(instance: DeviceInstance) -> Prepared:
     return prepare(instance.with_values(lambda value: dataclasses.replace(value, ends_on="")).problem)
 
@@ -140,6 +155,8 @@ MUTANTS: dict[str, Callable[[DeviceInstance], dict[str, Any]]] = {
     "readers chosen before the kernel that computes": lambda i: {"prepared": with_accounting(i, WhenRead)},
     "places left out of the key": lambda i: {"key": lambda covered, pairs, places: state_key(covered, pairs, ())},
     "outputs not brought home": lambda i: {"prepared": no_value_comes_home(i)},
+    "kernels started for nothing": lambda i: {"prepared": with_costs(i, starts_us={})},
+    "kernels started for each value given": lambda i: {"prepared": with_accounting(i, EachGiven)},
     "sizes left out": lambda i: {"prepared": values_of_no_size(i)},
     "states dropped that copies may save": lambda i: {"prepared": with_accounting(i, Eager)},
     "copies left out": lambda i: {"prepared": prepare(dataclasses.replace(i.problem, copies=None))},
@@ -323,20 +340,34 @@ def test_one_device_has_nothing_of_copies_in_its_states() -> None:
 
 
 class Nonsense:
+    def __init__(self, copy_us: float, start_us: float) -> None:
+        self._copy_us, self._start_us = copy_us, start_us
+
     def copy_us(self, source: str, destination: str, size_bytes: int | None) -> float:
-        return -1.0
+        return self._copy_us
+
+    def start_us(self, device: str) -> float:
+        return self._start_us
 
 
-def test_a_cost_of_a_copy_that_is_none_is_an_error() -> None:
+@pytest.mark.parametrize(
+    ("costs", "complaint"),
+    [
+        (Nonsense(-1.0, 0.0), "copy of 4 bytes from cpu to x"),
+        (Nonsense(1.0, -1.0), "start of kernels on cpu"),
+        (Nonsense(1.0, INVALID), "start of kernels on cpu: it is not finite"),
+    ],
+)
+def test_a_cost_of_a_copy_or_a_start_that_is_none_is_an_error(costs: Nonsense, complaint: str) -> None:
     value = SharedValue(producer=None, readers=1, size_bytes=4, starts_on="cpu")
     problem = SearchProblem.from_predecessors(
         [[]],
         targets=[GPU],
         candidates=[SearchCandidate(nodes=1, target="g@x", key="k")],
-        copies=DeviceCopies(values=(value,), costs=Nonsense()),
+        copies=DeviceCopies(values=(value,), costs=costs),
     )
 
-    with pytest.raises(ValueError, match="copy of 4 bytes from cpu to x"):
+    with pytest.raises(ValueError, match=complaint):
         prepare(problem)
 
 
