@@ -316,6 +316,9 @@ class KernelRunError(KernelError):
         self.target = target
         self.nodes = nodes
         self.reason = reason
+        if target == "host":  # nobody's kernel: a copy between devices, a wait for one, a view
+            super().__init__(f"step {site!r} failed while running: {reason}.")
+            return
         super().__init__(
             f"kernel {site!r} of {target} ({_some(nodes)}) failed while running: {reason}. "
             f"To do without this toolchain, optimize again with `--exclude {target.partition('(')[0]}`."

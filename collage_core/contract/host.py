@@ -40,14 +40,15 @@ class Host:
         digest = hashlib.sha256(" ".join(sorted(self.cpu_flags)).encode()).hexdigest()[:8]
         return f"{self.system}/{self.cpu}/{self.physical_cores}c/{digest}"
 
-    def fingerprint_for(self, device: str) -> str:
-        """The same for measurements on one device: another model of it, or another driver, and they no longer hold.
+    def fingerprint_for(self, *devices: str) -> str:
+        """The same for measurements on devices: another model of one, or another driver, and they no longer hold.
 
         Args:
-            device: As in `Target.device`.
+            devices: As in `Target.device`, in any order.
         """
-        found = self.device(device)
-        return f"{self.fingerprint}/{found.fingerprint if found else device}" if device != "cpu" else self.fingerprint
+        others = sorted(set(devices) - {"cpu"})
+        found = [(self.device(name), name) for name in others]
+        return "/".join([self.fingerprint, *(device.fingerprint if device else name for device, name in found)])
 
     def device(self, name: str) -> Device | None:
         """The device a target names; None if this machine has none of that name."""

@@ -1,6 +1,7 @@
 """Devices beside the CPU: their memory, their streams and their clocks. CUDA by CuPy, where it is installed."""
 
-from collage_core.device.opening import Devices, buffer_on, open_device, placed_on, why_unusable
+from collage_core.device.cuda_errors import cuda_error
+from collage_core.device.opening import Devices, buffer_on, is_lost, open_device, placed_on, why_unusable
 from collage_core.device.protocol import DeviceGraph, DeviceMemory, DeviceStream, Event, OpenDevice
 
 __all__ = [
@@ -11,6 +12,8 @@ __all__ = [
     "Event",
     "OpenDevice",
     "buffer_on",
+    "cuda_error",
+    "is_lost",
     "open_device",
     "placed_on",
     "why_unusable",

@@ -1,6 +1,6 @@
 """NVIDIA's devices by CuPy, which is imported only here and only when one is opened.
 
-CuPy's documentation is the source of what its calls do, the CUDA Runtime API's of the error codes.
+CuPy's documentation is the source of what its calls do.
 """
 
 from __future__ import annotations
@@ -14,48 +14,13 @@ from typing import Any, Final
 import numpy as np
 
 from collage_core.contract import Buffer, TensorSpec
+from collage_core.device.cuda_errors import INSTALL, cuda_error
 from collage_core.device.protocol import Event
-from collage_core.errors import (
-    DeviceCapabilityError,
-    DeviceCaptureError,
-    DeviceError,
-    DeviceLostError,
-    DeviceMemoryError,
-    DeviceUnavailableError,
-    DriverTooOldError,
-    FeedError,
-)
+from collage_core.errors import DeviceError, DeviceMemoryError, DeviceUnavailableError, FeedError
 
 Array = np.ndarray[Any, Any]
 
 _DLPACK_CUDA: Final = 2  # kDLCUDA in dlpack.h
-_INSTALL: Final = "Install `collage-core[cuda]`, or `cupy-cuda12x` where the driver is one of CUDA 12"
-_ERRORS: Final[dict[int, type[DeviceError]]] = {  # cudaError_t in driver_types.h
-    2: DeviceMemoryError,  # cudaErrorMemoryAllocation
-    35: DriverTooOldError,  # cudaErrorInsufficientDriver
-    803: DriverTooOldError,  # cudaErrorSystemDriverMismatch
-    804: DriverTooOldError,  # cudaErrorCompatNotSupportedOnDevice
-    222: DriverTooOldError,  # cudaErrorUnsupportedPtxVersion
-    98: DeviceCapabilityError,  # cudaErrorInvalidDeviceFunction
-    209: DeviceCapabilityError,  # cudaErrorNoKernelImageForDevice
-    801: DeviceCapabilityError,  # cudaErrorNotSupported
-    100: DeviceUnavailableError,  # cudaErrorNoDevice
-    101: DeviceUnavailableError,  # cudaErrorInvalidDevice
-    46: DeviceUnavailableError,  # cudaErrorDevicesUnavailable: in exclusive use elsewhere
-    # after these every later call in the process fails
-    214: DeviceLostError,  # cudaErrorECCUncorrectable
-    700: DeviceLostError,  # cudaErrorIllegalAddress
-    702: DeviceLostError,  # cudaErrorLaunchTimeout
-    709: DeviceLostError,  # cudaErrorContextIsDestroyed
-    710: DeviceLostError,  # cudaErrorAssert
-    714: DeviceLostError,  # cudaErrorHardwareStackError
-    715: DeviceLostError,  # cudaErrorIllegalInstruction
-    716: DeviceLostError,  # cudaErrorMisalignedAddress
-    717: DeviceLostError,  # cudaErrorInvalidAddressSpace
-    718: DeviceLostError,  # cudaErrorInvalidPc
-    719: DeviceLostError,  # cudaErrorLaunchFailure
-    **dict.fromkeys(range(900, 910), DeviceCaptureError),  # cudaErrorStreamCapture...
-}
 
 
 def device_error(device: str, error: Exception) -> DeviceError:
@@ -68,8 +33,7 @@ def device_error(device: str, error: Exception) -> DeviceError:
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, MemoryError):
         return DeviceMemoryError(device, text)
-    kind = _ERRORS.get(int(getattr(error, "status", -1)), DeviceError)
-    return kind(device, text, _INSTALL if kind is DriverTooOldError else "")
+    return cuda_error(device, int(getattr(error, "status", -1)), text)
 
 
 class CudaStream:
@@ -103,7 +67,7 @@ class CudaStream:
         try:
             import cupy
         except Exception as error:  # a broken installation raises whatever its libraries do
-            raise DeviceUnavailableError(name, f"CuPy cannot be imported: {error}", _INSTALL) from error
+            raise DeviceUnavailableError(name, f"CuPy cannot be imported: {error}", INSTALL) from error
         return cls.with_library(cupy, name)
 
     @classmethod

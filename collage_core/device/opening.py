@@ -10,7 +10,7 @@ import numpy as np
 
 from collage_core.contract import Buffer, TensorSpec, buffer_over
 from collage_core.device.protocol import DeviceStream, OpenDevice
-from collage_core.errors import DeviceUnavailableError
+from collage_core.errors import DeviceLostError, DeviceUnavailableError
 
 
 def open_device(name: str) -> DeviceStream:
@@ -39,6 +39,13 @@ def why_unusable(name: str) -> str:
     if name.startswith("cuda:") and importlib.util.find_spec("cupy") is None:
         return "CuPy is not installed; install `collage-core[cuda]`, or `cupy-cuda12x` for a driver of CUDA 12"
     return ""
+
+
+def is_lost(error: BaseException | None) -> bool:
+    """Whether an error says that a device is lost, itself or by what caused it."""
+    while error is not None and not isinstance(error, DeviceLostError):
+        error = error.__cause__
+    return error is not None
 
 
 def buffer_on(device: DeviceStream, spec: TensorSpec) -> Buffer:

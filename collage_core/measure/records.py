@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from collage_core.database import Purpose, RecordKey, TuningRecord
+from collage_core.errors import DeviceMemoryError
 from collage_core.measure.outcomes import Failed, Measured, Outcome, Refused, Stage, Tolerance
 
 DEADLINE_REASON = "worker deadline"
 """How the reason of a candidate begins whose worker was killed for taking too long."""
 MEMORY_REASON = "worker memory"
 """How that of one begins whose worker was killed for taking too much memory."""
+DEVICE_MEMORY = DeviceMemoryError.__name__
+"""What stands in the reason of one for which a device had not the memory."""
 DEADLY_REASONS = ("worker crash", MEMORY_REASON, "worker protocol")
 """How the reason of a candidate begins whose worker died of it, or had to be killed before its time."""
 
@@ -132,6 +135,11 @@ _MUCH_MORE = 1.5
 def is_deadly(outcome: object) -> bool:
     """Whether a worker died. One that served other candidates before may have died of those, so that says little."""
     return isinstance(outcome, Failed) and outcome.reason.startswith(DEADLY_REASONS)
+
+
+def is_short_of_memory(reason: str) -> bool:
+    """Whether a candidate failed for want of a device's memory, which others may have held just then."""
+    return DEVICE_MEMORY in reason
 
 
 def objection(record: TuningRecord, limits: Limits) -> str:

@@ -41,7 +41,15 @@ from collage_core.measure.client import WorkerPool
 from collage_core.measure.function_codec import FunctionEncoder
 from collage_core.measure.messages import AskBuild, AskMeasure
 from collage_core.measure.outcomes import BuildSettings, Built, Failed, Outcome, Refused, Stage, Tolerance
-from collage_core.measure.records import Limits, is_deadly, objection, superseded, to_outcome, to_record
+from collage_core.measure.records import (
+    Limits,
+    is_deadly,
+    is_short_of_memory,
+    objection,
+    superseded,
+    to_outcome,
+    to_record,
+)
 from collage_core.measure.wire_values import WireFunction, WireValue
 
 CacheKey: TypeAlias = tuple[str, str]
@@ -306,6 +314,8 @@ class MeasuringCostSource:
                 return outcome
             limits = self.settings.limits(candidate.target)
             self._database.append(to_record(outcome, key, purpose, self._now(), limits, seconds))
+            if isinstance(outcome, Failed) and is_short_of_memory(outcome.reason):
+                self._transient[key] = outcome  # for this run; `_usable` says what it is to others
         except BaseException:
             # an interrupt or error that this process lives to see is none of the candidate's: only an attempt that
             # nobody could end says that it kills
@@ -356,10 +366,11 @@ class MeasuringCostSource:
         key = self.record_key(candidate)
         if key not in self._known:
             limits = self.settings.limits(candidate.target)
+            records = [record for record in self._database.records(key) if record.purpose in ("select", "confirm")]
+            short = [record for record in records if record.outcome == "failed" and is_short_of_memory(record.reason)]
+            tried_again = len(short) >= MAX_ATTEMPTS
             self._known[key] = [
-                record
-                for record in self._database.records(key)
-                if record.purpose in ("select", "confirm") and not superseded(record, limits)
+                record for record in records if not superseded(record, limits) and (tried_again or record not in short)
             ]
         return self._known[key]
 

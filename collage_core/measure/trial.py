@@ -32,8 +32,8 @@ from collage_core.contract import (
     ValueKind,
     workspace_of,
 )
-from collage_core.device import Devices, DeviceStream, placed_on
-from collage_core.errors import CollageError, DeviceLostError, DeviceMemoryError
+from collage_core.device import Devices, DeviceStream, is_lost, placed_on
+from collage_core.errors import CollageError, DeviceError, DeviceMemoryError
 from collage_core.ir.quantised import roundings
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.clock import time_call
@@ -176,6 +176,8 @@ class Trial:
                 began = time.monotonic()
         except CollageError as error:
             self.build_s += time.monotonic() - began
+            if is_lost(error):
+                self._lost(str(error))
             self.discard(None, Failed(stage=Stage.LOWER, reason=str(error)))
 
     def load(self, artifact: Artifact) -> Any:
@@ -333,6 +335,20 @@ class Trial:
         self.outcome = self.outcome or outcome
         variant = "" if artifact is None else artifact.variant
         self.discarded += (f"{variant}: {outcome.reason}" if variant else outcome.reason,)
+        self._probe()
+
+    def _probe(self) -> None:
+        """Sees whether the device still answers: a library may have met its loss first, and said it in its own words.
+
+        All that is tried afterwards in this process would fail, too, and be blamed for it.
+        """
+        for device in self._devices:
+            if device.name == self._target.device:
+                try:
+                    device.synchronise()
+                except Exception as error:  # any other is what the variant is out for
+                    if is_lost(error):
+                        self._lost(_text(error))
 
     def why_none(self) -> Refused | Failed:
         """The outcome when no variant is usable."""
@@ -356,10 +372,15 @@ class failing_as:  # noqa: N801  reads as a statement
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, Stopped):
-            text = str(error) if isinstance(error, CollageError) else f"{type(error).__name__}: {error}"
-            if isinstance(error, DeviceLostError) and self._lost is not None:
-                self._lost(text)
-            raise Stopped(Failed(stage=self._stage, reason=text)) from error
+            if self._lost is not None and is_lost(error):
+                self._lost(_text(error))
+            raise Stopped(Failed(stage=self._stage, reason=_text(error))) from error
+
+
+def _text(error: Exception) -> str:
+    """An error as a reason; of a device's, its kind is what a reader looks for first."""
+    complete = isinstance(error, CollageError) and not isinstance(error, DeviceError)
+    return str(error) if complete else f"{type(error).__name__}: {error}"
 
 
 def _constants(function: KernelFunction, artifact: Artifact) -> Mapping[str, np.ndarray[Any, Any]]:

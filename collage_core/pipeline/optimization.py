@@ -292,7 +292,8 @@ class _Optimization:
         """Builds the plan and checks it on fresh inputs in a process of its own, once per database."""
         workplace, tolerance = self._workplace, self._tolerance(plan)
         variants = [self._source.variant(kernel) for kernel in plan.kernels]
-        what = [plan.key, variants, self._subject.key, workplace.host.fingerprint, workplace.threads, tolerance]
+        host = workplace.host.fingerprint_for(*(kernel.target.device for kernel in plan.kernels))
+        what = [plan.key, variants, self._subject.key, host, workplace.threads, tolerance]
         name = f"verified/{hashlib.sha256(json.dumps(what).encode()).hexdigest()}"
         known = workplace.database.get_plan(name)
         verified = None if known is None else Verified.of(known)

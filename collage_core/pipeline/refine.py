@@ -114,7 +114,7 @@ class Refiner:
         what = {
             "plans": sorted(plan.key for plan in plans),
             "model": self._model_key,
-            "host": self._host.fingerprint,
+            "host": self._host.fingerprint_for(*(kernel.target.device for plan in plans for kernel in plan.kernels)),
             "threads": self._threads,
             "tolerance": self._tolerance,
             "race": [self._preset.rounds, self._preset.round_s, self._preset.race_s],

@@ -15,8 +15,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from collage_core.contract import BoundCall
-from collage_core.device import DeviceStream
-from collage_core.errors import DeviceLostError, KernelRunError
+from collage_core.device import DeviceStream, is_lost
+from collage_core.errors import KernelRunError
 
 
 class Does(enum.Enum):
@@ -162,10 +162,8 @@ class Stretch:
     def _capture(self) -> None:
         try:
             graph = self._device.capture(self._eager)
-        except DeviceLostError:
-            raise
         except Exception as error:  # whatever a kernel does that cannot be captured
-            if isinstance(error.__cause__, DeviceLostError):
+            if is_lost(error):
                 raise
             self._reason = f"it could not be captured: {' '.join(str(error).split())}"
             self._now = self._eager

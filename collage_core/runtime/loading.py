@@ -146,8 +146,8 @@ class Loader:
                 device = self.devices[target.device]
                 device.activate()
                 stream, placed = device.handle, self._place(device, constants)
-            except DeviceError as error:
-                return Unsupported(str(error))
+            except DeviceError as error:  # lowering it again would give it neither a device nor memory
+                raise _error(site, target, str(error)) from error
         scratch = Path(tempfile.mkdtemp(dir=self.scratch))
         context = RunContext(
             threads=self.threads,

@@ -11,6 +11,9 @@ import ctypes
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from collage_core.device import cuda_error
+from collage_core.errors import DeviceError
+
 
 class Contexts(Protocol):
     """Devices, which may be made current."""
@@ -20,6 +23,7 @@ class Contexts(Protocol):
 
         Raises:
             OSError: If the driver is missing, or refuses.
+            DeviceError: If it says that the device has no memory, is lost or in use elsewhere.
         """
 
 
@@ -54,4 +58,6 @@ class PrimaryContexts:
         if status := getattr(self._driver, function)(*arguments):
             word = ctypes.c_char_p()
             self._driver.cuGetErrorString(status, ctypes.byref(word))
-            raise OSError(f"{function}: {(word.value or str(status).encode()).decode()}")
+            text = f"{function}: {(word.value or str(status).encode()).decode()}"
+            error = cuda_error("cuda", status, text)
+            raise OSError(text) if type(error) is DeviceError else error

@@ -13,10 +13,13 @@ import enum
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from collage_core.errors import DeviceMemoryError
 from collage_cublas.context import Contexts
 
 ALGORITHM_BYTES = 64
 """Of a `cublasLtMatmulAlgo_t`."""
+
+_ALLOC_FAILED = 3  # CUBLAS_STATUS_ALLOC_FAILED in cublas_api.h
 
 
 class CublasError(Exception):
@@ -341,6 +344,7 @@ class CublasLt:
         if status := getattr(self._library, f"cublasLt{function}")(*arguments):
             raise self._error(function, status)
 
-    def _error(self, function: str, status: int) -> CublasError:
+    def _error(self, function: str, status: int) -> Exception:
         word = self._library.cublasLtGetStatusString(status)
-        return CublasError(f"cublasLt{function}: {word.decode() if word else status}")
+        text = f"cublasLt{function}: {word.decode() if word else status}"
+        return DeviceMemoryError("cuda", text) if status == _ALLOC_FAILED else CublasError(text)

@@ -10,7 +10,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from collage_core.errors import KernelError
+from collage_core.device import cuda_error
+from collage_core.errors import DeviceError, KernelError
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEFAULT_SHARED = 48 * 1024
@@ -24,18 +25,22 @@ class Driver:
 
     Raises:
         OSError: If there is none.
-        KernelError: If it does not start.
+        KernelError: If it does not start; this and all else here raises a `DeviceError` where a code tells a device's
+            trouble: no memory, lost, no code for it.
     """
 
     def __init__(self, library: Any = None) -> None:
         self._cuda = ctypes.CDLL("libcuda.so.1") if library is None else library
+        self._names: dict[int | None, str] = {}
         self._check("cuInit", self._cuda.cuInit(0))
 
-    def _check(self, what: str, status: int) -> None:
+    def _check(self, what: str, status: int, device: str = "cuda") -> None:
         if status:
             text = ctypes.c_char_p()
             self._cuda.cuGetErrorString(status, ctypes.byref(text))
-            raise KernelError(f"{what} failed with {status}: {(text.value or b'unknown').decode()}")
+            said = f"{what} failed with {status}: {(text.value or b'unknown').decode()}"
+            error = cuda_error(device, status, said)
+            raise KernelError(said) if type(error) is DeviceError else error
 
     def context(self, ordinal: int) -> ctypes.c_void_p:
         """The primary context of a device, made current.
@@ -43,10 +48,12 @@ class Driver:
         Args:
             ordinal: The number in `cuda:0`.
         """
-        device, context = ctypes.c_int(), ctypes.c_void_p()
-        self._check("cuDeviceGet", self._cuda.cuDeviceGet(ctypes.byref(device), ordinal))
-        self._check("cuDevicePrimaryCtxRetain", self._cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
-        self._check("cuCtxSetCurrent", self._cuda.cuCtxSetCurrent(context))
+        device, context, name = ctypes.c_int(), ctypes.c_void_p(), f"cuda:{ordinal}"
+        self._check("cuDeviceGet", self._cuda.cuDeviceGet(ctypes.byref(device), ordinal), name)
+        retained = self._cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+        self._check("cuDevicePrimaryCtxRetain", retained, name)
+        self._check("cuCtxSetCurrent", self._cuda.cuCtxSetCurrent(context), name)
+        self._names[context.value] = name
         return context
 
     def function(self, cubin: bytes, name: str, shared_bytes: int) -> ctypes.c_void_p:
@@ -91,8 +98,9 @@ class Driver:
         Raises:
             KernelError: If the driver refuses.
         """
-        self._check("cuCtxSetCurrent", self._cuda.cuCtxSetCurrent(context))
+        device = self._names.get(context.value, "cuda")
+        self._check("cuCtxSetCurrent", self._cuda.cuCtxSetCurrent(context), device)
         status = self._cuda.cuLaunchKernel(
             function, grid[0], grid[1], 1, threads, 1, 1, shared_bytes, ctypes.c_void_p(stream), arguments, None
         )
-        self._check("cuLaunchKernel", status)
+        self._check("cuLaunchKernel", status, device)

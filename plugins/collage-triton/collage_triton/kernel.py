@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from collage_core.contract import Artifact, BoundCall, Buffer, Kernel, RunContext, Target, Unsupported
-from collage_core.errors import KernelError
+from collage_core.errors import DeviceCapabilityError, DriverTooOldError, KernelError
 from collage_triton.compile import ALIGNED_BYTES
 from collage_triton.driver import Driver
 from collage_triton.lower import ALIGNED, ANY
@@ -22,6 +22,9 @@ def load(target: Target, artifact: Artifact, run: RunContext, driver: Callable[[
         artifact: From `lower`.
         run: The stream, and the weights on the device.
         driver: Makes or finds the driver.
+
+    Raises:
+        DeviceError: If the device has not the memory for the code, or is lost.
     """
     if run.stream is None:
         return Unsupported("it enqueues on a stream, and none was given")
@@ -39,7 +42,7 @@ def load(target: Target, artifact: Artifact, run: RunContext, driver: Callable[[
         }
     except OSError as error:
         return Unsupported(f"the CUDA driver cannot be loaded ({error}); install NVIDIA's driver")
-    except KernelError as error:
+    except (KernelError, DeviceCapabilityError, DriverTooOldError) as error:  # another cubin might do
         return Unsupported(str(error))
     return TritonKernel(library, context, functions, metadata, weights, run.stream)
 

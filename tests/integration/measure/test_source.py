@@ -27,7 +27,7 @@ from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture, worker_fallback
 from collage_core.measure.client import PluginSource, Worker, WorkerPool, artifact_of
 from collage_core.measure.messages import AskBuild, AskMeasure
-from collage_core.measure.outcomes import BuildSettings, Built, Failed, Measured, Refused, Tolerance
+from collage_core.measure.outcomes import BuildSettings, Built, Failed, Measured, Refused, Stage, Tolerance
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.measure.source import MeasureSettings, MeasuringCostSource, database_cache
 from tests.integration.measure.conftest import SOURCE, faulty_target
@@ -345,3 +345,42 @@ def test_a_target_names_its_own_records(make: Make, graph: DataflowGraph) -> Non
     source.measure([add])
 
     assert source.cost(CandidateKernel(add.sub_graph, spec)) is UNMEASURED
+
+
+def no_memory(free: int) -> Failed:
+    reason = f"DeviceMemoryError: device cuda:0: 12 bytes were asked for, {free} are free"
+    return Failed(stage=Stage.BIND, reason=reason)
+
+
+def test_what_a_device_had_no_memory_for_is_tried_once_more_by_the_next_run(
+    make: Make, graph: DataflowGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Failed] = []
+
+    def measure(worker: Worker, ask: AskMeasure) -> Failed:
+        asked.append(no_memory(free=len(asked)))
+        return asked[-1]
+
+    monkeypatch.setattr(Worker, "measure", measure)
+    one = candidate(graph, 0)
+    for attempts in (1, 2, 2):
+        source = make()
+        source.measure([one])
+        source.measure([one])  # in one run that is how it is
+        assert (source.cost(one), source.outcome(one), len(asked)) == (INVALID, asked[-1], attempts)
+
+
+def test_where_the_memory_is_free_again_the_next_run_has_a_cost(
+    make: Make, graph: DataflowGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Measured(samples_us=(3.0,), warmup_runs=1, calls_per_sample=1)
+    answers = iter([right, no_memory(free=8), right])
+    monkeypatch.setattr(Worker, "measure", lambda worker, ask: next(answers))
+    one = candidate(graph, 0)
+    first, second = make(), make()
+    first.measure([one])
+
+    first.measure([one], "confirm")
+    second.measure([one], "confirm")
+
+    assert (first.cost(one), second.cost(one)) == (INVALID, 3.0)

@@ -123,6 +123,16 @@ def test_measurements_on_a_device_are_kept_apart_by_device_and_driver() -> None:
     assert host.device("cuda:1") is None
 
 
+def test_what_was_measured_on_several_devices_holds_for_all_of_them() -> None:
+    other = dataclasses.replace(H100, name="cuda:1", model="NVIDIA H200")
+    host = dataclasses.replace(HOST, devices=(H100, other))
+
+    assert host.fingerprint_for() == host.fingerprint_for("cpu", "cpu") == HOST.fingerprint
+    assert host.fingerprint_for("cpu", "cuda:0") == host.fingerprint_for("cuda:0")
+    assert host.fingerprint_for("cuda:1", "cpu", "cuda:0") == host.fingerprint_for("cuda:0", "cuda:1")
+    assert len({host.fingerprint_for(*each) for each in ((), ("cuda:0",), ("cuda:1",), ("cuda:0", "cuda:1"))}) == 4
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="nvidia-smi is not installed")
 def test_the_real_library_tells_what_nvidia_smi_tells() -> None:

@@ -57,7 +57,10 @@ def library(**answers: Any) -> Any:
         (209, DeviceCapabilityError, "Optimize the model again"),
         (700, DeviceLostError, "start it again"),
         (719, DeviceLostError, "start it again"),
+        (220, DeviceLostError, "start it again"),
         (900, DeviceCaptureError, "one by one"),
+        (908, DeviceCaptureError, "one by one"),
+        (909, DeviceError, "--exclude"),  # cudaErrorTimeout comes after those of captures
         (1, DeviceError, "--exclude"),
     ],
 )

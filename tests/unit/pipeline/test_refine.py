@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from collage_core.contract import Host, Target
+from collage_core.contract import Device, Host, Target
 from collage_core.database import MemoryStore, TuningStore
 from collage_core.errors import PlanBuildError
 from collage_core.fusion import Partitioning
@@ -108,6 +109,7 @@ def refiner(
     unbuildable: str = "",
     threads: int = 1,
     tolerance: float = 1e-3,
+    host: Host | None = None,
 ) -> Bench:
     saved: list[str] = []
     tried: list[str] = []
@@ -123,7 +125,7 @@ def refiner(
         Refiner(
             database=database,
             model_key=model_key,
-            host=Host.this(),
+            host=host or Host.this(),
             threads=threads,
             tolerance=tolerance,
             preset=PRESETS["quick"],
@@ -184,6 +186,22 @@ def test_a_second_run_over_the_same_database_times_and_builds_nothing(
     assert track.runs == []
     assert again.saved == []
     assert set(second.timed) == set(first.timed)
+
+
+def test_another_device_or_driver_is_another_race_for_plans_that_use_it(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast = plan_of("d", dataclasses.replace(A, device="cuda:0"))
+    old = Device(name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="580.65", memory_bytes=1)
+    hosts = [dataclasses.replace(Host.this(), devices=(dataclasses.replace(old, driver=d),)) for d in ("580.65", "590")]
+    track = on(monkeypatch, Track([(fast, 100.0), (MIDDLE, 200.0)]))
+
+    for number, host in enumerate([*hosts, *hosts]):
+        for plan in (fast, MIDDLE):
+            refiner(database, tmp_path / f"{number}-{plan.name}", host=host).refiner.run([plan])
+
+    raced = [names for names, _ in itertools.groupby(track.runs)]
+    assert raced == [["d"], ["b"], ["d"]]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from collage_core.contract import Artifact
 from collage_core.errors import DeviceLostError, DeviceMemoryError, FeedError, KernelLoadError, KernelRunError
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.passes.call_sites import CallSite
 from collage_core.runtime import Session
 from collage_core.runtime.launching import Stretch
 from collage_core.testing import FakeArray, FakeDevice
@@ -304,6 +306,18 @@ def test_a_device_too_small_says_so(parsed: Parse) -> None:
 def test_weights_that_do_not_fit_are_the_kernel_s_reason(parsed: Parse) -> None:
     with pytest.raises(KernelLoadError, match="12 bytes were asked for, 8 of 8 are free"):
         mixed(parsed, FakeDevice(memory_bytes=8))
+
+
+def test_what_a_device_has_no_room_for_is_not_lowered_again(parsed: Parse) -> None:
+    asked: list[str] = []
+
+    def relower(site: CallSite) -> Artifact:
+        asked.append(site.name)
+        raise AssertionError
+
+    with pytest.raises(KernelLoadError, match="bytes were asked for"):
+        mixed(parsed, FakeDevice(memory_bytes=8), relower=relower)
+    assert asked == []
 
 
 def test_a_device_that_is_lost_ends_the_run_with_its_reason(parsed: Parse) -> None:

@@ -1,0 +1,61 @@
+"""What the driver's codes are to core: a device's trouble by its kind, everything else an error of the kernel."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+
+from collage_core.contract import Artifact, RunContext, Target, Unsupported
+from collage_core.errors import DeviceLostError, DeviceMemoryError, KernelError
+from collage_triton.driver import Driver
+from collage_triton.kernel import load
+
+TARGET = Target(toolchain="triton", device="cuda:1", fingerprint="triton 3.6")
+LAUNCH = {"name": "kernel", "threads": 128, "shared_bytes": 0, "scratch": 0}
+ARTIFACT = Artifact(files={"any.cubin": b"code"}, metadata={"grid": [1, 1], "launches": {"any.cubin": LAUNCH}})
+RUN = RunContext(threads=1, device="cuda:1", stream=7)
+
+
+class Cuda:
+    """The driver's library, of which one call fails."""
+
+    def __init__(self, failing: str, status: int) -> None:
+        self._failing = failing
+        self._status = status
+
+    def cuGetErrorString(self, status: int, text: Any) -> int:  # noqa: N802
+        ctypes.cast(text, ctypes.POINTER(ctypes.c_char_p))[0] = b"it went wrong"
+        return 0
+
+    def cuDevicePrimaryCtxRetain(self, context: Any, device: Any) -> int:  # noqa: N802
+        ctypes.cast(context, ctypes.POINTER(ctypes.c_void_p))[0] = 0xC0
+        return 0
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: self._status if name == self._failing else 0
+
+
+def test_too_little_memory_for_code_is_the_device_s() -> None:
+    with pytest.raises(DeviceMemoryError, match="device cuda: cuModuleLoadData failed with 2: it went wrong"):
+        load(TARGET, ARTIFACT, RUN, lambda: Driver(Cuda("cuModuleLoadData", 2)))
+
+
+@pytest.mark.parametrize(("status", "what"), [(209, "cuModuleLoadData failed with 209"), (222, "222"), (200, "200")])
+def test_code_that_is_none_for_the_device_is_refused_so_that_other_code_is_made(status: int, what: str) -> None:
+    answer = load(TARGET, ARTIFACT, RUN, lambda: Driver(Cuda("cuModuleLoadData", status)))
+
+    assert isinstance(answer, Unsupported)
+    assert what in answer.reason
+
+
+@pytest.mark.parametrize(("status", "kind"), [(700, DeviceLostError), (719, DeviceLostError), (1, KernelError)])
+def test_a_launch_says_of_which_device_it_was(status: int, kind: type[Exception]) -> None:
+    driver = Driver(Cuda("cuLaunchKernel", status))
+    context = driver.context(1)
+
+    with pytest.raises(kind, match=f"cuLaunchKernel failed with {status}: it went wrong") as raised:
+        driver.launch(context, ctypes.c_void_p(1), (1, 1), 128, 0, 7, None)
+
+    assert kind is KernelError or "device cuda:1" in str(raised.value)
