@@ -1,0 +1,54 @@
+"""Where there is no GPU, or a library is missing, just the tests that need it are skipped, and say so."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from collage_core.contract import Device, Host
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).parents[2]
+GPU = Device(name="cuda:0", model="NVIDIA H200", compute_capability="9.0", driver="580.65", memory_bytes=1)
+TESTS = """
+    import pytest
+
+    def test_anywhere() -> None: ...
+
+    @pytest.mark.gpu
+    def test_on_a_gpu() -> None: ...
+
+    @pytest.mark.gpu("json")
+    def test_with_a_library() -> None: ...
+
+    @pytest.mark.gpu("json", "a_library_that_nobody_has")
+    def test_with_two() -> None: ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("devices", "skipped"),
+    [
+        ((), {"test_on_a_gpu": "NVIDIA GPU", "test_with_a_library": "NVIDIA GPU", "test_with_two": "NVIDIA GPU"}),
+        ((GPU,), {"test_with_two": "needs a_library_that_nobody_has, not installed"}),
+    ],
+    ids=["without a GPU", "with one"],
+)
+def test_what_is_missing_skips_what_needs_it(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, devices: tuple[Device, ...], skipped: dict[str, str]
+) -> None:
+    host = dataclasses.replace(Host.this(), devices=devices)
+    monkeypatch.setattr(Host, "this", classmethod(lambda cls: host))
+    pytester.makeconftest((ROOT / "conftest.py").read_text(encoding="utf-8"))
+    pytester.makeini("[pytest]\nmarkers = gpu(*modules): needs a GPU")
+    pytester.makepyfile(TESTS)
+
+    reports = pytester.inline_run("-p", "no:cacheprovider").getreports("pytest_runtest_logreport")
+
+    said = {each.head_line: each.longrepr[2] for each in reports if each.skipped and isinstance(each.longrepr, tuple)}
+    assert said.keys() == skipped.keys()
+    assert all(skipped[name] in said[name] for name in said), said
+    assert len([each for each in reports if each.when == "call" and each.passed]) == 4 - len(skipped)
