@@ -1,0 +1,156 @@
+"""A device with everybody who can use it, and plans for it made by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import onnx_ir
+import pytest
+
+from collage_core.contract import Artifact, BuildContext, Device, Host, Target, Unsupported
+from collage_core.fusion import CandidateBounds, CandidateKernel, Partitioning
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
+from collage_core.passes.apply import apply_partitioning
+from collage_core.passes.call_sites import call_sites
+from collage_core.pipeline.proposals import propose, target_rule
+from collage_core.registry import Registry
+from collage_core.runtime import Executable, Session, loader, opener, save_package
+from collage_core.testing.kernel_check import MemoryBlobs
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    """A device and its toolchains.
+
+    Attributes:
+        device: Its name.
+        host: The machine.
+        registry: The toolchains.
+        targets: Target on the device of each toolchain that is usable there, by name.
+        replays: How often a captured plan is run to see whether it gives the same bits.
+        trace: Notes what is asked of the device.
+    """
+
+    device: str
+    host: Host
+    registry: Registry
+    targets: Mapping[str, Target]
+    replays: int
+    trace: Callable[[], AbstractContextManager[list[str]]]
+
+    def plan(self, model: onnx_ir.Model, folder: Path, launch: str = "graph") -> Plan:
+        """Each node as a kernel of its own, dealt out so that every toolchain has some; lowered.
+
+        Args:
+            model: A model whose nodes some toolchain here takes alone.
+            folder: For toolchains.
+            launch: How kernels are launched.
+        """
+        targets = {
+            name: target if launch == target.launch else with_option(target, "launch", launch)
+            for name, target in self.targets.items()
+        }
+        graph = DataflowGraph(model)
+        takers = {name: self._alone(name, target, graph) for name, target in targets.items()}
+        dealt = dict.fromkeys(targets, 0)
+        kernels = []
+        for index in iterate_bits(graph.needs_kernel):
+            able = [name for name in targets if index in takers[name]]
+            # those who can do little first, then in turn
+            name = min(able, key=lambda each: (dealt[each], len(takers[each]), each))
+            dealt[name] += 1
+            kernels.append(takers[name][index])
+        partitioned = apply_partitioning(Partitioning(graph, tuple(kernels)))
+        by_name = {target.name: target for target in targets.values()}
+        chosen = {site.name: by_name[site.target] for site in call_sites(partitioned)}
+        artifacts = {}
+        for site in call_sites(partitioned):
+            toolchain = self.registry.toolchains[site.toolchain]
+            variants = toolchain.lower(chosen[site.name], site.kernel_function(), self._build(folder, launch))
+            assert not isinstance(variants, Unsupported), variants.reason
+            artifacts[site.name] = next(variants)
+        return Plan(place=self, model=partitioned, artifacts=artifacts, targets=chosen, dealt=dealt)
+
+    def _alone(self, name: str, target: Target, graph: DataflowGraph) -> dict[int, CandidateKernel]:
+        """The candidates of a toolchain that are one node, by its index."""
+        rule = target_rule(self.registry.toolchains[name], target, {})
+        proposals = propose(rule, graph, CandidateBounds.preset("default"))
+        return {
+            index: candidate
+            for candidate in proposals.candidates
+            for index in iterate_bits(graph.needs_kernel)
+            if candidate.sub_graph.nodes & graph.needs_kernel == 1 << index
+        }
+
+    def _build(self, folder: Path, launch: str) -> BuildContext:
+        return BuildContext(
+            threads=1,
+            effort=0,
+            deadline_s=120,
+            workspace_limit_bytes=1 << 25,
+            seed=0,
+            blobs=MemoryBlobs(),
+            scratch=folder,
+            max_variants=1,
+            host=self.host,
+            launch=launch,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A plan by hand.
+
+    Attributes:
+        place: For which device.
+        model: The partitioned model.
+        artifacts: By call site.
+        targets: By call site.
+        dealt: How many kernels each toolchain has.
+    """
+
+    place: Place
+    model: onnx_ir.Model
+    artifacts: Mapping[str, Artifact]
+    targets: Mapping[str, Target]
+    dealt: Mapping[str, int]
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether every kernel says that it gives the same bits each time."""
+        return all(artifact.deterministic for artifact in self.artifacts.values())
+
+    def session(self) -> Session:
+        """Loaded in this process."""
+        registry = self.place.registry
+        return Session(
+            Executable.build(
+                self.model,
+                self.artifacts,
+                self.targets,
+                loader(registry),
+                threads=1,
+                host=self.place.host,
+                opening=opener(registry, self.targets.values()),
+            )
+        )
+
+    def save(self, path: Path) -> None:
+        """As a package."""
+        save_package(
+            path, self.model, self.artifacts, self.targets, None, threads=1, model_name="by hand", model_sha256=""
+        )
+
+
+def with_option(target: Target, name: str, value: str) -> Target:
+    return dataclasses.replace(target, options=tuple(sorted({**dict(target.options), name: value}.items())))
+
+
+def seen_as(patch: pytest.MonkeyPatch, *devices: Device) -> None:
+    """Has this machine seen with other devices than it has."""
+    host = dataclasses.replace(Host.this(), devices=devices)
+    patch.setattr(Host, "this", classmethod(lambda cls: host))

@@ -1,0 +1,47 @@
+"""`python -m tests.from_source -m pytest -m gpu`: the command for a machine with a GPU, and what it does elsewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from collage_core.contract import Host
+from tests.from_source import ROOT
+
+
+def from_source(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.from_source", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
+
+
+def test_a_source_tree_looks_installed() -> None:
+    script = (
+        "import importlib.metadata as m, collage_cublas, collage_triton, sys\n"
+        "print(m.version('collage-core'), *sorted({e.name for e in m.entry_points(group='collage.backends')}))\n"
+        "sys.exit(7)"
+    )
+
+    done = from_source("-c", script)
+
+    assert done.returncode == 7, done.stderr
+    version, *toolchains = done.stdout.split()
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+    assert {"reference", "onnxruntime", "openvino", "cublas", "triton", "sampler"} <= set(toolchains)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(Host.this().device("cuda:0") is not None, reason="this machine has a GPU, so they would be run")
+def test_without_a_gpu_all_are_collected_and_skipped_with_a_reason() -> None:
+    done = from_source("-m", "pytest", "-m", "gpu", "-rs", "-q", "-p", "no:cacheprovider")
+
+    assert done.returncode == 0, done.stdout
+    summary = done.stdout.splitlines()[-1]
+    assert re.search(r"\d\d+ skipped", summary)
+    assert not re.search(r"passed|failed|error", summary)
+    reasons = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
+    assert reasons
+    assert all("needs an NVIDIA GPU" in line for line in reasons), reasons

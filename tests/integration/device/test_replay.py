@@ -1,0 +1,195 @@
+"""A captured plan over kernels of every toolchain of a device: the same bits, no waiting, nothing compiled elsewhere.
+
+Each test is run on a fake device, and with `-m gpu` on NVIDIA's by the toolchains that are usable there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collage_core.contract import Device, Host, Unsupported
+from collage_core.reference import compare, evaluate
+from collage_core.registry import Registry, Toolchain
+from tests.from_source import ROOT
+from tests.integration.device import toolchains, waits
+from tests.integration.device.models import layers
+from tests.integration.device.place import Place, Plan
+
+ON_GPU = pytest.mark.gpu("cupy")
+
+
+def fake() -> Place:
+    usable = [toolchains.far, toolchains.beyond]
+    device = Device(name="fake:0", model="fake", compute_capability="1.0", driver="1", memory_bytes=1 << 30)
+    return Place(
+        device=device.name,
+        host=Host(system="", cpu="", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1, devices=(device,)),
+        registry=Registry.of(*(Toolchain(each.name, each) for each in usable)),
+        targets={each.name: each.collage_targets()[0] for each in usable},  # type: ignore[index]
+        replays=50,
+        trace=functools.partial(waits.logged, toolchains.device),
+    )
+
+
+def cuda() -> Place:
+    registry, host = Registry.discover(), Host.this()
+    targets, reasons = {}, []
+    for name, toolchain in registry.toolchains.items():
+        offered = toolchain.targets(host)
+        if isinstance(offered, Unsupported):
+            reasons.append(f"{name}: {offered.reason}")
+            continue
+        here = [target for target in offered if target.device == "cuda:0" and target.exact and not target.on_request]
+        if here:
+            targets[name] = here[0]
+    if not targets:
+        pytest.skip(f"no toolchain here runs on cuda:0: {'; '.join(reasons) or 'none is installed'}")
+    return Place(device="cuda:0", host=host, registry=registry, targets=targets, replays=1000, trace=waits.traced)
+
+
+@pytest.fixture(params=[pytest.param(fake, id="fake"), pytest.param(cuda, id="cuda", marks=ON_GPU)])
+def place(request: pytest.FixtureRequest) -> Place:
+    made: Place = request.param()
+    return made
+
+
+def inputs(seed: int) -> dict[str, Any]:
+    return {"x": np.random.default_rng(seed).normal(size=(8, 16)).astype(np.float32)}
+
+
+def check(plan: Plan, feeds: dict[str, Any], y: Any) -> None:
+    [name] = [str(value.name) for value in layers().graph.outputs]
+    assert compare(np.asarray(y), evaluate(layers(), feeds).values[name]).error < 1e-4
+
+
+def test_kernels_of_all_toolchains_are_one_graph_and_give_the_same_bits_each_time(place: Place, tmp_path: Path) -> None:
+    plan = place.plan(layers(), tmp_path)
+    bound = plan.session().bind(inputs(1))
+
+    bits = []
+    for _ in range(2 + place.replays):  # one to warm up, one that captures
+        [y] = bound.run()
+        bits.append(y.tobytes())
+
+    assert min(plan.dealt.values()) > 0
+    assert [(each.mode, len(each.steps), each.reason) for each in bound.launches] == [("graph", 5, "")]
+    check(plan, inputs(1), y)
+    if plan.deterministic:
+        assert set(bits) == {bits[0]}
+
+
+def test_a_replay_is_of_the_inputs_it_finds(place: Place, tmp_path: Path) -> None:
+    plan = place.plan(layers(), tmp_path)
+    session = plan.session()
+
+    for seed in range(5):
+        [y] = session.run(None, inputs(seed))
+        check(plan, inputs(seed), y)
+
+
+@pytest.mark.parametrize("launch", ["graph", "eager"])
+def test_the_host_waits_once_when_all_is_on_its_way(place: Place, launch: str, tmp_path: Path) -> None:
+    plan = place.plan(layers(), tmp_path, launch)
+    bound = plan.session().bind()  # memory of its own, which is pinned
+    bound.inputs["x"][...] = inputs(2)["x"]
+    for _ in range(3):
+        bound.run()
+
+    with place.trace() as calls:
+        [y] = bound.run()
+
+    check(plan, inputs(2), y)
+    assert waits.launches(calls) == (["graph"] if launch == "graph" else ["kernel"] * 5), calls
+    [wait] = waits.waits(calls)
+    assert wait > waits.last_work(calls), calls
+
+
+def test_a_wait_inside_is_seen(tmp_path: Path) -> None:
+    """A copy into memory of the caller's own, which is not pinned, waits; so the test above can fail."""
+    place = fake()
+    bound = place.plan(layers(), tmp_path).session().bind(outputs={"add_0": np.zeros((8, 16), np.float32)})
+
+    with place.trace() as calls:
+        bound.run()
+
+    assert [calls[each] for each in waits.waits(calls)] == ["pageable", "synchronise"]
+
+
+@pytest.mark.parametrize(
+    ("call", "is_one"),
+    [
+        ("cuStreamSynchronize", True),
+        ("cuCtxSynchronize", True),
+        ("cuEventSynchronize", True),
+        ("cuMemcpyDtoH_v2", True),
+        ("cuMemcpy", True),
+        ("cuMemsetD8_v2", True),
+        ("cuMemAlloc_v2", True),
+        ("cuMemFree_v2", True),
+        ("cuModuleLoadData", True),
+        ("cuMemcpyDtoHAsync_v2", False),
+        ("cuMemcpyHtoDAsync_v2_ptsz", False),
+        ("cuMemAllocFromPoolAsync", False),
+        ("cuGraphLaunch", False),
+        ("cuLaunchKernelEx", False),
+        ("cuCtxSetCurrent", False),
+        ("cuEventRecord", False),
+    ],
+)
+def test_calls_of_the_driver_that_wait_are_known(call: str, is_one: bool) -> None:
+    assert waits.waits([call]) == ([0] if is_one else [])
+
+
+def test_the_tracer_reads_names_where_cupti_puts_them() -> None:
+    """A record laid out by hand as `CUpti_CallbackData` is for 64-bit systems."""
+    name = ctypes.create_string_buffer(b"cuGraphLaunch")
+    raw = struct.pack("<i4xQQQQQI4xQI4x", 0, ctypes.addressof(name), 0, 0, 0, 0, 7, 0, 9)
+
+    data = waits.CallbackData.from_buffer_copy(raw)
+
+    assert (data.site, data.function, data.context_uid, data.correlation_id) == (0, b"cuGraphLaunch", 7, 9)
+
+
+def test_a_package_is_run_by_a_new_process_without_compiling(place: Place, tmp_path: Path) -> None:
+    plan = place.plan(layers(), tmp_path)
+    [here] = plan.session().run(None, inputs(3))
+    package, given, made, cache = (tmp_path / name for name in ("p.collage", "x.npz", "y.npz", "cache"))
+    plan.save(package)
+    np.savez(given, **inputs(3))
+    cache.mkdir()
+    before = toolchains.noted()
+    # CUDA compiles no PTX then, and what CuPy or Triton compiled would be left in its cache
+    nothing = {"CUDA_DISABLE_PTX_JIT": "1", "CUPY_CACHE_DIR": str(cache), "TRITON_CACHE_DIR": str(cache)}
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "tests.integration.device.elsewhere", str(package), str(given), str(made)],
+        cwd=ROOT,
+        env={**os.environ, **nothing},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["launches"] == [[place.device, "graph", 5, ""]]
+    assert facts["lowered_again"] == 0
+    assert toolchains.noted() == before
+    assert not list(cache.rglob("*"))
+    assert not {"triton", "torch"} & set(facts["modules"])
+    with np.load(made) as outputs:
+        [there] = outputs.values()
+    if plan.deterministic:
+        assert there.tobytes() == here.tobytes()
