@@ -128,13 +128,6 @@ def with_accounting(instance: DeviceInstance, kind: type[Accounting]) -> Prepare
     return dataclasses.replace(prepared, copies=kind(instance.problem, instance.problem.copies))
 
 
-class EachGiven(Accounting):
-    """Charges the whole start of kernels with each value that is given."""
-
-    def _sharing(self, value: SharedValue) -> int:
-        return 1
-
-
 def with_costs(instance: DeviceInstance, starts_us: dict[str, float]) -> Prepared:
     assert instance.problem.copies is not None
     costs = SizedCosts(instance.copy_costs.latency_us, instance.copy_costs.us_per_byte, starts_us)
@@ -156,7 +149,6 @@ MUTANTS: dict[str, Callable[[DeviceInstance], dict[str, Any]]] = {
     "places left out of the key": lambda i: {"key": lambda covered, pairs, places: state_key(covered, pairs, ())},
     "outputs not brought home": lambda i: {"prepared": no_value_comes_home(i)},
     "kernels started for nothing": lambda i: {"prepared": with_costs(i, starts_us={})},
-    "kernels started for each value given": lambda i: {"prepared": with_accounting(i, EachGiven)},
     "sizes left out": lambda i: {"prepared": values_of_no_size(i)},
     "states dropped that copies may save": lambda i: {"prepared": with_accounting(i, Eager)},
     "copies left out": lambda i: {"prepared": prepare(dataclasses.replace(i.problem, copies=None))},
@@ -304,6 +296,23 @@ def test_what_the_caller_gives_and_takes_on_the_device_costs_no_copy() -> None:
     resident = chain([(10, 7), (10, 7)], copy_us=4, home="")
 
     assert (resident.targets, resident.total_us, resident.copies) == (frozenset({"g@x"}), 14.0, ())
+
+
+@pytest.mark.parametrize(("start_us", "where"), [(5.0, "g@x"), (7.0, "c")])
+def test_what_the_caller_gives_starts_kernels_once_however_many_values_it_is(start_us: float, where: str) -> None:
+    given = [SharedValue(producer=None, readers=1, size_bytes=4, starts_on="cpu") for _ in range(3)]
+    costs = SizedCosts({("cpu", "x"): 1.0, ("x", "cpu"): 0.0}, 0.0, {"x": start_us})
+    problem = SearchProblem.from_predecessors(
+        [[]],
+        targets=[CPU, GPU],
+        candidates=[SearchCandidate(nodes=1, target=target.name, key="k") for target in (CPU, GPU)],
+        copies=DeviceCopies(values=tuple(given), costs=costs),
+    )
+
+    result = search(problem, CostTable({("c", "k"): 10.0, ("g@x", "k"): 1.0}))
+
+    assert result.targets == {where}
+    assert result.total_us == pytest.approx(min(10.0, 1.0 + 3 * 1.0 + start_us))
 
 
 def test_a_device_that_nothing_comes_back_from_takes_no_part() -> None:
