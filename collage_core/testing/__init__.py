@@ -12,7 +12,9 @@
 """
 
 from collage_core.testing.conformance import Conformance, check_plugin
-from collage_core.testing.fake_device import FakeArray, FakeDevice, FakeStream, stream_of
+from collage_core.testing.fake_device import FakeDevice
+from collage_core.testing.fake_hardware import FakeArray
+from collage_core.testing.fake_stream import FakeStream, stream_of
 from collage_core.testing.graphs import GraphBuilder
 from collage_core.testing.mock import CandidateView, MockToolchain, per_operator
 from collage_core.testing.models import chain, crossed, dense, diamond, mnist, single_matmul

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from collage_core.contract import Artifact, BoundCall, Buffer, Kernel, KernelFunction, RunContext
 from collage_core.ir.model_io import model_from_bytes, model_to_bytes
 from collage_core.reference import evaluate
-from collage_core.testing.fake_device import FakeStream, stream_of
+from collage_core.testing.fake_stream import FakeStream, stream_of
 
 _MODEL = "model.onnx"
 

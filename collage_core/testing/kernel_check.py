@@ -38,7 +38,7 @@ from collage_core.measure.outcomes import Tolerance
 from collage_core.measure.staged import Staged
 from collage_core.measure.verify import aligned_buffer, judge, spoil
 from collage_core.registry import Toolchain
-from collage_core.testing.fake_device import FakeStream
+from collage_core.testing.fake_stream import FakeStream
 
 _WORKSPACE_LIMIT_BYTES = 1 << 30
 _DEADLINE_S = 120.0

@@ -17,7 +17,7 @@ import numpy as np
 
 from collage_core.contract import Device, Host
 from collage_core.testing import FakeDevice
-from collage_core.testing.fake_device import stream_of
+from collage_core.testing.fake_stream import stream_of
 from collage_triton.compile import ALIGNED_BYTES, Compiled
 from collage_triton.driver import Driver
 from collage_triton.interpreter import Interpreter

@@ -26,8 +26,7 @@ from collage_core.device import DeviceStream
 from collage_core.errors import DeviceCapabilityError, DeviceUnavailableError, DriverTooOldError, KernelError
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
-from collage_core.testing import FakeDevice
-from collage_core.testing.fake_device import FakeStream, stream_of
+from collage_core.testing import FakeDevice, FakeStream, stream_of
 from collage_core.testing.fake_kernel import load_on_fake, lower_for_fake
 
 TOO_MUCH = 1 << 40

@@ -110,7 +110,9 @@ def test_the_host_waits_once_when_all_is_on_its_way(place: Place, launch: str, t
         [y] = bound.run()
 
     check(plan, inputs(2), y)
-    assert waits.launches(calls) == (["graph"] if launch == "graph" else ["kernel"] * 5), calls
+    made = waits.launches(calls)
+    # of a graph, one; else one for each kernel, or more: a library may split a product
+    assert made == ["graph"] if launch == "graph" else len(made) >= 5 and set(made) == {"kernel"}, calls
     [wait] = waits.waits(calls)
     assert wait > waits.last_work(calls), calls
 

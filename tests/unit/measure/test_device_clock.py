@@ -10,7 +10,7 @@ from collage_core.errors import DeviceLostError
 from collage_core.measure.device_clock import time_on_device
 from collage_core.measure.rotation import copies_needed
 from collage_core.testing import FakeDevice
-from collage_core.testing.fake_device import FakeStream
+from collage_core.testing.fake_stream import FakeStream
 from collage_core.testing.fake_time import MISS_BYTES_PER_US
 
 PROTOCOL = Protocol(warmup_runs=2, warmup_s=0, min_samples=3, max_samples=3, duration_s=0, min_sample_us=40)
