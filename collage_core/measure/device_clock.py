@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from collage_core.contract import BoundCall, Measurement, Protocol
-from collage_core.device import DeviceStream, Event
-from collage_core.errors import DeviceLostError
+from collage_core.device import DeviceStream, Event, is_lost
 
 _MOST_CALLS = 1000
 _CAPTURES = 4
@@ -24,6 +23,7 @@ def time_on_device(
     protocol: Protocol,
     *,
     graph: bool,
+    why_not: str = "",
     clock_ns: Callable[[], int] = time.perf_counter_ns,
 ) -> Measurement:
     """Times a call that enqueues, launched as a plan launches it.
@@ -40,7 +40,8 @@ def time_on_device(
         calls: The call, and others of the same kernel on other copies of its weights, which are read in turn; none
             leaves anything behind, so that it can be repeated.
         protocol: How long and how often.
-        graph: Whether a plan would capture it.
+        graph: Whether its target asks for a graph.
+        why_not: Why a plan would not capture it nevertheless; empty if it would.
         clock_ns: A monotonic clock, which says when to stop.
 
     Raises:
@@ -64,8 +65,8 @@ def time_on_device(
             call()
 
     count = calls_within(fastest)
-    enqueue, in_a_row, reason = many, 1, ""
-    if graph:
+    enqueue, in_a_row, reason = many, 1, why_not
+    if graph and not why_not:
         try:
             for more in reversed(range(_CAPTURES)):
                 enqueue = device.capture(many).launch
@@ -75,9 +76,9 @@ def time_on_device(
                 # by itself a call took what its launch did, so there were too few; and this may still be a launch
                 count = calls_within(min(us / count, protocol.min_sample_us / (4 * count)))
             in_a_row = _LAUNCHES_IN_A_ROW if us < _ROW_US else 1
-        except DeviceLostError:
-            raise
         except Exception as error:  # as a plan does, see runtime/launching.py
+            if is_lost(error):
+                raise
             enqueue, reason = many, f"it could not be captured: {' '.join(str(error).split())}"
     samples: list[float] = []
     end = clock_ns() + round(protocol.duration_s * 1e9)

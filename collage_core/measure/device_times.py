@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from collage_core.device import DeviceStream, Event
-from collage_core.errors import DeviceLostError, DeviceMemoryError
+from collage_core.device import DeviceStream, Event, is_lost
+from collage_core.errors import DeviceMemoryError
 from collage_core.measure.outcomes import DeviceTimes
 
 SIZES: Final = (1 << 12, 1 << 15, 1 << 18, 1 << 22)
@@ -109,10 +109,10 @@ def _graphs(
 
     try:
         return tuple((count, stopwatch.median_us(behind_a_copy(count))) for count in GRAPH_SIZES)
-    except DeviceLostError:
-        raise
-    except Exception:  # a device without graphs: plans launch kernels one by one there
-        return ()
+    except Exception as error:
+        if is_lost(error):
+            raise
+        return ()  # a device without graphs: plans launch kernels one by one there
 
 
 def _wait_us(device: DeviceStream, clock_ns: Callable[[], int]) -> float:

@@ -15,7 +15,12 @@ is a small part of a microsecond, for whoever runs the kernel.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Final
+
+from collage_core.contract import BoundCall
+from collage_core.device import DeviceStream, is_lost
 
 MOST_COPIES: Final = 256
 LOADING_S: Final = 0.25
@@ -41,3 +46,35 @@ def copies_needed(weights_bytes: int, cache_bytes: int, free_bytes: int) -> int:
     past_the_cache = 1 + -(-cache_bytes // weights_bytes)  # the others fill it
     affordable = 1 + free_bytes // 2 // weights_bytes
     return min(past_the_cache, affordable, MOST_COPIES)
+
+
+def rotated(
+    first: BoundCall, another: Callable[[], BoundCall | None], weights_bytes: int, device: DeviceStream
+) -> list[BoundCall]:
+    """A call, and others on further copies of its weights: together more than the device's cache holds.
+
+    That a kernel cannot be loaded again costs the rotation, not the kernel: what is free was shared with others, say.
+
+    Args:
+        first: The call.
+        another: Loads its kernel again, with weights of its own, and binds it; None if it cannot.
+        weights_bytes: Size of its weights.
+        device: Where it runs.
+
+    Raises:
+        Exception: If the device is lost.
+    """
+    calls = [first]
+    wanted = copies_needed(weights_bytes, device.cache_bytes, device.free_bytes)
+    end = time.monotonic() + LOADING_S
+    while len(calls) < wanted and time.monotonic() < end:
+        try:
+            call = another()
+        except Exception as error:
+            if is_lost(error):
+                raise
+            break
+        if call is None:
+            break
+        calls.append(call)
+    return calls

@@ -33,7 +33,7 @@ from collage_core.contract import (
     workspace_of,
 )
 from collage_core.device import Devices, DeviceStream, is_lost, placed_on
-from collage_core.errors import CollageError, DeviceError, DeviceMemoryError
+from collage_core.errors import CollageError, DeviceError
 from collage_core.ir.quantised import roundings
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.clock import time_call
@@ -41,10 +41,10 @@ from collage_core.measure.device_clock import time_on_device
 from collage_core.measure.function_codec import decode_function
 from collage_core.measure.messages import AskBuild, AskEvaluate, AskMeasure, Progress
 from collage_core.measure.outcomes import Failed, Refused, Stage, Tolerance
-from collage_core.measure.rotation import LOADING_S, copies_needed
+from collage_core.measure.rotation import rotated
 from collage_core.measure.staged import Staged
 from collage_core.measure.values import decode_value
-from collage_core.measure.verify import aliased, aligned_buffer, judge, spoil
+from collage_core.measure.verify import aliased, aligned_buffer, judge, same_bits, spoil
 from collage_core.measure.wire_values import WireValue
 from collage_core.registry import Toolchain
 
@@ -250,33 +250,26 @@ class Trial:
         device = self._opened()
         if device is None:
             return functools.partial(time_call, bound.call, protocol)
-        asked = self._target.launch == "graph"
+        graph = self._target.launch == "graph"
+        why_not = "" if artifact.capturable or not graph else "its artifact is not capturable"
 
         def timed() -> Measurement:
             calls = self._rotated(bound, artifact, device) if cold else [bound.call]
-            taken = time_on_device(device, calls, protocol, graph=asked and artifact.capturable)
-            if asked and not artifact.capturable:
-                return dataclasses.replace(taken, launch_reason="its artifact is not capturable")
-            return taken
+            return time_on_device(device, calls, protocol, graph=graph, why_not=why_not)
 
         return timed
 
     def _rotated(self, bound: Bound, artifact: Artifact, device: DeviceStream) -> list[BoundCall]:
-        """The call, and others on further copies of its weights: as many as do not fit into the device's cache."""
-        assert bound.staged is not None
-        weights = sum(self._function.constant(name).nbytes for name in self._function.constants)
-        calls = [bound.call]
-        wanted = copies_needed(weights, device.cache_bytes, device.free_bytes)
-        end = time.monotonic() + LOADING_S
-        while len(calls) < wanted and time.monotonic() < end:
-            try:
-                kernel = self._loaded(artifact)
-                if isinstance(kernel, Unsupported):
-                    break
-                calls.append(bound.staged.bind(kernel, workspace_of(artifact, kernel)))
-            except DeviceMemoryError:  # what is free was shared with others; fewer copies have to do
-                break
-        return calls
+        """The call, and others of the same kernel on copies of its weights of their own."""
+        staged = bound.staged
+        assert staged is not None
+
+        def another() -> BoundCall | None:
+            kernel = self._loaded(artifact)
+            return None if isinstance(kernel, Unsupported) else staged.bind(kernel, workspace_of(artifact, kernel))
+
+        weights_bytes = sum(self._function.constant(name).nbytes for name in self._function.constants)
+        return rotated(bound.call, another, weights_bytes, device)
 
     def failing_as(self, stage: Stage) -> failing_as:
         """Turns an exception in its block into the failure of a stage; notes that a device was lost."""
@@ -316,10 +309,10 @@ class Trial:
         first = self._judged(bound, rights, ask.tolerance)
         kept = [_copied(buffer.value) for buffer in bound.outputs]
         for buffer, value in zip(bound.inputs, self._values, strict=True):
-            if buffer.spec.kind is not ValueKind.FOREIGN and not _same_bits(buffer.array, np.asarray(value)):
+            if buffer.spec.kind is not ValueKind.FOREIGN and not same_bits(buffer.array, np.asarray(value)):
                 raise Stopped(Failed(stage=Stage.CHECK, reason=f"it writes its input {buffer.spec.name!r}"))
         self.run(bound)
-        if all(_same_bits(buffer.value, value) for buffer, value in zip(bound.outputs, kept, strict=True)):
+        if all(same_bits(buffer.value, value) for buffer, value in zip(bound.outputs, kept, strict=True)):
             return first, True
         return max(first, self._judged(bound, rights, ask.tolerance, " when run again")), False
 
@@ -396,15 +389,3 @@ def _workspace(size: int) -> Buffer | None:
 
 def _copied(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
-
-
-def _same_bits(one: Any, other: Any) -> bool:
-    """Whether two arrays hold the same bits; values without bits of their own pass."""
-    if not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray) or one.dtype.hasobject:
-        return True
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    size = one.dtype.itemsize
-    integers = np.dtype(f"u{size}" if size in (1, 2, 4, 8) else "u1")
-    first, second = (np.ascontiguousarray(array).reshape(-1).view(integers) for array in (one, other))
-    return bool(np.array_equal(first, second))

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CopySpeed:
-    """Copies in one direction: what one takes in microseconds, and what a gigabyte per second adds.
+    """Copies in one direction.
 
     Attributes:
-        latency_us: Of hardly any bytes.
+        latency_us: What one of hardly any bytes takes.
         gb_per_s: Gigabytes (10^9 bytes) moved per second beyond that.
     """
 

@@ -19,8 +19,10 @@ from collage_core.cli import main
 from collage_core.errors import DeviceLostError, DeviceMemoryError, KernelLoadError, KernelRunError
 from collage_core.pipeline import OptimizeOptions, load, optimize
 from collage_core.reference import compare, evaluate
+from collage_core.report.device_facts import speed
 from collage_core.report.record import Record
 from collage_core.runtime import Session
+from collage_core.testing.fake_time import BYTES_PER_US, COPY_US
 from tests.from_source import ROOT
 from tests.integration.device.models import layers
 from tests.integration.device.toolchains import device, noted
@@ -129,6 +131,28 @@ def test_in_another_process_it_gives_the_reference_s_numbers(ran: Ran) -> None:
         assert compare(value, expected[name]).error < 1e-6
 
 
+def test_what_the_device_takes_was_measured_where_kernels_are(record: Record) -> None:
+    [facts] = record.devices
+
+    assert (facts.name, facts.assumed) == ("fake:0", "")
+    declared = speed(COPY_US, BYTES_PER_US)
+    for found in (facts.to_device, facts.from_device):
+        assert found.latency_us == pytest.approx(declared.latency_us, rel=1e-3)
+        assert found.gb_per_s == pytest.approx(declared.gb_per_s, rel=1e-3)
+    # of what comes to the host the wait is part of the cost
+    bytes_us = 512 / BYTES_PER_US
+    for copy in record.device_copies:
+        wait_us = facts.wait_us if copy.destination == "cpu" else 0.0
+        assert copy.cost_us == pytest.approx(COPY_US + bytes_us + wait_us, rel=1e-2)
+
+
+def test_the_record_counts_what_a_run_has_the_device_do(record: Record) -> None:
+    work = record.device_work
+
+    assert (work.graph_launches, work.eager_launches, work.copies, work.synchronisations) == (2, 0, 4, 2)
+    assert [(each.mode, each.kernels, each.reason) for each in work.launches] == [("graph", 2, "")] * 2
+
+
 @pytest.mark.slow
 def test_a_second_run_over_the_database_lowers_no_candidate_and_decides_the_same(folder: Path, record: Record) -> None:
     again = optimize(layers(), options(folder, "far,near")).record
@@ -136,6 +160,7 @@ def test_a_second_run_over_the_database_lowers_no_candidate_and_decides_the_same
     assert again.search.measured == 0
     assert again.regions == record.regions
     assert again.device_copies == record.device_copies
+    assert again.devices == record.devices  # kept: waits by the host's clock are not twice the same
 
 
 @pytest.mark.gpu("cupy")

@@ -7,9 +7,8 @@ import itertools
 import pytest
 
 from collage_core.contract import CopyFigures
-from collage_core.device import DeviceStream
-from collage_core.device.cuda import CudaStream
-from collage_core.errors import DeviceError, DeviceLostError, DeviceMemoryError
+from collage_core.device import DeviceStream, open_device
+from collage_core.errors import DeviceLostError, DeviceMemoryError
 from collage_core.measure.device_times import SIZES, time_device
 from collage_core.measure.outcomes import DeviceTimes
 from collage_core.testing import FakeDevice
@@ -91,13 +90,9 @@ def test_a_fake_device_s_times_are_plausible() -> None:
     check_plausible(FakeDevice().open("fake:0"))
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu("cupy")
 def test_a_gpu_s_times_are_plausible() -> None:
-    pytest.importorskip("cupy", reason="CuPy is not installed", exc_type=ImportError)
-    try:
-        stream = CudaStream.open("cuda:0")
-    except DeviceError as error:
-        pytest.skip(str(error))
+    stream = open_device("cuda:0")
 
     times = check_plausible(stream)
 

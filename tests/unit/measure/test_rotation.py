@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from collage_core.measure.rotation import MOST_COPIES, copies_needed
+from collage_core.errors import DeviceLostError, DeviceMemoryError, PluginError
+from collage_core.measure.rotation import MOST_COPIES, copies_needed, rotated
+from collage_core.testing import FakeDevice
 from collage_core.testing.fake_time import MISS_BYTES_PER_US, FakeTime
 
 MUCH = 1 << 40
@@ -44,3 +49,34 @@ def test_copies_are_bounded_by_memory_and_number(weights: int, cache: int, free:
 
     assert 1 <= copies <= MOST_COPIES
     assert (copies - 1) * weights <= free / 2
+
+
+def nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize(("answers", "copies"), [(9, 5), (2, 3), (0, 1)])
+@pytest.mark.parametrize("ending", [None, DeviceMemoryError("fake:0", "full"), PluginError("t", "collage_load", "no")])
+def test_a_kernel_that_cannot_be_loaded_again_is_timed_on_the_copies_there_are(
+    answers: int, copies: int, ending: Exception | None
+) -> None:
+    made = iter(range(answers))
+
+    def another() -> Callable[[], None] | None:
+        if next(made, None) is not None:
+            return nothing
+        if ending is not None:
+            raise ending
+        return None
+
+    device = FakeDevice(cache_bytes=4000).open("fake:0")
+
+    assert len(rotated(nothing, another, 1000, device)) == copies
+
+
+def test_a_device_lost_meanwhile_is_not_passed_over() -> None:
+    def another() -> None:
+        raise PluginError("t", "collage_load", "it failed") from DeviceLostError("fake:0", "it does not answer")
+
+    with pytest.raises(PluginError):
+        rotated(nothing, another, 1000, FakeDevice(cache_bytes=4000).open("fake:0"))

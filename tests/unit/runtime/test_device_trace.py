@@ -10,9 +10,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from collage_core.device import Devices, DeviceStream
-from collage_core.device.cuda import CudaStream
-from collage_core.errors import DeviceError
+from collage_core.device import Devices, DeviceStream, open_device
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.runtime import BoundRun, BoundStep, Does, Session
 from collage_core.testing import FakeDevice
@@ -92,14 +90,9 @@ def test_a_run_on_a_fake_device_waits_once(eager: bool) -> None:
     check_one_wait(FakeDevice(eager=eager).open("fake:0"))
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu("cupy")
 def test_a_run_on_a_gpu_waits_once() -> None:
-    pytest.importorskip("cupy", reason="CuPy is not installed", exc_type=ImportError)
-    try:
-        stream = CudaStream.open("cuda:0")
-    except DeviceError as error:
-        pytest.skip(str(error))
-    check_one_wait(stream)
+    check_one_wait(open_device("cuda:0"))
 
 
 @pytest.mark.parametrize("seed", range(6))
