@@ -21,7 +21,7 @@ from collage_core.contract.function import KernelFunction, content_hash
 from collage_core.contract.host import Host
 from collage_core.contract.measurement import Measurement, Protocol
 from collage_core.contract.realigned import Realigned, aligned
-from collage_core.contract.support import Supported, Unsupported
+from collage_core.contract.support import Obstacle, Supported, Unsupported
 from collage_core.contract.target import Joins, Target, TargetSpelling, split_targets
 from collage_core.ir.tensor_spec import TensorSpec, ValueKind
 
@@ -44,6 +44,7 @@ __all__ = [
     "Kernel",
     "KernelFunction",
     "Measurement",
+    "Obstacle",
     "Protocol",
     "Realigned",
     "ReentrantKernel",

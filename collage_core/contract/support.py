@@ -3,7 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from typing import Literal
+
+
+class Obstacle(enum.StrEnum):
+    """What stands in the way, for programs: what a person does about it is in the reason.
+
+    Attributes:
+        OTHER: Nothing of what follows, or it was not said.
+        NO_DEVICE: There is no such device here, or its driver is not installed, so that it cannot be seen.
+        DRIVER_TOO_OLD: Older than the library, or all it comes in, needs.
+        COMPUTE_CAPABILITY: The device is there and cannot do what is asked of it.
+        NO_LIBRARY: It is not installed, or cannot be loaded.
+        LIBRARY_VERSION: It is there in a version that will not do.
+        MEMORY: There is too little of it.
+    """
+
+    OTHER = "other"
+    NO_DEVICE = "no device"
+    DRIVER_TOO_OLD = "driver too old"
+    COMPUTE_CAPABILITY = "compute capability"
+    NO_LIBRARY = "no library"
+    LIBRARY_VERSION = "library version"
+    MEMORY = "memory"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -20,6 +43,7 @@ class Unsupported:
 
     Attributes:
         reason: Why, in words a user can act on: `"k=30 is not a multiple of 8"`.
+        obstacle: What sort of reason it is, where it is about the machine.
 
     Examples:
         >>> bool(Unsupported("needs AVX512_BF16"))
@@ -27,6 +51,7 @@ class Unsupported:
     """
 
     reason: str
+    obstacle: Obstacle = Obstacle.OTHER
 
     def __post_init__(self) -> None:
         if not self.reason:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from collage_core.contract import Artifact, BlobCache, Host, Target, Unsupported
+from collage_core.contract import Artifact, BlobCache, Host, Obstacle, Target, Unsupported
 from collage_core.errors import PluginError, WireError, WorkerError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.child import ChildProcess
@@ -129,7 +129,9 @@ class Worker:
             answer = self._ask(AskTargets(host=host), limit_s, Targets, Refused, Failed)
         except WorkerError as error:
             return Unsupported(error.reason if error.kind == "start" else _describe(error))
-        return answer.targets if isinstance(answer, Targets) else Unsupported(answer.reason)
+        if isinstance(answer, Targets):
+            return answer.targets
+        return Unsupported(answer.reason, answer.obstacle if isinstance(answer, Refused) else Obstacle.OTHER)
 
     def query(self, target: Target, function: WireFunction, deadline_s: float = 120.0) -> Mapping[str, str] | None:
         """The library's opinion on a whole model, None if it has none.

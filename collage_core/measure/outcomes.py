@@ -6,6 +6,7 @@ import dataclasses
 import enum
 from typing import TypeAlias
 
+from collage_core.contract import Obstacle
 from collage_core.measure.wire_values import WireArtifact, WireValue
 
 
@@ -144,9 +145,15 @@ class DeviceTimes:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The toolchain does not take the function, or is unusable here."""
+    """The toolchain does not take the function, or is unusable here.
+
+    Attributes:
+        reason: Why.
+        obstacle: What sort of reason it is.
+    """
 
     reason: str
+    obstacle: Obstacle = Obstacle.OTHER
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,9 @@ class WorkerMain:
                     targets = self._toolchain.targets(message.host)
                 except CollageError as error:
                     return Failed(stage=Stage.TARGETS, reason=str(error))
-                return Refused(reason=targets.reason) if isinstance(targets, Unsupported) else Targets(targets=targets)
+                if isinstance(targets, Unsupported):
+                    return Refused(reason=targets.reason, obstacle=targets.obstacle)
+                return Targets(targets=targets)
             case AskQuery():
                 try:
                     opinion = self._toolchain.query(message.target, decode_function(message.function, self._store))

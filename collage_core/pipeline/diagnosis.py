@@ -7,7 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from collage_core.contract import Host, Target, Unsupported
+from collage_core.contract import Host, Obstacle, Target, Unsupported
 from collage_core.database import default_path
 from collage_core.database.location import VARIABLE
 from collage_core.device import why_unusable
@@ -30,12 +30,15 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
     host = Host.this()
     facts: list[ToolchainFacts] = []
     devices: dict[str, None] = {}
+    obstacles: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="collage-") as folder:
         sources = [PluginSource(toolchain=name) for name in registry.toolchains]
         with WorkerPool(sources, BlobStore(Path(folder))) as pool:
             for name, answer in pool.targets(host).items():
                 distribution = registry.toolchains[name].distribution
                 if isinstance(answer, Unsupported):
+                    if answer.obstacle is not Obstacle.OTHER:
+                        obstacles[name] = answer.obstacle.value
                     facts.append(ToolchainFacts(name=name, distribution=distribution, unusable=answer.reason))
                     continue
                 failed = {target: _failure(registry.toolchains[name], target) for target in answer}
@@ -59,6 +62,7 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
         ),
         toolchains=tuple(facts),
         failures=plugin_failures(registry),
+        obstacles=obstacles,
         tuning_db=os.environ.get(VARIABLE) or str(default_path()),
     )
 

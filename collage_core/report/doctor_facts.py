@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from collage_core.report.record import SCHEMA_VERSION, HostFacts, ToolchainFacts
 
@@ -33,6 +34,8 @@ class DoctorReport:
         unusable_devices: Devices of the machine that no plan can use, each with the reason: `"cuda:0: ..."`.
         toolchains: Every toolchain that loads, usable or not, by name.
         failures: Entry points that do not.
+        obstacles: What sort of reason it is that a toolchain offers no target, by its name, where it said:
+            `"driver too old"`; see `contract.Obstacle`.
         tuning_db: Where measurements are kept unless told otherwise.
     """
 
@@ -43,6 +46,7 @@ class DoctorReport:
     unusable_devices: tuple[str, ...] = ()
     toolchains: tuple[ToolchainFacts, ...] = ()
     failures: tuple[PluginFailureFacts, ...] = ()
+    obstacles: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tuning_db: str = ""
 
     @property

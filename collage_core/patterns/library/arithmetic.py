@@ -8,7 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from collage_core.patterns import NodeContext, Pattern, is_constant, is_op
+from collage_core.ir.tensor_spec import TensorSpec
+from collage_core.patterns import NodeContext, Pattern, is_constant, is_op, wildcard
 from collage_core.patterns.library.epilogue import any_of
 from collage_core.patterns.pattern import Constant
 
@@ -36,6 +37,26 @@ def is_number(value: float) -> Constant:
 def times(pattern: Pattern, factor: float) -> Pattern:
     """A value multiplied by a number, or divided by its reciprocal."""
     return is_op("Mul")(pattern, is_number(factor)) | is_op("Div")(pattern, is_number(1 / factor))
+
+
+def scaled(value: Pattern, name: str, *, known: bool = True) -> Pattern:
+    """A value multiplied or divided by one number, which is captured as `{name}_factor` or `{name}_divisor`.
+
+    Args:
+        value: What is scaled.
+        name: Of what is scaled.
+        known: Whether the number has to be a constant.
+    """
+    factor, divisor = (
+        (is_constant() if known else wildcard()).where(is_one_element, "one element").named(f"{name}_{role}")
+        for role in ("factor", "divisor")
+    )
+    return is_op("Mul")(value, factor) | is_op("Div")(value, divisor)
+
+
+def is_one_element(spec: TensorSpec) -> bool:
+    """Whether a value has one element; its shape has to be known."""
+    return spec.shape is not None and all(extent == 1 for extent in spec.shape)
 
 
 def product(*factors: Pattern | float) -> Pattern:

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from collage_core.ir.tensor_spec import TensorSpec
 from collage_core.patterns import NodeContext, Pattern, is_absent, is_constant, is_op, wildcard
-from collage_core.patterns.library.arithmetic import cast_of_floats
+from collage_core.patterns.library.arithmetic import cast_of_floats, scaled
 from collage_core.patterns.library.key_layout import grouped, transposed_key
 
 LEAST_MASKED = -1e4
@@ -67,10 +66,7 @@ def _written(q: Pattern, k: Pattern | None, v: Pattern, mask: bool | None) -> Pa
 
 
 def _scaled(value: Pattern, name: str) -> Pattern:
-    factor, divisor = (wildcard().where(_is_one_element, "one element") for _ in range(2))
-    multiplied = is_op("Mul")(value, factor.named(f"{name}_factor"))
-    divided = is_op("Div")(value, divisor.named(f"{name}_divisor"))
-    return multiplied | divided | value
+    return scaled(value, name, known=False) | value
 
 
 def _masked(scores: Pattern) -> Pattern:
@@ -89,10 +85,6 @@ def _perhaps_cast(value: Pattern, most: int = 1) -> Pattern:
         value = cast_of_floats(value)
         whole = value | whole
     return whole
-
-
-def _is_one_element(spec: TensorSpec) -> bool:
-    return spec.shape is not None and all(extent == 1 for extent in spec.shape)
 
 
 def _is_zero(array: np.ndarray[Any, Any]) -> bool:

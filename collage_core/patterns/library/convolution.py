@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collage_core.patterns import Pattern, is_absent, is_op, wildcard
-from collage_core.patterns.library.epilogue import Activation, finished, vector, wanted
+from collage_core.patterns.library.epilogue import Activation, Steps, finished, vector, wanted
 
 
 def conv_pattern(
@@ -38,4 +38,4 @@ def conv_pattern(
     alone = is_op(operator)(x, weight, is_absent()).named(f"{prefix}convolution")
     inside = is_op(operator)(x, weight, added).named(f"{prefix}convolution")
     convolution = wanted(alone, inside | is_op("Add")(alone, added), bias)
-    return finished(convolution, residual=residual, activation=activation, prefix=prefix)
+    return finished(Steps(convolution), residual=residual, activation=activation, prefix=prefix).plain

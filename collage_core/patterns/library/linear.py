@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from collage_core.ir.tensor_spec import TensorSpec
 from collage_core.patterns import NodeContext, Pattern, is_op, wildcard
-from collage_core.patterns.library.epilogue import Activation, any_of, finished, is_vector, vector, wanted
+from collage_core.patterns.library.arithmetic import scaled as multiplied
+from collage_core.patterns.library.epilogue import Activation, Steps, any_of, finished, is_vector, vector
 from collage_core.patterns.pattern import Operator
 
 
@@ -17,13 +19,16 @@ def matmul_pattern(
     residual: bool | None = False,
     transposed: bool | None = False,
     scaled: bool = False,
+    factor: bool | None = False,
+    viewed: bool | None = False,
     operands: Sequence[tuple[Pattern, Pattern]] = (),
     prefix: str = "",
 ) -> Pattern:
     """A product of matrices: MatMul, or a Gemm, which scales nothing unless asked for.
 
     activation(a @ b + bias + residual), where `b` is computed or constant, and each part may be asked for. Captured are
-    `a`, `b`, `bias`, `residual`, `product` (the operator's own result) and `activation`.
+    `a`, `b`, `bias`, `residual`, `product` (the operator's own result) and `activation`; of a factor, the number, as
+    `product_factor` or `product_divisor` where it is of the product, of an operand as `a_factor` and so on.
 
     Args:
         bias: Whether a vector is added, by an Add or as Gemm's third operand; None if it may be. Along which axis it
@@ -34,6 +39,10 @@ def matmul_pattern(
             it may be. `b` is what is given.
         scaled: Whether a Gemm may have any `alpha`, `beta`, `transA` and `transB`, which are then for `check` to look
             up in `product`; a third operand that is no vector is the residual.
+        factor: Whether `a`, `b` or both, or else the product before anything is added to it, is multiplied or divided
+            by a constant number; None if it may be. An operand so scaled is captured as it is after that, and read by
+            nothing else.
+        viewed: Whether a view, such as a Reshape, stands between the product and something after it; None if it may.
         operands: What `a` and `b` look like, the preferred pair first; any values unless told. Whatever they match is
             captured by those names.
         prefix: Goes before the names, where a pattern holds two products.
@@ -45,32 +54,55 @@ def matmul_pattern(
         >>> sorted(found.captures)
         ['a', 'activation', 'b', 'bias', 'product']
     """
+    pairs = list(operands) or [(wildcard(), wildcard())]
+    numbers = [] if factor is False else _with_factors(pairs, prefix)
+    turned = functools.partial(_ways, transposed=transposed, scaled=scaled, prefix=prefix)
+    ways = turned(pairs)
+    scaled_ways = turned(numbers)
+    taken = scaled_ways if factor else scaled_ways + ways
+    alone = any_of(*(operator(a, b) for operator, a, b in taken)).named(f"{prefix}product")
+    if factor is not False:
+        plain = any_of(*(operator(a, b) for operator, a, b in ways)).named(f"{prefix}product")
+        alone = multiplied(plain, f"{prefix}product") | alone
+    gemms = [(is_op("Gemm") if scaled else op.has_attr(beta=1.0), a, b) for op, a, b in taken if "Gemm" in op.op_types]
+
+    def inside(third: Pattern) -> Steps:
+        return Steps(any_of(*(operator(a, b, third) for operator, a, b in gemms)).named(f"{prefix}product"))
+
     added = vector(f"{prefix}bias")
-    ways: list[tuple[Operator, Pattern, Pattern]] = []
-    for first, second in operands or ((wildcard(), wildcard()),):
-        ways += _ways(first.named(f"{prefix}a"), second.named(f"{prefix}b"), transposed, scaled)
-    alone = any_of(*(operator(a, b) for operator, a, b in ways)).named(f"{prefix}product")
-    gemms = [(op if scaled else op.has_attr(beta=1.0), a, b) for op, a, b in ways if "Gemm" in op.op_types]
-    inside = any_of(*(operator(a, b, added) for operator, a, b in gemms)).named(f"{prefix}product")
-    product = wanted(alone, inside | is_op("Add")(alone, added), bias)
-    if not scaled or residual is False:
-        return finished(product, residual=residual, activation=activation, prefix=prefix)
-    whole = wildcard().where(_is_no_vector, "the shape of no vector").named(f"{prefix}residual")
-    inside = any_of(*(operator(a, b, whole) for operator, a, b in gemms)).named(f"{prefix}product")
-    by_gemm = wanted(inside, is_op("Add")(inside, added), bias)
-    by_add = finished(product, residual=residual, activation=None, prefix=prefix)
-    return finished(by_gemm | by_add, residual=False, activation=activation, prefix=prefix)
+    biased = inside(added).either(Steps(alone).then(lambda each: is_op("Add")(each, added)))
+    product = biased if bias else Steps(alone) if bias is False else biased.either(Steps(alone))
+    whole = finished(product, residual=residual, activation=None, prefix=prefix)
+    if scaled and residual is not False:
+        matrix = wildcard().where(_is_no_vector, "the shape of no vector").named(f"{prefix}residual")
+        whole = inside(matrix).then(lambda each: is_op("Add")(each, added), bias).either(whole)
+    return finished(whole, residual=False, activation=activation, prefix=prefix).chosen(viewed)
 
 
-def _ways(a: Pattern, b: Pattern, transposed: bool | None, scaled: bool) -> list[tuple[Operator, Pattern, Pattern]]:
+def _with_factors(pairs: Sequence[tuple[Pattern, Pattern]], prefix: str) -> list[tuple[Pattern, Pattern]]:
+    """The operands, both or one of them scaled."""
+    found: list[tuple[Pattern, Pattern]] = []
+    for a, b in pairs:
+        first, second = (multiplied(each, f"{prefix}{name}").used_once() for each, name in ((a, "a"), (b, "b")))
+        found += [(first, second), (first, b), (a, second)]
+    return found
+
+
+def _ways(
+    pairs: Sequence[tuple[Pattern, Pattern]], transposed: bool | None, scaled: bool, prefix: str
+) -> list[tuple[Operator, Pattern, Pattern]]:
     """Operators and their operands: `b` turned, as it is, or either."""
-    swapped = is_op("Transpose").which(_swaps_last_axes, "a swap of the last two axes")(b)
-    gemm = is_op("Gemm") if scaled else is_op("Gemm").has_attr(alpha=1.0, transA=0)
-    plain = gemm if scaled else gemm.has_attr(transB=0)
-    as_it_is: list[tuple[Operator, Pattern, Pattern]] = [(is_op("MatMul"), a, b), (plain, a, b)]
-    turned: list[tuple[Operator, Pattern, Pattern]] = [(is_op("MatMul"), a, swapped), (plain, a, swapped)]
-    turned += [] if scaled else [(gemm.has_attr(transB=1), a, b)]
-    return turned + as_it_is if transposed is None else turned if transposed else as_it_is
+    gemm = is_op("Gemm").has_attr(alpha=1.0, transA=0)
+    whole = [is_op("MatMul", "Gemm")] if scaled else [is_op("MatMul"), gemm.has_attr(transB=0)]
+    found: list[tuple[Operator, Pattern, Pattern]] = []
+    for first, second in pairs:
+        a, b = first.named(f"{prefix}a"), second.named(f"{prefix}b")
+        swapped = is_op("Transpose").which(_swaps_last_axes, "a swap of the last two axes")(b)
+        as_it_is = [(operator, a, b) for operator in whole]
+        turned = [(operator, a, swapped) for operator in whole]
+        turned += [] if scaled else [(gemm.has_attr(transB=1), a, b)]
+        found += turned + as_it_is if transposed is None else turned if transposed else as_it_is
+    return found
 
 
 def _is_no_vector(spec: TensorSpec) -> bool:

@@ -12,25 +12,33 @@ from collage_core.contract import (
     BoundCall,
     Buffer,
     Kernel,
+    Obstacle,
     RunContext,
     Unsupported,
 )
 from collage_core.errors import KernelError
 from collage_cublas.describing import Described
 from collage_cublas.library import Library
+from collage_cublas.loading import spelt
 from collage_cublas.lower import ALGORITHM
 from collage_cublas.product import Product
 
 
 def load(library: Library, handle: Callable[[], int], artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-    """Nothing is searched for: the algorithm's bytes are good for the version they came from.
+    """Nothing is searched for: the algorithm's bytes are good for the version they came from, and for no other.
+
+    NVIDIA's documentation of `cublasLtMatmulAlgo_t` promises that they can be kept and used again with the same version
+    of the library. So under another one this refuses, and core has the function lowered again, which asks the
+    heuristic of that version.
 
     Raises:
         CublasError: If the library does not start on the device.
     """
     metadata: Mapping[str, Any] = artifact.metadata
     if metadata["version"] != library.version():
-        return Unsupported(f"its algorithm is one of cuBLASLt {metadata['version']}, this is {library.version()}")
+        made, here = spelt(metadata["version"]), spelt(library.version())
+        reason = f"its algorithm is one of cuBLASLt {made}, which keeps it for no other version; this is {here}"
+        return Unsupported(reason, Obstacle.LIBRARY_VERSION)
     if run.stream is None:
         return Unsupported("it enqueues on a stream, and none was given")
     try:

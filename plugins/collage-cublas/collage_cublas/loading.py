@@ -31,6 +31,16 @@ def majors_for(driver: str) -> tuple[int, ...]:
     return tuple(major for major, oldest in OLDEST_DRIVERS.items() if branch.isdigit() and int(branch) >= oldest)
 
 
+def spelt(version: int) -> str:
+    """A version of cuBLASLt as people write it (`CUBLAS_VERSION` in `cublas_api.h`).
+
+    Examples:
+        >>> spelt(130000), spelt(131002)
+        ('13.0.0', '13.10.2')
+    """
+    return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+
+
 def open_library(majors: tuple[int, ...] = tuple(OLDEST_DRIVERS)) -> CublasLt:
     """Loads cuBLASLt: from a wheel, else from where the system's loader looks.
 

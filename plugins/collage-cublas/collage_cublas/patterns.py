@@ -1,7 +1,8 @@
 """Which groups of operators are one call of cuBLASLt, and what comes close but is refused, with the reason.
 
 A call computes `activation(alpha * a b + beta * c + bias)` (NVIDIA's cuBLAS documentation, `cublasLtMatmul` and
-`cublasLtEpilogue_t`), and this order decides what fits: the residual `c` goes before the activation.
+`cublasLtEpilogue_t`), and this order decides what fits: the residual `c` goes before the activation, and a number that
+operands or the product are multiplied by is a factor of `alpha` only as long as nothing has been added.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from collage_core.contract import Supported, Target, Unsupported
@@ -38,19 +39,23 @@ class Form:
         residual: Whether a matrix is.
         activation: `RELU`, `GELU` or `DEFAULT`.
         transposed: Whether Transpose nodes before the product, of `a` or `b`, belong to it.
+        scaled: Whether a constant number that `a`, `b` or the product is multiplied or divided by does.
+        viewed: Whether a view between the product and something that follows does.
     """
 
     bias: bool
     residual: bool
     activation: Epilogue
-    transposed: bool
+    transposed: bool = False
+    scaled: bool = False
+    viewed: bool = False
 
     @property
     def name(self) -> str:
         """Label of the composite.
 
         Examples:
-            >>> Form(bias=True, residual=False, activation=Epilogue.GELU, transposed=False).name
+            >>> Form(bias=True, residual=False, activation=Epilogue.GELU).name
             'cublas.matmul_bias_gelu'
         """
         parts = {
@@ -58,6 +63,8 @@ class Form:
             "residual": self.residual,
             self.activation.name or "": self.activation != Epilogue.DEFAULT,
             "transposed": self.transposed,
+            "scaled": self.scaled,
+            "viewed": self.viewed,
         }
         return "_".join(["cublas.matmul", *(part.lower() for part, there in parts.items() if there)])
 
@@ -74,6 +81,8 @@ class Form:
             residual=self.residual,
             activation=_ACTIVATIONS[self.activation],
             scaled=True,
+            factor=self.scaled,
+            viewed=self.viewed,
             operands=operands,
         )
 
@@ -88,17 +97,23 @@ def _operand(*, transposed: bool) -> Pattern:
     return is_op("Transpose")(wildcard()).used_once() if transposed else wildcard()
 
 
-FORMS: Mapping[str, Form] = MappingProxyType(
-    {
-        form.name: form
-        for form in (
-            Form(activation=activation, residual=residual, bias=bias, transposed=transposed)
-            for activation, residual, bias, transposed in itertools.product(
-                _ACTIVATIONS, (True, False), (True, False), (True, False)
-            )
-        )
-    }
-)
+def _forms() -> Iterator[Form]:
+    """What is after the product, each with what may be before it; the larger before the smaller.
+
+    A view stands behind a product of matrices, which come without Transposes and factors: those are attention's, whose
+    scores are tensors and are not activated. What would be looked for in vain is not among the forms.
+    """
+    for activation, residual, bias in itertools.product(_ACTIVATIONS, (True, False), (True, False)):
+        form = Form(activation=activation, residual=residual, bias=bias)
+        active = activation != Epilogue.DEFAULT
+        if bias or residual or active:
+            yield dataclasses.replace(form, viewed=True)
+        for transposed, scaled in itertools.product((True, False), (True, False)):
+            if not (transposed and scaled and active):
+                yield dataclasses.replace(form, transposed=transposed, scaled=scaled)
+
+
+FORMS: Mapping[str, Form] = MappingProxyType({form.name: form for form in _forms()})
 """By name, the larger before the smaller."""
 
 

@@ -12,6 +12,7 @@ from collage_core.contract import (
     Joins,
     Kernel,
     KernelFunction,
+    Obstacle,
     RunContext,
     Target,
     Unsupported,
@@ -20,7 +21,7 @@ from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
 from collage_cublas.kernel import load
 from collage_cublas.library import CublasError, Library
-from collage_cublas.loading import OLDEST_DRIVERS, OLDEST_VERSION, majors_for, open_library
+from collage_cublas.loading import OLDEST_DRIVERS, OLDEST_VERSION, majors_for, open_library, spelt
 from collage_cublas.lower import lower
 from collage_cublas.patterns import register
 
@@ -88,25 +89,26 @@ class CublasPlugin:
         if not devices:
             return Unsupported(
                 "this machine shows no NVIDIA GPU: it has none, no driver for it (is there libnvidia-ml.so.1, does "
-                "nvidia-smi list one?), or CUDA_VISIBLE_DEVICES hides it"
+                "nvidia-smi list one?), or CUDA_VISIBLE_DEVICES hides it",
+                Obstacle.NO_DEVICE,
             )
         usable = [device for device in devices if capability(device) >= OLDEST_CAPABILITY]
         if not usable:
             shown = ", ".join(f"{each.name} is {each.model} of {each.compute_capability}" for each in devices)
-            return Unsupported(f"it needs compute capability {'.'.join(map(str, OLDEST_CAPABILITY))} or newer; {shown}")
+            oldest = ".".join(map(str, OLDEST_CAPABILITY))
+            return Unsupported(f"it needs compute capability {oldest} or newer; {shown}", Obstacle.COMPUTE_CAPABILITY)
         majors = majors_for(usable[0].driver)
         if not majors:
-            oldest = min(OLDEST_DRIVERS.values())
-            return Unsupported(f"NVIDIA's driver {usable[0].driver} is too old; install {oldest} or newer")
+            reason = f"NVIDIA's driver {usable[0].driver} is too old; install {min(OLDEST_DRIVERS.values())} or newer"
+            return Unsupported(reason, Obstacle.DRIVER_TOO_OLD)
         try:
             version = self._opened(majors).version()
         except OSError as error:
             wanted = " or ".join(f"'collage-cublas[cuda{major}]'" for major in majors)
-            return Unsupported(f"cuBLASLt cannot be loaded ({error}); pip install {wanted}")
+            return Unsupported(f"cuBLASLt cannot be loaded ({error}); pip install {wanted}", Obstacle.NO_LIBRARY)
         if version < OLDEST_VERSION:
-            return Unsupported(
-                f"cuBLASLt {version} is too old, it has to be {OLDEST_VERSION}; pip install nvidia-cublas"
-            )
+            reason = f"cuBLASLt {spelt(version)} is too old, it has to be {spelt(OLDEST_VERSION)}"
+            return Unsupported(f"{reason}; pip install nvidia-cublas", Obstacle.LIBRARY_VERSION)
         return targets(usable, version)
 
     @hookimpl

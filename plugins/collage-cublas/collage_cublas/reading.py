@@ -1,15 +1,26 @@
-"""What a match computes: its operands as they lie in memory, Transposes, factors and broadcasting taken in."""
+"""What a match computes: its operands as they lie in memory; Transposes, views, factors and broadcasting taken in.
+
+A factor becomes part of `alpha`, which scales the float32 sum of products before anything is added: the same number in
+exact arithmetic, rounded in another order. A divisor's reciprocal and all factors are multiplied in double precision
+and rounded once, to float32, so `alpha` itself is off by at most 2^-24 of it, and not at all where they are powers of
+two; a quotient is off by as much. That is less than the order of the sum makes, and less than a model that scales
+16-bit operands loses. So factors are taken on every target; only 0, which has the library not read what it multiplies
+(infinities would vanish), and what float32 cannot say are not.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
+import numpy as np
 import onnx_ir
 
 from collage_core.contract import TensorSpec, Unsupported
-from collage_core.patterns import Match
+from collage_core.ir.content import constant_of
+from collage_core.patterns import Match, NodeContext
 from collage_cublas.library import Compute, DataType, Epilogue
 from collage_cublas.product import Operands, Product, described
 from collage_cublas.strides import Strided
@@ -36,25 +47,37 @@ def product_of(match: Match, *, activation: Epilogue, precision: str = "") -> Pr
     node = match.node("product")
     result = node.outputs[0]
     specs = {name: match.spec(name) for name in ("a", "b", "bias", "residual") if name in match.captures}
-    if reason := _odd_values({**specs, "product": result}):
-        return Unsupported(reason)
     whole = match.graph.spec(match.value)
-    if whole.shape != result.shape:
+    if reason := _odd_values({**specs, "product": result, "whole": whole}):
+        return Unsupported(reason)
+    if math.prod(whole.static_shape) != math.prod(result.static_shape):
         return Unsupported(f"what is added to {list(result.static_shape)} makes it {list(whole.static_shape)}")
     dtype = DTYPES[result.dtype.name if result.dtype else ""]
     if precision == "tf32" and dtype != DataType.R_32F:
         return Unsupported("precision=tf32 is a way to multiply float32; other types are the plain target's")
+    for name in ("a", "b"):
+        if len(match.graph.spec(stored(match, name)[0]).static_shape) != len(specs[name].static_shape):
+            return Unsupported(f"a factor of {name} gives it more axes")
     gemm = node.op_type == "Gemm"
     alpha, beta = (float(node.attribute(name, 1.0)) if gemm else 1.0 for name in ("alpha", "beta"))
     third = gemm and len(node.node.inputs) > 2
     if third and node.node.inputs[2] is match.captures.get("bias") and beta != 1.0:
         return Unsupported(f"beta is {beta:g}; a bias has no factor")
+    if factors := _factors(match):
+        alpha *= math.prod(factors)
+        if not np.finfo(np.float32).tiny <= abs(alpha) <= np.finfo(np.float32).max:
+            return Unsupported(f"its factors come to {alpha:g}, which is 0 or not a number float32 can say")
+    added: dict[str, Strided | None] = {}
+    for name in ("bias", "residual"):
+        found = _added(match, name, result)
+        if isinstance(found, Unsupported):
+            return found
+        added[name] = found
     operands = Operands(
         a=_matrix(match, "a", transposed=gemm and bool(node.attribute("transA", 0))),
         b=_matrix(match, "b", transposed=gemm and bool(node.attribute("transB", 0))),
         d=_like_result(Strided.row_major(result.static_shape), match),
-        bias=_added(match, "bias", result),
-        residual=_added(match, "residual", result),
+        **added,
     )
     of_gemm = third and node.node.inputs[2] is match.captures.get("residual")
     return described(
@@ -69,14 +92,46 @@ def product_of(match: Match, *, activation: Epilogue, precision: str = "") -> Pr
 
 def stored(match: Match, name: str) -> tuple[onnx_ir.Value, tuple[int, ...] | None]:
     """What is in memory of a captured operand, and the order in which a Transpose inside the match reads its axes."""
+    value, order = match.captures[name], None
+    for producer, source in _inside(match, name):
+        if producer.op_type == "Transpose":
+            rank = len(match.spec(name).static_shape)
+            order = tuple(producer.attribute("perm", tuple(reversed(range(rank)))))
+        value = source
+    return value, order
+
+
+def _inside(match: Match, name: str) -> Iterator[tuple[NodeContext, onnx_ir.Value]]:
+    """What is done to an operand inside the match, the last first: a factor, a Transpose; each with what it reads."""
     value = match.captures[name]
-    producer = match.producer(value)
-    if producer is None or not match.nodes >> producer.index & 1:
-        return value, None
-    source = producer.node.inputs[0]
-    assert source is not None
-    rank = len(match.spec(name).static_shape)
-    return source, tuple(producer.attribute("perm", tuple(reversed(range(rank)))))
+    while (producer := match.producer(value)) is not None and match.nodes >> producer.index & 1:
+        sources = [each for each in producer.node.inputs if each is not None]
+        value = sources[1] if _number_place(producer) == 0 else sources[0]
+        yield producer, value
+
+
+def _number_place(node: NodeContext) -> int | None:
+    """Which operand of a Mul or Div is the number; None for other operators."""
+    if node.op_type not in ("Mul", "Div"):
+        return None
+    return 1 if constant_of(node.node.inputs[1]) is not None else 0
+
+
+def _factors(match: Match) -> list[float]:
+    """The numbers that `a`, `b` and the product are multiplied by; infinite where they are divided by 0."""
+    found = []
+    for name in ("a", "b"):
+        for node, _ in _inside(match, name):
+            if (place := _number_place(node)) is not None:
+                found.append(_factor(node.constant(place), divides=node.op_type == "Div"))
+    of_product = [name for name in ("product_factor", "product_divisor") if name in match.captures]
+    return found + [_factor(match.constant(name), divides=name == "product_divisor") for name in of_product]
+
+
+def _factor(constant: np.ndarray[Any, Any] | None, *, divides: bool) -> float:
+    assert constant is not None
+    number = float(constant.reshape(()))
+    return number if not divides else 1 / number if number else math.inf
 
 
 def _odd_values(specs: Mapping[str, TensorSpec]) -> str:
@@ -102,10 +157,28 @@ def _matrix(match: Match, name: str, *, transposed: bool) -> Strided:
     return view.permuted((1, 0)) if transposed else view
 
 
-def _added(match: Match, name: str, result: TensorSpec) -> Strided | None:
+def _added(match: Match, name: str, result: TensorSpec) -> Strided | Unsupported | None:
+    """What is added, for each element of the product: broadcast to what it is added to, perhaps a view of that."""
     if name not in match.captures:
         return None
-    return _like_result(Strided.row_major(match.spec(name).static_shape).broadcast(result.static_shape), match)
+    value = match.captures[name]
+    producer = match.producer(value)
+    if producer is not None and match.nodes >> producer.index & 1:
+        return Unsupported(f"{producer.name}, which is inside, is added to itself")
+    sums = [user for user in match.users(value) if match.nodes >> user.index & 1 and _adds(user, value)]
+    shape = sums[0 if name == "bias" else -1].outputs[0].static_shape
+    view = Strided.row_major(match.spec(name).static_shape).broadcast(shape).reshaped(result.static_shape)
+    if view is None:
+        return Unsupported(
+            f"the {name} is repeated along {list(shape)}, a view of the product, so that no strides along "
+            f"{list(result.static_shape)} say it"
+        )
+    return _like_result(view, match)
+
+
+def _adds(node: NodeContext, value: onnx_ir.Value) -> bool:
+    """Whether a node adds a value to something, and does not multiply by it alone."""
+    return node.op_type == "Add" or (node.op_type == "Gemm" and value is (*node.node.inputs, None, None, None)[2])
 
 
 def _like_result(view: Strided, match: Match) -> Strided:

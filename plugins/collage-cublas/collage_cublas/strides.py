@@ -51,3 +51,35 @@ class Strided:
     def with_axis(self, axis: int) -> Strided:
         """With an axis of one element inserted before the axis of this number."""
         return Strided((*self.shape[:axis], 1, *self.shape[axis:]), (*self.strides[:axis], 0, *self.strides[axis:]))
+
+    def reshaped(self, shape: Sequence[int]) -> Strided | None:
+        """What ONNX's Reshape gives, where that moves nothing.
+
+        Axes are taken together until both sides have as many elements; those of one such group have to be one axis in
+        memory, which is then split anew.
+
+        Args:
+            shape: Of as many elements, none of its extents 0.
+
+        Examples:
+            >>> Strided((4, 6), (0, 1)).reshaped((2, 2, 6))
+            Strided(shape=(2, 2, 6), strides=(0, 0, 1))
+            >>> Strided((4, 6), (0, 1)).reshaped((24,)) is None
+            True
+        """
+        strides: list[int] = []
+        old = iter((one, step) for one, step in zip(self.shape, self.strides, strict=True) if one > 1)
+        new = list(shape)
+        while new:
+            extents, axis = [new.pop(0)], None
+            while (have := math.prod(extents)) != (held := axis[0] if axis else 1):
+                if have < held:
+                    extents.append(new.pop(0))
+                    continue
+                extent, step = next(old)
+                if axis is not None and axis[1] != step * extent:
+                    return None
+                axis = (held * extent, step)
+            _, step = axis or (1, 0)
+            strides += [step * math.prod(extents[place + 1 :]) for place in range(len(extents))]
+        return Strided(tuple(shape), tuple(strides))

@@ -32,7 +32,11 @@ from .machine import HOST, TARGET, plugin_over, proposals
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """A product: shapes of what is multiplied, how they are turned, and what follows."""
+    """A product: shapes of what is multiplied, how they are turned, and what follows.
+
+    `factors` are operators with a number, of the first operand, the second and the product; `seen` is the shape of a
+    view before what `seen_at` names.
+    """
 
     a: tuple[int, ...]
     b: tuple[int, ...]
@@ -41,27 +45,41 @@ class Case:
     bias: bool = False
     residual: tuple[int, ...] | None = None
     activation: str = ""
+    factors: tuple[tuple[str, float] | None, ...] = (None, None, None)
+    seen: tuple[int, ...] = ()
+    seen_at: str = ""
 
     def model(self) -> onnx_ir.Model:
         g = GraphBuilder("product")
         factors = []
         for name, shape, order in (("x", self.a, self.a_order), ("z", self.b, self.b_order)):
-            if order is None:
-                factors.append(g.input(name, *shape))
-                continue
             held = [0] * len(shape)
-            for place, axis in enumerate(order):
+            for place, axis in enumerate(order or range(len(shape))):
                 held[axis] = shape[place]
-            factors.append(g.op("Transpose", g.input(name, *held), perm=list(order)))
-        value = g.op("MatMul", *factors)
+            value = g.input(name, *held)
+            value = value if order is None else g.op("Transpose", value, perm=list(order))
+            factors.append(self.scaled(g, value, len(factors)))
+        value = self.scaled(g, g.op("MatMul", *factors), 2)
         if self.bias:
-            value = g.op("Add", value, g.weight("bias", self.b[-1] if len(self.b) > 1 else 1))
+            value = self.viewed(g, value, "bias")
+            # without a view at this place the columns of the product
+            length = self.seen[-1] if self.seen_at == "bias" else self.b[-1] if len(self.b) > 1 else 1
+            value = g.op("Add", value, g.weight("bias", length))
         if self.residual is not None:
-            value = g.op("Add", value, g.input("r", *self.residual))
+            value = g.op("Add", self.viewed(g, value, "residual"), g.input("r", *self.residual))
         if self.activation:
+            value = self.viewed(g, value, "activation")
             options = {"approximate": "tanh"} if self.activation == "Gelu" else {}
             value = g.op(self.activation, value, **options)
         return g.model(value)
+
+    def scaled(self, g: GraphBuilder, value: onnx_ir.Value, place: int) -> onnx_ir.Value:
+        if (factor := self.factors[place]) is None:
+            return value
+        return g.op(factor[0], value, g.constant(f"number{place}", np.float32(factor[1])))
+
+    def viewed(self, g: GraphBuilder, value: onnx_ir.Value, place: str) -> onnx_ir.Value:
+        return g.op("Reshape", value, g.ints(*self.seen)) if self.seen_at == place else value
 
     @property
     def has_one_batch_stride(self) -> bool:
@@ -97,17 +115,23 @@ def cases(draw: st.DrawFn) -> Case:
         a, b = draw(st.sampled_from([((k,), b), (a, (k,)), ((k,), (k,))]))
     orders = [draw(st.none() | st.permutations(range(len(s))).map(tuple)) if len(s) > 1 else None for s in (a, b)]
     result = np.matmul(np.zeros(a), np.zeros(b)).shape
-    residual: Any = draw(
-        st.sampled_from([None, result, (1,) * len(result), result[1:], (*result[:-1], 1)[: len(result)]])
-    )
+    size = int(np.prod(result))
+    seen_at = draw(st.sampled_from(["", "bias", "residual", "activation"]))
+    seen: tuple[int, ...] = draw(st.sampled_from([(size,), (1, *result), (*result, 1), result[::-1] or (1,)]))
+    shape = seen if seen_at in ("bias", "residual") else result
+    residual: Any = draw(st.sampled_from([None, shape, (1,) * len(shape), shape[1:], (*shape[:-1], 1)[: len(shape)]]))
+    number = st.none() | st.tuples(st.sampled_from(["Mul", "Div"]), st.sampled_from([0.125, -3.0, 7.0]))
     return Case(
         a=a,
         b=b,
         a_order=orders[0],
         b_order=orders[1],
-        bias=draw(st.booleans()),
-        residual=residual,
-        activation=draw(st.sampled_from(["", "Relu", "Gelu"])),
+        bias=seen_at == "bias" or draw(st.booleans()),
+        residual=shape if residual is None and seen_at == "residual" else residual,
+        activation=draw(st.sampled_from(["Relu", "Gelu"] if seen_at == "activation" else ["", "Relu", "Gelu"])),
+        factors=(draw(number), draw(number), draw(number)),
+        seen=seen,
+        seen_at=seen_at,
     )
 
 
@@ -118,6 +142,13 @@ def cases(draw: st.DrawFn) -> Case:
 @example(Case(a=(5,), b=(5, 3), bias=True))
 @example(Case(a=(3, 5), b=(5,), residual=(3,)))
 @example(Case(a=(3, 2, 4, 5), b=(3, 2, 5, 4), residual=(3, 1, 4, 4)))  # an attention mask
+@example(Case(a=(6, 4), b=(4, 5), bias=True, activation="Gelu", seen=(2, 3, 5), seen_at="activation"))  # GPT-2
+@example(Case(a=(6, 4), b=(4, 5), bias=True, residual=(2, 3, 5), seen=(2, 3, 5), seen_at="residual"))
+@example(Case(a=(6, 4), b=(4, 5), bias=True, seen=(2, 3, 5), seen_at="bias", activation="Relu"))
+@example(Case(a=(6, 4), b=(4, 5), residual=(2, 1, 5), seen=(2, 3, 5), seen_at="residual"))  # repeated along rows
+@example(Case(a=(2, 3, 4), b=(2, 4, 5), residual=(2, 3, 5), factors=(("Mul", 0.5), ("Div", 3.0), None)))
+@example(Case(a=(2, 3, 4), b=(2, 4, 5), bias=True, residual=(3, 5), factors=(None, None, ("Div", 7.0))))
+@example(Case(a=(2, 3, 4), b=(2, 4, 5), a_order=(1, 0, 2), factors=(("Mul", 0.5), None, ("Mul", -3.0))))
 @given(cases())
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_claimed_is_right_and_nothing_expressible_is_refused(case: Case) -> None:
@@ -132,8 +163,15 @@ def test_what_is_claimed_is_right_and_nothing_expressible_is_refused(case: Case)
     assert ("cublas.matmul" in claimed) or not plain
     turned = [order for order in (case.a_order, case.b_order) if order is not None]
     swapped = all(sorted(order[-2:]) == [len(order) - 2, len(order) - 1] for order in turned)
-    if turned and swapped and case.has_one_batch_stride:
+    unscaled = case.factors[:2] == (None, None)
+    if turned and swapped and case.has_one_batch_stride and unscaled:
         assert "cublas.matmul_transposed" in claimed
+    if any(case.factors) and plain:
+        assert "cublas.matmul_scaled" in claimed
+    if case.seen_at == "activation" and plain and not (case.bias or case.residual or any(case.factors)):
+        assert f"cublas.matmul_{case.activation.lower()}_viewed" in claimed
+    if case.seen_at == "bias" and len(case.b) > 1 and plain and case.seen[-1] == case.b[-1] and not any(case.factors):
+        assert "cublas.matmul_bias_viewed" in claimed
 
 
 def check_numbers(model: onnx_ir.Model, candidates: Any) -> None:

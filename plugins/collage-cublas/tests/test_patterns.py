@@ -87,6 +87,36 @@ def doubles(g: GraphBuilder) -> onnx_ir.Value:
     return g.op("MatMul", g.input("x", 4, 8, dtype=DOUBLE), g.constant("w", np.ones((8, 4))))
 
 
+def factor_of_nothing(g: GraphBuilder) -> onnx_ir.Value:
+    product = g.op("MatMul", g.input("x", 4, 8), g.weight("w", 8, 4))
+    return g.op("Mul", product, g.constant("f", np.float32(0)))
+
+
+def quotient_by_nothing(g: GraphBuilder) -> onnx_ir.Value:
+    product = g.op("MatMul", g.input("x", 4, 8), g.weight("w", 8, 4))
+    return g.op("Div", product, g.constant("f", np.float32(0)))
+
+
+def reciprocal_below_float32(g: GraphBuilder) -> onnx_ir.Value:
+    product = g.op("MatMul", g.input("x", 4, 8), g.weight("w", 8, 4))
+    return g.op("Div", product, g.constant("f", np.float32(2.0**127)))
+
+
+def added_to_itself(g: GraphBuilder) -> onnx_ir.Value:
+    product = g.op("MatMul", g.input("x", 4, 4), g.weight("w", 4, 4))
+    return g.op("Add", product, product)
+
+
+def bias_of_other_columns(g: GraphBuilder) -> onnx_ir.Value:
+    product = g.op("MatMul", g.input("x", 4, 6), g.weight("w", 6, 6))
+    return g.op("Add", g.op("Reshape", product, g.ints(8, 3)), g.weight("b", 3))
+
+
+def residual_repeated_across_rows(g: GraphBuilder) -> onnx_ir.Value:
+    product = g.op("MatMul", g.input("x", 4, 6), g.weight("w", 6, 6))
+    return g.op("Add", g.op("Reshape", product, g.ints(8, 3)), g.op("Neg", g.input("r", 8, 1)))
+
+
 def nothing(g: GraphBuilder) -> onnx_ir.Value:
     return g.op("MatMul", g.input("x", 4, 0), g.input("z", 0, 4))
 
@@ -108,6 +138,12 @@ def nothing(g: GraphBuilder) -> onnx_ir.Value:
         (quantised, "matmulinteger_0", "integers: of integer products cuBLASLt has only some"),
         (doubles, "matmul_0", "it is about DOUBLE"),
         (nothing, "matmul_0", "has no elements"),
+        (factor_of_nothing, "mul_0", "its factors come to 0, which is 0 or not a number float32 can say"),
+        (quotient_by_nothing, "div_0", "its factors come to inf"),
+        (reciprocal_below_float32, "div_0", "its factors come to 5.87747e-39"),
+        (added_to_itself, "add_0", "matmul_0, which is inside, is added to itself"),
+        (bias_of_other_columns, "add_0", "the bias is repeated along [8, 3], a view of the product"),
+        (residual_repeated_across_rows, "add_0", "the residual is repeated along [8, 3], a view of the product"),
     ],
 )
 def test_what_is_refused_is_refused_with_its_reason(
@@ -132,5 +168,38 @@ def test_a_transpose_that_others_read_too_stays_outside() -> None:
     g = GraphBuilder()
     turned = g.op("Transpose", g.input("x", 8, 4), perm=[1, 0])
     found = proposals(g.model(g.op("MatMul", turned, g.weight("w", 8, 4)), g.op("Neg", turned)))
+
+    assert [each.sub_graph.names for each in found.candidates] == [("matmul_0",)]
+
+
+def test_a_factor_after_the_bias_is_no_factor_of_the_product() -> None:
+    g = GraphBuilder()
+    product = g.op("Gemm", g.input("x", 4, 8), g.weight("w", 8, 4), g.weight("b", 4))
+    found = proposals(g.model(g.op("Mul", product, g.constant("f", np.float32(0.5)))))
+
+    assert [each.sub_graph.label for each in found.candidates] == ["cublas.matmul_bias"]
+
+
+def test_a_factor_whose_result_others_read_too_stays_outside() -> None:
+    g = GraphBuilder()
+    x = g.op("Mul", g.input("x", 4, 8), g.constant("f", np.float32(0.5)))
+    found = proposals(g.model(g.op("MatMul", x, g.weight("w", 8, 4)), g.op("Neg", x)))
+
+    assert [each.sub_graph.names for each in found.candidates] == [("matmul_0",)]
+
+
+def test_a_view_that_is_read_elsewhere_too_has_the_product_written_alone() -> None:
+    g = GraphBuilder()
+    seen = g.op("Reshape", g.op("MatMul", g.input("x", 4, 8), g.weight("w", 8, 4)), g.ints(2, 2, 4))
+    found = proposals(g.model(g.op("Relu", seen), g.op("Neg", seen)))
+
+    assert [each.sub_graph.label for each in found.candidates] == ["cublas.matmul"]
+    assert "are read outside, and a call writes one result" in found.refusals[found.graph.names.index("relu_0")]
+
+
+def test_a_factor_of_more_axes_than_the_operand_stays_outside() -> None:
+    g = GraphBuilder()
+    x = g.op("Mul", g.input("x", 4, 8), g.constant("f", np.full((1, 1, 1), 2, np.float32)))
+    found = proposals(g.model(g.op("MatMul", x, g.weight("w", 8, 4))))
 
     assert [each.sub_graph.names for each in found.candidates] == [("matmul_0",)]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from collage_core.contract import Host, Joins, Unsupported
+from collage_core.contract import Host, Joins, Obstacle, Unsupported
 from collage_cublas.plugin import CublasPlugin
 
 from .emulator import Emulator, Notes
@@ -41,17 +41,37 @@ class Old(Notes):
 
 
 @pytest.mark.parametrize(
-    ("device", "plugin", "reason"),
+    ("device", "plugin", "obstacle", "reason"),
     [
-        ({}, CublasPlugin(missing), "cannot open shared object file); pip install 'collage-cublas[cuda13]'"),
-        ({}, plugin_over(Emulator(Old())), "cuBLASLt 110800 is too old, it has to be 120000"),
-        ({"compute_capability": "6.1"}, plugin_over(Emulator()), "needs compute capability 7.0 or newer; cuda:0 is"),
-        ({"driver": "470.82.01"}, plugin_over(Emulator()), "driver 470.82.01 is too old; install 525 or newer"),
-        (None, plugin_over(Emulator()), "shows no NVIDIA GPU"),
+        (
+            {},
+            CublasPlugin(missing),
+            Obstacle.NO_LIBRARY,
+            "cannot open shared object file); pip install 'collage-cublas[cuda13]'",
+        ),
+        (
+            {},
+            plugin_over(Emulator(Old())),
+            Obstacle.LIBRARY_VERSION,
+            "cuBLASLt 11.8.0 is too old, it has to be 12.0.0",
+        ),
+        (
+            {"compute_capability": "6.1"},
+            plugin_over(Emulator()),
+            Obstacle.COMPUTE_CAPABILITY,
+            "needs compute capability 7.0 or newer; cuda:0 is",
+        ),
+        (
+            {"driver": "470.82.01"},
+            plugin_over(Emulator()),
+            Obstacle.DRIVER_TOO_OLD,
+            "driver 470.82.01 is too old; install 525 or newer",
+        ),
+        (None, plugin_over(Emulator()), Obstacle.NO_DEVICE, "shows no NVIDIA GPU"),
     ],
 )
 def test_a_machine_that_cannot_run_it_is_told_why(
-    device: dict[str, str] | None, plugin: CublasPlugin, reason: str
+    device: dict[str, str] | None, plugin: CublasPlugin, obstacle: Obstacle, reason: str
 ) -> None:
     devices = () if device is None else (dataclasses.replace(H100, **device),)
 
@@ -59,6 +79,7 @@ def test_a_machine_that_cannot_run_it_is_told_why(
 
     assert isinstance(answer, Unsupported)
     assert reason in answer.reason
+    assert answer.obstacle is obstacle
 
 
 @pytest.mark.parametrize(("driver", "majors"), [("580.65.06", (13, 12)), ("550.54.15", (12,))])

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collage_core.contract import Target
+from collage_core.contract import Obstacle, Target, Unsupported
+from collage_core.hookspecs import hookimpl
 from collage_core.testing import FakeDevice, MockToolchain
 
 TARGETS = [Target(toolchain="far", device="fake:0", fingerprint="far 1")]
+
+
+class Hindered:
+    """A toolchain whose library wants a newer driver."""
+
+    @hookimpl
+    def collage_targets(self) -> Unsupported:
+        return Unsupported("driver 470 is too old; install 525", Obstacle.DRIVER_TOO_OLD)
+
 
 plugin = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0"))
 small = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0", memory_bytes=300))
 fragile = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0", lost_after=4))
 caching = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0", cache_bytes=1 << 13))
 near = MockToolchain("near", costs_us={})
+hindered = Hindered()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from collage_core.contract import Host, Target
+from collage_core.contract import Host, Obstacle, Target, Unsupported
 from collage_core.database.memory import MemoryStore
 from collage_core.errors import KernelLoadError
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
@@ -220,3 +221,13 @@ def dense_model() -> onnx_ir.Model:
     product = g.op("MatMul", x, g.weight("w", 4, 4))
     sigmoid = g.op("Sigmoid", g.op("Relu", product))
     return g.model(g.op("Add", sigmoid, product))
+
+
+def test_what_stands_in_a_toolchains_way_crosses_the_process(store: BlobStore) -> None:
+    [worker] = itertools.islice(worker_of(store, "far", "hindered"), 1)
+    try:
+        answer = worker.targets(Host.this())
+    finally:
+        worker.close()
+
+    assert answer == Unsupported("driver 470 is too old; install 525", Obstacle.DRIVER_TOO_OLD)

@@ -173,3 +173,58 @@ def test_operands_may_be_asked_to_look_like_something_and_are_captured_all_the_s
     }
     assert [node.op_type for node in found.contexts] == ["Tanh", "MatMul"]
     assert taken(matmul_pattern(operands=[(wildcard(), from_tanh)]), graph) is None
+
+
+def scaled_product(a: str = "", b: str = "", after: str = "", *, seen: str = "") -> DataflowGraph:
+    """`x` times `w`, each and the product scaled by an operator, plus `b`, rectified; `seen` is what a view comes before."""
+    g = GraphBuilder()
+
+    def number(operator: str, value: Any, name: str) -> Any:
+        return g.op(operator, value, g.constant(name, np.float32(3))) if operator else value
+
+    x, w = number(a, g.input("x", 4, 8), "a_number"), number(b, g.input("w", 8, 6), "b_number")
+    value = number(after, g.op("MatMul", x, w), "number")
+    value = g.op("Reshape", value, g.ints(2, 2, 6)) if seen == "bias" else value
+    value = g.op("Add", value, g.weight("b", 6))
+    value = g.op("Reshape", value, g.ints(24)) if seen == "Relu" else value
+    return DataflowGraph(g.model(g.op("Relu", value)))
+
+
+@pytest.mark.parametrize(
+    ("graph", "captured"),
+    [
+        (scaled_product("Mul"), {"a_factor": "a_number"}),
+        (scaled_product("Div", "Mul"), {"a_divisor": "a_number", "b_factor": "b_number"}),
+        (scaled_product(after="Div"), {"product_divisor": "number"}),
+    ],
+)
+def test_a_factor_of_an_operand_or_the_product_is_found_where_it_is_asked_for(
+    graph: DataflowGraph, captured: dict[str, str]
+) -> None:
+    asked = {"bias": True, "activation": "Relu"}
+    found = taken(matmul_pattern(factor=True, **asked), graph)
+
+    assert found is not None
+    assert {name: value for name, value in found.items() if name.endswith(("_factor", "_divisor"))} == captured
+    assert taken(matmul_pattern(factor=None, **asked), graph) == found
+    alone = taken(matmul_pattern(**asked), graph)
+    assert alone is None or captured.keys() <= {"a_factor", "a_divisor", "b_factor", "b_divisor"}
+    assert taken(matmul_pattern(factor=True, **asked), scaled_product()) is None
+
+
+@pytest.mark.parametrize("seen", ["bias", "Relu"])
+def test_a_view_between_two_steps_is_found_where_it_is_asked_for(seen: str) -> None:
+    graph, asked = scaled_product(seen=seen), {"bias": True, "activation": "Relu"}
+
+    assert taken(matmul_pattern(**asked), graph) is None
+    found = taken(matmul_pattern(viewed=True, **asked), graph)
+    assert found is not None
+    assert (found["bias"], found["product"]) == ("b", "matmul_0")
+    assert taken(matmul_pattern(viewed=None, **asked), graph) == found
+    assert taken(matmul_pattern(viewed=True, **asked), scaled_product()) is None
+    assert taken(matmul_pattern(viewed=None, **asked), scaled_product()) is not None
+
+
+def test_a_view_needs_two_steps() -> None:
+    with pytest.raises(ValueError, match="there is but one"):
+        matmul_pattern(viewed=True)

@@ -1,0 +1,123 @@
+"""What the plugin takes, as the tables in its README: from the pattern table, and from what decides on a machine.
+
+python -m collage_cublas.table                      prints them
+python -m collage_cublas.table --write README.md    puts them into a page, between its marks
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from collage_cublas.library import Epilogue
+from collage_cublas.loading import OLDEST_DRIVERS, OLDEST_VERSION, spelt
+from collage_cublas.patterns import FORMS, NEVER, Form
+from collage_cublas.plugin import OLDEST_CAPABILITY
+from collage_cublas.reading import DTYPES
+
+BEGIN, END = "<!-- python -m collage_cublas.table --write README.md -->", "<!-- end -->"
+
+_BEFORE = ((False, False), (True, False), (False, True), (True, True))
+"""Transposed and scaled."""
+
+
+def tables() -> str:
+    """All tables, in Markdown."""
+    return "\n".join([*_needs(), "", *_forms(), "", *_refusals()])
+
+
+def written(page: str) -> str:
+    """A page with the tables between its marks.
+
+    Raises:
+        ValueError: If it has not both marks.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no {BEGIN} with {END} behind it")
+    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
+
+
+def _needs() -> Iterator[str]:
+    drivers = ", ".join(f"{oldest} for CUDA {major}" for major, oldest in OLDEST_DRIVERS.items())
+    yield from _rows(
+        ("Needs", ""),
+        [
+            ("cuBLASLt", f"{spelt(OLDEST_VERSION)} or newer, of CUDA {' or '.join(map(str, OLDEST_DRIVERS))}"),
+            ("driver", f"{drivers}, or newer"),
+            ("compute capability", f"{'.'.join(map(str, OLDEST_CAPABILITY))} or newer"),
+            ("types", f"{', '.join(DTYPES)}; sums are float32"),
+        ],
+    )
+
+
+def _forms() -> Iterator[str]:
+    """A row for what follows the product, a column for what comes before it or between."""
+    forms = set(FORMS.values())
+    rows = []
+    for activation in (Epilogue.DEFAULT, Epilogue.RELU, Epilogue.GELU):
+        for bias, residual in ((False, False), (True, False), (False, True), (True, True)):
+            plain = Form(bias=bias, residual=residual, activation=activation)
+            takes = [
+                Form(bias=bias, residual=residual, activation=activation, transposed=transposed, scaled=scaled) in forms
+                for transposed, scaled in _BEFORE
+            ]
+            viewed = Form(bias=bias, residual=residual, activation=activation, viewed=True) in forms
+            rows.append((_after(plain), *(_mark(each) for each in (*takes, viewed)), f"`{_names(activation, bias)}`"))
+    yield from _rows(
+        (
+            "Added, then applied",
+            "plain",
+            "Transposes before",
+            "a number as factor",
+            "both",
+            "a view after the product",
+            "`CUBLASLT_EPILOGUE_`",
+        ),
+        rows,
+    )
+
+
+def _after(form: Form) -> str:
+    parts = [name for name, there in (("bias", form.bias), ("residual", form.residual)) if there]
+    activation = {Epilogue.RELU: "Relu", Epilogue.GELU: "Gelu (tanh)"}.get(form.activation, "")
+    return ", ".join(filter(None, [" + ".join(parts), activation])) or "nothing"
+
+
+def _names(activation: Epilogue, bias: bool) -> str:
+    if activation == Epilogue.DEFAULT:
+        return "BIAS" if bias else "DEFAULT"
+    return f"{activation.name}_BIAS" if bias else str(activation.name)
+
+
+def _refusals() -> Iterator[str]:
+    yield from _rows(
+        ("Never", "Why"),
+        [(name.removeprefix("cublas.").replace("_", " "), reason) for name, (_, reason) in NEVER.items()],
+    )
+
+
+def _mark(there: bool) -> str:
+    return "yes" if there else "-"
+
+
+def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    for cells in (head, ["---"] * len(head), *rows):
+        yield f"| {' | '.join(cells)} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints the tables, or writes them into a page."""
+    parser = argparse.ArgumentParser(prog="collage_cublas.table", description=main.__doc__)
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="a Markdown file with the two marks")
+    page = parser.parse_args(arguments).write
+    if page is None:
+        print(tables())
+        return
+    page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
