@@ -72,8 +72,8 @@ HALVED = {SCALED: 12, "cublas.matmul_bias_scaled": 6, "cublas.matmul_bias_residu
 SUITE = {
     "mnist": {ALONE: 1, BIAS: 1},
     "vgg19": {BIAS: 3, RELU: 2},  # two hidden layers with Relu, one to the classes; Gemms, which have their bias inside
-    # six layers as above, and the pooler, a Gemm; GELU is written out, and the half that it ends with is a factor of what
-    # the next matrix multiplies
+    # six layers as above, and the pooler, a Gemm; GELU is written out, and the half that it ends with is a factor of
+    # what the next matrix multiplies
     "bert_base_6": {ALONE: 48, BIAS: 37, BOTH: 12, RESIDUAL: 6, TRANSPOSED: 6, **masked(6), **HALVED},
     "convnext_tiny": {ALONE: 36, BIAS: 37},  # blocks of 3, 3, 9 and 3, and the classes, a Gemm
 }

@@ -176,7 +176,7 @@ def test_operands_may_be_asked_to_look_like_something_and_are_captured_all_the_s
 
 
 def scaled_product(a: str = "", b: str = "", after: str = "", *, seen: str = "") -> DataflowGraph:
-    """`x` times `w`, each and the product scaled by an operator, plus `b`, rectified; `seen` is what a view comes before."""
+    """`x` times `w`, each and the product scaled by an operator, plus `b`, rectified; a view comes before `seen`."""
     g = GraphBuilder()
 
     def number(operator: str, value: Any, name: str) -> Any:
