@@ -60,7 +60,7 @@ def matmul_pattern(
     ways = turned(pairs)
     scaled_ways = turned(numbers)
     taken = scaled_ways if factor else scaled_ways + ways
-    alone = any_of(*(operator(a, b) for operator, a, b in taken)).named(f"{prefix}product")
+    alone: Pattern = any_of(*(operator(a, b) for operator, a, b in taken)).named(f"{prefix}product")
     if factor is not False:
         plain = any_of(*(operator(a, b) for operator, a, b in ways)).named(f"{prefix}product")
         alone = multiplied(plain, f"{prefix}product") | alone
@@ -98,8 +98,8 @@ def _ways(
     for first, second in pairs:
         a, b = first.named(f"{prefix}a"), second.named(f"{prefix}b")
         swapped = is_op("Transpose").which(_swaps_last_axes, "a swap of the last two axes")(b)
-        as_it_is = [(operator, a, b) for operator in whole]
-        turned = [(operator, a, swapped) for operator in whole]
+        as_it_is: list[tuple[Operator, Pattern, Pattern]] = [(operator, a, b) for operator in whole]
+        turned: list[tuple[Operator, Pattern, Pattern]] = [(operator, a, swapped) for operator in whole]
         turned += [] if scaled else [(gemm.has_attr(transB=1), a, b)]
         found += turned + as_it_is if transposed is None else turned if transposed else as_it_is
     return found
