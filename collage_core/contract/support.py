@@ -17,7 +17,6 @@ class Obstacle(enum.StrEnum):
         COMPUTE_CAPABILITY: The device is there and cannot do what is asked of it.
         NO_LIBRARY: It is not installed, or cannot be loaded.
         LIBRARY_VERSION: It is there in a version that will not do.
-        MEMORY: There is too little of it.
     """
 
     OTHER = "other"
@@ -26,7 +25,6 @@ class Obstacle(enum.StrEnum):
     COMPUTE_CAPABILITY = "compute capability"
     NO_LIBRARY = "no library"
     LIBRARY_VERSION = "library version"
-    MEMORY = "memory"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

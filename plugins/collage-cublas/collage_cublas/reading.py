@@ -11,15 +11,13 @@ two; a quotient is off by as much. That is less than the order of the sum makes,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import onnx_ir
 
 from collage_core.contract import TensorSpec, Unsupported
-from collage_core.ir.content import constant_of
 from collage_core.patterns import Match, NodeContext
 from collage_cublas.library import Compute, DataType, Epilogue
 from collage_cublas.product import Operands, Product, described
@@ -93,45 +91,25 @@ def product_of(match: Match, *, activation: Epilogue, precision: str = "") -> Pr
 def stored(match: Match, name: str) -> tuple[onnx_ir.Value, tuple[int, ...] | None]:
     """What is in memory of a captured operand, and the order in which a Transpose inside the match reads its axes."""
     value, order = match.captures[name], None
-    for producer, source in _inside(match, name):
+    numbers = [match.captures.get(f"{name}_{role}") for role in ("factor", "divisor")]
+    while (producer := match.producer(value)) is not None and match.nodes >> producer.index & 1:
         if producer.op_type == "Transpose":
             rank = len(match.spec(name).static_shape)
             order = tuple(producer.attribute("perm", tuple(reversed(range(rank)))))
-        value = source
+        value = next(each for each in producer.node.inputs if each is not None and each not in numbers)
     return value, order
-
-
-def _inside(match: Match, name: str) -> Iterator[tuple[NodeContext, onnx_ir.Value]]:
-    """What is done to an operand inside the match, the last first: a factor, a Transpose; each with what it reads."""
-    value = match.captures[name]
-    while (producer := match.producer(value)) is not None and match.nodes >> producer.index & 1:
-        sources = [each for each in producer.node.inputs if each is not None]
-        value = sources[1] if _number_place(producer) == 0 else sources[0]
-        yield producer, value
-
-
-def _number_place(node: NodeContext) -> int | None:
-    """Which operand of a Mul or Div is the number; None for other operators."""
-    if node.op_type not in ("Mul", "Div"):
-        return None
-    return 1 if constant_of(node.node.inputs[1]) is not None else 0
 
 
 def _factors(match: Match) -> list[float]:
     """The numbers that `a`, `b` and the product are multiplied by; infinite where they are divided by 0."""
     found = []
-    for name in ("a", "b"):
-        for node, _ in _inside(match, name):
-            if (place := _number_place(node)) is not None:
-                found.append(_factor(node.constant(place), divides=node.op_type == "Div"))
-    of_product = [name for name in ("product_factor", "product_divisor") if name in match.captures]
-    return found + [_factor(match.constant(name), divides=name == "product_divisor") for name in of_product]
-
-
-def _factor(constant: np.ndarray[Any, Any] | None, *, divides: bool) -> float:
-    assert constant is not None
-    number = float(constant.reshape(()))
-    return number if not divides else 1 / number if number else math.inf
+    for name in ("a", "b", "product"):
+        if (factor := match.constant(f"{name}_factor")) is not None:
+            found.append(float(factor.reshape(())))
+        if (divisor := match.constant(f"{name}_divisor")) is not None:
+            number = float(divisor.reshape(()))
+            found.append(1 / number if number else math.inf)
+    return found
 
 
 def _odd_values(specs: Mapping[str, TensorSpec]) -> str:

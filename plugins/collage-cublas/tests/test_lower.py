@@ -246,6 +246,20 @@ def test_leading_axes_with_one_weight_are_more_rows_of_one_product(
     assert [layout(asked, name) for name in "abd"] == [(8, 16, 8, 1, 0), (16, 6, 16, 1, 0), (8, 6, 8, 1, 0)]
 
 
+def test_factors_are_one_alpha_and_what_is_read_is_not_scaled_before(build: BuildContext) -> None:
+    g = GraphBuilder()
+    x = g.op("Mul", g.constant("seven", np.float32(7)), g.input("x", 4, 16))
+    z = g.op("Div", g.input("z", 16, 8), g.constant("three", np.float32([[3]])))
+
+    what = function(g.model(g.op("Gemm", x, z, alpha=0.5)))
+    artifact = lowered(Emulator(), build, what)[0]
+
+    product: Any = artifact.metadata["product"]
+    assert product["alpha"] == pytest.approx(0.5 * 7 / 3, rel=1e-15)
+    assert artifact.metadata["operands"] == {"a": 0, "b": 1}
+    assert artifact.constants == {}
+
+
 # Loading and running
 
 
