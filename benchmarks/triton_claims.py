@@ -34,7 +34,7 @@ EXPORT_FORM = "torchscript_old"
 """The form of the exports with most nodes: norms, activations and attention are written out."""
 
 _DEVICE = Device(name="cuda:0", model="NVIDIA H200", compute_capability="9.0", driver="580.65.06", memory_bytes=0)
-_BOUNDS = "quick"
+_BOUNDS = CandidateBounds.preset("quick")
 _MODULES = re.compile(r"(norm(_\w+)?|ln_\w+|act|act_fn|activation_fn)$", re.IGNORECASE)
 """Names that models' authors give to norms and activations, as exporters keep them."""
 
@@ -97,7 +97,7 @@ def proposals_for(graph: DataflowGraph) -> Proposals:
     """What the toolchain proposes of a graph on a machine with a GPU."""
     target = targets("3.6.0", [_DEVICE])[0]
     rule = target_rule(Toolchain("triton", TritonPlugin()), target, {})
-    return propose(rule, graph, CandidateBounds.preset(_BOUNDS))
+    return propose(rule, graph, _BOUNDS)
 
 
 def modules_of(graph: DataflowGraph) -> dict[str, int]:

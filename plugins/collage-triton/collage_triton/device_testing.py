@@ -138,8 +138,7 @@ class Machine:
         device = self.device
         placed = {content: placed_on(device, content, weights[content]) for content in artifact.constants.values()}
         run = RunContext(threads=1, device=DEVICE, stream=device.handle, capture=True, placed=placed)
-        target = Target(toolchain="triton", device=DEVICE, fingerprint="loaded")
-        kernel = self.plugin.collage_load(target, artifact, run)
+        kernel = self.plugin.collage_load(artifact, run)
         assert not isinstance(kernel, Unsupported), kernel.reason
         read = [self._placed(array, skip) for array in inputs]
         spoilt = [np.full(spec.static_shape, _SPOILT).astype(spec.numpy_dtype) for spec in outputs]

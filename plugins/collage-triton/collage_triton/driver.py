@@ -1,7 +1,6 @@
 """The part of the CUDA driver that launching a cubin takes, by ctypes: loading a package imports no toolchain library.
 
-Signatures are those of cuda.h. The context is the device's primary one, which CuPy and the libraries over the
-runtime use.
+Signatures are those of cuda.h. The context is that of the stream kernels enqueue on, made by whoever opened the device.
 """
 
 from __future__ import annotations
@@ -42,36 +41,37 @@ class Driver:
             error = cuda_error(device, status, said)
             raise KernelError(said) if type(error) is DeviceError else error
 
-    def context(self, ordinal: int) -> ctypes.c_void_p:
-        """The primary context of a device, made current.
+    def context_of(self, stream: int, device: str) -> ctypes.c_void_p:
+        """The context of a stream, made current: so nobody has to know how CUDA numbers the stream's device.
 
         Args:
-            ordinal: The number in `cuda:0`.
+            stream: Its handle.
+            device: The device's name, for errors.
         """
-        device, context, name = ctypes.c_int(), ctypes.c_void_p(), f"cuda:{ordinal}"
-        self._check("cuDeviceGet", self._cuda.cuDeviceGet(ctypes.byref(device), ordinal), name)
-        retained = self._cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
-        self._check("cuDevicePrimaryCtxRetain", retained, name)
-        self._check("cuCtxSetCurrent", self._cuda.cuCtxSetCurrent(context), name)
-        self._names[context.value] = name
+        context = ctypes.c_void_p()
+        found = self._cuda.cuStreamGetCtx(ctypes.c_void_p(stream), ctypes.byref(context))
+        self._check("cuStreamGetCtx", found, device)
+        self._check("cuCtxSetCurrent", self._cuda.cuCtxSetCurrent(context), device)
+        self._names[context.value] = device
         return context
 
-    def function(self, cubin: bytes, name: str, shared_bytes: int) -> ctypes.c_void_p:
-        """A function of a cubin, in the current context; stays loaded as long as the process.
+    def function(self, context: ctypes.c_void_p, cubin: bytes, name: str, shared_bytes: int) -> ctypes.c_void_p:
+        """A function of a cubin; stays loaded as long as the process.
 
         Args:
+            context: Where, the current one.
             cubin: Machine code for this device.
             name: Of the function.
             shared_bytes: Dynamic shared memory it will be launched with.
         """
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self._check("cuModuleLoadData", self._cuda.cuModuleLoadData(ctypes.byref(module), cubin))
-        self._check(
-            "cuModuleGetFunction", self._cuda.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
-        )
+        device = self._names.get(context.value, "cuda")
+        self._check("cuModuleLoadData", self._cuda.cuModuleLoadData(ctypes.byref(module), cubin), device)
+        found = self._cuda.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
+        self._check("cuModuleGetFunction", found, device)
         if shared_bytes > _DEFAULT_SHARED:
             status = self._cuda.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared_bytes)
-            self._check("cuFuncSetAttribute", status)
+            self._check("cuFuncSetAttribute", status, device)
         return function
 
     def launch(

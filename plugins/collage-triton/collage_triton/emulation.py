@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from collage_core.contract import Device, Host
-from collage_core.testing import FakeDevice
-from collage_core.testing.fake_stream import stream_of
+from collage_core.errors import DeviceUseError
+from collage_core.testing import FakeDevice, stream_of
 from collage_triton.compile import ALIGNED_BYTES, Compiled
 from collage_triton.driver import Driver
 from collage_triton.interpreter import Interpreter
@@ -37,7 +37,7 @@ _TYPES: Mapping[str, str] = MappingProxyType(
     | dict.fromkeys(("u8", "i1"), "uint8")
 )
 _SCRATCH = 2
-_INVALID_VALUE, _INVALID_IMAGE, _NOT_FOUND, _MISALIGNED = 1, 200, 500, 716  # CUresult in cuda.h
+_INVALID_VALUE, _INVALID_IMAGE, _INVALID_HANDLE, _NOT_FOUND, _MISALIGNED = 1, 200, 400, 500, 716  # CUresult in cuda.h
 _MOST_THREADS = 1024
 
 
@@ -79,18 +79,17 @@ class EmulatedCuda:
         ctypes.cast(text, ctypes.POINTER(ctypes.c_char_p))[0] = b"emulated"
         return 0
 
-    def cuDeviceGet(self, device: Any, ordinal: int) -> int:  # noqa: N802
-        """A device's handle is its number."""
-        ctypes.cast(device, ctypes.POINTER(ctypes.c_int))[0] = ordinal
-        return 0
-
-    def cuDevicePrimaryCtxRetain(self, context: Any, device: ctypes.c_int) -> int:  # noqa: N802
-        """A context's handle is any number."""
-        _answer(context, 1 + device.value)
+    def cuStreamGetCtx(self, stream: ctypes.c_void_p, context: Any) -> int:  # noqa: N802
+        """The context of every stream of the device is one."""
+        try:
+            stream_of(stream.value)
+        except DeviceUseError:
+            return _INVALID_HANDLE
+        _answer(context, 1)
         return 0
 
     def cuCtxSetCurrent(self, context: ctypes.c_void_p) -> int:  # noqa: N802
-        """All contexts are one."""
+        """There is nothing to change."""
         return 0 if context.value else _INVALID_VALUE
 
     def cuModuleLoadData(self, module: Any, image: bytes) -> int:  # noqa: N802

@@ -7,18 +7,17 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from collage_core.contract import Artifact, BoundCall, Buffer, Kernel, RunContext, Target, Unsupported
+from collage_core.contract import Artifact, BoundCall, Buffer, Kernel, RunContext, Unsupported
 from collage_core.errors import DeviceCapabilityError, DriverTooOldError, KernelError
 from collage_triton.compile import ALIGNED_BYTES
 from collage_triton.driver import Driver
 from collage_triton.lower import ALIGNED, ANY
 
 
-def load(target: Target, artifact: Artifact, run: RunContext, driver: Callable[[], Driver]) -> Kernel | Unsupported:
+def load(artifact: Artifact, run: RunContext, driver: Callable[[], Driver]) -> Kernel | Unsupported:
     """Loads both cubins.
 
     Args:
-        target: Says the device.
         artifact: From `lower`.
         run: The stream, and the weights on the device.
         driver: Makes or finds the driver.
@@ -34,10 +33,10 @@ def load(target: Target, artifact: Artifact, run: RunContext, driver: Callable[[
         return Unsupported(f"the constant {error} was not supplied")
     try:
         library = driver()
-        context = library.context(int(target.device.partition(":")[2] or 0))
+        context = library.context_of(run.stream, run.device)
         metadata: Mapping[str, Any] = artifact.metadata
         functions = {
-            name: library.function(artifact.files[name], launch["name"], launch["shared_bytes"])
+            name: library.function(context, artifact.files[name], launch["name"], launch["shared_bytes"])
             for name, launch in metadata["launches"].items()
         }
     except OSError as error:
@@ -52,7 +51,7 @@ class TritonKernel:
 
     Args:
         driver: Launches.
-        context: The device's.
+        context: The stream's.
         functions: The loaded function by name of the cubin.
         metadata: The artifact's.
         weights: On the device, by name.

@@ -190,12 +190,13 @@ class _Maker:
     def _product(
         self, x: Expander, parameter: Parameter, value: onnx_ir.Value, node: onnx_ir.Node, leaves: Sequence[Parameter]
     ) -> Nest:
-        shape = shape_of(value)
-        if shape != shape_of(node.outputs[0]):
-            raise Refused(f"what follows {node.op_type} wants its elements in another order than tiles have them")
+        shape, own = shape_of(value), shape_of(node.outputs[0])
+        if math.prod(shape) != math.prod(own):
+            raise Refused(f"what follows {node.op_type} has other elements than its tiles")
         layout = layout_of(x.terms, node)
-        offset = x.terms.ravel(layout.index, shape)
-        store = Store(parameter.name, offset, x.at(value, layout.index), layout.outer, layout.inner)
+        offset = x.terms.ravel(layout.index, own)
+        index = layout.index if shape == own else x.terms.unravel(offset, shape)  # of views in between
+        store = Store(parameter.name, offset, x.at(value, index), layout.outer, layout.inner)
         used = _loaded([store.value])
         parameters = [each for each in leaves if each.name in used]
         return Nest("product", (*parameters, parameter), (store,), layout.batch)

@@ -99,9 +99,9 @@ class TritonPlugin:
         return lower(target, function, build, str(self._version_of("triton")), self._compile)
 
     @hookimpl
-    def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
+    def collage_load(self, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
         """The cubin, loaded by the driver."""
-        return load(target, artifact, run, self.driver)
+        return load(artifact, run, self.driver)
 
 
 plugin = TritonPlugin()

@@ -19,6 +19,7 @@ from collage_triton.expand import Expander, Index, Rule, attribute, operand, req
 from collage_triton.reductions import over
 from collage_triton.scalars import Scalars
 from collage_triton.terms import Term, Terms, Var
+from collage_triton.windows import windows_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Layout:
 def layout_of(t: Terms, node: onnx_ir.Node) -> Layout:
     """The layout of a product's result: groups of a convolution and batches of matrices are separate products."""
     shape = shape_of(node.outputs[0])
-    if node.op_type == "Conv":
+    if node.op_type in ("Conv", "ConvTranspose"):
         groups = int(attribute(node, "group", 1))
         outer, inner = t.var("x", 0, shape[1] // groups), t.var("y", 1, shape[0] * math.prod(shape[2:]))
         batch = t.var("b", None, groups)
@@ -113,9 +114,13 @@ def _conv(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index) -
     weight, s, t = required(node, 1), Scalars(x.terms), x.terms
     kernel, groups = shape_of(weight)[1:], int(attribute(node, "group", 1))
     group = t.quotient(index[1], shape_of(weight)[0] // groups)
+    windows = windows_of(node, kernel[1:])
 
     def window(at: Index) -> Term:
-        return _windowed(x, node, (index[0], t.plus(t.times(group, kernel[0]), at[0]), *index[2:]), at[1:])
+        place, inside = windows.met(t, index[2:], at[1:])
+        term = x.at(required(node, 0), (index[0], t.plus(t.times(group, kernel[0]), at[0]), *place))
+        zero = t.cast(t.const(0.0, "f32"), term.dtype)
+        return term if inside is None else t.apply("where", inside, term, zero, dtype=term.dtype)
 
     if shape_of(weight)[0] == groups:
         # one output channel per group: a tile would be one row high, so it is a sum over each window
@@ -132,57 +137,43 @@ def _conv(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index) -
     return term if bias is None else s.add(term, x.wide(bias, (index[1],)))
 
 
-def _windowed(x: Expander, node: onnx_ir.Node, index: Index, at: Index) -> Term:
-    """The input's element under a place of the kernel, zero where that is padding.
-
-    Args:
-        x: The expander.
-        node: The convolution.
-        index: Batch, input channel, and the output's place.
-        at: The place in the kernel.
-    """
-    t, source = x.terms, required(node, 0)
-    shape, kernel, result = shape_of(source)[2:], shape_of(required(node, 1))[2:], shape_of(node.outputs[0])[2:]
-    steps = attribute(node, "strides") or (1,) * len(shape)
-    dilations = attribute(node, "dilations") or (1,) * len(shape)
-    pads = _pads(node, shape, kernel, result, steps, dilations)
+def _conv_transpose(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index) -> Term:
+    """Each output gathers what a convolution's transpose scatters: of most places in the kernel, nothing."""
+    weight, t, s = required(node, 1), x.terms, Scalars(x.terms)
+    shape, kernel = shape_of(required(node, 0)), shape_of(weight)
+    automatic = str(attribute(node, "auto_pad", "NOTSET"))
+    if int(attribute(node, "group", 1)) != 1 or attribute(node, "output_shape") or automatic not in ("NOTSET", "VALID"):
+        raise Refused("ConvTranspose in groups, or padded to a shape")
+    axes = len(shape) - 2
+    steps = attribute(node, "strides") or (1,) * axes
+    dilations = attribute(node, "dilations") or (1,) * axes
+    pads = (attribute(node, "pads") or (0,) * axes)[:axes] if automatic == "NOTSET" else (0,) * axes
+    inner = _inner(x, shape[1] * math.prod(kernel[2:]))
+    channel, *at = t.unravel(t.of(inner[1]), (shape[1], *kernel[2:]))
     inside: Term | None = None
     own = []
-    for axis, extent in enumerate(shape):
-        place = t.plus(t.times(index[2 + axis], steps[axis]), t.times(at[axis], dilations[axis]))
-        reach = (result[axis] - 1) * steps[axis] + (kernel[axis] - 1) * dilations[axis] - pads[axis]
-        if pads[axis] == 0 and reach < extent:
-            own.append(place)
-            continue
-        place = t.plus(place, t.index(-pads[axis]))
-        here = t.apply("lt", place, t.index(extent), dtype="i1")
-        if pads[axis]:
-            here = t.apply("and", t.apply("ge", place, t.index(0), dtype="i1"), here)
-        own.append(t.within(here, place, extent))
+    for axis, extent in enumerate(shape[2:]):
+        place = t.plus(t.plus(index[2 + axis], t.index(pads[axis])), t.times(at[axis], -dilations[axis]))
+        source = t.quotient(place, steps[axis])
+        here = t.apply("and", t.apply("ge", place, t.index(0), dtype="i1"), _below(t, source, extent))
+        if steps[axis] != 1:
+            met = t.apply("eq", t.remainder(place, steps[axis]), t.index(0), dtype="i1")
+            here = t.apply("and", here, met)
+        own.append(t.within(here, source, extent))
         inside = here if inside is None else t.apply("and", inside, here)
-    term = x.at(source, (*index[:2], *own))
-    zero = t.cast(t.const(0.0, "f32"), term.dtype)
-    return term if inside is None else t.apply("where", inside, term, zero, dtype=term.dtype)
+    assert inside is not None
+    term = x.at(required(node, 0), (index[0], channel, *own))
+    right = t.apply("where", inside, term, t.cast(t.const(0.0, "f32"), term.dtype), dtype=term.dtype)
+    row, *in_row = t.unravel(t.of(inner[0]), (shape[1], *kernel[2:]))
+    term = _product(x, node, x.at(weight, (row, index[1], *in_row)), right, inner)
+    bias = operand(node, 2)
+    return term if bias is None else s.add(term, x.wide(bias, (index[1],)))
 
 
-def _pads(
-    node: onnx_ir.Node,
-    shape: Sequence[int],
-    kernel: Sequence[int],
-    result: Sequence[int],
-    steps: Sequence[int],
-    dilations: Sequence[int],
-) -> tuple[int, ...]:
-    """How much is padded before each axis."""
-    automatic = str(attribute(node, "auto_pad", "NOTSET"))
-    if automatic not in ("SAME_UPPER", "SAME_LOWER"):
-        given = attribute(node, "pads")
-        return tuple(given[: len(shape)]) if given and automatic == "NOTSET" else (0,) * len(shape)
-    pads = []
-    for axis, extent in enumerate(shape):
-        both = max(0, (result[axis] - 1) * steps[axis] + (kernel[axis] - 1) * dilations[axis] + 1 - extent)
-        pads.append(both // 2 if automatic == "SAME_UPPER" else both - both // 2)
-    return tuple(pads)
+def _below(t: Terms, index: Term, extent: int) -> Term:
+    return t.apply("lt", index, t.index(extent), dtype="i1")
 
 
-PRODUCTS: Mapping[str, Rule] = MappingProxyType({"Conv": _conv, "Gemm": _gemm, "MatMul": _matmul})
+PRODUCTS: Mapping[str, Rule] = MappingProxyType(
+    {"Conv": _conv, "ConvTranspose": _conv_transpose, "Gemm": _gemm, "MatMul": _matmul}
+)

@@ -94,16 +94,25 @@ def _reduced(
         row = _kept(x, node, index, axes, len(shape))
         extents = [shape[axis] for axis in axes]
         s = Scalars(x.terms)
-        term = _reduction(x, s, kind, extents, row, lambda own, _: before(s, x.wide(source, _placed(row, axes, own))))
+        term = extreme(x, s, kind, extents, row, lambda own, _: before(s, x.wide(source, _placed(row, axes, own))))
         return after(s, term, math.prod(extents))
 
     return rule
 
 
-def _reduction(
+def extreme(
     x: Expander, s: Scalars, kind: str, extents: Sequence[int], row: Index, body: Callable[[Index, Term], Term]
 ) -> Term:
-    """As `over`; of floats, a maximum or minimum is no number if any element is none."""
+    """As `over`; of floats, a maximum or minimum is no number if any element is none.
+
+    Args:
+        x: As for `over`, with all that follow but one.
+        s: Makes terms.
+        kind: As for `over`.
+        extents: As for `over`.
+        row: As for `over`.
+        body: As for `over`.
+    """
     term = over(x, kind, extents, row, body)
     if kind in ("sum", "prod") or term.dtype != "f32":
         return term
@@ -149,7 +158,7 @@ def _arg(kind: str) -> Rule:
         def element(own: Index) -> Term:
             return x.wide(source, _placed(row, (axis,), own))
 
-        best = _reduction(x, s, kind, [extent], row, lambda own, _: element(own))
+        best = extreme(x, s, kind, [extent], row, lambda own, _: element(own))
         last = bool(attribute(node, "select_last_index", 0))
 
         def place(own: Index, flat: Term) -> Term:
@@ -285,7 +294,7 @@ def _global(kind: str) -> Rule:
         source = required(node, 0)
         extents = shape_of(source)[2:]
         s = Scalars(x.terms)
-        term = _reduction(x, s, kind, extents, index[:2], lambda own, _: x.wide(source, (*index[:2], *own)))
+        term = extreme(x, s, kind, extents, index[:2], lambda own, _: x.wide(source, (*index[:2], *own)))
         return s.div(term, float(math.prod(extents))) if kind == "sum" else term
 
     return rule

@@ -177,6 +177,8 @@ class Terms:
             return self.index(0)
         if a.op == "const":
             return self.index(int(value_of(a)) * factor)
+        if a.op == "mul" and a.operands[1].op == "const":
+            return self.times(a.operands[0], int(value_of(a.operands[1])) * factor)
         below = None if a.below is None or factor < 0 else (a.below - 1) * factor + 1
         return self._make("mul", (a, self.index(factor)), "i32", None, a.free, below)
 
@@ -240,9 +242,17 @@ class Terms:
         return flat
 
     def _joined(self, high: Term, extent: int, low: Term) -> Term:
-        """`high * extent + low`, seeing `(a // n) * n + a % n` as `a`."""
-        if low.op == "mod" and value_of(low.operands[1]) == extent and high is self.quotient(low.operands[0], extent):
-            return low.operands[0]
+        """`high * extent + low`, seeing `(b + a // n) * n + a % n` as `b * n + a`."""
+        if low.op == "mod" and value_of(low.operands[1]) == extent:
+            part = self.quotient(low.operands[0], extent)
+            rest, found = self.index(0), False
+            for each in _addends(high):
+                if each is part and not found:
+                    found = True
+                else:
+                    rest = self.plus(rest, each)
+            if found:
+                return self.plus(self.times(rest, extent), low.operands[0])
         if high.op == "mod" and low.op == "mod" and value_of(low.operands[1]) == extent:
             whole, over = low.operands[0], extent * int(value_of(high.operands[1]))
             if high.operands[0] is self.quotient(whole, extent):

@@ -132,6 +132,16 @@ def conv(shape: Sequence[int], weight: Sequence[int], **attributes: Any) -> Buil
     )
 
 
+def turned(shape: Sequence[int], weight: Sequence[int], **attributes: Any) -> Build:
+    return lambda g, dtype: g.op(
+        "ConvTranspose",
+        g.input("x", *shape, dtype=dtype),
+        g.input("w", *weight, dtype=dtype),
+        g.input("b", weight[1], dtype=dtype),
+        **attributes,
+    )
+
+
 def where(g: GraphBuilder, dtype: D) -> Any:
     return g.op(
         "Where", g.input("c", 3, 1, dtype=D.BOOL), g.input("x", 7, dtype=dtype), g.input("z", 3, 7, dtype=dtype)
@@ -237,6 +247,32 @@ CASES: Mapping[str, tuple[tuple[D, ...], tuple[Build, ...]]] = {
             conv((2, 3, 5, 5), (3, 1, 3, 3), group=3, pads=[1, 1, 1, 1]),
             conv((1, 3, 5, 4), (1, 3, 1, 1)),
             conv((1, 2, 6, 5), (4, 2, 3, 2), auto_pad="SAME_LOWER", strides=[2, 2]),
+        ),
+    ),
+    "ConvTranspose": (
+        (D.FLOAT, D.FLOAT16),
+        (
+            turned((2, 3, 5, 4), (3, 6, 4, 4), strides=[2, 2], pads=[1, 1, 1, 1]),
+            turned((1, 4, 5), (4, 2, 3), strides=[3], dilations=[2], output_padding=[1]),
+            turned((1, 2, 3, 3), (2, 1, 3, 2)),
+        ),
+    ),
+    "AveragePool": (
+        (D.FLOAT, D.FLOAT16),
+        (
+            unary("AveragePool", (2, 3, 7, 5), kernel_shape=[3, 2], pads=[1, 0, 1, 1], strides=[2, 1]),
+            unary("AveragePool", (1, 2, 7, 7), kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1),
+            unary("AveragePool", (1, 2, 4, 5, 3), kernel_shape=[2, 2, 2]),
+            unary("AveragePool", (1, 2, 5, 6), kernel_shape=[2, 3], auto_pad="SAME_UPPER"),
+        ),
+    ),
+    "MaxPool": (
+        (D.FLOAT, D.FLOAT16, D.INT8, D.UINT8),
+        (
+            unary("MaxPool", (2, 3, 7, 5), kernel_shape=[3, 2], pads=[1, 0, 1, 1], strides=[2, 2]),
+            unary("MaxPool", (1, 2, 8, 7), kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+            unary("MaxPool", (1, 2, 4, 5, 3), kernel_shape=[2, 2, 2], strides=[1, 2, 1]),
+            unary("MaxPool", (1, 2, 9), kernel_shape=[3], dilations=[2], pads=[1, 1]),
         ),
     ),
     "Gemm": (FLOATS, (gemm((5, 19), (19, 7)), gemm((19, 5), (7, 19), transA=1, transB=1, alpha=0.5, beta=2.0))),

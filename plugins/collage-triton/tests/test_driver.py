@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from collage_core.contract import Artifact, RunContext, Target, Unsupported
+from collage_core.contract import Artifact, RunContext, Unsupported
 from collage_core.errors import DeviceLostError, DeviceMemoryError, KernelError
 from collage_triton.driver import Driver
 from collage_triton.kernel import load
 
-TARGET = Target(toolchain="triton", device="cuda:1", fingerprint="triton 3.6")
 LAUNCH = {"name": "kernel", "threads": 128, "shared_bytes": 0, "scratch": 0}
 ARTIFACT = Artifact(files={"any.cubin": b"code"}, metadata={"grid": [1, 1], "launches": {"any.cubin": LAUNCH}})
 RUN = RunContext(threads=1, device="cuda:1", stream=7)
@@ -29,22 +28,28 @@ class Cuda:
         ctypes.cast(text, ctypes.POINTER(ctypes.c_char_p))[0] = b"it went wrong"
         return 0
 
-    def cuDevicePrimaryCtxRetain(self, context: Any, device: Any) -> int:  # noqa: N802
+    def cuStreamGetCtx(self, stream: Any, context: Any) -> int:  # noqa: N802
         ctypes.cast(context, ctypes.POINTER(ctypes.c_void_p))[0] = 0xC0
-        return 0
+        return self._status if self._failing == "cuStreamGetCtx" else 0
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_: self._status if name == self._failing else 0
 
 
 def test_too_little_memory_for_code_is_the_device_s() -> None:
-    with pytest.raises(DeviceMemoryError, match="device cuda: cuModuleLoadData failed with 2: it went wrong"):
-        load(TARGET, ARTIFACT, RUN, lambda: Driver(Cuda("cuModuleLoadData", 2)))
+    with pytest.raises(DeviceMemoryError, match="device cuda:1: cuModuleLoadData failed with 2: it went wrong"):
+        load(ARTIFACT, RUN, lambda: Driver(Cuda("cuModuleLoadData", 2)))
+
+
+def test_a_stream_that_is_none_is_refused() -> None:
+    answer = load(ARTIFACT, RUN, lambda: Driver(Cuda("cuStreamGetCtx", 400)))
+
+    assert answer == Unsupported("cuStreamGetCtx failed with 400: it went wrong")
 
 
 @pytest.mark.parametrize(("status", "what"), [(209, "cuModuleLoadData failed with 209"), (222, "222"), (200, "200")])
 def test_code_that_is_none_for_the_device_is_refused_so_that_other_code_is_made(status: int, what: str) -> None:
-    answer = load(TARGET, ARTIFACT, RUN, lambda: Driver(Cuda("cuModuleLoadData", status)))
+    answer = load(ARTIFACT, RUN, lambda: Driver(Cuda("cuModuleLoadData", status)))
 
     assert isinstance(answer, Unsupported)
     assert what in answer.reason
@@ -53,7 +58,7 @@ def test_code_that_is_none_for_the_device_is_refused_so_that_other_code_is_made(
 @pytest.mark.parametrize(("status", "kind"), [(700, DeviceLostError), (719, DeviceLostError), (1, KernelError)])
 def test_a_launch_says_of_which_device_it_was(status: int, kind: type[Exception]) -> None:
     driver = Driver(Cuda("cuLaunchKernel", status))
-    context = driver.context(1)
+    context = driver.context_of(7, "cuda:1")
 
     with pytest.raises(kind, match=f"cuLaunchKernel failed with {status}: it went wrong") as raised:
         driver.launch(context, ctypes.c_void_p(1), (1, 1), 128, 0, 7, None)

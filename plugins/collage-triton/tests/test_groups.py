@@ -54,6 +54,17 @@ def test_what_moves_the_elements_of_a_product_is_refused() -> None:
         nest_of(function_of(g, g.op("Transpose", product)))
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 5, 6), (15, 12), (180,), (6, 30)])
+def test_a_product_under_another_shape_has_its_epilogue_too(shape: tuple[int, ...], check: Checker) -> None:
+    g = GraphBuilder()
+    product = g.op("Relu", g.op("Gemm", g.input("x", 6, 8), g.weight("w", 8, 30), g.weight("b", 30)))
+    viewed = g.op("Reshape", product, g.ints(*shape))
+
+    nest = check(function_of(g, g.op("Tanh", g.op("Add", viewed, g.input("z", *shape)))), TILES[:1], tolerance=8.0)
+
+    assert nest.form == "product"
+
+
 def test_a_product_and_a_reduction_are_two_kernels() -> None:
     g = GraphBuilder()
     product = g.op("MatMul", g.input("x", 4, 8), g.weight("w", 8, 4))

@@ -12,12 +12,9 @@ from collage_core.ir.dataflow import DataflowGraph
 from tests.exports.blocks import blocks
 
 LEFT_TO_OTHERS = {
-    "AveragePool",
-    "ConvTranspose",
     "GRU",
     "GatherND",
     "LRN",
-    "MaxPool",
     "NonMaxSuppression",
     "Resize",
     "ScatterND",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from collage_core.contract import BuildContext, Unsupported
@@ -72,32 +73,28 @@ def lowers(sub_graph: SubGraph) -> str:
 
 
 def refusable() -> DataflowGraph:
-    """Groups of every sort that lowering refuses, beside some that it takes."""
+    """Groups that lowering refuses, beside some that it takes."""
     g = GraphBuilder()
-    product = g.op("MatMul", g.input("x", 6, 8), g.weight("w", 8, 4))
-    moved = g.op("Neg", g.op("Transpose", g.op("Relu", product)))
-    chosen = g.op("Softmax", g.op("Add", product, g.weight("b", 4)))
+    product = g.op("MatMul", g.input("x", 1, 8), g.weight("w", 8, 4))
+    repeated = g.op("Relu", g.op("Expand", product, g.ints(6, 4)))
     rows = g.op("Softmax", g.input("z", 64, 300))
     again = g.op("Add", g.op("Reshape", rows, g.ints(300, 64)), g.weight("c", 64))
-    crossed = g.op("ReduceSum", g.op("Exp", rows), g.ints(0), keepdims=0)
-    return DataflowGraph(g.model(moved, chosen, again, crossed))
+    return DataflowGraph(g.model(repeated, again))
 
 
-@pytest.mark.parametrize(
-    "graph", [refusable, lambda: DataflowGraph(prepare(read("gpt2", "dynamo_new")))], ids=["refusable", "gpt2"]
-)
-def test_a_group_is_judged_in_place_as_its_function_is(graph: object) -> None:
-    assert callable(graph)
+def test_a_group_is_judged_in_place_as_its_function_is() -> None:
     table = PatternTable()
     register(table)
-    rule = default_rule(table, EXACT)
-    groups = rule.candidates(graph(), RuleContext(target=EXACT, bounds=CandidateBounds.preset("quick")))
+    groups = default_rule(table, EXACT).candidates(refusable(), RuleContext(target=EXACT))
 
     judged = {group: why_not(group) for group in groups}
 
     assert judged == {group: lowers(group) for group in groups}
-    assert any(judged.values())
-    assert not all(judged.values())
+    assert sorted(group.names for group, reason in judged.items() if reason) == [
+        ("matmul_0", "expand_0"),
+        ("matmul_0", "expand_0", "relu_0"),
+        ("softmax_0", "reshape_0", "add_0"),
+    ]
 
 
 def test_groups_without_a_loop_nest_are_left_out_and_the_reasons_kept() -> None:
@@ -106,29 +103,28 @@ def test_groups_without_a_loop_nest_are_left_out_and_the_reasons_kept() -> None:
     assert not [reason for each in found.candidates if (reason := lowers(each.sub_graph))]
     assert all("groups that are no one kernel of triton@cuda:0: " in line for line in found.left_out)
     reasons = " ".join(found.left_out)
-    assert "what follows MatMul wants its elements in another order" in reasons
+    assert "2 groups that are no one kernel of triton@cuda:0: what follows MatMul has other elements" in reasons
     assert "reduce each row of Softmax 300 times over" in reasons
     assert found.refusals == {}  # each node alone is a kernel
 
 
 def test_a_node_that_alone_is_no_kernel_is_refused_with_the_reason() -> None:
     g = GraphBuilder()
-    pooled = g.op("MaxPool", g.op("Relu", g.input("x", 1, 2, 8, 8)), kernel_shape=[2, 2])
-    graph = DataflowGraph(g.model(g.op("Exp", pooled)))
+    graph = DataflowGraph(g.model(g.op("Exp", g.op("LRN", g.op("Relu", g.input("x", 1, 2, 8, 8)), size=3))))
 
     outcome = CompilableRule(OpCallByKindRule()).propose(graph, RuleContext(target=EXACT))
 
     assert [each.names for each in outcome.sub_graphs] == [("relu_0",), ("exp_0",)]
-    assert dict(outcome.refusals) == {1: "it has no loop nest for MaxPool"}
+    assert dict(outcome.refusals) == {1: "it has no loop nest for LRN"}
     assert outcome.left_out == ()
 
 
-def test_a_norm_written_in_parts_is_proposed_whole_and_with_what_comes_before() -> None:
+def test_a_norm_written_in_parts_is_proposed_whole() -> None:
     g = GraphBuilder()
     x = g.op("Add", g.input("x", 4, 16), g.input("z", 4, 16))
     apart = g.op("Sub", x, g.op("ReduceMean", x, g.ints(-1)))
     variance = g.op("ReduceMean", g.op("Mul", apart, apart), g.ints(-1))
-    normal = g.op("Div", apart, g.op("Sqrt", g.op("Add", variance, g.constant("e", [1e-5]))))
+    normal = g.op("Div", apart, g.op("Sqrt", g.op("Add", variance, g.constant("e", np.float32(1e-5)))))
     graph = DataflowGraph(g.model(normal))
 
     groups = {frozenset(each.sub_graph.names) for each in proposals(graph).candidates}
