@@ -117,8 +117,8 @@ def collage_lower(target: Target, function: KernelFunction, build: BuildContext)
         target: One of the plugin's own targets.
         function: One ONNX model; every planned input and output has a static shape, row-major, in the model's dtype.
             `patterns.match_model` finds in it again what its pattern captured in the driver.
-        build: Threads, launch mode, effort, seconds for tuning and for all, how many variants or which one, workspace
-            limit in bytes, blob cache, and the machine to build for.
+        build: Threads, launch mode, effort, seconds for tuning and for all, how many variants or which one, and whether
+            deterministic ones only, workspace limit in bytes, blob cache, and the machine to build for.
 
     Returns:
         Variants (algorithms, tile sizes), best guess first, made as they are asked for and each loadable by

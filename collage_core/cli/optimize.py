@@ -75,6 +75,11 @@ from collage_core.cli.parameters import (
 )
 @reference_option
 @click.option(
+    "--deterministic",
+    is_flag=True,
+    help="Only kernels that give the same bits for the same inputs, each time they run.",
+)
+@click.option(
     "--pin",
     "pins",
     multiple=True,
@@ -120,6 +125,7 @@ def optimize(
     duration: float | None,
     rtol: float | None,
     reference: str | None,
+    deterministic: bool,
     pins: tuple[str, ...],
     prefer: str | None,
     save_plan: Path | None,
@@ -162,6 +168,7 @@ def optimize(
         seed=seed,
         rtol=rtol,
         reference=reference,
+        deterministic=deterministic,
         warmup=warmup,
         iterations=iterations,
         duration_s=duration,

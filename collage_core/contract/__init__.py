@@ -19,16 +19,19 @@ from collage_core.contract.cost import INVALID, UNMEASURED, Cost, Unmeasured, ch
 from collage_core.contract.device import Device
 from collage_core.contract.function import KernelFunction, content_hash
 from collage_core.contract.host import Host
+from collage_core.contract.lower_precision import PRECISIONS, in_precision, out_of_range
 from collage_core.contract.measurement import Measurement, Protocol
 from collage_core.contract.realigned import Realigned, aligned
 from collage_core.contract.support import Obstacle, Supported, Unsupported
 from collage_core.contract.target import Joins, Target, TargetSpelling, split_targets
+from collage_core.contract.weights import Weights, converted, weight_named
 from collage_core.ir.tensor_spec import TensorSpec, ValueKind
 
 __all__ = [
     "ALIGNMENT_BYTES",
     "DEVICE_ALIGNMENT_BYTES",
     "INVALID",
+    "PRECISIONS",
     "UNMEASURED",
     "Artifact",
     "BlobCache",
@@ -58,10 +61,15 @@ __all__ = [
     "Unmeasured",
     "Unsupported",
     "ValueKind",
+    "Weights",
     "aligned",
     "buffer_over",
     "checked_cost",
     "content_hash",
+    "converted",
+    "in_precision",
+    "out_of_range",
     "split_targets",
+    "weight_named",
     "workspace_of",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 from collage_core.contract.artifact import Artifact, Requirement
 from collage_core.contract.names import is_plain_name
 from collage_core.contract.target import Joins, Target
+from collage_core.contract.weights import weight_named
 
 
 def target_problem(target: Target) -> str:
@@ -53,6 +54,11 @@ def artifact_problem(artifact: Artifact) -> str:
         (*artifact.constants, *artifact.constants.values())
     ):
         return "constants maps names to content hashes, both strings"
+    try:
+        for key in artifact.constants.values():
+            weight_named(key)
+    except ValueError as error:
+        return str(error)
     if not isinstance(artifact.requires, tuple) or not all(isinstance(r, Requirement) for r in artifact.requires):
         return "requires is a tuple of requirements"
     if type(artifact.workspace_bytes) is not int or artifact.workspace_bytes < 0:

@@ -47,12 +47,13 @@ class Artifact:
         metadata: Whatever the plugin needs to load it, as JSON.
         requires: What the machine must have.
         constants: Weights the artifact does not embed: name as the plugin knows it -> content hash. They
-            are supplied at load.
+            are supplied at load; one named by `converted(hash, dtype)` in that type, converted once for all kernels.
         workspace_bytes: Scratch memory a bound call needs; the caller provides it, the same to kernels that run one
             after the other. Where only loading tells how much that is, a `SizedKernel` does.
         variant: Name of the variant among those `collage_lower` yielded.
         capturable: Whether its calls may be captured in a device graph.
-        deterministic: Whether equal inputs give equal bits.
+        deterministic: Whether equal inputs give equal bits, whenever and however often it runs: no sum is in an order
+            that chance decides, as of atomic additions, or of parts that are added up as they get ready.
         dynamic: Whether one artifact serves several input shapes.
     """
 
@@ -108,6 +109,8 @@ class BuildContext:
         blobs: The toolchain's own cache.
         scratch: A directory of the worker's own, emptied now and then.
         launch: How kernels are launched when deployed: `"eager"`, `"graph"`.
+        deterministic: Whether only variants are wanted whose artifacts are `deterministic`. Others that are yielded are
+            passed over, and do not count; where a library is asked for so many, ask it for such.
     """
 
     threads: int
@@ -122,6 +125,7 @@ class BuildContext:
     max_variants: int = 1
     variant: str | None = None
     host: Host = dataclasses.field(default_factory=Host.this)
+    deterministic: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -131,7 +135,8 @@ class RunContext:
     Attributes:
         threads: CPU threads it may use.
         device: `"cpu"` or `"cuda:0"`.
-        constants: Weights by content hash, read-only arrays in the CPU's memory shared between kernels.
+        constants: Weights by what `Artifact.constants` calls them, read-only arrays in the CPU's memory shared between
+            kernels. Those converted for a kernel of another device may be there only.
         placed: The same weights where kernels of another device read them; see `weight`.
         stream: Device stream to enqueue on, as an integer handle; None on the CPU.
         capture: Whether calls will be captured in a device graph: after one call that is not, none may allocate,
@@ -151,7 +156,7 @@ class RunContext:
         """A weight where the kernel reads it: one copy on the device for all kernels; on the CPU the array itself.
 
         Args:
-            content: Its content hash.
+            content: What `Artifact.constants` calls it: its content hash, perhaps with a type behind it.
 
         Raises:
             KeyError: If it was not supplied.

@@ -9,6 +9,9 @@ import re
 _SPELLING = re.compile(r"^(?P<toolchain>[A-Za-z_][\w.-]*)(\((?P<options>[^()]*)\))?(@(?P<device>\w+(:\d+)?))?$")
 
 
+_PLAIN_PRECISION = ("precision", "fp32")
+
+
 class Joins(enum.Enum):
     """How far a toolchain optimises across operators, so which neighbours are offered as one region."""
 
@@ -64,10 +67,17 @@ class TargetSpelling:
         )
 
     def matches(self, target: Target) -> bool:
-        """Whether this spelling selects `target`."""
+        """Whether this spelling selects `target`.
+
+        `precision=fp32` is what a target is that names no precision, so that one may be asked for without the others.
+
+        Examples:
+            >>> TargetSpelling.parse("cublas(precision=fp32)").matches(Target(toolchain="cublas", fingerprint="x"))
+            True
+        """
         return (
             target.toolchain == self.toolchain
-            and target.options == self.options
+            and target.options == tuple(pair for pair in self.options if pair != _PLAIN_PRECISION)
             and self.device in (None, target.device)
         )
 

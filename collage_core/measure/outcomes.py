@@ -20,6 +20,7 @@ class BuildSettings:
         workspace_limit_bytes: Most scratch memory a variant may ask for.
         seed: For anything random.
         max_variants: How many of a candidate's variants are tried.
+        deterministic: Whether variants that may give other bits each time are passed over.
     """
 
     threads: int
@@ -27,6 +28,7 @@ class BuildSettings:
     workspace_limit_bytes: int = 1 << 30
     seed: int = 0
     max_variants: int = 1
+    deterministic: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,7 @@ class Measured:
             which rounding to few bits has a say do not count.
         build_s: Seconds the building of all variants took.
         repeatable: Whether two runs gave the same bits.
+        deterministic: Whether they did, and its artifact says that they always do.
         discarded: Why other variants were not considered.
         launch: As in `contract.Measurement`.
         launch_reason: As there.
@@ -83,6 +86,7 @@ class Measured:
     error: float = 0.0
     build_s: float = 0.0
     repeatable: bool = True
+    deterministic: bool = False
     discarded: tuple[str, ...] = ()
     launch: str = ""
     launch_reason: str = ""

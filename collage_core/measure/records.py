@@ -29,11 +29,13 @@ class Limits:
         tolerance: How exact it must be.
         deadline_s: How long its worker may take.
         memory_bytes: About how much memory its worker may hold.
+        deterministic: Whether variants that may give other bits each time are passed over.
     """
 
     tolerance: Tolerance
     deadline_s: float
     memory_bytes: int = 0
+    deterministic: bool = False
 
 
 def to_record(
@@ -62,6 +64,8 @@ def to_record(
     }
     if isinstance(outcome, Failed) and outcome.reason.startswith(MEMORY_REASON):
         extra["memory_bytes"] = limits.memory_bytes
+    if limits.deterministic:
+        extra["only_deterministic"] = True
     at = created.isoformat()
     match outcome:
         case Refused():
@@ -83,6 +87,7 @@ def to_record(
                 "calls_per_sample": outcome.calls_per_sample,
                 "build_s": outcome.build_s,
                 "repeatable": outcome.repeatable,
+                "deterministic": outcome.deterministic,
                 "discarded": list(outcome.discarded),
             }
             if outcome.launch:
@@ -121,6 +126,7 @@ def to_outcome(record: TuningRecord, limits: Limits) -> Outcome:
         error=record.error or 0.0,
         build_s=float(extra.get("build_s", 0.0)),
         repeatable=bool(extra.get("repeatable", True)),
+        deterministic=bool(extra.get("deterministic", False)),
         discarded=tuple(extra.get("discarded", ())),
         launch=str(extra.get("launch", "")),
         launch_reason=str(extra.get("launch_reason", "")),
@@ -155,14 +161,26 @@ def objection(record: TuningRecord, limits: Limits) -> str:
 def superseded(record: TuningRecord, limits: Limits) -> bool:
     """Whether a record says nothing under the present limits.
 
-    What failed then could pass now, because more time, more memory or a larger error is allowed. Or it is not
-    understood: a later version wrote it, or somebody else.
+    What failed then could pass now, because more time, more memory or a larger error is allowed. Or it is about other
+    variants. Or it is not understood: a later version wrote it, or somebody else.
     """
     try:
         to_outcome(record, limits)
-        return _may_pass_now(record, limits)
+        return _of_other_variants(record, limits) or _may_pass_now(record, limits)
     except (TypeError, ValueError):
         return True
+
+
+def _of_other_variants(record: TuningRecord, limits: Limits) -> bool:
+    """Whether other variants are wanted now than were tried.
+
+    The fastest of all variants is the fastest of the deterministic ones if it is one. But the fastest of those says
+    nothing where all may win: some were passed over, or never made.
+    """
+    only_deterministic = bool(record.extra.get("only_deterministic", False))
+    if limits.deterministic:
+        return record.outcome == "measured" and not (only_deterministic or record.extra.get("deterministic", False))
+    return only_deterministic and not record.reason.startswith((DEADLINE_REASON, *DEADLY_REASONS))
 
 
 def _may_pass_now(record: TuningRecord, limits: Limits) -> bool:

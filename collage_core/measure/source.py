@@ -83,7 +83,7 @@ class MeasureSettings:
     def limits(self, target: Target) -> Limits:
         """What kernels of a target are held to."""
         tolerance = self.tolerance if target.exact else self.inexact_tolerance
-        return Limits(tolerance, self.deadline_s, self.memory_bytes)
+        return Limits(tolerance, self.deadline_s, self.memory_bytes, self.build.deterministic)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

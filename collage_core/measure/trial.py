@@ -30,6 +30,8 @@ from collage_core.contract import (
     TensorSpec,
     Unsupported,
     ValueKind,
+    Weights,
+    weight_named,
     workspace_of,
 )
 from collage_core.device import Devices, DeviceStream, is_lost, placed_on
@@ -47,6 +49,9 @@ from collage_core.measure.values import decode_value
 from collage_core.measure.verify import aliased, aligned_buffer, judge, same_bits, spoil
 from collage_core.measure.wire_values import WireValue
 from collage_core.registry import Toolchain
+
+_NOT_DETERMINISTIC = "equal inputs may give other bits each time, and --deterministic asks for the same"
+_OTHER_BITS = "it gave other bits when run again, and --deterministic asks for the same"
 
 _SHARE_FOR_VARIANTS = 0.5
 """Part of the deadline after which no further variant is begun: one that hangs should not cost the others."""
@@ -139,9 +144,14 @@ class Trial:
             wanted: Name of the only one to give.
         """
         self._report(Progress(stage=Stage.LOWER))
-        for made, artifact in enumerate(self._lowered(limit, wanted), start=1):
-            if wanted in (None, artifact.variant):
-                yield artifact
+        made = 0
+        for artifact in self._lowered(limit, wanted):
+            if self._settings.deterministic and not artifact.deterministic:
+                self.discard(artifact, Refused(reason=_NOT_DETERMINISTIC))
+            else:
+                made += 1
+                if wanted in (None, artifact.variant):
+                    yield artifact
             if wanted == artifact.variant or (wanted is None and made == limit):
                 return
             if time.monotonic() > self._soft_deadline:
@@ -164,6 +174,7 @@ class Trial:
             blobs=self._cache,
             scratch=self._scratch,
             launch=self._target.launch,
+            deterministic=self._settings.deterministic,
         )
         try:
             answer = self._toolchain.lower(self._target, self._function, build)
@@ -312,8 +323,14 @@ class Trial:
             if buffer.spec.kind is not ValueKind.FOREIGN and not same_bits(buffer.array, np.asarray(value)):
                 raise Stopped(Failed(stage=Stage.CHECK, reason=f"it writes its input {buffer.spec.name!r}"))
         self.run(bound)
-        if all(same_bits(buffer.value, value) for buffer, value in zip(bound.outputs, kept, strict=True)):
+        same = [same_bits(buffer.value, value) for buffer, value in zip(bound.outputs, kept, strict=True)]
+        if all(same):
             return first, True
+        # where the model itself asks for chance, which the reference cannot say, other bits are no fault
+        if self._settings.deterministic and not all(
+            each or right is None for each, right in zip(same, rights, strict=True)
+        ):
+            raise Stopped(Refused(reason=_OTHER_BITS))
         return max(first, self._judged(bound, rights, ask.tolerance, " when run again")), False
 
     def _judged(self, bound: Bound, rights: Sequence[Any], tolerance: Tolerance, when: str = "") -> float:
@@ -378,7 +395,9 @@ def _text(error: Exception) -> str:
 
 def _constants(function: KernelFunction, artifact: Artifact) -> Mapping[str, np.ndarray[Any, Any]]:
     names = {content: name for name, content in function.constants.items()}
-    return {content: function.constant(names[content]) for content in artifact.constants.values()}
+    wanted = {weight_named(key)[0] for key in artifact.constants.values()}
+    weights = Weights({content: function.constant(names[content]) for content in wanted})
+    return {key: weights[key] for key in artifact.constants.values()}
 
 
 def _workspace(size: int) -> Buffer | None:

@@ -84,6 +84,7 @@ class Trials:
                 launch=taken.launch,
                 launch_reason=taken.launch_reason,
                 weight_copies=taken.weight_copies,
+                deterministic=artifact.deterministic and repeatable,
             )
             if best is None or taken.median_us < _median(best):
                 best = found

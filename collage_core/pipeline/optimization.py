@@ -232,6 +232,7 @@ class _Optimization:
             inputs=lambda: self._subject.inputs_document(self._workplace.folder, self._workplace.store),
             build=self._build,
             progress=self._progress,
+            deterministic=self._options.deterministic,
         )
 
     def _changed(self, plans: Sequence[Plan], refined: Refined, explored: Explored) -> tuple[list[Plan], Refined]:
@@ -349,6 +350,7 @@ class _Optimization:
             seed=self._options.seed,
             preset=self._preset.name,
             max_error_allowed=self._options.max_error or 0.0,
+            deterministic=self._options.deterministic,
             toolchains=toolchain_facts(self._workplace.registry, self._workplace.offers, explored.proposals, plan),
             search=SearchFacts(
                 method=explored.result.method if self._trace is None else "two-level",

@@ -140,6 +140,7 @@ class OptimizeOptions:
         prefer: Comma-separated targets, best first, for what measurements cannot decide; see `Preference`.
         fusion_specs: Rules that find candidates, by the targets they are for; see `with_own_rules`.
         load_plan: A plan file to build, measure and verify instead of searching; see `plan_file`.
+        deterministic: Whether only kernels take part that give the same bits for the same inputs, each time.
     """
 
     toolchains: str | None = None
@@ -162,6 +163,7 @@ class OptimizeOptions:
     prefer: str | None = None
     fusion_specs: Mapping[str, OwnRule] = dataclasses.field(default_factory=dict)
     load_plan: str | os.PathLike[str] | None = None
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:

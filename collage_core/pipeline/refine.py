@@ -61,6 +61,7 @@ class Refiner:
         inputs: Document of `write_values` with the model's inputs, made when first wanted.
         build: Makes a plan runnable.
         progress: Is told.
+        deterministic: Whether its kernels are the deterministic ones; a plan is timed anew with those.
     """
 
     def __init__(
@@ -76,7 +77,9 @@ class Refiner:
         inputs: Callable[[], Path],
         build: Callable[[Plan], Assembled],
         progress: Progress,
+        deterministic: bool = False,
     ) -> None:
+        self._deterministic = deterministic
         self._database = database
         self._model_key = model_key
         self._host = host
@@ -119,6 +122,8 @@ class Refiner:
             "tolerance": self._tolerance,
             "race": [self._preset.rounds, self._preset.round_s, self._preset.race_s],
         }
+        if self._deterministic:
+            what["deterministic"] = True
         return f"end-to-end/{hashlib.sha256(json.dumps(what).encode()).hexdigest()}"
 
     def _packages(self, plans: Sequence[Plan]) -> tuple[dict[str, Path], dict[str, str]]:

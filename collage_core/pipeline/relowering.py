@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from collage_core.contract import Artifact, Host
@@ -46,7 +47,7 @@ def lower_again(package: Package, site: CallSite, threads: int) -> Artifact:
                 variant=None,
                 inputs=(),
                 expected=(),
-                build=BuildSettings(threads=threads),
+                build=BuildSettings(threads=threads, deterministic=_is_deterministic(package)),
                 tolerance=Tolerance(),
                 deadline_s=_DEADLINE_S,
             )
@@ -54,3 +55,9 @@ def lower_again(package: Package, site: CallSite, threads: int) -> Artifact:
         if not isinstance(built, Built):
             raise KernelLoadError(site.name, target.name, site.nodes, built.reason)
         return artifact_of(built.artifact, store)
+
+
+def _is_deterministic(package: Package) -> bool:
+    """Whether `--deterministic` was said when the package was made."""
+    record = package.record
+    return isinstance(record, Mapping) and record.get("deterministic") is True

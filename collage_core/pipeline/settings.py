@@ -25,7 +25,13 @@ def measure_settings(options: OptimizeOptions, threads: int) -> MeasureSettings:
     preset, exact = options.effective, options.tolerance
     inexact = exact if options.max_error is None else max(exact, options.max_error)
     return MeasureSettings(
-        build=BuildSettings(threads=threads, effort=preset.effort, seed=options.seed, max_variants=preset.max_variants),
+        build=BuildSettings(
+            threads=threads,
+            effort=preset.effort,
+            seed=options.seed,
+            max_variants=preset.max_variants,
+            deterministic=options.deterministic,
+        ),
         protocol=preset.protocol,
         tolerance=Tolerance(relative=exact, mismatched=exact),
         inexact_tolerance=Tolerance(relative=inexact, mismatched=inexact),

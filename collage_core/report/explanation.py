@@ -83,6 +83,8 @@ def _decision(writer: _Writer, record: Record) -> None:
     for contender in comparison.contenders:
         writer.say(_contender(contender), indent=2)
     writer.say(_accuracy(record))
+    if record.deterministic:
+        writer.say("Only kernels that give the same bits each time took part (--deterministic).")
     if record.unchecked:
         writer.say("Not independently checked:")
         for name, reason in sorted(record.unchecked.items()):
@@ -102,7 +104,14 @@ def _contender(contender: ContenderFacts) -> str:
 def _accuracy(record: Record) -> str:
     text = f"Largest output error on inputs not used in the search: {figures.error(record.max_error)} of its scale"
     if record.max_error_allowed > 0:
-        return f"{text}; up to {record.max_error_allowed:g} was allowed, so inexact targets took part."
+        largest: dict[str, float] = {}
+        for region in record.regions:
+            largest[region.target] = max(largest.get(region.target, 0.0), region.error)
+        each = ", ".join(f"{name} {figures.error(error)}" for name, error in sorted(largest.items()))
+        return (
+            f"{text}; up to {record.max_error_allowed:g} was allowed, so inexact targets took part. "
+            f"Largest error at the boundary of a kernel: {each}."
+        )
     return f"{text}; only targets that compute in the model's own types took part."
 
 

@@ -19,6 +19,7 @@ def optimize_document(record: Record) -> dict[str, Any]:
         "predicted_ms": round(record.predicted_ms, 6),
         "measured_ms": round(record.measured_ms, 6),
         "max_error": to_jsonable(record.max_error),
+        "deterministic": record.deterministic,
         "regions": [_region(region) for region in record.regions],
         "device_copies": [_copy(copy) for copy in record.device_copies],
         "devices": [to_jsonable(device) for device in record.devices],

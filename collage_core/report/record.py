@@ -252,6 +252,7 @@ class Record:
         device_copies: What the plan copies between devices.
         devices: What the devices that took part take for copies and launches.
         device_work: What each run of the plan has devices do.
+        deterministic: Whether only kernels took part that give the same bits each time.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -277,3 +278,4 @@ class Record:
     device_copies: tuple[CopyFacts, ...] = ()
     devices: tuple[DeviceFacts, ...] = ()
     device_work: DeviceWorkFacts = dataclasses.field(default_factory=DeviceWorkFacts)
+    deterministic: bool = False

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from collage_core.contract import (
     RunContext,
     Target,
     Unsupported,
+    Weights,
+    weight_named,
     workspace_of,
 )
 from collage_core.device import Devices, DeviceStream, placed_on
@@ -82,7 +85,8 @@ class Loader:
         version_of: Looks up installed distributions.
         again: By call site, what was lowered again; clones load that.
         devices: Where kernels of other devices run.
-        placed: By device and content hash, weights that are there already.
+        placed: By device and what artifacts call them, weights that are there already.
+        converted: Weights converted for kernels of the CPU, as long as one of them holds them.
         owns_scratch: Whether `scratch` goes with what this loads for.
     """
 
@@ -96,6 +100,9 @@ class Loader:
     again: dict[str, LoweredAgain] = dataclasses.field(default_factory=dict)
     devices: Devices = dataclasses.field(default_factory=Devices)
     placed: dict[tuple[str, str], Buffer] = dataclasses.field(default_factory=dict)
+    converted: weakref.WeakValueDictionary[str, np.ndarray[Any, Any]] = dataclasses.field(
+        default_factory=weakref.WeakValueDictionary
+    )
     owns_scratch: bool = True
 
     def apart(self) -> Loader:
@@ -133,19 +140,24 @@ class Loader:
         if isinstance(met, Unsupported):
             return met
         constants: dict[str, np.ndarray[Any, Any]] = {}
+        weights = Weights({})
         if artifact.constants:
-            weights = _weights_of(site) if self.weights is None else self.weights
+            weights = Weights(_weights_of(site) if self.weights is None else self.weights, self.converted)
             missing = [name for name, key in artifact.constants.items() if key not in weights]
             if missing:
                 return Unsupported(f"its weights {', '.join(missing)} are not at hand")
             # looked up here, not in the plugin: a damaged package must not be blamed on a toolchain
-            constants = {key: weights[key] for key in artifact.constants.values()}
+            constants = {
+                key: weights[key]
+                for key in artifact.constants.values()
+                if target.device == "cpu" or weight_named(key)[1] is None
+            }
         stream, placed = None, {}
         if target.device != "cpu":
             try:
                 device = self.devices[target.device]
                 device.activate()
-                stream, placed = device.handle, self._place(device, constants)
+                stream, placed = device.handle, self._place(device, artifact.constants.values(), weights)
             except DeviceError as error:  # lowering it again would give it neither a device nor memory
                 raise _error(site, target, str(error)) from error
         scratch = Path(tempfile.mkdtemp(dir=self.scratch))
@@ -176,12 +188,12 @@ class Loader:
         removed_with(loaded, scratch)
         return loaded
 
-    def _place(self, device: DeviceStream, constants: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Buffer]:
-        """Weights on a device, copied there when the first kernel asks for them."""
-        for content, array in constants.items():
-            if (device.name, content) not in self.placed:
-                self.placed[device.name, content] = placed_on(device, content, array)
-        return {content: self.placed[device.name, content] for content in constants}
+    def _place(self, device: DeviceStream, wanted: Iterable[str], weights: Weights) -> dict[str, Buffer]:
+        """Weights on a device, converted and copied there when the first kernel asks for them."""
+        for key in wanted:
+            if (device.name, key) not in self.placed:
+                self.placed[device.name, key] = placed_on(device, key, weights[key])
+        return {key: self.placed[device.name, key] for key in wanted}
 
 
 def why_not_captured(target: Target, artifact: Artifact) -> str:

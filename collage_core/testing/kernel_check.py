@@ -27,6 +27,8 @@ from collage_core.contract import (
     TensorSpec,
     Unsupported,
     ValueKind,
+    Weights,
+    weight_named,
     workspace_of,
 )
 from collage_core.device import DeviceStream, placed_on
@@ -185,10 +187,12 @@ class KernelCheck:
             return [f"its artifact is not JSON and bytes: {error}"]
         problems = [f"file {name!r} is in a directory" for name in sent.files if Path(name).name != name]
         names = {content: name for name, content in function.constants.items()}
-        unknown = [name for name, content in sent.constants.items() if content not in names]
+        unknown = [name for name, key in sent.constants.items() if weight_named(key)[0] not in names]
         if unknown:
             return [*problems, f"asks for constants that are not the function's: {', '.join(unknown)}"]
-        constants = {content: _read_only(function.constant(names[content])) for content in sent.constants.values()}
+        wanted = {weight_named(key)[0] for key in sent.constants.values()}
+        weights = Weights({content: _read_only(function.constant(names[content])) for content in wanted})
+        constants = {key: weights[key] for key in sent.constants.values()}
         device = self._device
         try:
             if device is not None:

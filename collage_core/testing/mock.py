@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from collage_core.contract import (
+    PRECISIONS,
     Artifact,
     Cost,
     Joins,
@@ -17,6 +18,7 @@ from collage_core.contract import (
     Supported,
     Target,
     Unsupported,
+    in_precision,
 )
 from collage_core.device import DeviceStream
 from collage_core.fusion import CandidateKernel, FusionRule
@@ -102,7 +104,8 @@ class MockToolchain:
     """A toolchain for tests, and the plugin that brings it.
 
     With neither `patterns`, `operators` nor `predicates` it gets what any such plugin gets: native fusion of
-    everything that is not opaque. Its kernels, where they are built, evaluate ONNX's own operators.
+    everything that is not opaque. Its kernels, where they are built, evaluate ONNX's own operators; those of a target
+    with an option `precision` round what they multiply.
 
     Attributes:
         name: The toolchain's name.
@@ -182,8 +185,14 @@ class MockToolchain:
         return self.query
 
     @hookimpl
-    def collage_lower(self, target: Target, function: KernelFunction) -> Iterator[Artifact]:
-        """As the reference does; for a fake device without weights."""
+    def collage_lower(self, target: Target, function: KernelFunction) -> Iterator[Artifact] | Unsupported:
+        """As the reference does, in the target's `precision`; for a fake device without weights."""
+        precision = target.option("precision")
+        if precision in PRECISIONS:
+            narrowed = in_precision(function, PRECISIONS[precision])
+            if isinstance(narrowed, Unsupported):
+                return narrowed
+            function = narrowed
         if target.device == "cpu":
             return ReferencePlugin().collage_lower(function)
         return lower_for_fake(function, capturable=self.capturable)

@@ -14,7 +14,7 @@ import cattrs.preconf.json
 import onnx_ir as ir
 from cattrs.v import format_exception
 
-from collage_core.contract import Artifact, Requirement, Target
+from collage_core.contract import Artifact, Requirement, Target, weight_named
 from collage_core.contract.names import is_plain_name
 from collage_core.errors import NotAPackageError, PackageDamagedError, PackageVersionError
 
@@ -109,6 +109,8 @@ class PackagedArtifact:
     def __post_init__(self) -> None:
         if self.workspace_bytes < 0:
             raise ValueError(f"{self.workspace_bytes} is no size of a workspace")
+        for key in self.constants.values():
+            weight_named(key)
         for name in self.files:
             if not is_plain_name(name):  # plugins write files under these names when they load
                 raise ValueError(f"{name[:200]!r} is no plain file name")

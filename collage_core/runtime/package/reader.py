@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from collage_core.contract import Artifact, Target
+from collage_core.contract import Artifact, Target, weight_named
 from collage_core.errors import ModelError, NotAPackageError, PackageDamagedError
 from collage_core.ir.model_io import external_tensors, save_model
 from collage_core.passes.call_sites import call_sites
@@ -143,7 +143,7 @@ class Package:
             if artifact.target not in manifest.targets:
                 raise PackageDamagedError(self.path, f"call site {site!r} is of an unknown target {artifact.target!r}")
             for key in artifact.constants.values():
-                if key not in manifest.weights:
+                if weight_named(key)[0] not in manifest.weights:
                     raise PackageDamagedError(self.path, f"call site {site!r} asks for a weight that is not there")
         for name in needed:
             if name not in manifest.entries or name not in self._archive:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from collage_core.contract import Artifact, Json, Target
+from collage_core.contract import Artifact, Json, Target, weight_named
 from collage_core.errors import PackageError
 from collage_core.hookspecs import ENTRY_POINT_GROUP
 from collage_core.ir.content import constant_of, tensor_content_hash
@@ -142,7 +142,7 @@ def _model_bytes(model: ir.Model, kept: _Weights) -> bytes:
 
 def _keep_wanted(kept: _Weights, site: CallSite, artifact: Artifact, path: Path) -> None:
     """Add the weights an artifact asks for that the model keeps inline, or not at all."""
-    wanted = set(artifact.constants.values()) - set(kept.weights)
+    wanted = {weight_named(key)[0] for key in artifact.constants.values()} - set(kept.weights)
     if not wanted:
         return
     for value in site.kernel_function().model.graph.initializers.values():

@@ -1,4 +1,4 @@
-"""Toolchains of a machine with a device that is not there: two on it, which are fast, and one on the CPU, which is not.
+"""Toolchains of a machine with a device that is not there: fast ones on it, and one on the CPU that is not.
 
 What they lower is noted in a file, so that nobody builds anything unseen.
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from collage_core.contract import Artifact, BoundCall, Buffer, Kernel, KernelFunction, RunContext, Target
 from collage_core.hookspecs import hookimpl
 from collage_core.testing import FakeDevice, MockToolchain
+from collage_core.testing.fake_kernel import load_on_fake
 
 LOG = "COLLAGE_TEST_LOG"
 """Variable with the file that each lowering is noted in: toolchain, process, operators."""
@@ -70,6 +71,20 @@ class SlowKernel:
         return slowly
 
 
+class Several(Noted):
+    """Has two variants of each kernel, the faster of which may give other bits each time."""
+
+    @hookimpl
+    def collage_lower(self, target: Target, function: KernelFunction) -> Iterator[Artifact]:
+        for artifact in super().collage_lower(target, function):
+            yield dataclasses.replace(artifact, variant="quick", deterministic=False, metadata={"us": 1.0})
+            yield dataclasses.replace(artifact, variant="steady", metadata={"us": 2.0})
+
+    @hookimpl
+    def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel:
+        return load_on_fake(artifact, run, us=float(str(artifact.metadata["us"])))
+
+
 device = FakeDevice("fake:0")
 """Of this process."""
 
@@ -81,6 +96,14 @@ def on_device(name: str, operators: Sequence[str]) -> Noted:
 
 far = on_device("far", ON_DEVICE)
 beyond = on_device("beyond", ["Softmax", "Sqrt", "Exp"])
+precise = Target(toolchain="several", device=device.name, fingerprint="several 1")
+several = Several(
+    "several",
+    costs_us={},
+    operators=ON_DEVICE,
+    targets=[precise, dataclasses.replace(precise, options=(("precision", "fp16"),), exact=False)],
+    device=device,
+)
 near = Slow("near", costs_us={}, operators=[*ON_DEVICE, "Softmax"])
 
-TOOLCHAINS = {name: f"{__name__}:{name}" for name in ("far", "beyond", "near")}
+TOOLCHAINS = {name: f"{__name__}:{name}" for name in ("far", "beyond", "several", "near")}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collage_core.contract import Obstacle, Target, Unsupported
+import dataclasses
+
+from collage_core.contract import PRECISIONS, Obstacle, Target, Unsupported
 from collage_core.hookspecs import hookimpl
 from collage_core.testing import FakeDevice, MockToolchain
 
@@ -23,3 +25,9 @@ fragile = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("
 caching = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0", cache_bytes=1 << 13))
 near = MockToolchain("near", costs_us={})
 hindered = Hindered()
+
+PRECISE = [
+    *TARGETS,
+    *(dataclasses.replace(TARGETS[0], options=(("precision", each),), exact=False) for each in PRECISIONS),
+]
+precise = MockToolchain("far", costs_us={}, targets=PRECISE, device=FakeDevice("fake:0"))

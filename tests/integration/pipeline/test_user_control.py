@@ -186,3 +186,17 @@ def test_what_fuse_ops_marks_runs_as_one_kernel_of_whoever_is_faster(tmp_path: P
     session = load(tmp_path / "out.collage")
     names = [output.name for output in session.get_outputs()]
     check(dict(zip(names, session.run(None, feeds), strict=True)), reference(path, feeds))
+
+
+def test_the_same_bits_are_asked_for_said_and_kept(tmp_path: Path) -> None:
+    path, out = written("cnn", tmp_path), tmp_path / "plan.collage"
+    arguments = ("--toolchains", "reference", "--tuning-db", "memory:", *TINY_ARGUMENTS)
+
+    result = collage("optimize", path, "-o", out, *arguments, "--deterministic", "--json", tmp_path / "plan.json")
+
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "plan.json").read_text())["deterministic"] is True
+    assert "that give the same bits each time took part (--deterministic)" in collage("explain", out).stdout
+    session = load(out)
+    runs = [[value.tobytes() for value in session.run(None, inputs(path))] for _ in range(2)]
+    assert runs[0] == runs[1]

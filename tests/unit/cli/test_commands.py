@@ -27,7 +27,7 @@ def test_optimize_passes_on_every_option(collage: Collage, pipeline: FakePipelin
         *("--max-error", "0.02", "--tuning-db", "memory:", "--threads", 2, "--warmup", 0, "--iterations", 7),
         *("--duration", "0.5", "--rtol", "1e-4", "--reference", "onnxruntime", "--seed", 3),
         *("--pin", "conv_*=openvino", "--pin", "/a/=b/Add=onnxruntime", "--prefer", "openvino,onnxruntime"),
-        *("--load-plan", inputs, "--save-plan", "plan.json", "--search", "two-level"),
+        *("--load-plan", inputs, "--save-plan", "plan.json", "--search", "two-level", "--deterministic"),
     )
 
     assert result.exit_code == 0, result.output
@@ -51,6 +51,7 @@ def test_optimize_passes_on_every_option(collage: Collage, pipeline: FakePipelin
         "pins": ("conv_*=openvino", "/a/=b/Add=onnxruntime"),
         "prefer": "openvino,onnxruntime",
         "load_plan": inputs,
+        "deterministic": True,
     }
     assert Path("plan.json").read_text() == "a plan"
 

@@ -125,3 +125,23 @@ def test_figures_that_are_assumed_say_so_and_why() -> None:
 
 def test_without_devices_nothing_is_said_of_them() -> None:
     assert "Devices" not in explain(RECORD)
+
+
+def test_every_target_that_may_be_off_says_by_how_much_it_is() -> None:
+    regions = [
+        dataclasses.replace(RECORD.regions[0], target="cublas(precision=fp16)@cuda:0", error=error)
+        for error in (2e-4, 7e-4)
+    ]
+    record = dataclasses.replace(RECORD, max_error_allowed=1e-3, regions=(*regions, RECORD.regions[1]))
+
+    text = " ".join(explain(record).split())
+
+    assert "up to 0.001 was allowed, so inexact targets took part." in text
+    assert "Largest error at the boundary of a kernel: cublas(precision=fp16)@cuda:0 7.0e-04," in text
+
+
+def test_that_bits_had_to_be_the_same_is_said() -> None:
+    said = "Only kernels that give the same bits each time took part (--deterministic)."
+
+    assert said in explain(dataclasses.replace(RECORD, deterministic=True))
+    assert said not in explain(RECORD)

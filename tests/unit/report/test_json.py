@@ -26,6 +26,7 @@ OPTIMIZE_KEYS = [
     "predicted_ms",
     "measured_ms",
     "max_error",
+    "deterministic",
     "regions",
     "device_copies",
     "devices",

@@ -1,0 +1,73 @@
+"""A whole `optimize` in a lower precision and with the same bits each time, packaged and run elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from collage_core.contract import PRECISIONS, weight_named
+from collage_core.ir.narrowing import Narrowed, narrowed_products
+from collage_core.pipeline import optimize
+from collage_core.reference import compare, evaluate
+from collage_core.report.explanation import explain
+from collage_core.report.record import Record
+from collage_core.runtime import load_package
+from tests.integration.device.models import layers
+from tests.integration.device.test_optimize import X, options, ran_elsewhere
+
+pytestmark = pytest.mark.timeout(600)
+FP16 = "several(precision=fp16)@fake:0"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("precise")
+
+
+@pytest.fixture(scope="module")
+def record(folder: Path) -> Record:
+    pins = tuple(f"{node}={FP16}" for node in ("matmul_*", "relu_0", "add_0"))  # who is faster is no matter here
+    wanted = options(folder, "several(precision=fp16),near")
+    made = optimize(layers(), dataclasses.replace(wanted, max_error=1e-3, deterministic=True, pins=pins))
+    made.save(folder / "layers.collage")
+    return made.record
+
+
+def test_each_region_has_its_own_error_and_the_explanation_says_them(record: Record) -> None:
+    errors = {node: (region.target, region.error) for region in record.regions for node in region.nodes}
+
+    for product in ("matmul_0", "matmul_1"):
+        target, error = errors[product]
+        assert target == FP16
+        assert 1e-5 < error < 1e-3
+    assert errors["softmax_0"][0] == "near"
+    assert errors["softmax_0"][1] < 1e-6
+    assert 1e-6 < record.max_error < 1e-3
+    assert record.deterministic
+    text = " ".join(explain(record).split())
+    assert f"{FP16} " in text.partition("Largest error at the boundary of a kernel: ")[2]
+
+
+def test_its_kernels_are_deterministic_and_its_weights_are_the_models_own(folder: Path, record: Record) -> None:
+    package = load_package(folder / "layers.collage")
+
+    sites = [site for site, target in package.targets.items() if target.name == FP16]
+    variants = {package.artifacts[site].variant for site in sites}
+    wanted = {weight_named(key)[1] for site in sites for key in package.artifacts[site].constants.values()}
+
+    assert variants == {"steady"}
+    assert {dtype.name for dtype in wanted if dtype} == {"FLOAT16"}
+    assert {weight.dtype for weight in package.manifest.weights.values()} == {"FLOAT"}
+
+
+def test_another_process_computes_what_the_narrowed_model_does(folder: Path, record: Record) -> None:
+    ran = ran_elsewhere(folder)
+
+    narrowed = narrowed_products(layers(), PRECISIONS["fp16"])
+    assert isinstance(narrowed, Narrowed)
+    rounded, exact = (evaluate(model, {"x": X}).values for model in (narrowed.model, layers()))
+    assert ran.facts["lowered_again"] == 0
+    for name, value in ran.outputs.items():
+        assert compare(value, rounded[name]).error < 1e-6 < compare(value, exact[name]).error

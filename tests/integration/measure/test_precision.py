@@ -1,0 +1,90 @@
+"""Precisions of one toolchain are targets of their own: each has its measurement and its own error."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collage_core.contract import INVALID, PRECISIONS, Host, Target
+from collage_core.database import MemoryStore
+from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, SubGraph
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.capture import Capture
+from collage_core.measure.client import PluginSource, WorkerPool
+from collage_core.measure.outcomes import Failed, Measured, Refused
+from collage_core.measure.random_inputs import random_inputs
+from collage_core.measure.source import MeasuringCostSource
+from collage_core.pipeline.options import OptimizeOptions
+from collage_core.pipeline.settings import measure_settings
+from collage_core.testing import GraphBuilder
+
+SOURCE = PluginSource(toolchain="far", plugin="device_plugin:precise", paths=(str(Path(__file__).parent),))
+PLAIN = Target(toolchain="far", device="fake:0", fingerprint="far 1")
+FP16, BF16 = (dataclasses.replace(PLAIN, options=(("precision", each),), exact=False) for each in PRECISIONS)
+
+
+@pytest.fixture(scope="module")
+def pool(store: BlobStore) -> Iterator[WorkerPool]:
+    with WorkerPool([SOURCE], store) as pool:
+        yield pool
+
+
+def dense(weight: float = 1.0) -> DataflowGraph:
+    g = GraphBuilder("dense")
+    w = g.constant("w", np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32) * np.float32(weight))
+    return DataflowGraph(g.model(g.op("MatMul", g.input("x", 8, 64), w)))
+
+
+def candidate(graph: DataflowGraph, target: Target) -> CandidateKernel:
+    spec = FusionSpec(name=target.name, rule=OpCallByKindRule(), targets=(target,))
+    return CandidateKernel(SubGraph(graph, graph.all_mask), spec)
+
+
+def source(pool: WorkerPool, graph: DataflowGraph, store: BlobStore, options: OptimizeOptions) -> MeasuringCostSource:
+    return MeasuringCostSource(
+        pool=pool,
+        capture=lambda: Capture.take(graph, random_inputs(graph, seed=0), store),
+        database=MemoryStore(),
+        host=Host.this(),
+        settings=measure_settings(options, threads=1),
+    )
+
+
+OPTIONS = OptimizeOptions(rtol=1e-5, max_error=1e-3, warmup=1, iterations=3, duration_s=0.01)
+
+
+def test_each_precision_has_its_own_error_and_only_what_is_allowed_is_used(pool: WorkerPool, store: BlobStore) -> None:
+    graph = dense()
+    costs = source(pool, graph, store, OPTIONS)
+
+    costs.measure([candidate(graph, target) for target in (PLAIN, FP16, BF16)])
+
+    plain, half, brain = (costs.outcome(candidate(graph, target)) for target in (PLAIN, FP16, BF16))
+    assert isinstance(plain, Measured)
+    assert isinstance(half, Measured)
+    assert plain.error < 1e-6
+    # rounding two factors of 64 products each by half an eps of 2^-10, some of which cancel
+    assert 1e-5 < half.error < 2**-10
+    assert isinstance(brain, Failed)  # 2^-7 is more than was allowed
+    assert "allowed 0.001" in brain.reason
+    assert costs.cost(candidate(graph, BF16)) == INVALID
+    keys = {costs.record_key(candidate(graph, target)).target for target in (PLAIN, FP16, BF16)}
+    assert len(keys) == 3
+
+
+def test_a_weight_out_of_range_is_a_refusal_that_names_it(pool: WorkerPool, store: BlobStore) -> None:
+    graph = dense(weight=1e5)
+    costs = source(pool, graph, store, dataclasses.replace(OPTIONS, max_error=0.02))
+
+    costs.measure([candidate(graph, FP16), candidate(graph, BF16)])
+
+    refused = costs.outcome(candidate(graph, FP16))
+    assert isinstance(refused, Refused)
+    assert "has a number of magnitude" in refused.reason
+    assert "float16 ends at 6.55e+04" in refused.reason
+    assert isinstance(costs.outcome(candidate(graph, BF16)), Measured)
