@@ -23,6 +23,7 @@ from collage_core.contract import (
     Target,
     TensorSpec,
     Unsupported,
+    Weights,
 )
 from collage_core.device import DeviceStream, open_device, placed_on
 from collage_core.errors import DeviceError
@@ -136,7 +137,8 @@ class Machine:
             AssertionError: If it is refused.
         """
         device = self.device
-        placed = {content: placed_on(device, content, weights[content]) for content in artifact.constants.values()}
+        held = Weights(weights)
+        placed = {key: placed_on(device, key, held[key]) for key in artifact.constants.values()}
         run = RunContext(threads=1, device=DEVICE, stream=device.handle, capture=True, placed=placed)
         kernel = self.plugin.collage_load(artifact, run)
         assert not isinstance(kernel, Unsupported), kernel.reason

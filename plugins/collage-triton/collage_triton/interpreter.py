@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, BinaryIO, Self
 
-import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
+import ml_dtypes
 import numpy as np
 
 Array = np.ndarray[Any, Any]
@@ -129,10 +129,13 @@ class _Argument:
         return 1
 
 
-def _multiply_bfloat16(interpreter: Any) -> None:
-    """Gives products of bfloat16 their numbers: the interpreter of Triton 3.9 multiplies the integers of their bits."""
+def _compute_bfloat16(interpreter: Any) -> None:
+    """Gives bfloat16 its numbers, which the interpreter of Triton 3.9 holds as the integers of their bits.
+
+    It multiplies these integers, and cuts float32 off where a device rounds to the nearest, to the even one of two.
+    """
     builder = interpreter.interpreter_builder
-    product = builder.create_dot
+    product, truncated = builder.create_dot, builder.create_fp_trunc
 
     def widened(handle: Any) -> Any:
         if handle.dtype.scalar.name != "bf16":
@@ -143,7 +146,14 @@ def _multiply_bfloat16(interpreter: Any) -> None:
     def create_dot(a: Any, b: Any, *rest: Any) -> Any:
         return product(widened(a), widened(b), *rest)
 
+    def create_fp_trunc(source: Any, wanted: Any) -> Any:
+        if (source.dtype.scalar.name, wanted.scalar.name) != ("fp32", "bf16"):
+            return truncated(source, wanted)
+        rounded = source.data.astype(ml_dtypes.bfloat16).view(np.uint16)
+        return interpreter.TensorHandle(rounded, wanted.scalar)
+
     type(builder).create_dot = staticmethod(create_dot)
+    type(builder).create_fp_trunc = staticmethod(create_fp_trunc)
 
 
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
@@ -155,7 +165,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     interpreter.interpreter_builder.options = dataclasses.replace(
         interpreter.interpreter_builder.options, sanitize_overflow=False
     )
-    _multiply_bfloat16(interpreter)
+    _compute_bfloat16(interpreter)
     while line := requests.readline():
         request = json.loads(line)
         arrays = _received(requests, request["arrays"])

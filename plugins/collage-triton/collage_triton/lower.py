@@ -8,7 +8,17 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from collage_core.contract import Artifact, BuildContext, Device, KernelFunction, Requirement, Target, Unsupported
+from collage_core.contract import (
+    PRECISIONS,
+    Artifact,
+    BuildContext,
+    Device,
+    KernelFunction,
+    Requirement,
+    Target,
+    Unsupported,
+    in_precision,
+)
 from collage_triton.compile import Compiled
 from collage_triton.emit import grid_of, source_of
 from collage_triton.errors import Refused
@@ -38,8 +48,14 @@ def lower(
     device = build.host.device(target.device)
     if device is None:
         return Unsupported(f"the machine that is built for has no device {target.device}")
+    precision = target.option("precision")
+    if precision in PRECISIONS:
+        narrowed = in_precision(function, PRECISIONS[precision])
+        if isinstance(narrowed, Unsupported):
+            return narrowed
+        function = narrowed
     try:
-        nest = nest_of(function, "tf32" if target.option("precision") == "tf32" else "ieee")
+        nest = nest_of(function, "tf32" if precision == "tf32" else "ieee")
     except Refused as refusal:
         return Unsupported(refusal.reason)
     wanted = tiles(nest)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 from collage_core.contract import (
+    PRECISIONS,
     Artifact,
     BuildContext,
     Device,
@@ -25,12 +26,18 @@ from collage_triton.driver import Driver
 from collage_triton.groups import rule_of
 from collage_triton.kernel import load
 from collage_triton.lower import Compile, lower
-from collage_triton.machine import Installed, capability, installed, usable_devices
+from collage_triton.machine import Installed, installed, usable_devices
 from collage_triton.patterns import register
+
+LOWER = ("tf32", *PRECISIONS)
+"""What `precision` says of a target that multiplies float32 in less."""
 
 
 def targets(version: str, devices: Sequence[Device]) -> list[Target]:
-    """The targets of some devices: products of float32 exactly, and in tf32 where tensor cores have it (from 8.0).
+    """The targets of some devices: products of float32 exactly first, then in lower precisions.
+
+    Every device that Triton supports has tensor cores for all three (CUDA C++ Programming Guide, "Element Types and
+    Matrix Sizes" of `wmma`).
 
     Args:
         version: Of Triton.
@@ -40,8 +47,7 @@ def targets(version: str, devices: Sequence[Device]) -> list[Target]:
     for device in devices:
         exact = Target(toolchain="triton", device=device.name, fingerprint=f"triton {version}", joins=Joins.NATIVE)
         found.append(exact)
-        if capability(device) >= (8, 0):
-            found.append(dataclasses.replace(exact, options=(("precision", "tf32"),), exact=False))
+        found += [dataclasses.replace(exact, options=(("precision", each),), exact=False) for each in LOWER]
     return found
 
 
@@ -77,7 +83,7 @@ class TritonPlugin:
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
-        """`triton` and `triton(precision=tf32)` on each device that is new enough."""
+        """`triton`, and with `precision=tf32`, `fp16` and `bf16`, on each device that is new enough."""
         devices = usable_devices(host.devices, self._version_of)
         return devices if isinstance(devices, Unsupported) else targets(str(self._version_of("triton")), devices)
 

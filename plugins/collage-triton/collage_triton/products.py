@@ -18,7 +18,7 @@ from collage_triton.errors import Refused
 from collage_triton.expand import Expander, Index, Rule, attribute, operand, required, shape_of
 from collage_triton.reductions import over
 from collage_triton.scalars import Scalars
-from collage_triton.terms import Term, Terms, Var
+from collage_triton.terms import Term, Terms, Var, value_of
 from collage_triton.windows import windows_of
 
 
@@ -71,9 +71,35 @@ def _product(x: Expander, node: onnx_ir.Node, left: Term, right: Term, inner: tu
     if any(var.axis == 1 for var in left.free - {inner[0]}) or any(var.axis == 0 for var in right.free - {inner[1]}):
         raise Refused(f"what follows {node.op_type} wants its elements in another order than tiles have them")
     x.products.add(node)
+    left, right = _narrow(x.terms, left, right)
     if inner[0].extent == 1:
         return Scalars(x.terms).mul(x.terms.cast(left, "f32"), x.terms.cast(right, "f32"))
     return x.terms.dot(left, right, inner, x.precision if left.dtype == "f32" else "ieee")
+
+
+def _narrow(t: Terms, left: Term, right: Term) -> tuple[Term, Term]:
+    """Both operands in the 16-bit type they were widened from: the product is the same, and tensor cores make it.
+
+    A product of two 16-bit floats is exact in float32, which `tl.dot` adds up in either way.
+    """
+    for dtype in ("f16", "bf16"):
+        first, second = _in_type(t, left, dtype), _in_type(t, right, dtype)
+        if first is not None and second is not None:
+            return first, second
+    return left, right
+
+
+def _in_type(t: Terms, term: Term, dtype: str) -> Term | None:
+    """A float32 in a 16-bit type, if it is seen to be a number of that type: widened, or zero where it is padding."""
+    if term.op == "cast" and term.operands[0].dtype == dtype:
+        return term.operands[0]
+    if term.op == "const" and term.dtype == "f32" and value_of(term) == 0:
+        return t.cast(term, dtype)
+    if term.op != "where" or term.dtype != "f32":
+        return None
+    condition, one, other = term.operands
+    first, second = _in_type(t, one, dtype), _in_type(t, other, dtype)
+    return None if first is None or second is None else t.apply("where", condition, first, second, dtype=dtype)
 
 
 def _matmul(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index) -> Term:

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_core.contract import Artifact, KernelFunction, Unsupported
+from collage_core.contract import PRECISIONS, Artifact, KernelFunction, Unsupported
 from collage_core.reference import evaluate
 from collage_triton.device_testing import Bound, Machine, save, weights_of
 from collage_triton.nest import nest_of
+from collage_triton.plugin import LOWER
 from collage_triton.testing import compare, feeds_of
 
 from .cases import CASES, FLOATS, Build, D, function_for
@@ -133,21 +134,22 @@ def test_places_that_start_at_any_element_are_read_right(machine: Machine, name:
 
 
 @everywhere
-def test_tf32_is_off_unless_it_is_asked_for(machine: Machine, tmp_path: Path) -> None:
+def test_a_lower_precision_is_off_unless_it_is_asked_for(machine: Machine, tmp_path: Path) -> None:
     function = function_for(GROUPS["large_product" if machine.is_real else "feed_forward"], D.FLOAT)
     [expected] = right(function)
     scale = np.abs(expected).max()
     errors = {}
-    for precision in ("", "tf32"):
+    for precision in ("", *LOWER):
         options = {"precision": precision} if precision else {}
         [first, *_] = machine.variants(function, tmp_path, **options)
         [found] = tried(machine, function, first).run()
         errors[precision] = float(np.abs(found - expected).max() / scale)
 
     assert errors[""] < 5e-6
-    assert errors["tf32"] < 5e-3
-    if machine.is_real:
-        assert errors["tf32"] > errors[""]
+    assert max(errors["tf32"], errors["fp16"]) < 5e-3
+    assert errors["bf16"] < 4e-2
+    lower = LOWER if machine.is_real else tuple(PRECISIONS)  # the interpreter multiplies what is tf32 exactly
+    assert all(errors[precision] > 4 * errors[""] for precision in lower)
 
 
 @everywhere

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 
 import pytest
 from rich.console import Console
@@ -25,10 +26,9 @@ def test_each_device_that_is_new_enough_has_its_targets() -> None:
 
     assert not isinstance(answer, Unsupported)
     assert [target.name for target in answer if not target.options] == ["triton@cuda:0", "triton@cuda:1"]
-    assert {target.device for target in answer if target.name.startswith("triton(precision=tf32)")} == {
-        "cuda:0",
-        "cuda:1",
-    }
+    lower = {(target.options, target.device) for target in answer if target.options}
+    precisions = [(("precision", each),) for each in ("tf32", "fp16", "bf16")]
+    assert lower == set(itertools.product(precisions, ("cuda:0", "cuda:1")))
     assert {target.exact for target in answer if target.options} == {False}
     assert {target.fingerprint for target in answer} == {"triton 3.9.0"}
 
