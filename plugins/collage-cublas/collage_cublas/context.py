@@ -14,6 +14,8 @@ from typing import Any, Protocol
 from collage_core.device import cuda_error
 from collage_core.errors import DeviceError
 
+_ONE = (ctypes.c_uint(1), ctypes.c_uint(1))
+
 
 class Contexts(Protocol):
     """Devices, which may be made current."""
@@ -26,6 +28,35 @@ class Contexts(Protocol):
             DeviceError: If it says that the device has no memory, is lost or in use elsewhere.
         """
 
+    def kernel(self, device: str, name: str, code: bytes) -> Launch:
+        """A kernel of a device, loaded once.
+
+        Args:
+            device: The device.
+            name: Of the kernel.
+            code: PTX or machine code that has it.
+
+        Raises:
+            OSError: If the driver is missing, or refuses.
+        """
+
+
+class Launch(Protocol):
+    """A loaded kernel."""
+
+    def __call__(self, blocks: int, threads: int, stream: int, arguments: Any) -> None:
+        """Enqueues it, and does not wait.
+
+        Args:
+            blocks: How many.
+            threads: Of each.
+            stream: Where.
+            arguments: Array of pointers to its arguments.
+
+        Raises:
+            OSError: If the driver refuses.
+        """
+
 
 class PrimaryContexts:
     """CUDA's primary contexts, each retained once for the life of the process."""
@@ -33,6 +64,7 @@ class PrimaryContexts:
     def __init__(self) -> None:
         self._driver: Any = None
         self._made: dict[str, ctypes.c_void_p] = {}
+        self._kernels: dict[tuple[str, str], Launch] = {}
 
     @contextlib.contextmanager
     def current(self, device: str) -> Iterator[None]:
@@ -42,6 +74,24 @@ class PrimaryContexts:
             yield
         finally:
             self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def kernel(self, device: str, name: str, code: bytes) -> Launch:
+        """See `Contexts.kernel`; stays loaded for the life of the process."""
+        if (device, name) not in self._kernels:
+            module, function = ctypes.c_void_p(), ctypes.c_void_p()
+            with self.current(device):
+                self._call("cuModuleLoadData", ctypes.byref(module), code)
+                self._call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
+            context = self._primary(device)
+
+            def launch(blocks: int, threads: int, stream: int, arguments: Any) -> None:
+                self._call("cuCtxSetCurrent", context)  # a session may run in any thread
+                grid, block = (ctypes.c_uint(blocks), *_ONE), (ctypes.c_uint(threads), *_ONE)
+                on = ctypes.c_void_p(stream)
+                self._call("cuLaunchKernel", function, *grid, *block, ctypes.c_uint(0), on, arguments, None)
+
+            self._kernels[device, name] = launch
+        return self._kernels[device, name]
 
     def _primary(self, device: str) -> ctypes.c_void_p:
         if self._driver is None:

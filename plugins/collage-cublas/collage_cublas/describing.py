@@ -32,8 +32,10 @@ class Described:
             library.set(self._desc, Desc.EPILOGUE, int(product.epilogue))
             if product.epilogue & Epilogue.BIAS:
                 library.set(self._desc, Desc.BIAS_POINTER, bias)
-            self._first, self._second, self._result = map(self._layout, (product.first, product.second, product.result))
-            self._added = self._layout(product.residual) if product.residual else self._result
+            self._first = self._layout(product.first, product.factors)
+            self._second = self._layout(product.second, product.factors)
+            self._result = self._layout(product.result, product.dtype)
+            self._added = self._layout(product.residual, product.dtype) if product.residual else self._result
         except CublasError:
             self.close()
             raise
@@ -83,8 +85,8 @@ class Described:
             stream=stream,
         )
 
-    def _layout(self, matrices: Matrices) -> int:
-        made = self._kept(self._library.layout(self._product.dtype, matrices.rows, matrices.cols, matrices.ld))
+    def _layout(self, matrices: Matrices, dtype: DataType) -> int:
+        made = self._kept(self._library.layout(dtype, matrices.rows, matrices.cols, matrices.ld))
         self._library.set(made, Layout.BATCH_COUNT, self._product.batch)
         self._library.set(made, Layout.STRIDED_BATCH_OFFSET, matrices.batch_stride)
         return made

@@ -69,13 +69,15 @@ class ProductKernel:
         self._product = Product.from_json(metadata["product"])
         self._operands: Mapping[str, int | str] = metadata["operands"]
         self._algorithm = artifact.files[ALGORITHM]
+        self._casts: Sequence[tuple[int, int, int]] = metadata["casts"]
+        self._algorithm_bytes = int(metadata["algorithm_workspace_bytes"])
         self._workspace_bytes = artifact.workspace_bytes
         self._weights = weights
 
     def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
         """See `Kernel.bind`."""
         if self._workspace_bytes and workspace is None:
-            raise KernelError(f"the algorithm needs {self._workspace_bytes} bytes of workspace")
+            raise KernelError(f"the product needs {self._workspace_bytes} bytes of workspace")
         places = {
             name: self._weights[each] if isinstance(each, str) else inputs[each]
             for name, each in self._operands.items()
@@ -86,21 +88,46 @@ class ProductKernel:
                     f"{name} {buffer.spec.name!r} is at {buffer.pointer:#x}; the algorithm was chosen for places at "
                     f"multiples of {DEVICE_ALIGNMENT_BYTES}: copy it to one"
                 )
+        start = 0 if workspace is None else workspace.pointer
+        rounded = {position: start + offset for position, offset, _ in self._casts}
+        pointers = {name: buffer.pointer for name, buffer in places.items()}
+        pointers |= {name: rounded[at] for name in "ab" if (at := self._operands[name]) in rounded}
         first, second = ("b", "a") if self._product.b_first else ("a", "b")
-        described = Described(
-            self._library, self._product, places["bias"].pointer if "bias" in places else DEVICE_ALIGNMENT_BYTES
-        )
+        described = Described(self._library, self._product, pointers.get("bias", DEVICE_ALIGNMENT_BYTES))
         matmul = described.matmul(
-            first=places[first].pointer,
-            second=places[second].pointer,
-            residual=places["residual"].pointer if "residual" in places else 0,
+            first=pointers[first],
+            second=pointers[second],
+            residual=pointers.get("residual", 0),
             result=outputs[0].pointer,
             algorithm=self._algorithm,
-            workspace=0 if workspace is None else workspace.pointer,
-            workspace_bytes=self._workspace_bytes,
+            workspace=start if self._algorithm_bytes else 0,
+            workspace_bytes=self._algorithm_bytes,
             stream=self._stream,
         )
         call = self._library.bound(self._handle, matmul)
+        if self._casts:
+            call = self._after_casts(call, inputs, rounded)
         weakref.finalize(call, described.close).atexit = False  # the library may be gone by then
         call.__dict__["keeps"] = (inputs, outputs, workspace, self._weights)
+        return call
+
+    def _after_casts(self, product: BoundCall, inputs: Sequence[Buffer], rounded: Mapping[int, int]) -> BoundCall:
+        """The product behind what rounds its inputs, on the same stream."""
+        calls = [
+            self._library.rounding(
+                self._handle,
+                self._product.factors,
+                source=inputs[position].pointer,
+                target=rounded[position],
+                count=elements,
+                stream=self._stream,
+            )
+            for position, _, elements in self._casts
+        ]
+
+        def call() -> None:
+            for cast in calls:
+                cast()
+            product()
+
         return call

@@ -11,10 +11,13 @@ import ctypes
 import dataclasses
 import enum
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from collage_core.errors import DeviceMemoryError
+from collage_cublas.casting import KERNELS, THREADS
 from collage_cublas.context import Contexts
+
+Call: TypeAlias = Callable[[], None]
 
 ALGORITHM_BYTES = 64
 """Of a `cublasLtMatmulAlgo_t`."""
@@ -38,6 +41,8 @@ class Compute(enum.IntEnum):
     """`cublasComputeType_t`: how products are rounded before they are summed; sums are float32 in all of these."""
 
     F32 = 68
+    FAST_16F = 74
+    FAST_16BF = 75
     TF32 = 77
 
 
@@ -184,8 +189,23 @@ class Library(Descriptors, Protocol):
             CublasError: If the library has none, or fails.
         """
 
-    def bound(self, handle: int, matmul: Matmul) -> Callable[[], None]:
+    def bound(self, handle: int, matmul: Matmul) -> Call:
         """What enqueues the product on its stream and returns; it raises `CublasError`, and does not wait."""
+
+    def rounding(self, handle: int, dtype: DataType, *, source: int, target: int, count: int, stream: int) -> Call:
+        """What enqueues the rounding of float32 numbers to 16 bits; otherwise as `bound`.
+
+        Args:
+            handle: Says the device.
+            dtype: `R_16F` or `R_16BF`.
+            source: Address of the numbers.
+            target: Where they go.
+            count: How many they are.
+            stream: Where to enqueue.
+
+        Raises:
+            CublasError: If the driver does not take the kernel.
+        """
 
 
 class _Result(ctypes.Structure):
@@ -295,7 +315,7 @@ class CublasLt:
             if result.state == 0
         ]
 
-    def bound(self, handle: int, matmul: Matmul) -> Callable[[], None]:
+    def bound(self, handle: int, matmul: Matmul) -> Call:
         """See `Library.bound`. Arguments are converted once; a call is one call into the library."""
         pointer = ctypes.c_void_p
         alpha, beta = ctypes.c_float(matmul.alpha), ctypes.c_float(matmul.beta)
@@ -316,6 +336,26 @@ class CublasLt:
             if status := function(*arguments):
                 raise self._error("Matmul", status)
 
+        return call
+
+    def rounding(self, handle: int, dtype: DataType, *, source: int, target: int, count: int, stream: int) -> Call:
+        """See `Library.rounding`. A call is one launch by the driver."""
+        name, code = KERNELS[dtype.name]
+        try:
+            launch = self._contexts.kernel(self._devices[handle], name, code)
+        except OSError as error:
+            raise CublasError(str(error)) from error
+        values = (ctypes.c_uint64(source), ctypes.c_uint64(target), ctypes.c_uint64(count))
+        arguments = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        blocks = -(-count // THREADS)
+
+        def call() -> None:
+            try:
+                launch(blocks, THREADS, stream, arguments)
+            except OSError as error:
+                raise CublasError(str(error)) from error
+
+        call.__dict__["keeps"] = values
         return call
 
     def _config(self, algorithm: Any) -> dict[Config, int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterator
 
@@ -16,13 +18,14 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
-from collage_core.ir.content import constant_of
-from collage_core.patterns import Match, Mismatch, match_model
+from collage_core.patterns import Mismatch, match_model
 from collage_cublas.describing import Described
-from collage_cublas.library import Config, DataType, Found, Library, Preference, Reduction
+from collage_cublas.library import Config, CublasError, DataType, Found, Library, Preference, Reduction
 from collage_cublas.patterns import FORMS, matcher_of
 from collage_cublas.product import Product
-from collage_cublas.reading import product_of, stored
+from collage_cublas.reading import product_of
+from collage_cublas.sources import Sources, sources, ways_for
+from collage_cublas.ways import Way
 
 ALGORITHM = "algorithm.bin"
 
@@ -45,8 +48,8 @@ def lower(
         function: Labelled with one of `FORMS`.
         build: Limits, and how many variants or which one.
 
-    Raises:
-        CublasError: If the library fails.
+    Returns:
+        The variants, those of a precision's ways in turn; or why there is none.
     """
     form = FORMS.get(function.composite)
     if form is None:
@@ -54,34 +57,121 @@ def lower(
     found = match_model(matcher_of(form), function.model)
     if isinstance(found, Mismatch):
         return Unsupported(f"not {function.composite}: {found.reason}")
-    product = product_of(found, activation=form.activation, precision=target.option("precision"))
-    if isinstance(product, Unsupported):
-        return product
-    if product.dtype == DataType.R_16BF and device.compute_capability.startswith("7."):
-        return Unsupported(f"{device.model} multiplies no bfloat16, which begins with compute capability 8.0")
-    known = _algorithms(library, handle, target, device, product, function, build)
-    wanted = [each for each in known if build.variant in (None, variant_name(each))]
+    precision = target.option("precision")
+    lowering = _Lowering(library, handle, device, function, build, precision)
+    made: list[list[_Variant]] = []
+    refused: list[Unsupported] = []
+    for way in ways_for(precision, found):
+        product = product_of(found, activation=form.activation, precision=precision, way=way)
+        if isinstance(product, Unsupported):
+            return product
+        if product.dtype == DataType.R_16BF and device.compute_capability.startswith("7."):
+            return Unsupported(f"{device.model} multiplies no bfloat16, which begins with compute capability 8.0")
+        operands = sources(function, found, way)
+        if isinstance(operands, Unsupported):
+            return operands  # a weight that is out of range is so however it is rounded
+        try:
+            made.append(lowering.variants(way, product, operands))
+        except CublasError as error:
+            refused.append(Unsupported(str(error)))
+    in_turn = [each for row in itertools.zip_longest(*made) for each in row if each is not None]
+    wanted = [each for each in in_turn if build.variant in (None, each.name)]
     if not wanted:
         what = "no algorithm" if build.variant is None else f"no algorithm {build.variant!r}"
-        return Unsupported(f"the library's heuristic finds {what}")
-    requires = (
-        Requirement(kind="compute_capability", name="cuda", specifier=f"=={device.compute_capability}"),
-        Requirement(kind="device", name=device.model),
-    )
-    operands, constants = _operands(function, found)
-    return (
-        Artifact(
-            files={ALGORITHM: each.algorithm},
-            metadata={"product": product.to_json(), "operands": operands, "version": library.version()},
-            requires=requires,
-            constants=constants,
-            workspace_bytes=each.workspace_bytes,
-            variant=variant_name(each),
+        return refused[0] if refused else Unsupported(f"the library's heuristic finds {what}")
+    return (lowering.artifact(each) for each in wanted)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Variant:
+    """One algorithm for one way."""
+
+    way: Way
+    product: Product
+    sources: Sources
+    found: Found
+
+    @property
+    def name(self) -> str:
+        name = variant_name(self.found)
+        return f"{self.way.name}_{name}" if self.way.name else name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Lowering:
+    """What the ways of one candidate share."""
+
+    library: Library
+    handle: Callable[[], int]
+    device: Device
+    function: KernelFunction
+    build: BuildContext
+    precision: str
+
+    def variants(self, way: Way, product: Product, operands: Sources) -> list[_Variant]:
+        """The algorithms of one way; none if another way's variant is wanted.
+
+        Raises:
+            CublasError: If the library has none, or fails.
+        """
+        if self.build.variant is not None and way.name and not self.build.variant.startswith(f"{way.name}_"):
+            return []
+        limit = self.build.workspace_limit_bytes - operands.cast_bytes
+        if limit < 0:
+            raise CublasError(f"what is rounded takes {operands.cast_bytes} bytes of workspace, too many")
+        return [_Variant(way, product, operands, found) for found in self._algorithms(way, product, limit)]
+
+    def artifact(self, variant: _Variant) -> Artifact:
+        """A variant as bytes. What is rounded lies behind what the algorithm uses."""
+        found, operands = variant.found, variant.sources
+        used = -(-found.workspace_bytes // DEVICE_ALIGNMENT_BYTES) * DEVICE_ALIGNMENT_BYTES
+        casts = [[position, used + offset, elements] for position, offset, elements in operands.casts]
+        return Artifact(
+            files={ALGORITHM: found.algorithm},
+            metadata={
+                "product": variant.product.to_json(),
+                "operands": dict(operands.operands),
+                "casts": casts,
+                "algorithm_workspace_bytes": found.workspace_bytes,
+                "version": self.library.version(),
+            },
+            requires=(
+                Requirement(kind="compute_capability", name="cuda", specifier=f"=={self.device.compute_capability}"),
+                Requirement(kind="device", name=self.device.model),
+            ),
+            constants=operands.constants,
+            workspace_bytes=used + operands.cast_bytes if casts else found.workspace_bytes,
+            variant=variant.name,
             capturable=True,
-            deterministic=is_deterministic(each),
+            deterministic=is_deterministic(found),
         )
-        for each in wanted
-    )
+
+    def _algorithms(self, way: Way, product: Product, limit: int) -> list[Found]:
+        """Those remembered if they suffice, else what the heuristic says now."""
+        build = self.build
+        kinds = reductions(product.dtype)
+        if build.deterministic:
+            kinds &= ~Reduction.INPLACE
+        key = f"{self.function.structural_hash}/{self.device.fingerprint}/{self.precision}/{way.name}/{limit}/{kinds:d}"
+        asked, known = _remembered(build.blobs.get(key))
+        if build.variant is None and asked >= build.max_variants:
+            return known[: build.max_variants]
+        if build.variant is not None and any(build.variant.endswith(variant_name(each)) for each in known):
+            return known
+        count = max(1, asked, build.max_variants)
+        with Described(self.library, product) as described:
+            preference = self.library.preference()
+            try:
+                self.library.set(preference, Preference.MAX_WORKSPACE_BYTES, limit)
+                self.library.set(preference, Preference.REDUCTION_SCHEME_MASK, int(kinds))
+                for operand in "ABCD":
+                    self.library.set(preference, Preference[f"MIN_ALIGNMENT_{operand}_BYTES"], DEVICE_ALIGNMENT_BYTES)
+                answered = self.library.heuristic(self.handle(), described.matmul(), preference, count)
+            finally:
+                self.library.destroy(preference)
+        known = list({each.algorithm: each for each in answered if each.workspace_bytes <= limit}.values())
+        build.blobs.put(key, json.dumps({"asked": count, "found": [_kept(each) for each in known]}).encode())
+        return known
 
 
 def variant_name(found: Found) -> str:
@@ -116,56 +206,6 @@ def reductions(dtype: DataType) -> Reduction:
     """
     exact = Reduction.NONE | Reduction.COMPUTE_TYPE
     return exact | Reduction.INPLACE | Reduction.OUTPUT_TYPE if dtype == DataType.R_32F else exact
-
-
-def _algorithms(
-    library: Library,
-    handle: Callable[[], int],
-    target: Target,
-    device: Device,
-    product: Product,
-    function: KernelFunction,
-    build: BuildContext,
-) -> list[Found]:
-    """Those remembered if they suffice, else what the heuristic says now."""
-    limit, precision = build.workspace_limit_bytes, target.option("precision")
-    key = f"{function.structural_hash}/{device.fingerprint}/{precision}/{limit}"
-    asked, known = _remembered(build.blobs.get(key))
-    if build.variant is None and asked >= build.max_variants:
-        return known[: build.max_variants]
-    if any(variant_name(each) == build.variant for each in known):
-        return known
-    count = max(1, asked, build.max_variants)
-    with Described(library, product) as described:
-        preference = library.preference()
-        try:
-            library.set(preference, Preference.MAX_WORKSPACE_BYTES, limit)
-            library.set(preference, Preference.REDUCTION_SCHEME_MASK, int(reductions(product.dtype)))
-            for operand in "ABCD":
-                library.set(preference, Preference[f"MIN_ALIGNMENT_{operand}_BYTES"], DEVICE_ALIGNMENT_BYTES)
-            answered = library.heuristic(handle(), described.matmul(), preference, count)
-        finally:
-            library.destroy(preference)
-    known = list({each.algorithm: each for each in answered if each.workspace_bytes <= limit}.values())
-    build.blobs.put(key, json.dumps({"asked": count, "found": [_kept(each) for each in known]}).encode())
-    return known
-
-
-def _operands(function: KernelFunction, found: Match) -> tuple[dict[str, int | str], dict[str, str]]:
-    """Where each operand comes from, an input's position or a weight's name; and the hashes of those weights."""
-    positions = {value: place for place, value in enumerate(function.model.graph.inputs)}
-    operands: dict[str, int | str] = {}
-    constants: dict[str, str] = {}
-    for name in ("a", "b", "bias", "residual"):
-        if name not in found.captures:
-            continue
-        value, _ = stored(found, name)
-        if constant_of(value) is None:
-            operands[name] = positions[value]
-        else:
-            operands[name] = str(value.name)
-            constants[str(value.name)] = function.constants[str(value.name)]
-    return operands, constants
 
 
 def _kept(found: Found) -> list[object]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from collage_core.contract import (
     Artifact,
@@ -28,12 +29,14 @@ from collage_cublas.patterns import register
 OLDEST_CAPABILITY = (7, 0)
 """Volta: below it nothing here was looked up, and CUDA 13 has dropped all that is older than 7.5."""
 
-TF32_CAPABILITY = (8, 0)
-"""Ampere, the first whose tensor cores take TF32."""
+PRECISION_CAPABILITIES: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {"tf32": (8, 0), "fp16": (7, 0), "bf16": (8, 0)}
+)
+"""First compute capability whose tensor cores take a type: Volta's float16, from Ampere on all of them."""
 
 
 def targets(devices: Sequence[Device], version: int) -> list[Target]:
-    """Targets of devices that are new enough: the plain one of each first, then TF32 where it exists.
+    """Targets of devices that are new enough: the plain one of each first, then the precisions its tensor cores have.
 
     Args:
         devices: CUDA devices.
@@ -47,13 +50,14 @@ def targets(devices: Sequence[Device], version: int) -> list[Target]:
         Target(
             toolchain="cublas",
             device=device.name,
-            options=(("precision", "tf32"),),
+            options=(("precision", precision),),
             fingerprint=fingerprint,
             joins=Joins.NONE,
             exact=False,
         )
         for device in devices
-        if capability(device) >= TF32_CAPABILITY
+        for precision, first in PRECISION_CAPABILITIES.items()
+        if capability(device) >= first
     ]
 
 
@@ -84,7 +88,7 @@ class CublasPlugin:
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
-        """`cublas@cuda:N`, and `cublas(precision=tf32)@cuda:N`."""
+        """`cublas@cuda:N`, and with `precision=tf32`, `fp16` and `bf16`."""
         devices = [device for device in host.devices if device.kind == "cuda"]
         if not devices:
             return Unsupported(

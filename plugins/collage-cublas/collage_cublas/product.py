@@ -70,7 +70,8 @@ class Product:
         result: D.
         residual: C, if something is added with a factor `beta`.
         batch: How many products.
-        dtype: Of all matrices and the bias.
+        dtype: Of the matrices that are added and written, and of the bias.
+        factors: Of the two matrices that are multiplied.
         compute: How products are summed up.
         epilogue: Bias and activation, which come after C is added.
         alpha: Factor of the product.
@@ -86,6 +87,7 @@ class Product:
     residual: Matrices | None = None
     batch: int = 1
     dtype: DataType
+    factors: DataType
     compute: Compute
     epilogue: Epilogue
     alpha: float = 1.0
@@ -93,8 +95,8 @@ class Product:
 
     def to_json(self) -> dict[str, Json]:
         """As artifacts keep it."""
-        enums = {"dtype": self.dtype.name, "compute": self.compute.name, "epilogue": int(self.epilogue)}
-        return {**dataclasses.asdict(self), **enums}
+        types = {"dtype": self.dtype.name, "factors": self.factors.name, "compute": self.compute.name}
+        return {**dataclasses.asdict(self), **types, "epilogue": int(self.epilogue)}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Product:
@@ -104,6 +106,7 @@ class Product:
         }
         enums = {
             "dtype": DataType[kept["dtype"]],
+            "factors": DataType[kept["factors"]],
             "compute": Compute[kept["compute"]],
             "epilogue": Epilogue(kept["epilogue"]),
         }
@@ -127,13 +130,21 @@ class _Axis:
 
 
 def described(
-    operands: Operands, *, dtype: DataType, compute: Compute, activation: Epilogue, alpha: float, beta: float
+    operands: Operands,
+    *,
+    dtype: DataType,
+    factors: DataType,
+    compute: Compute,
+    activation: Epilogue,
+    alpha: float,
+    beta: float,
 ) -> Product | Unsupported:
     """Finds the call that computes `activation(alpha * a b + beta * residual + bias)`.
 
     Args:
         operands: What is multiplied and added, without an extent of 0.
-        dtype: Of all of them.
+        dtype: Of what is added, and of the result.
+        factors: Of what is multiplied.
         compute: How products are summed up.
         activation: `RELU`, `GELU`, or `DEFAULT` for none.
         alpha: Factor of the product.
@@ -164,6 +175,7 @@ def described(
             **found,
             batch=one.extent,
             dtype=dtype,
+            factors=factors,
             compute=compute,
             epilogue=epilogue or Epilogue.DEFAULT,
             alpha=alpha,

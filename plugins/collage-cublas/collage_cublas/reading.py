@@ -19,9 +19,10 @@ import onnx_ir
 
 from collage_core.contract import TensorSpec, Unsupported
 from collage_core.patterns import Match, NodeContext
-from collage_cublas.library import Compute, DataType, Epilogue
+from collage_cublas.library import DataType, Epilogue
 from collage_cublas.product import Operands, Product, described
 from collage_cublas.strides import Strided
+from collage_cublas.ways import WAYS, Way
 
 DTYPES: Mapping[str, DataType] = MappingProxyType(
     {"FLOAT": DataType.R_32F, "FLOAT16": DataType.R_16F, "BFLOAT16": DataType.R_16BF}
@@ -29,13 +30,16 @@ DTYPES: Mapping[str, DataType] = MappingProxyType(
 """What is multiplied, by its name in ONNX; sums are float32 for all of them."""
 
 
-def product_of(match: Match, *, activation: Epilogue, precision: str = "") -> Product | Unsupported:
+def product_of(
+    match: Match, *, activation: Epilogue, precision: str = "", way: Way | None = None
+) -> Product | Unsupported:
     """The call a match comes to.
 
     Args:
         match: Of one of `patterns.FORMS`.
         activation: The form's.
-        precision: The target's: `"tf32"`, or nothing for the model's own.
+        precision: The target's, one of `WAYS`; nothing for the model's own.
+        way: Which of its ways; they differ in types only.
 
     Returns:
         The call, or why there is none.
@@ -51,8 +55,9 @@ def product_of(match: Match, *, activation: Epilogue, precision: str = "") -> Pr
     if math.prod(whole.static_shape) != math.prod(result.static_shape):
         return Unsupported(f"what is added to {list(result.static_shape)} makes it {list(whole.static_shape)}")
     dtype = DTYPES[result.dtype.name if result.dtype else ""]
-    if precision == "tf32" and dtype != DataType.R_32F:
-        return Unsupported("precision=tf32 is a way to multiply float32; other types are the plain target's")
+    way = way or WAYS[precision][0]
+    if precision and dtype != DataType.R_32F:
+        return Unsupported(f"precision={precision} is a way to multiply float32; other types are the plain target's")
     for name in ("a", "b"):
         if len(match.graph.spec(stored(match, name)[0]).static_shape) != len(specs[name].static_shape):
             return Unsupported(f"a factor of {name} gives it more axes")
@@ -81,7 +86,8 @@ def product_of(match: Match, *, activation: Epilogue, precision: str = "") -> Pr
     return described(
         operands,
         dtype=dtype,
-        compute=Compute.TF32 if precision == "tf32" else Compute.F32,
+        factors=way.factors or dtype,
+        compute=way.compute,
         activation=activation,
         alpha=alpha,
         beta=beta if of_gemm else 1.0,

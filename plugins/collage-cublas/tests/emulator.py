@@ -166,6 +166,22 @@ class Emulator:
 
         return call
 
+    def rounding(
+        self, handle: int, dtype: DataType, *, source: int, target: int, count: int, stream: int
+    ) -> Callable[[], None]:
+        on = stream_of(stream)
+
+        def round_now() -> None:
+            numbers = on.device.view(source, (count,), _NUMPY[DataType.R_32F])
+            with np.errstate(over="ignore"):
+                on.device.view(target, (count,), _NUMPY[dtype])[...] = numbers.astype(_NUMPY[dtype])
+
+        def call() -> None:
+            self.calls.append(f"round {count}")
+            on.enqueue("round", round_now)
+
+        return call
+
     def _all(self, descriptor: int, attributes: Any) -> dict[enum.Enum, int]:
         return {each: self.descriptors.get(descriptor, each) for each in attributes}
 
@@ -184,9 +200,9 @@ class Emulator:
             raise CublasError("cublasLtMatmul: a leading dimension is smaller than the rows, or the order is another")
         if get(matmul.desc, Desc.SCALE_TYPE) != DataType.R_32F:
             raise CublasError("cublasLtMatmul: factors are float32 for these types of computation")
-        tf32 = get(matmul.desc, Desc.COMPUTE_TYPE) == Compute.TF32
-        if tf32 and get(matmul.d_layout, Layout.TYPE) != DataType.R_32F:
-            raise CublasError("cublasLtMatmul: TF32 multiplies float32")
+        types = tuple(DataType(get(layout, Layout.TYPE)) for layout in layouts)
+        if types not in _TYPES[Compute(get(matmul.desc, Desc.COMPUTE_TYPE))]:
+            raise CublasError(f"cublasLtMatmul: no such combination of types as {types}")
         if get(matmul.desc, Desc.EPILOGUE) & Epilogue.BIAS and not get(matmul.desc, Desc.BIAS_POINTER):
             raise CublasError("cublasLtMatmul: there is no bias")
 
@@ -205,14 +221,16 @@ def _multiply(device: FakeDevice, matmul: Matmul, attributes: _Attributes) -> No
         b = _matrix(device, matmul.b, attributes[matmul.b_layout], number)
         left = (a.T if desc[Desc.TRANSA] else a).astype(np.float32)
         right = (b.T if desc[Desc.TRANSB] else b).astype(np.float32)
-        if desc[Desc.COMPUTE_TYPE] == Compute.TF32:
-            left, right = rounded_to_tf32(left), rounded_to_tf32(right)
+        rounded = _ROUNDED.get(Compute(desc[Desc.COMPUTE_TYPE]))
+        if rounded is not None:
+            left, right = rounded(left), rounded(right)
         result = np.float32(matmul.alpha) * (left @ right)
         if matmul.beta:
             c = _matrix(device, matmul.c, attributes[matmul.c_layout], number)
             result = result + np.float32(matmul.beta) * c.astype(np.float32)
         if epilogue & Epilogue.BIAS:
-            bias = device.view(desc[Desc.BIAS_POINTER], (result.shape[0],), a.dtype)
+            of_result = _NUMPY[DataType(attributes[matmul.d_layout][Layout.TYPE])]
+            bias = device.view(desc[Desc.BIAS_POINTER], (result.shape[0],), of_result)
             result = result + bias.astype(np.float32)[:, None]
         if epilogue & Epilogue.RELU:
             result = np.maximum(result, 0)
@@ -239,3 +257,26 @@ def rounded_to_tf32(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """float32 with 10 bits of fraction, rounded to nearest, ties away from zero, as PTX's `cvt.rna.tf32.f32`."""
     bits = array.astype(np.float32).view(np.uint32)
     return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def _through(dtype: DataType) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    return lambda array: array.astype(_NUMPY[dtype]).astype(np.float32)
+
+
+_ROUNDED = {
+    Compute.TF32: rounded_to_tf32,
+    Compute.FAST_16F: _through(DataType.R_16F),
+    Compute.FAST_16BF: _through(DataType.R_16BF),
+}
+"""What becomes of float32 factors."""
+
+_FLOATS = (DataType.R_32F,) * 4
+_TYPES = {
+    Compute.F32: {
+        _FLOATS,
+        *((each,) * 4 for each in DataType),
+        *((each, each, DataType.R_32F, DataType.R_32F) for each in DataType),
+    },
+    **{each: {_FLOATS} for each in _ROUNDED},
+}
+"""Of A, B, C and D, as the table of `cublasLtMatmul` has them for what is used here; the bias is of D's type."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import onnx_ir
 
 from collage_core.contract import Device, Host, KernelFunction, Target
@@ -17,12 +19,8 @@ from .emulator import Emulator
 H100 = Device(name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="580.65.06", memory_bytes=80 << 30)
 HOST = Host(system="Linux x86_64", cpu="test", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1, devices=(H100,))
 TARGET = Target(toolchain="cublas", device="cuda:0", fingerprint="cublaslt 130000")
-TF32 = Target(
-    toolchain="cublas",
-    device="cuda:0",
-    options=(("precision", "tf32"),),
-    fingerprint="cublaslt 130000",
-    exact=False,
+TF32, FP16, BF16 = (
+    dataclasses.replace(TARGET, options=(("precision", each),), exact=False) for each in ("tf32", "fp16", "bf16")
 )
 
 

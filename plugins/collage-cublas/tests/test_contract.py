@@ -44,11 +44,11 @@ def test_the_plugin_keeps_the_contract(descriptors: Descriptors) -> None:
 
     assert set(conformance.refused) == {"Relu"}  # no product before it
     assert set(conformance.ran) == set(models()) - {"Relu"}
-    both = 2  # the plain target and TF32
-    assert conformance.ran["dense Relu"] == both * 3
-    assert conformance.ran["transposed, scaled"] == both * 2
+    targets = 4  # the plain one, TF32, float16 and bfloat16
+    assert conformance.ran["dense Relu"] == targets * 3
+    assert conformance.ran["transposed, scaled"] == targets * 2
     # alone; with the bias; the sum; then its activation
-    assert conformance.ran["bias first, then a sum"] == both * 4
+    assert conformance.ran["bias first, then a sum"] == targets * 4
     assert conformance.ran["FLOAT16, three inputs"] == 3
     assert emulator.calls.count("create cuda:0") == 1
 
@@ -59,4 +59,4 @@ def test_a_machine_without_a_gpu_builds_what_it_cannot_run() -> None:
 
     conformance = check_plugin(toolchain, {"dense": dense(activation="Relu")}, host=HOST, runs=False)
 
-    assert conformance.ran == {"dense": 6}
+    assert conformance.ran == {"dense": 12}

@@ -40,6 +40,8 @@ def test_numbers_are_those_of_the_header(prefix: str, names: type[enum.Enum], co
 def test_kinds_of_computation_are_those_of_the_header(constants: dict[str, int]) -> None:
     assert constants["CUBLAS_COMPUTE_32F"] == Compute.F32
     assert constants["CUBLAS_COMPUTE_32F_FAST_TF32"] == Compute.TF32
+    assert constants["CUBLAS_COMPUTE_32F_FAST_16F"] == Compute.FAST_16F
+    assert constants["CUBLAS_COMPUTE_32F_FAST_16BF"] == Compute.FAST_16BF
 
 
 def test_the_library_keeps_what_a_descriptor_is_told(library: CublasLt) -> None:

@@ -15,7 +15,7 @@ from .emulator import Emulator, Notes
 from .machine import H100, HOST, plugin_over
 
 
-def test_every_device_has_the_plain_target_and_tf32_where_there_are_tensor_cores_for_it() -> None:
+def test_every_device_has_the_plain_target_and_the_precisions_of_its_tensor_cores() -> None:
     v100 = dataclasses.replace(H100, name="cuda:1", model="Tesla V100", compute_capability="7.0")
     k80 = dataclasses.replace(H100, name="cuda:2", model="Tesla K80", compute_capability="3.7")
     host = dataclasses.replace(HOST, devices=(H100, v100, k80))
@@ -27,6 +27,9 @@ def test_every_device_has_the_plain_target_and_tf32_where_there_are_tensor_cores
         "cublas@cuda:0": True,
         "cublas@cuda:1": True,
         "cublas(precision=tf32)@cuda:0": False,
+        "cublas(precision=fp16)@cuda:0": False,
+        "cublas(precision=bf16)@cuda:0": False,
+        "cublas(precision=fp16)@cuda:1": False,
     }
     assert {(each.joins, each.mixable, each.fingerprint) for each in answer} == {(Joins.NONE, True, "cublaslt 130000")}
 
