@@ -41,12 +41,14 @@ def _max_pool(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Inde
 
 def _average_pool(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index) -> Term:
     windows, s, t = windows_of(node, attribute(node, "kernel_shape")), Scalars(x.terms), x.terms
-    if any(windows.beyond(axis) > after for axis, after in enumerate(windows.after)):
-        raise Refused("AveragePool with windows that end behind the padding; what they are divided by is in dispute")
+    counts_padding = bool(attribute(node, "count_include_pad", 0))
+    spare = 0 if counts_padding else 1  # ONNX's reference moves windows that end further behind it
+    if any(windows.beyond(axis) > after + spare for axis, after in enumerate(windows.after)):
+        raise Refused("AveragePool with windows that end behind the padding; where they begin is in dispute")
     total = over(x, "sum", windows.kernel, index, lambda at, _: _element(x, node, windows, index, at, 0.0))
     if total.dtype not in FLOATS:
         raise Refused(f"AveragePool of {total.dtype}")
-    if windows.are_inside or attribute(node, "count_include_pad", 0):
+    if windows.are_inside or counts_padding:
         return s.div(total, float(math.prod(windows.kernel)))
 
     def counted(at: Index, _: Term) -> Term:

@@ -262,6 +262,7 @@ CASES: Mapping[str, tuple[tuple[D, ...], tuple[Build, ...]]] = {
         (
             unary("AveragePool", (2, 3, 7, 5), kernel_shape=[3, 2], pads=[1, 0, 1, 1], strides=[2, 1]),
             unary("AveragePool", (1, 2, 7, 7), kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1),
+            unary("AveragePool", (1, 2, 7, 7), kernel_shape=[8, 8], strides=[8, 8], ceil_mode=1),
             unary("AveragePool", (1, 2, 4, 5, 3), kernel_shape=[2, 2, 2]),
             unary("AveragePool", (1, 2, 5, 6), kernel_shape=[2, 3], auto_pad="SAME_UPPER"),
         ),

@@ -73,7 +73,7 @@ def test_a_machine_without_a_gpu_compiles_what_it_cannot_run() -> None:
     assert set(conformance.ran) == set(groups())
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu("cupy", "triton")
 def test_the_plugin_keeps_the_contract_on_a_gpu() -> None:
     usable = usable_devices(Host.this().devices)
     if isinstance(usable, Unsupported):

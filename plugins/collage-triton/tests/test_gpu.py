@@ -38,7 +38,7 @@ SEVERAL = ("many_rows", "feed_forward", "convolution_block", "large_product")
 
 
 def on(where: str, *marks: pytest.MarkDecorator) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.gpu, *marks] if where == "gpu" else list(marks)
+    return [pytest.mark.gpu("cupy", "triton"), *marks] if where == "gpu" else list(marks)
 
 
 EVERYWHERE = [pytest.param(where, marks=on(where), id=where) for where in ("emulated", "gpu")]
