@@ -54,7 +54,7 @@ class RuleOutcome:
     Attributes:
         sub_graphs: The candidates, in a deterministic order; they may overlap.
         refusals: Reason by index of each node that is in no candidate because it was refused.
-        left_out: What a bound cut off, a sentence each.
+        left_out: What a bound cut off, or a rule knows to be no kernel, a sentence each.
         unlike: Mask of the refused nodes about which no more is known than that a pattern goes on otherwise there: a
             reason of any other kind says more.
     """

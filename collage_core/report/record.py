@@ -221,7 +221,7 @@ class SearchFacts:
         distinct_candidates: Of these, structurally distinct ones per target.
         measured: Candidates measured in this run.
         cache_hits: Candidates whose costs came from the tuning database.
-        left_out: What the preset's bounds left out, in words; empty if nothing.
+        left_out: What the preset's bounds and toolchains' own rules left out, in words; empty if nothing.
         rounds: Rounds of search and re-measurement.
         seconds: Wall-clock time by phase: prepare, candidates, measure, search, refine, total.
     """

@@ -156,7 +156,7 @@ def search_lines(search: SearchFacts) -> tuple[str, ...]:
         f"from the tuning database {search.cache_hits}",
     ]
     if search.left_out:
-        lines.append(f"left out by the preset: {search.left_out}")
+        lines.append(f"left out: {search.left_out}")
     phases = [*(phase for phase in PHASES if phase in search.seconds), *sorted(set(search.seconds) - set(PHASES))]
     if phases:
         lines.append("time " + ", ".join(f"{phase} {figures.seconds(search.seconds[phase])}" for phase in phases))
