@@ -5,7 +5,8 @@ exact arithmetic, rounded in another order. A divisor's reciprocal and all facto
 and rounded once, to float32, so `alpha` itself is off by at most 2^-24 of it, and not at all where they are powers of
 two; a quotient is off by as much. That is less than the order of the sum makes, and less than a model that scales
 16-bit operands loses. So factors are taken on every target; only 0, which has the library not read what it multiplies
-(infinities would vanish), and what float32 cannot say are not.
+(infinities would vanish), and what float32 cannot say are not. What a target's precision rounds to 16 bits is rounded
+before it is scaled.
 """
 
 from __future__ import annotations
