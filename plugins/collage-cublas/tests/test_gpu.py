@@ -69,12 +69,14 @@ class Machine:
         plugin: The plugin, over the library or an emulation.
         opening: Opens its device.
         replays: How often a graph is launched.
+        variants: How many of a candidate's are checked against the reference.
     """
 
     host: Host
     plugin: CublasPlugin
     opening: OpenDevice
     replays: int
+    variants: int
 
     @property
     def targets(self) -> dict[str, Target]:
@@ -84,7 +86,7 @@ class Machine:
 
 
 def emulated() -> Machine:
-    return Machine(host=HOST, plugin=plugin_over(Emulator()), opening=FakeDevice("cuda:0").open, replays=10)
+    return Machine(host=HOST, plugin=plugin_over(Emulator()), opening=FakeDevice("cuda:0").open, replays=10, variants=1)
 
 
 def real() -> Machine:
@@ -96,7 +98,7 @@ def real() -> Machine:
         open_device("cuda:0")
     except DeviceError as error:
         pytest.skip(str(error))
-    return Machine(host=host, plugin=plugin, opening=open_device, replays=1000)
+    return Machine(host=host, plugin=plugin, opening=open_device, replays=1000, variants=8)
 
 
 MACHINES = {"emulated": emulated, "real": real}
@@ -164,6 +166,7 @@ def test_every_epilogue_type_and_transposition_is_right(
         host=machine.host,
         open_device=machine.opening,
         tolerance=TOLERANCES[dtype],
+        max_variants=machine.variants,
     )
 
     assert set(conformance.ran) == set(models)
