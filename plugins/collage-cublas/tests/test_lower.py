@@ -249,7 +249,7 @@ def test_leading_axes_with_one_weight_are_more_rows_of_one_product(
 def test_factors_are_one_alpha_and_what_is_read_is_not_scaled_before(build: BuildContext) -> None:
     g = GraphBuilder()
     x = g.op("Mul", g.constant("seven", np.float32(7)), g.input("x", 4, 16))
-    z = g.op("Div", g.input("z", 16, 8), g.constant("three", np.float32([[3]])))
+    z = g.op("Div", g.input("z", 16, 8), g.constant("three", np.full((1, 1), 3, np.float32)))
 
     what = function(g.model(g.op("Gemm", x, z, alpha=0.5)))
     artifact = lowered(Emulator(), build, what)[0]
