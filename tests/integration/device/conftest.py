@@ -22,7 +22,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("log") / "lowered.txt"
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def installed(tmp_path_factory: pytest.TempPathFactory, log: Path) -> Iterator[None]:
     """The toolchains of tests are there, core and the plugins for GPUs too, also for processes this one starts."""
     folder = tmp_path_factory.mktemp("installed")
