@@ -8,20 +8,56 @@ from typing import Any
 
 import numpy as np
 
+WARM_UP = 3
+"""Runs on a device before the first that counts: graphs are captured in the second."""
 
-def setup(model_path: str, inputs: dict[str, np.ndarray[Any, Any]], threads: int) -> Callable[[], Any]:
+
+def setup(
+    model_path: str, inputs: dict[str, np.ndarray[Any, Any]], threads: int, *, device: str = "cpu"
+) -> Callable[[], Any]:
     """Load a package and bind its inputs.
 
     Args:
         model_path: The `.collage` package, given to the harness as `:model=PATH`.
         inputs: Arrays by input name.
         threads: For how many threads the package was made is its own matter; this is not used.
+        device: Where inputs and outputs are, `cpu` or a device of the plan.
     """
     import collage_core as collage  # Not installed where only the toolchains are judged.
 
     session = collage.load(model_path)
-    run = session.bind(inputs)
+    if device == "cpu":
+        run = session.bind(inputs)
+    else:
+        run = session.bind(
+            dict.fromkeys(inputs, device), dict.fromkeys((output.name for output in session.get_outputs()), device)
+        )
+        for name, array in inputs.items():
+            run.inputs[name].set(array)
+        for _ in range(WARM_UP):
+            run.call()
     call = functools.partial(run.call)
-    call.outputs = lambda: dict(run.outputs)  # type: ignore[attr-defined]
+    call.outputs = lambda: {name: _on_host(value) for name, value in run.outputs.items()}  # type: ignore[attr-defined]
+    call.note = launched(run.launches)  # type: ignore[attr-defined]
     call.kept = (session, run, inputs)  # type: ignore[attr-defined]  # They own the memory.
     return call
+
+
+def launched(launches: Any) -> str:
+    """How a run's kernels on devices are launched, in words; empty if it has none.
+
+    Args:
+        launches: `BoundRun.launches`.
+    """
+    graphs = [len(each.steps) for each in launches if each.mode == "graph"]
+    eager = [each for each in launches if each.mode != "graph"]
+    parts = [f"{len(graphs)} CUDA graphs of {sum(graphs)} steps"] if graphs else []
+    if eager:
+        reasons = sorted({each.reason for each in eager})
+        parts.append(f"{sum(len(each.steps) for each in eager)} steps launched one by one: {'; '.join(reasons)}")
+    return ", ".join(parts)
+
+
+def _on_host(value: Any) -> Any:
+    """A device's array says `get` for its copy on the host; one of the host has nothing to say."""
+    return value.get() if hasattr(value, "get") else value

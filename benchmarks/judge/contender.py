@@ -5,7 +5,8 @@
 
 `setup` loads and binds everything; the call it returns is what is timed. The outputs, which are
 compared between contenders, are `call.outputs()` (name -> array) where the call has that attribute,
-else the value that the call returns: arrays by name or in the order of the model's outputs.
+else the value that the call returns: arrays by name or in the order of the model's outputs. `call.note`, where there is
+one, says in words how a run goes, such as whether it is one CUDA graph; the report quotes it.
 """
 
 from __future__ import annotations

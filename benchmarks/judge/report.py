@@ -21,7 +21,11 @@ from benchmarks.judge.rounds import Outcome, Protocol
 from benchmarks.judge.statistics import Interval, latency, paired_ratio
 
 SCHEMA_VERSION = 1
-_VERSIONS_OF = ("numpy", "onnx", "onnxruntime", "openvino")
+_VERSIONS_OF = (
+    *("numpy", "onnx", "onnxruntime", "openvino"),
+    *("onnxruntime-gpu", "torch", "triton", "cupy-cuda13x", "cupy-cuda12x", "nvidia-cublas", "nvidia-cudnn-cu13"),
+    *("tensorrt", "tensorrt-rtx-cu13-libs"),
+)
 
 
 def best_single(outcomes: Sequence[Outcome]) -> Outcome | None:
@@ -62,6 +66,8 @@ def summarise(model: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, A
         error = outcome.max_error
         row["max_error"] = error if error is not None and math.isfinite(error) else None
         row["comparable"] = error is not None and math.isfinite(error)
+        if outcome.note:
+            row["note"] = outcome.note
         if base is not None:
             ratio = paired_ratio(outcome.rounds_us, base.rounds_us)
             row["ratio_vs_best_single"] = _interval(ratio)

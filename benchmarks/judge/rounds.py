@@ -52,13 +52,15 @@ class Outcome:
     Attributes:
         contender: Who.
         rounds_us: Run times in microseconds, one list for each round that counts.
-        max_error: `disagreement` with the first contender that ran.
+        max_error: `disagreement` with what was expected, or else with the first contender that ran.
+        note: What the contender says of how it runs.
         failed: Why it has no times, if so.
     """
 
     contender: Contender
     rounds_us: list[list[float]] = dataclasses.field(default_factory=list)
     max_error: float | None = None
+    note: str = ""
     failed: str | None = None
 
 
@@ -79,6 +81,8 @@ def compete(
     contenders: Sequence[Contender],
     protocol: Protocol,
     tell: Callable[[str], None] = lambda _: None,
+    *,
+    expected: Mapping[str, np.ndarray[Any, Any]] | None = None,
 ) -> list[Outcome]:
     """Time contenders on one model.
 
@@ -89,6 +93,7 @@ def compete(
         contenders: At least one.
         protocol: How.
         tell: Receives a line on what happens now.
+        expected: The right outputs by name, if they are known.
 
     Returns:
         One outcome for each contender, in their order.
@@ -99,7 +104,7 @@ def compete(
         try:
             archive = Path(folder, "inputs.npz")
             np.savez(archive, **dict(inputs))  # type: ignore[arg-type]
-            first: dict[str, np.ndarray[Any, Any]] | None = None
+            first = expected
             for index, outcome in enumerate(outcomes):
                 contender = outcome.contender
                 tell(f"set up {contender.name}")
@@ -117,7 +122,7 @@ def compete(
                     "options": contender.setup_options(),
                 }
                 try:
-                    process.ask(command, protocol.deadline_s)
+                    answer = process.ask(command, protocol.deadline_s)
                 except ContenderError as error:
                     _fail(outcome, processes.pop(index), str(error))
                     continue
@@ -126,6 +131,7 @@ def compete(
                 written.unlink()
                 first = outputs if first is None else first
                 outcome.max_error = disagreement(first, outputs)
+                outcome.note = answer["note"]
 
             for turn in range(protocol.rounds + 1):
                 tell(f"round {turn} of {protocol.rounds}")

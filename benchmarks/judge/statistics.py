@@ -7,6 +7,7 @@ narrow. Contenders take turns within each round, so their ratio is taken per rou
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -85,6 +86,31 @@ def paired_ratio(numerator: Sequence[Sequence[float]], base: Sequence[Sequence[f
     """
     pairs = zip(numerator, base, strict=True)
     return median_interval([float(np.median(a) / np.median(b)) for a, b in pairs])
+
+
+def geometric_mean(ratios: Sequence[Sequence[float]], seed: int = 0) -> Interval:
+    """Geometric mean over models of the median over rounds of each one's ratio, with its bootstrap interval.
+
+    What is resampled is the rounds of each model; the models are the ones that they are.
+
+    Args:
+        ratios: For each model one positive ratio per round; at least one model.
+        seed: Of the resampling.
+
+    Examples:
+        >>> round(geometric_mean([[2.0, 2.0], [8.0, 8.0, 8.0]]).value, 6)
+        4.0
+    """
+    generator = np.random.default_rng(seed)
+    logarithms = np.zeros(RESAMPLES)
+    value = 0.0
+    for rounds in ratios:
+        data = np.log(np.asarray(rounds, dtype=np.float64))
+        picks = generator.integers(0, data.size, (RESAMPLES, data.size))
+        logarithms += np.median(data[picks], axis=1) / len(ratios)
+        value += float(np.median(data)) / len(ratios)
+    low, high = np.percentile(logarithms, [2.5, 97.5])
+    return Interval(value=math.exp(value), low=math.exp(low), high=math.exp(high))
 
 
 def disagreement(expected: Mapping[str, Any], got: Mapping[str, Any]) -> float:

@@ -82,6 +82,7 @@ def serve(commands: TextIO, answers: TextIO) -> None:
                 setup = load_setup(Path(command["file"]))
                 call = setup(command["model"], inputs, command["threads"], **command["options"])
                 np.savez(command["outputs"], **outputs_of(call, command["output_names"]))  # type: ignore[arg-type]
+                answer["note"] = getattr(call, "note", "")
                 gc.collect()
                 gc.disable()
             elif call is not None:

@@ -1,0 +1,279 @@
+"""Plans against PyTorch and single toolchains on an NVIDIA GPU: the models of Collage's paper, and newer ones.
+
+Usage:
+    python -m benchmarks.gpu [NAME...] --work DIR [--results FILE.json] [--batch 1,8] [--precision fp32,tf32,fp16,bf16]
+        [--only A,B] [--toolchains cublas,triton] [--minutes M]
+
+One model at one batch and precision is one race under `benchmarks/judge`, which imports nothing of Collage: torch
+eager, `torch.compile(mode="max-autotune")`, ONNX Runtime's CUDA provider and TensorRT where they are installed, each
+of `--toolchains` alone, and what `collage optimize` makes of all of them. Everybody computes in the same precision,
+from the same weights, with CUDA graphs if they can; what is timed is said in `contenders/torch_module.py`.
+
+What is there already is not done again, so an interrupted run resumes: weights, models, packages, tuning records,
+Inductor's cache and races are all kept in DIR and FILE. With `--minutes` nothing new is begun after that long; the
+same command goes on. `--list` shows the plan and runs nothing. `--device cpu` rehearses everything without a GPU, and
+the page says so.
+
+Ends with 0; 1 if a plan did not run, is wrong or slower than the best single toolchain; 2 for misuse or without a GPU;
+3 if time ran out before everything was done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from rich.console import Console
+
+from benchmarks.gpu_page import faults, markdown
+from benchmarks.gpu_plan import (
+    PRECISIONS,
+    Case,
+    Entrant,
+    cases,
+    entrants,
+    optimize_command,
+    prepare_command,
+)
+from benchmarks.gpu_steps import Clock, OutOfTimeError, gpu, made, targets_here
+from benchmarks.judge import report as reports
+from benchmarks.judge.inputs import read
+from benchmarks.judge.rounds import Protocol, compete
+from benchmarks.models.torch_zoo import ZOO
+from benchmarks.page import environment
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    result = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    result.add_argument("names", nargs="*", metavar="NAME", help=f"models, of {', '.join(ZOO)}")
+    result.add_argument("--work", type=Path, default=Path("gpu-out"), metavar="DIR", help="folder for files")
+    result.add_argument("--results", type=Path, metavar="FILE.json", help="write races there and a page beside it")
+    result.add_argument("--batch", default="1,8", metavar="N,N")
+    result.add_argument("--precision", default="fp32", metavar="A,B", help=f"of {', '.join(PRECISIONS)}")
+    result.add_argument("--only", metavar="A,B", help="contenders; --list shows them")
+    result.add_argument(
+        "--toolchains", default="cublas,triton", metavar="A,B", help="what Collage mixes; each alone, too"
+    )
+    result.add_argument("--device", default="cuda:0", help="cuda:N, numbered as nvidia-smi does; cpu to rehearse")
+    result.add_argument("--preset", default="", help="as for `collage optimize`")
+    result.add_argument("--budget", default="", help="as for `collage optimize`")
+    result.add_argument("--rounds", type=int, default=40, help="rounds of a race")
+    result.add_argument("--seconds", type=float, default=0.05, help="least duration of a burst")
+    result.add_argument("--deadline", type=float, default=1800.0, help="longest time for one step, in seconds")
+    result.add_argument("--minutes", type=float, help="begin nothing new after this long")
+    result.add_argument("--seed", type=int, default=0, help="of weights and inputs")
+    result.add_argument("--again", action="store_true", help="do races and refused steps anew")
+    result.add_argument("--list", action="store_true", help="show what would run and stop")
+    return result
+
+
+class Races:
+    """Runs cases and keeps what comes of them.
+
+    Args:
+        options: The command line.
+        device: What it is, in words.
+        clock: How much time is left.
+        console: Where progress goes.
+    """
+
+    def __init__(self, options: argparse.Namespace, device: str, clock: Clock, console: Console) -> None:
+        self._options = options
+        self._device = device
+        self._clock = clock
+        self._console = console
+        self._only = options.only.split(",") if options.only else None
+        self._targets: list[str] | None = None
+        self.done: dict[str, dict[str, Any]] = {}
+        if options.results and options.results.is_file():
+            content = json.loads(options.results.read_text(encoding="utf-8"))
+            self.done = {race["key"]: race for race in content["races"]}
+
+    def entrants(self, case: Case) -> list[Entrant]:
+        """Who runs in a case."""
+        options = self._options
+        return entrants(case, options.work, self._only, options.toolchains, options.device)
+
+    def run(self, plan: Iterable[Case]) -> None:
+        """Runs what is not there yet, writing after each race.
+
+        Raises:
+            OutOfTimeError: If `--minutes` are over before all is done.
+        """
+        for case in plan:
+            if case.key in self.done and not self._options.again:
+                continue
+            self._console.print(f"{case.key} ...")
+            self.done[case.key] = self._race(case)
+            self._write()
+            for fault in faults(self.done[case.key]):
+                self._console.print(f"  {fault}", markup=False)
+
+    def _race(self, case: Case) -> dict[str, Any]:
+        options, files = self._options, case.files(self._options.work)
+        left = self._clock.left(options.deadline, f"the model {case.key}")
+        reason = made(files.model, prepare_command(case, options.work, options.seed), left, options.again)
+        unbuilt: dict[str, str] = {}
+        ready: list[Entrant] = []
+        for entrant in self.entrants(case):
+            why = f"its model could not be written: {reason}" if reason else self._built(case, entrant)
+            if why:
+                unbuilt[entrant.contender.name] = why
+            else:
+                ready.append(entrant)
+        summary: dict[str, Any] = {"model": {"name": case.key, "nodes": 0}, "contenders": [], "best_single": None}
+        rounds: dict[str, list[float]] = {}
+        protocol = Protocol(
+            threads=len(os.sched_getaffinity(0)),
+            rounds=options.rounds,
+            seconds=options.seconds,
+            warmup_s=options.seconds,
+            settle_s=0.005,  # what spins on after a run is on the CPU, and nobody computes there
+            deadline_s=self._clock.left(options.deadline, f"the race of {case.key}"),
+        )
+        if ready:
+            summary, rounds = self._compete(case, ready, protocol)
+        summary["contenders"] += [
+            {"name": each.contender.name, "kind": each.contender.kind, "failed": unbuilt[each.contender.name]}
+            for each in self.entrants(case)
+            if each.contender.name in unbuilt
+        ]
+        reports.show(summary, self._console)
+        return {
+            "key": case.key,
+            "name": case.name,
+            "batch": case.batch,
+            "precision": case.precision.name,
+            **environment(),
+            "device": self._device,
+            "protocol": dataclasses.asdict(protocol),
+            "toolchains": options.toolchains,
+            **summary,
+            "rounds_us": rounds,
+        }
+
+    def _built(self, case: Case, entrant: Entrant) -> str:
+        """Why a contender's package is not there; empty if it is, or if it needs none."""
+        package, options = entrant.package, self._options
+        if package is None:
+            return ""
+        left = self._clock.left(options.deadline, f"{entrant.contender.name} of {case.key}")
+        if self._targets is None:
+            self._targets = targets_here(options.work, left)
+        settings = {"preset": options.preset, "budget": options.budget, "seed": str(options.seed)}
+        command = optimize_command(package, case, options.work, self._targets, settings)
+        return made(package.path, command, left, options.again)
+
+    def _compete(
+        self, case: Case, ready: Sequence[Entrant], protocol: Protocol
+    ) -> tuple[dict[str, Any], dict[str, list[float]]]:
+        files = case.files(self._options.work)
+        proto = onnx.load(files.model, load_external_data=False)
+        inputs = read(files.inputs)
+        with self._console.status(case.key) as status:
+            outcomes = compete(
+                files.model,
+                inputs,
+                [output.name for output in proto.graph.output],
+                [entrant.contender for entrant in ready],
+                protocol,
+                tell=lambda line: status.update(f"{case.key}: {line}"),
+                expected=read(files.expected),
+            )
+        model = {
+            "name": case.key,
+            "sha256": hashlib.sha256(files.model.read_bytes()).hexdigest(),
+            "nodes": len(proto.graph.node),
+            "parameters": ZOO[case.name].parameters,
+            "inputs": {name: [str(array.dtype), *array.shape] for name, array in inputs.items()},
+        }
+        rounds = {o.contender.name: [float(np.median(each)) for each in o.rounds_us] for o in outcomes if o.rounds_us}
+        return reports.summarise(model, outcomes), rounds
+
+    def _write(self) -> None:
+        if self._options.results:
+            races = list(self.done.values())
+            reports.write_json(self._options.results, {"schema_version": 1, "races": races})
+            self._options.results.with_suffix(".md").write_text(markdown(races), encoding="utf-8")
+
+
+def planned(options: argparse.Namespace) -> list[Case]:
+    """The cases that the options name.
+
+    Raises:
+        ValueError: If a model, batch, precision or contender is none.
+    """
+    unknown = [name for name in options.names if name not in ZOO]
+    if unknown:
+        raise ValueError(f"no model {', '.join(unknown)}; there are {', '.join(ZOO)}")
+    precisions = options.precision.split(",")
+    strange = [name for name in precisions if name not in PRECISIONS]
+    if strange:
+        raise ValueError(f"no precision {', '.join(strange)}; there are {', '.join(PRECISIONS)}")
+    batches = [int(text) if text.isdigit() else 0 for text in options.batch.split(",")]
+    if min(batches) < 1:
+        raise ValueError(f"--batch is a list of numbers from 1 on, not {options.batch!r}")
+    names = options.names or [name for name, each in ZOO.items() if not each.asked_for]
+    plan = cases(names, batches, precisions)
+    entrants(plan[0], options.work, options.only.split(",") if options.only else None, options.toolchains)
+    return plan
+
+
+def listed(plan: Sequence[Case], races: Races) -> Iterable[str]:
+    """The plan, a line for each race and one for each contender's options."""
+    for case in plan:
+        yield f"{case.key}{' (done)' if case.key in races.done else ''}: {ZOO[case.name].about}"
+        for entrant in races.entrants(case):
+            shown: Mapping[str, str] = entrant.contender.options
+            options = " ".join(f"{name}={value}" for name, value in shown.items())
+            yield f"  {entrant.contender.name} ({entrant.contender.kind}): {entrant.contender.file.name} {options}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the races; see the module for what the exit status means."""
+    options = parser().parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    start = time.monotonic()
+    try:
+        plan = planned(options)
+        if options.list:
+            for line in listed(plan, Races(options, "", Clock(), console)):
+                print(line)
+            return 0
+        if importlib.util.find_spec("torch") is None:
+            raise ValueError("PyTorch is not installed; it makes the models, and races")
+        device = "no GPU: a rehearsal on the CPU" if options.device == "cpu" else gpu(options.device)
+    except ValueError as error:
+        print(f"gpu: {error}", file=sys.stderr)
+        return 2
+    options.work.mkdir(parents=True, exist_ok=True)
+    # every library is to number devices as nvidia-smi and Collage do, and to compile only once
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str((options.work / "inductor").resolve()))
+    end = None if options.minutes is None else start + 60 * options.minutes
+    races = Races(options, device, Clock(end=end), console)
+    try:
+        races.run(plan)
+    except OutOfTimeError as stopped:
+        console.print(f"Time is up before {stopped}. The same command goes on from there.")
+        return 3
+    found = [races.done[case.key] for case in plan]
+    return 1 if any(faults(race) for race in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""What `benchmarks/gpu.py` found, as a page: every race, geometric means over them, who did not run and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmarks.gpu_plan import COLLAGE, EAGER, MAX_AUTOTUNE
+from benchmarks.judge.statistics import Interval, geometric_mean, median_interval
+from benchmarks.page import head, lines_of
+
+SLOWER = 1.03
+"""A plan's ratio to the best single toolchain must have its interval below this."""
+_ROUNDING = 1e-4
+_TIMES_EAGER = 10
+
+HEADINGS = (
+    *("model", "batch", "precision", "collage ms", "error"),
+    *("max-autotune ms", "speed-up", "95 %", "eager ms", "speed-up", "95 %"),
+    *("best single", "ms", "speed-up", "95 %"),
+)
+
+
+def ran(race: Mapping[str, Any], name: str | None) -> Mapping[str, Any] | None:
+    """A contender of a race that has times."""
+    return next((row for row in race["contenders"] if row["name"] == name and "latency_ms" in row), None)
+
+
+def round_ratios(race: Mapping[str, Any], base: str | None) -> list[float]:
+    """By round, how many times as long as the plan another contender takes; none if either did not run."""
+    rounds = race["rounds_us"]
+    if base not in rounds or COLLAGE not in rounds:
+        return []
+    return [other / own for other, own in zip(rounds[base], rounds[COLLAGE], strict=True)]
+
+
+def faults(race: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the plan of a race, in words; nothing if it holds what Collage promises."""
+    plan = ran(race, COLLAGE)
+    if plan is None:
+        return [] if COLLAGE not in {row["name"] for row in race["contenders"]} else ["no plan ran"]
+    found = []
+    if not plan["comparable"]:
+        found.append("its outputs differ in shape or are not finite")
+    else:
+        eager = ran(race, EAGER)
+        most = max(_ROUNDING, _TIMES_EAGER * (eager["max_error"] or 0.0)) if eager else math.inf
+        if plan["max_error"] > most:
+            found.append(
+                f"its error is {plan['max_error']:.1e}, PyTorch's in the same precision {eager['max_error']:.1e}"
+            )
+    ratio = plan.get("ratio_vs_best_single")
+    if ratio and ratio["ci95"][1] > SLOWER:
+        found.append(f"it may be slower than {race['best_single']}: up to {ratio['ci95'][1]:.2f} of its time")
+    return found
+
+
+def rows(races: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """The races, as text under `HEADINGS`."""
+    for race in races:
+        plan = ran(race, COLLAGE)
+        shown = ("did not run", "") if plan is None else (_milliseconds(plan), _error(plan))
+        yield (
+            *(race["name"], str(race["batch"]), race["precision"], *shown),
+            *_against(race, MAX_AUTOTUNE),
+            *_against(race, EAGER),
+            *(race["best_single"] or "none", *_against(race, race["best_single"])),
+        )
+
+
+def means(races: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Geometric means of the speed-ups of each precision, as text: precision, against, races, mean, interval."""
+    for precision in dict.fromkeys(race["precision"] for race in races):
+        for name, base in ((MAX_AUTOTUNE, MAX_AUTOTUNE), (EAGER, EAGER), ("best single toolchain", None)):
+            of = [race for race in races if race["precision"] == precision]
+            ratios = [ratios for race in of if (ratios := round_ratios(race, base or race["best_single"]))]
+            if ratios:
+                mean = geometric_mean(ratios)
+                yield precision, name, f"{len(ratios)} of {len(of)}", f"{mean.value:.2f}", _ends(mean)
+
+
+def markdown(races: Sequence[Mapping[str, Any]]) -> str:
+    """All races, as a page."""
+    last = max(races, key=lambda race: str(race["date"]))
+    protocol = last["protocol"]
+    how = (
+        f"One race for each line, judged by `benchmarks/judge`: {protocol['rounds']} rounds, in which each contender, "
+        f"in a process of its own, runs for {protocol['seconds']} s after {protocol['warmup_s']} s of warm-up. All "
+        "compute in the same precision, with CUDA graphs where they can, inputs and outputs in the device's memory; "
+        "a run ends when the device is done. A speed-up is the other's time divided by Collage's: the median over "
+        "rounds, its interval a bootstrap over rounds. Errors are relative to the output's scale, against float64 on "
+        "the CPU."
+    )
+    devices = "; ".join(sorted({str(race["device"]) for race in races}))
+    lines = head("Plans against PyTorch and single toolchains", last, how, devices)
+    lines += lines_of(HEADINGS, rows(races))
+    found = list(means(races))
+    if found:
+        lines += ["", "Geometric means of the speed-ups:", ""]
+        lines += lines_of(("precision", "against", "races", "mean", "95 %"), found)
+    for title, items in (
+        ("What the plans do not hold:", _faulty(races)),
+        ("How each runs, by its own word:", _notes(races)),
+        ("What did not run:", _failed(races)),
+    ):
+        listed = [f"- {item}" for item in items]
+        lines += ["", title, "", *listed] if listed else []
+    return "\n".join(lines) + "\n"
+
+
+def speed_up(race: Mapping[str, Any], base: str | None) -> Interval | None:
+    """How many times as fast as another contender the plan is."""
+    ratios = round_ratios(race, base)
+    return median_interval(ratios) if ratios else None
+
+
+def _against(race: Mapping[str, Any], base: str | None) -> tuple[str, str, str]:
+    other, ratio = ran(race, base), speed_up(race, base)
+    if other is None:
+        return "", "", ""
+    return (
+        (_milliseconds(other), "", "") if ratio is None else (_milliseconds(other), f"{ratio.value:.2f}", _ends(ratio))
+    )
+
+
+def _milliseconds(row: Mapping[str, Any]) -> str:
+    return f"{row['latency_ms']['p50']:.3f}"
+
+
+def _error(row: Mapping[str, Any]) -> str:
+    return f"{row['max_error']:.1e}" if row["comparable"] else "not comparable"
+
+
+def _ends(interval: Interval) -> str:
+    return f"{interval.low:.2f} - {interval.high:.2f}"
+
+
+def _where(race: Mapping[str, Any]) -> str:
+    return f"{race['name']}, batch {race['batch']}, {race['precision']}"
+
+
+def _faulty(races: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for race in races:
+        yield from (f"{_where(race)}: {fault}" for fault in faults(race))
+
+
+def _notes(races: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    said: dict[tuple[str, str], int] = {}
+    for race in races:
+        for row in race["contenders"]:
+            if row.get("note"):
+                key = row["name"], row["note"]
+                said[key] = said.get(key, 0) + 1
+    for (name, note), count in said.items():
+        yield f"{name}: {note} ({count} of {len(races)} races)"
+
+
+def _failed(races: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    said: dict[tuple[str, str], list[str]] = {}
+    for race in races:
+        for row in race["contenders"]:
+            if "failed" in row:
+                said.setdefault((row["name"], row["failed"]), []).append(_where(race))
+    for (name, reason), where in said.items():
+        yield f"{name}: {reason} ({'; '.join(where)})"

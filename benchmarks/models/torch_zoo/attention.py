@@ -1,0 +1,62 @@
+"""What the transformers share."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+def attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    heads: int,
+    mask: torch.Tensor | None = None,
+    causal: bool = False,
+) -> torch.Tensor:
+    """Scaled dot-product attention by PyTorch's own operator, so that PyTorch may use its fused kernels.
+
+    Args:
+        query: [batch, tokens, width]; so are `key` and `value`.
+        key: See `query`.
+        value: See `query`.
+        heads: Divides the width.
+        mask: Boolean, true where a key may be seen, to be broadcast to [batch, heads, tokens, tokens].
+        causal: Whether a token sees only those up to itself.
+
+    Returns:
+        [batch, tokens, width].
+    """
+    batch, tokens, width = query.shape
+    split = (batch, tokens, heads, width // heads)
+    q, k, v = (each.reshape(split).transpose(1, 2) for each in (query, key, value))
+    mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+    return mixed.transpose(1, 2).reshape(batch, tokens, width)
+
+
+class PreNormBlock(nn.Module):
+    """A layer that normalises what its halves read, not what they leave: ViT's and GPT-2's.
+
+    Args:
+        width: Of a token.
+        heads: Of the attention.
+        epsilon: Of both norms.
+        approximate: Of GELU, `"none"` or `"tanh"`.
+        causal: See `attend`.
+    """
+
+    def __init__(self, width: int, heads: int, epsilon: float, approximate: str, causal: bool) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.norm_1 = nn.LayerNorm(width, eps=epsilon)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.norm_2 = nn.LayerNorm(width, eps=epsilon)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate), nn.Linear(4 * width, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[batch, tokens, width] to the same."""
+        q, k, v = self.qkv(self.norm_1(x)).chunk(3, dim=-1)
+        x = x + self.out(attend(q, k, v, self.heads, causal=self.causal))
+        return x + self.mlp(self.norm_2(x))
