@@ -115,7 +115,8 @@ class Races:
             OutOfTimeError: If `--minutes` are over before all is done.
         """
         for case in plan:
-            if case.key in self.done and not self._options.again:
+            known = self.done.get(case.key)
+            if known is not None and known["device"] == self._device and not self._options.again:
                 continue
             self._console.print(f"{case.key} ...")
             self.done[case.key] = self._race(case)

@@ -173,7 +173,7 @@ def _entrant(name: str, case: Case, files: Files, toolchains: str, common: Mappi
     if name in _RUNTIMES:
         return Entrant(contender=Contender(name=name, file=CONTENDERS / _RUNTIMES[name], kind="single", options=common))
     mixed = name == COLLAGE
-    label = re.sub(r"[^\w.-]+", "_", name)
+    label = "mix" if mixed else re.sub(r"[^\w.-]+", "_", name)
     package = Package(path=files.folder / f"{case.key}.{label}.collage", toolchains=toolchains if mixed else name)
     contender = Contender(
         name=name,

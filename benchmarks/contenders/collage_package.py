@@ -34,6 +34,7 @@ def setup(
         )
         for name, array in inputs.items():
             run.inputs[name].set(array)
+            run.inputs[name].device.synchronize()  # CuPy's stream is not the plan's
         for _ in range(WARM_UP):
             run.call()
     call = functools.partial(run.call)

@@ -255,7 +255,9 @@ class Session:
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
-        self.inputs = {"x": types.SimpleNamespace(set=lambda array: self.calls.append(("set", array.tolist())))}
+        device = types.SimpleNamespace(synchronize=lambda: self.calls.append("wait"))
+        x = types.SimpleNamespace(set=lambda array: self.calls.append(("set", array.tolist())), device=device)
+        self.inputs = {"x": x}
         self.outputs = {"y": Array(np.ones(2, np.float32), 1000)}
         self.launches = (Launch(device="cuda:0", steps=("a", "b"), mode="graph"),)
 
@@ -275,8 +277,8 @@ def test_a_package_on_a_device_has_inputs_and_outputs_there_before_it_is_timed(m
     monkeypatch.setattr("collage_core.load", lambda path: session)
     call: Any = collage_package.setup("x.collage", {"x": np.float32([1, 2])}, 1, device="cuda:0")
 
-    assert session.calls[:2] == [("bind", {"x": "cuda:0"}, {"y": "cuda:0"}), ("set", [1.0, 2.0])]
-    assert session.calls[2:] == ["run"] * collage_package.WARM_UP
+    assert session.calls[:3] == [("bind", {"x": "cuda:0"}, {"y": "cuda:0"}), ("set", [1.0, 2.0]), "wait"]
+    assert session.calls[3:] == ["run"] * collage_package.WARM_UP
     assert call.note == "1 CUDA graphs of 2 steps"
     np.testing.assert_array_equal(call.outputs()["y"], np.ones(2))
 

@@ -107,6 +107,8 @@ def test_a_plan_that_is_slower_wrong_or_missing_is_named() -> None:
     assert faults(race("vit", **times)) == ["it may be slower than triton: up to 1.10 of its time"]
     assert faults(wrong) == ["its error is 5.0e-01, PyTorch's in the same precision 1.0e-03"]
     assert faults(lost) == ["its outputs differ in shape or are not finite"]
+    wrong["contenders"][1] |= {"comparable": False, "max_error": None}
+    assert faults(wrong) == []
     assert faults(missing) == ["no plan ran"]
     assert faults(race("vit", **{"torch-eager": [1.0]})) == []
 

@@ -5,7 +5,10 @@ PyTorch is 200 MB and more, so the default environment has it not, and these tes
 
 from __future__ import annotations
 
+import contextlib
 import json
+import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,8 @@ from benchmarks.models.torch_zoo.files import Files
 
 torch = pytest.importorskip("torch", reason="PyTorch, which makes these models, is not installed")
 
+from benchmarks.contenders import torch_module  # noqa: E402
+from benchmarks.models.torch_zoo import dcgan  # noqa: E402
 from benchmarks.models.torch_zoo.__main__ import prepare  # noqa: E402
 from benchmarks.models.torch_zoo.dcgan import Generator  # noqa: E402
 from benchmarks.models.torch_zoo.precision import InPrecision  # noqa: E402
@@ -115,6 +120,95 @@ def test_a_module_in_a_precision_computes_in_it_and_speaks_float32(dtype: str) -
 
     assert seen == [(getattr(torch, dtype),) * 2]
     assert result.dtype == torch.float32
+
+
+@pytest.fixture
+def narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Weights of a narrow DCGAN, which the zoo's then is; what a contender sets for its own process is set back."""
+    monkeypatch.setattr(dcgan, "generator", lambda: Generator(width=4))
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    module = initialise(Generator(width=4), 0).eval()
+    calibrate(module, torch.from_numpy(ZOO["dcgan"].make_inputs(4)["noise"]))
+    save(tmp_path / "weights.npz", module)
+    yield tmp_path / "weights.npz"
+    torch.set_grad_enabled(True)
+    torch.set_num_threads(threads)
+    torch_module.use_tf32(False)
+    torch.set_float32_matmul_precision(precision)
+    torch.backends.cudnn.benchmark = False
+
+
+def test_pytorchs_contender_computes_what_the_module_does_in_half_precision_too(narrow: Path) -> None:
+    inputs = ZOO["dcgan"].make_inputs(2)
+    expected = load(narrow, Generator(width=4)).eval()(torch.from_numpy(inputs["noise"])).detach().numpy()
+
+    for dtype, limit in (("float32", 1e-6), ("bfloat16", 0.1)):
+        call = torch_module.setup(str(narrow), inputs, 1, architecture="dcgan", dtype=dtype, device="cpu")
+        call()
+        (found,) = call.outputs()  # type: ignore[attr-defined]
+        assert found.dtype == np.float32
+        error = disagreement({"y": expected}, {"y": found})
+        assert error < limit
+        assert (error > 1e-4) == (dtype == "bfloat16")
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_tf32_is_for_products_and_convolutions_alike(allowed: bool, narrow: Path) -> None:
+    torch_module.use_tf32(allowed)
+
+    assert torch.backends.cuda.matmul.allow_tf32 == allowed
+    assert torch.backends.cudnn.allow_tf32 == allowed
+
+
+def test_max_autotune_is_asked_of_pytorch_as_it_is_known(narrow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(torch, "compile", lambda module, **options: asked.append(options) or module)
+    inputs = ZOO["dcgan"].make_inputs(1)
+    torch_module.setup(str(narrow), inputs, 1, architecture="dcgan", device="cpu", mode="max-autotune")
+
+    assert asked == [{"mode": "max-autotune", "fullgraph": True, "dynamic": False}]
+
+
+@pytest.mark.parametrize("graph", ["true", "false"])
+def test_an_eager_run_is_captured_after_its_warm_up_and_only_replayed(
+    graph: str, narrow: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On tensors without memory, with a stand-in for PyTorch's streams and graphs."""
+    calls: list[str] = []
+    stream = types.SimpleNamespace(
+        wait_stream=lambda other: calls.append("wait for the other stream"), synchronize=lambda: calls.append("wait")
+    )
+
+    @contextlib.contextmanager
+    def entered(what: str) -> Iterator[None]:
+        calls.append(f"enter {what}")
+        yield
+        calls.append(f"leave {what}")
+
+    for name, value in {
+        "set_device": lambda device: calls.append(f"use {device}"),
+        "Stream": lambda: stream,
+        "current_stream": lambda: stream,
+        "stream": lambda of: entered("stream"),
+        "CUDAGraph": lambda: types.SimpleNamespace(replay=lambda: calls.append("replay")),
+        "graph": lambda held: entered("capture"),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(
+        Generator, "forward", lambda self, noise: calls.append("run") or self.layers(noise), raising=True
+    )
+    inputs = ZOO["dcgan"].make_inputs(1)
+    call = torch_module.setup(str(narrow), inputs, 1, architecture="dcgan", device="meta", graph=graph)
+
+    runs = ["run"] * torch_module.WARM_UP
+    if graph == "true":
+        warm = ["wait for the other stream", "enter stream", *runs, "leave stream", "wait for the other stream"]
+        assert calls == ["use meta", *warm, "enter capture", "run", "leave capture", "replay", "wait"]
+    else:
+        assert calls == ["use meta", *runs, "run", "wait"]
+    calls.clear()
+    call()
+    assert calls == (["replay", "wait"] if graph == "true" else ["run", "wait"])
 
 
 @pytest.mark.slow
