@@ -41,6 +41,7 @@ from benchmarks.gpu_plan import (
     PRECISIONS,
     Case,
     Entrant,
+    alone,
     cases,
     entrants,
     optimize_command,
@@ -96,7 +97,7 @@ class Races:
         self._device = device
         self._clock = clock
         self._console = console
-        self._only = options.only.split(",") if options.only else None
+        self._only = alone(options.only) if options.only else None
         self._targets: list[str] | None = None
         self.done: dict[str, dict[str, Any]] = {}
         if options.results and options.results.is_file():
@@ -176,7 +177,7 @@ class Races:
         if self._targets is None:
             self._targets = targets_here(options.work, left)
         settings = {"preset": options.preset, "budget": options.budget, "seed": str(options.seed)}
-        command = optimize_command(package, case, options.work, self._targets, settings)
+        command = optimize_command(package, case, options.work, self._targets, settings, options.device)
         return made(package.path, command, left, options.again)
 
     def _compete(
@@ -195,6 +196,9 @@ class Races:
                 tell=lambda line: status.update(f"{case.key}: {line}"),
                 expected=read(files.expected),
             )
+        for outcome in outcomes:
+            if (outcome.failed or "").startswith("no answer") and protocol.deadline_s < self._options.deadline:
+                raise OutOfTimeError(f"{outcome.contender.name} was ready for the race of {case.key}")
         model = {
             "name": case.key,
             "sha256": hashlib.sha256(files.model.read_bytes()).hexdigest(),
@@ -230,7 +234,7 @@ def planned(options: argparse.Namespace) -> list[Case]:
         raise ValueError(f"--batch is a list of numbers from 1 on, not {options.batch!r}")
     names = options.names or [name for name, each in ZOO.items() if not each.asked_for]
     plan = cases(names, batches, precisions)
-    entrants(plan[0], options.work, options.only.split(",") if options.only else None, options.toolchains)
+    entrants(plan[0], options.work, alone(options.only) if options.only else None, options.toolchains)
     return plan
 
 

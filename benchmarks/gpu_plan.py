@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.judge.contender import CONTENDERS, Contender, Kind
@@ -191,7 +191,12 @@ def prepare_command(case: Case, work: Path, seed: int) -> list[str]:
 
 
 def optimize_command(
-    package: Package, case: Case, work: Path, targets: Sequence[str], settings: Mapping[str, str]
+    package: Package,
+    case: Case,
+    work: Path,
+    targets: Sequence[str],
+    settings: Mapping[str, str],
+    device: str = "cuda:0",
 ) -> list[str]:
     """Makes a package, as a user would.
 
@@ -201,6 +206,7 @@ def optimize_command(
         work: Folder of its files and of the tuning database.
         targets: Every target there is, by name, as `collage doctor` lists them.
         settings: Options of `collage optimize` by name, without dashes; empty ones are left out.
+        device: The only GPU that takes part.
     """
     files = case.files(work)
     command = [sys.executable, "-m", "collage_core.cli", "optimize", str(files.model), "-o", str(package.path)]
@@ -210,15 +216,16 @@ def optimize_command(
         command += [f"--{name}", value] if value else []
     if case.precision.tf32:
         command += ["--max-error", str(MAX_ERROR)]
-        for target in _too_coarse(targets, alone(package.toolchains)):
+    toolchains = {re.split(r"[(@]", each)[0] for each in alone(package.toolchains)}
+    for target in targets:
+        coarse = case.precision.tf32 and _is_too_coarse(target)
+        elsewhere = "@cuda:" in target and not target.endswith(f"@{device}")
+        if re.split(r"[(@]", target)[0] in toolchains and (coarse or elsewhere):
             command += ["--exclude", target]
     return command
 
 
-def _too_coarse(targets: Sequence[str], toolchains: Sequence[str]) -> Iterator[str]:
-    """Targets of a lower precision than TF32, which an allowed error would let in."""
-    for target in targets:
-        precision = re.search(r"precision=(\w+)", target)
-        of = re.split(r"[(@]", target)[0]
-        if precision and precision[1] not in ("fp32", "tf32") and of in toolchains:
-            yield target
+def _is_too_coarse(target: str) -> bool:
+    """Whether it computes in less than TF32, which an allowed error would let in."""
+    precision = re.search(r"precision=(\w+)", target)
+    return precision is not None and precision[1] not in ("fp32", "tf32")

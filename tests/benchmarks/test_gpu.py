@@ -186,6 +186,15 @@ def test_an_allowed_error_lets_in_tf32_and_nothing_coarser(tmp_path: Path) -> No
     assert "--exclude" not in optimize_command(package, case(), tmp_path, targets, {})
 
 
+def test_only_the_gpu_that_is_named_takes_part(tmp_path: Path) -> None:
+    package = Package(path=tmp_path / "x.collage", toolchains="triton(precision=tf32),onnxruntime")
+    targets = ["triton@cuda:0", "triton(precision=tf32)@cuda:1", "triton@cuda:11", "onnxruntime", "cublas@cuda:0"]
+    command = optimize_command(package, case(), tmp_path, targets, {}, "cuda:1")
+
+    excluded = [value for option, value in itertools.pairwise(command) if option == "--exclude"]
+    assert excluded == ["triton@cuda:0", "triton@cuda:11"]
+
+
 def test_what_optimize_is_asked_is_what_its_command_line_takes(tmp_path: Path) -> None:
     from collage_core.cli.optimize import optimize
 
@@ -239,6 +248,7 @@ class Track:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.work, self.results = folder / "work", folder / "results.json"
         self.took_us = {"collage": 2.0, "torch-eager": 6.0, "max-autotune": 4.0, "triton": 5.0}
+        self.failed: dict[str, str] = {}
         monkeypatch.setattr(gpu, "entrants", self.entrants)
         monkeypatch.setattr(gpu, "compete", self.compete)
         monkeypatch.setattr(gpu, "targets_here", lambda work, deadline_s: [])
@@ -282,7 +292,9 @@ class Track:
         assert model.is_file()
         tell("round 1")
         return [
-            Outcome(
+            Outcome(contender=each, failed=self.failed[each.name])
+            if each.name in self.failed
+            else Outcome(
                 contender=each,
                 rounds_us=[[1e9, self.took_us[each.name], self.took_us[each.name]]] * protocol.rounds,
                 max_error=disagreement(expected, {output_names[0]: 2 * inputs["x"]}),
@@ -368,6 +380,17 @@ def test_a_run_whose_time_is_up_says_so_and_keeps_what_it_has(track: Track, caps
     assert track.run("vit", "--minutes", "0.1") == 3
     assert "Time is up before the model vit-b1-fp32" in " ".join(capsys.readouterr().out.split())
     assert not track.results.exists()
+
+
+@pytest.mark.parametrize(("minutes", "status"), [(1.0, 3), (60.0, 0)])
+def test_a_contender_that_only_lacked_time_is_raced_again_and_one_that_hangs_is_not(
+    minutes: float, status: int, track: Track
+) -> None:
+    track.model(case("vit"))
+    track.failed = {"max-autotune": "no answer within 40 s"}
+
+    assert track.run("vit", "--minutes", str(minutes), "--deadline", "300") == status
+    assert track.results.exists() == (status == 0)
 
 
 def test_cases_come_by_precision_then_batch_so_that_an_early_stop_leaves_comparable_ones() -> None:
