@@ -86,8 +86,8 @@ def markdown(races: Sequence[Mapping[str, Any]]) -> str:
         f"in a process of its own, runs for {protocol['seconds']} s after {protocol['warmup_s']} s of warm-up. All "
         "compute in the same precision, with CUDA graphs where they can, inputs and outputs in the device's memory; "
         "a run ends when the device is done. A speed-up is the other's time divided by Collage's: the median over "
-        "rounds, its interval a bootstrap over rounds. Errors are relative to the output's scale, against float64 on "
-        "the CPU."
+        "rounds, its interval a bootstrap over rounds. Errors are relative to the output's scale, against PyTorch in "
+        "float32 on the CPU."
     )
     devices = "; ".join(sorted({str(race["device"]) for race in races}))
     lines = head("Plans against PyTorch and single toolchains", last, how, devices)

@@ -45,5 +45,5 @@ class Files:
 
     @property
     def expected(self) -> Path:
-        """Results in float64 on the CPU, rounded to float32: what errors are against."""
+        """Results in float32 on the CPU, by PyTorch: what errors are against, so right ones are some 1e-6 off."""
         return self.folder / f"{self.name}-b{self.batch}.expected.npz"
