@@ -89,7 +89,7 @@ class Steps:
 
 
 def finished(value: Steps, *, residual: bool | None, activation: Activation | None, prefix: str) -> Steps:
-    """A value with something computed added to it, then activated.
+    """A value with something computed added to it, by an Add or a Sum of two, then activated.
 
     Args:
         value: The value.
@@ -98,7 +98,7 @@ def finished(value: Steps, *, residual: bool | None, activation: Activation | No
         prefix: Goes before the names.
     """
     added = (~is_constant()).named(f"{prefix}residual")
-    summed = value.then(lambda each: is_op("Add")(each, added), residual)
+    summed = value.then(lambda each: is_op("Add", "Sum")(each, added), residual)
     if activation is None:
         return summed
 

@@ -27,8 +27,11 @@ def transposed_key(key: Pattern | None) -> Pattern:
 
 
 def _repeated(value: Pattern) -> Pattern:
-    """[batch, heads, keys, size] as [batch, heads, copies, keys, size]."""
-    apart = is_op("Unsqueeze")(value, ...)
+    """[batch, heads, keys, size], perhaps with the axis of the copies already, as [batch, heads, copies, keys, size].
+
+    The Unsqueeze that makes the axis is a view, which a kernel function that begins with the copies does not hold.
+    """
+    apart = is_op("Unsqueeze")(value, ...) | value
     return is_op("Expand", "Tile")(apart, ...).which(_only_copies, "copies of heads")
 
 

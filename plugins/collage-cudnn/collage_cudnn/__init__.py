@@ -1,0 +1,1 @@
+"""cuDNN's graph API on NVIDIA GPUs as a Collage toolchain."""

@@ -1,0 +1,114 @@
+"""A program as a callable kernel: each call enqueues its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from collage_core.contract import (
+    DEVICE_ALIGNMENT_BYTES,
+    Artifact,
+    BoundCall,
+    Buffer,
+    Kernel,
+    RunContext,
+    Unsupported,
+)
+from collage_core.errors import KernelError
+from collage_cudnn.library import Library, Placed
+from collage_cudnn.lower import plan_file
+from collage_cudnn.program import Copy, Place, Program
+
+
+def load(library: Library, handle: int, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
+    """Nothing is built again: a serialised plan is good for the version and the device it was made for.
+
+    Args:
+        library: The library.
+        handle: On the run's device and stream.
+        artifact: From `lower`.
+        run: Where it will run.
+
+    Raises:
+        CudnnError: If a weight finds no place on the device.
+    """
+    try:
+        weights = {name: run.weight(content) for name, content in artifact.constants.items()}
+        arrays = {name: np.asarray(run.constants[content]) for name, content in artifact.constants.items()}
+    except KeyError as error:
+        return Unsupported(f"the constant {error} was not supplied")
+    program = Program.from_json(artifact.metadata)
+    made = [library.place(weight.array(arrays), handle) for weight in program.made]
+    return ProgramKernel(library, handle, artifact, program, weights, made)
+
+
+class ProgramKernel:
+    """Steps on one stream.
+
+    Args:
+        library: The library.
+        handle: With the stream.
+        artifact: With the plans.
+        program: The steps.
+        weights: On the device, by name.
+        made: Weights made for it.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        handle: int,
+        artifact: Artifact,
+        program: Program,
+        weights: Mapping[str, Buffer],
+        made: Sequence[Placed],
+    ) -> None:
+        self._library = library
+        self._handle = handle
+        self._artifact = artifact
+        self._program = program
+        self._weights = weights
+        self._made = made
+
+    def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
+        """See `Kernel.bind`."""
+        if self._artifact.workspace_bytes and workspace is None:
+            raise KernelError(f"its steps need {self._artifact.workspace_bytes} bytes of workspace")
+        for buffer in (*inputs, *outputs, *self._weights.values()):
+            if buffer.pointer % DEVICE_ALIGNMENT_BYTES:
+                raise KernelError(
+                    f"{buffer.spec.name!r} is at {buffer.pointer:#x}; plans are made for places at multiples of "
+                    f"{DEVICE_ALIGNMENT_BYTES}: copy it to one"
+                )
+        scratch = 0 if workspace is None else workspace.pointer
+
+        def address(place: Place) -> int:
+            match place.kind:
+                case "scratch":
+                    return scratch + int(place.at)
+                case "weight":
+                    return self._weights[str(place.at)].pointer
+                case "made":
+                    return self._made[int(place.at)].pointer
+            return (inputs if place.kind == "input" else outputs)[int(place.at)].pointer
+
+        own = scratch + self._program.scratch_bytes
+        steps = [
+            self._library.converted(step.conversion, self._handle, address(step.source), address(step.destination))
+            if isinstance(step, Copy)
+            else self._library.executed(
+                self._artifact.files[plan_file(step.graph)],
+                self._handle,
+                {number: address(place) for number, place in enumerate(step.places, 1)},
+                own,
+            )
+            for step in self._program.steps
+        ]
+
+        def call() -> None:
+            for step in steps:
+                step()
+
+        call.__dict__["keeps"] = (inputs, outputs, workspace, self._weights, self._made)
+        return call

@@ -1,0 +1,44 @@
+"""Finding the frontend and cuDNN."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.metadata
+import importlib.util
+
+from collage_cudnn.context import PrimaryContexts
+from collage_cudnn.library import Cudnn
+
+FRONTEND = "1.26.0"
+"""The version of nvidia-cudnn-frontend this was written against; 1.32 asks the driver even to validate."""
+
+OLDEST_VERSION = 91100
+"""Of cuDNN, as `cudnnGetVersion` counts: 9.11 has the rules of attention the frontend's version goes by."""
+
+
+def frontend_version() -> str | None:
+    """Version of the frontend that is installed; None if none is. Nothing is imported."""
+    if importlib.util.find_spec("cudnn") is None:
+        return None
+    try:
+        return importlib.metadata.version("nvidia-cudnn-frontend")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def open_library() -> Cudnn:
+    """Imports the frontend, which loads the library: from a wheel, else from where the system's loader looks.
+
+    Raises:
+        OSError: If there is no frontend, or no library.
+    """
+    try:
+        frontend = importlib.import_module("cudnn")
+        frontend.backend_version()
+    except ImportError as error:
+        raise OSError(f"nvidia-cudnn-frontend cannot be imported: {error}") from error
+    except RuntimeError as error:  # it imports without the library, and finds that out when first asked
+        raise OSError(f"libcudnn.so.9 cannot be loaded: {error}") from error
+    # the loader gives the library that the frontend has loaded, which goes by this name wherever it came from
+    return Cudnn(frontend, ctypes.CDLL("libcudnn.so.9"), PrimaryContexts())

@@ -1,0 +1,161 @@
+"""The hooks of the toolchain `cudnn`. Importing this loads no library of NVIDIA's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from collage_core.contract import (
+    Artifact,
+    BuildContext,
+    Device,
+    Host,
+    Joins,
+    Kernel,
+    KernelFunction,
+    RunContext,
+    Target,
+    Unsupported,
+)
+from collage_core.hookspecs import hookimpl
+from collage_core.patterns import PatternTable
+from collage_cudnn.kernel import load
+from collage_cudnn.library import CudnnError, Library
+from collage_cudnn.loading import FRONTEND, OLDEST_VERSION, frontend_version, open_library
+from collage_cudnn.lower import lower
+from collage_cudnn.patterns import register
+
+OLDEST_CAPABILITY = (7, 5)
+"""Turing, the oldest that cuDNN 9 for CUDA 13 has kernels for."""
+
+TF32_CAPABILITY = (8, 0)
+"""Ampere, the first whose tensor cores take TF32."""
+
+
+def targets(devices: Sequence[Device], version: int) -> list[Target]:
+    """Targets of devices that are new enough: the plain one of each first, then TF32 where it exists.
+
+    Args:
+        devices: CUDA devices.
+        version: Of cuDNN.
+    """
+    fingerprint = f"cudnn {version}, frontend {FRONTEND}"
+    found = [
+        Target(toolchain="cudnn", device=device.name, fingerprint=fingerprint, joins=Joins.ANY) for device in devices
+    ]
+    return found + [
+        Target(
+            toolchain="cudnn",
+            device=device.name,
+            options=(("precision", "tf32"),),
+            fingerprint=fingerprint,
+            joins=Joins.ANY,
+            exact=False,
+        )
+        for device in devices
+        if capability(device) >= TF32_CAPABILITY
+    ]
+
+
+def capability(device: Device) -> tuple[int, int]:
+    """Its compute capability as numbers, `(0, 0)` if it has none.
+
+    Examples:
+        >>> capability(Device(name="cuda:0", model="", compute_capability="9.0", driver="", memory_bytes=0))
+        (9, 0)
+    """
+    major, _, minor = device.compute_capability.partition(".")
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
+
+
+class CudnnPlugin:
+    """Hooks of the toolchain `cudnn`; keeps the process's one library, and handles.
+
+    A handle holds its stream, so there is one for each stream, and one without for building on each device.
+
+    Args:
+        open_library: Gives the library; called when it is first needed.
+        frontend: Gives the version of the frontend that is installed, None if none is.
+    """
+
+    def __init__(
+        self,
+        open_library: Callable[[], Library] = open_library,
+        frontend: Callable[[], str | None] = frontend_version,
+    ) -> None:
+        self._open = open_library
+        self._frontend = frontend
+        self._library: Library | None = None
+        self._handles: dict[tuple[str, int | None], int] = {}
+
+    @hookimpl
+    def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
+        """`cudnn@cuda:N`, and `cudnn(precision=tf32)@cuda:N`."""
+        devices = [device for device in host.devices if device.kind == "cuda"]
+        if not devices:
+            return Unsupported(
+                "this machine shows no NVIDIA GPU: it has none, no driver for it (is there libnvidia-ml.so.1, does "
+                "nvidia-smi list one?), or CUDA_VISIBLE_DEVICES hides it"
+            )
+        usable = [device for device in devices if capability(device) >= OLDEST_CAPABILITY]
+        if not usable:
+            shown = ", ".join(f"{each.name} is {each.model} of {each.compute_capability}" for each in devices)
+            return Unsupported(f"it needs compute capability {'.'.join(map(str, OLDEST_CAPABILITY))} or newer; {shown}")
+        frontend = self._frontend()
+        if frontend != FRONTEND:
+            have = "is not installed" if frontend is None else f"is {frontend}, which is not the one this knows"
+            return Unsupported(f"nvidia-cudnn-frontend {have}; pip install nvidia-cudnn-frontend=={FRONTEND}")
+        try:
+            version = self._opened().version()
+        except OSError as error:
+            return Unsupported(f"cuDNN cannot be loaded ({error}); pip install 'collage-cudnn[cuda13]'")
+        if version < OLDEST_VERSION:
+            return Unsupported(
+                f"cuDNN {version} is too old, it has to be {OLDEST_VERSION}; pip install nvidia-cudnn-cu13"
+            )
+        return targets(usable, version)
+
+    @hookimpl
+    def collage_register_patterns(self, table: PatternTable, target: Target) -> None:
+        """Convolutions, products, attention and norms, with what may follow them in one graph."""
+        register(table, target)
+
+    @hookimpl
+    def collage_lower(
+        self, target: Target, function: KernelFunction, build: BuildContext
+    ) -> Iterator[Artifact] | Unsupported:
+        """Plans of the library's heuristics."""
+        device = build.host.device(target.device)
+        if device is None:
+            return Unsupported(f"the machine has no {target.device}")
+        try:
+            library = self._opened()
+            return lower(library, lambda: self._handle(target.device, None), target, device, function, build)
+        except (OSError, CudnnError) as error:
+            return Unsupported(str(error))
+
+    @hookimpl
+    def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
+        """The steps with one plan for each graph."""
+        if run.stream is None:
+            return Unsupported("it enqueues on a stream, and none was given")
+        try:
+            library = self._opened()
+            version = artifact.metadata["version"]
+            if version != library.version():
+                return Unsupported(f"its plans are of cuDNN {version}, this is {library.version()}")
+            return load(library, self._handle(run.device, run.stream), artifact, run)
+        except (OSError, CudnnError) as error:
+            return Unsupported(str(error))
+
+    def _opened(self) -> Library:
+        if self._library is None:
+            self._library = self._open()
+        return self._library
+
+    def _handle(self, device: str, stream: int | None) -> int:
+        if (device, stream) not in self._handles:
+            self._handles[device, stream] = self._opened().handle(device, stream)
+        return self._handles[device, stream]
+
+
+plugin = CudnnPlugin()

@@ -1,0 +1,154 @@
+"""How many convolutions and attention blocks of real models are taken, and with what behind them.
+
+What there is is counted from the models' papers and configurations, or by following readers through the graph; not by
+patterns.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+from typing import Any
+
+import onnx_ir
+import pytest
+
+from benchmarks.models import MODELS
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
+from collage_core.passes.prepare import prepare
+from collage_core.patterns import PatternTable
+from collage_core.testing import GraphBuilder
+from collage_cudnn.patterns import register
+from tests.exports.blocks import blocks
+from tests.exports.reading import read
+
+from .halved import halved
+from .machine import TARGET, proposals
+
+RESNET_DEPTHS = (3, 4, 6, 3)
+RESNET_BLOCKS = sum(RESNET_DEPTHS)
+
+
+def suite(name: str) -> onnx_ir.Model:
+    return prepare(onnx_ir.from_proto(MODELS[name].skeleton()))
+
+
+def resnext(*, narrower: int = 16, groups: int = 8) -> onnx_ir.Model:
+    """ResNeXt-50 (Xie et al., 2017), `32 x 4d`, with a fraction of its channels: the graph is that of the paper."""
+    g = GraphBuilder("resnext")
+
+    def conv(value: onnx_ir.Value, channels: int, size: int, *, stride: int = 1, group: int = 1) -> onnx_ir.Value:
+        assert value.shape is not None
+        given = int(value.shape[1])
+        name = f"weight_{g.count}"
+        operands = (g.weight(name, channels, given // group, size, size), g.weight(f"{name}_bias", channels))
+        options = {"pads": [size // 2] * 4, "strides": [stride] * 2, "group": group}
+        made = g.op("Conv", value, *operands, **options)
+        rows = (int(value.shape[2]) + 2 * (size // 2) - size) // stride + 1
+        made.shape = onnx_ir.Shape([1, channels, rows, rows])
+        return made
+
+    def relu(value: onnx_ir.Value) -> onnx_ir.Value:
+        made = g.op("Relu", value)
+        made.shape = value.shape
+        return made
+
+    value = relu(conv(g.input("x", 1, 3, 64, 64), 64 // narrower * 4, 7, stride=2))
+    for stage, depth in enumerate(RESNET_DEPTHS):
+        inner, outer = (128 << stage) // narrower, (256 << stage) // narrower
+        for number in range(depth):
+            stride = 2 if stage and not number else 1
+            wide = relu(conv(relu(conv(value, inner, 1)), inner, 3, stride=stride, group=groups))
+            wide = conv(wide, outer, 1)
+            skip = value if number else conv(value, outer, 1, stride=stride)
+            joined = g.op("Add", wide, skip)
+            joined.shape = wide.shape
+            value = relu(joined)
+    return g.model(value)
+
+
+RESNET_CHAINS = {
+    # the stem; two in each block; what each block adds
+    "cudnn.conv_relu": 1 + 2 * RESNET_BLOCKS + RESNET_BLOCKS,
+    # each alone, four of them projections, and what each block adds before it is activated
+    "cudnn.conv": 1 + 3 * RESNET_BLOCKS + len(RESNET_DEPTHS) + RESNET_BLOCKS,
+}
+CHAINS: dict[str, tuple[Any, Mapping[str, int]]] = {
+    "resnet50": (lambda: suite("resnet50"), RESNET_CHAINS),
+    "resnext50": (resnext, RESNET_CHAINS),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("name", CHAINS)
+def test_every_convolution_of_a_resnet_is_taken_with_its_chain(name: str, dtype: str) -> None:
+    make, wanted = CHAINS[name]
+    model = make() if dtype == "float32" else halved(make())
+
+    found = proposals(model)
+
+    labels = collections.Counter(each.sub_graph.label for each in found.candidates)
+    assert {label: labels[label] for label in wanted} == dict(wanted)
+    assert {len(each.sub_graph.names) for each in found.candidates if each.sub_graph.label == "cudnn.conv_relu"} == {
+        2,
+        3,
+    }
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "inception_v1", "super_resolution", "mobilenet_v2"])
+def test_every_convolution_of_the_suite_is_taken_with_the_relu_that_follows_it(name: str) -> None:
+    graph = DataflowGraph(given(name))
+    found = proposals(graph)
+
+    chains = {each.sub_graph.nodes for each in found.candidates}
+    convolutions = [index for index, node in enumerate(graph.nodes) if node.op_type in ("Conv", "ConvTranspose")]
+    assert convolutions
+    for index in convolutions:
+        assert 1 << index in chains or index in found.refusals
+        [output] = graph.nodes[index].outputs
+        readers = list(iterate_bits(graph.users(output)))
+        if len(readers) == 1 and graph.nodes[readers[0]].op_type == "Relu":
+            assert 1 << index | 1 << readers[0] in chains
+
+
+def given(name: str) -> onnx_ir.Model:
+    entry = MODELS[name]
+    shapes = {each: tuple(array.shape) for each, array in entry.make_inputs().items()}
+    return prepare(onnx_ir.from_proto(entry.skeleton()), input_shapes=shapes)
+
+
+def attention_answers(model: onnx_ir.Model) -> list[str]:
+    """What the table says of each block: of the product that reads, through casts and guards, what a Softmax gives."""
+    graph = DataflowGraph(model)
+    table = PatternTable()
+    register(table, TARGET)
+    [entry] = [each for each in table.patterns if each.name == "cudnn.attention"]
+    assert entry.check is not None
+    answers = []
+    for node in graph.nodes:
+        if node.op_type not in ("Softmax", "Attention"):
+            continue
+        index = graph.producer(node.outputs[0])
+        assert index is not None
+        while graph.nodes[index].op_type not in ("MatMul", "Attention"):
+            [*_, index] = iterate_bits(graph.users(graph.nodes[index].outputs[0]))
+        match = entry.match(graph, index)
+        answers.append(getattr(entry.check(match), "reason", "taken") if match else f"no match: {match.reason}")
+    return answers
+
+
+HALF: Mapping[str, str] = {"bert": "taken", "vit": "taken", "gpt2": "taken"}
+"""What becomes of each block in float16."""
+
+
+@pytest.mark.parametrize("form", ["torchscript", pytest.param("dynamo", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["bert", "vit", "gpt2"])
+def test_every_attention_block_is_taken_in_float16_and_refused_with_a_reason_in_float32(name: str, form: str) -> None:
+    single = attention_answers(prepare(read(name, form)))
+    assert len(single) == blocks(name).attention
+    assert set(single) == {"it is about float32; cuDNN's attention takes float16 and bfloat16"}
+
+    half = attention_answers(halved(prepare(read(name, form))))
+    assert len(half) == blocks(name).attention
+    assert set(half) == {HALF[name]}

@@ -1,0 +1,87 @@
+"""Which machines it is for, and what it says on others."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from collage_core.contract import Host, Joins, Unsupported
+from collage_cudnn.loading import FRONTEND
+from collage_cudnn.plugin import CudnnPlugin
+
+from .emulator import Emulator
+from .machine import H100, HOST, plugin_over
+
+
+def test_every_device_has_the_plain_target_and_tf32_where_there_are_tensor_cores_for_it() -> None:
+    t4 = dataclasses.replace(H100, name="cuda:1", model="Tesla T4", compute_capability="7.5")
+    k80 = dataclasses.replace(H100, name="cuda:2", model="Tesla K80", compute_capability="3.7")
+    host = dataclasses.replace(HOST, devices=(H100, t4, k80))
+
+    answer = plugin_over(Emulator()).collage_targets(host)
+
+    assert not isinstance(answer, Unsupported)
+    assert {each.name: each.exact for each in answer} == {
+        "cudnn@cuda:0": True,
+        "cudnn@cuda:1": True,
+        "cudnn(precision=tf32)@cuda:0": False,
+    }
+    fingerprint = f"cudnn 92000, frontend {FRONTEND}"
+    assert {(each.joins, each.mixable, each.fingerprint) for each in answer} == {(Joins.ANY, True, fingerprint)}
+
+
+class Old(Emulator):
+    def version(self) -> int:
+        return 90700
+
+
+def missing() -> Emulator:
+    raise OSError("libcudnn.so.9: cannot open shared object file")
+
+
+@pytest.mark.parametrize(
+    ("device", "plugin", "reason"),
+    [
+        ({}, CudnnPlugin(missing, lambda: FRONTEND), "cannot open shared object file); pip install 'collage-cudnn["),
+        ({}, CudnnPlugin(missing, lambda: None), f"is not installed; pip install nvidia-cudnn-frontend=={FRONTEND}"),
+        (
+            {},
+            CudnnPlugin(missing, lambda: "1.32.0"),
+            "nvidia-cudnn-frontend is 1.32.0, which is not the one this knows",
+        ),
+        ({}, plugin_over(Old()), "cuDNN 90700 is too old, it has to be 91100"),
+        ({"compute_capability": "7.0"}, plugin_over(Emulator()), "needs compute capability 7.5 or newer; cuda:0 is"),
+        (None, plugin_over(Emulator()), "shows no NVIDIA GPU"),
+    ],
+)
+def test_a_machine_that_cannot_run_it_is_told_why(
+    device: dict[str, str] | None, plugin: CudnnPlugin, reason: str
+) -> None:
+    devices = () if device is None else (dataclasses.replace(H100, **device),)
+
+    answer = plugin.collage_targets(dataclasses.replace(HOST, devices=devices))
+
+    assert isinstance(answer, Unsupported)
+    assert reason in answer.reason
+
+
+@pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
+def test_this_machine_is_told_that_it_has_no_gpu_before_any_library_is_looked_for() -> None:
+    answer = CudnnPlugin(missing).collage_targets(Host.this())
+
+    assert isinstance(answer, Unsupported)
+    assert "shows no NVIDIA GPU" in answer.reason
+
+
+def test_importing_the_plugin_loads_no_library() -> None:
+    script = (
+        "import sys, collage_cudnn.plugin\n"
+        "print(sorted(name for name in sys.modules if name.partition('.')[0] in ('cupy', 'cudnn', 'nvidia')))\n"
+        "print('libcudnn' in open('/proc/self/maps').read())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["[]", "False"]
