@@ -190,7 +190,7 @@ class Cudnn:
         """
         types = self._frontend.data_type
         whole = self._frontend.pygraph(
-            io_data_type=types[graph.dtype.name],
+            io_data_type=getattr(types, graph.dtype.name),
             intermediate_data_type=types.FLOAT,
             compute_data_type=types.FLOAT,
             **where,
@@ -200,7 +200,7 @@ class Cudnn:
                 name=each.name,
                 dim=list(each.dims),
                 stride=list(each.strides),
-                data_type=types[graph.dtype.name],
+                data_type=getattr(types, graph.dtype.name),
                 uid=number,
             )
             for number, each in enumerate(graph.inputs, 1)
@@ -209,7 +209,7 @@ class Cudnn:
             for operation in graph.operations:
                 tensors[operation.writes.name] = self._operation(whole, operation, tensors)
             output = tensors[graph.output.name]
-            output.set_output(True).set_data_type(types[graph.dtype.name]).set_uid(len(graph.in_memory))
+            output.set_output(True).set_data_type(getattr(types, graph.dtype.name)).set_uid(len(graph.in_memory))
             whole.validate()
         except (RuntimeError, self._frontend.cudnnGraphNotSupportedError) as error:
             raise CudnnError(_words(error)) from error

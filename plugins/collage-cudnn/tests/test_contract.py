@@ -28,7 +28,9 @@ def test_the_plugin_keeps_the_contract() -> None:
     emulator = Emulator()
     toolchain = Toolchain("cudnn", plugin_over(emulator))
 
-    conformance = check_plugin(toolchain, models(), host=HOST, open_device=FakeDevice("cuda:0").open, tolerance=1e-2)
+    conformance = check_plugin(
+        toolchain, models(), host=HOST, open_device=FakeDevice("cuda:0").open, tolerance=1e-2, max_variants=2
+    )
 
     assert set(conformance.refused) == {"Relu"}  # nothing before it
     assert set(conformance.ran) == set(models()) - {"Relu"}

@@ -80,8 +80,15 @@ CHAINS: dict[str, tuple[Any, Mapping[str, int]]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("resnet50", "float32"),
+        pytest.param("resnet50", "float16", marks=pytest.mark.slow),
+        pytest.param("resnext50", "float32", marks=pytest.mark.slow),
+        ("resnext50", "float16"),
+    ],
+)
 def test_every_convolution_of_a_resnet_is_taken_with_its_chain(name: str, dtype: str) -> None:
     make, wanted = CHAINS[name]
     model = make() if dtype == "float32" else halved(make())
@@ -96,7 +103,14 @@ def test_every_convolution_of_a_resnet_is_taken_with_its_chain(name: str, dtype:
     }
 
 
-@pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "inception_v1", "super_resolution", "mobilenet_v2"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "squeezenet",
+        "super_resolution",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("shufflenet", "inception_v1", "mobilenet_v2")),
+    ],
+)
 def test_every_convolution_of_the_suite_is_taken_with_the_relu_that_follows_it(name: str) -> None:
     graph = DataflowGraph(given(name))
     found = proposals(graph)
