@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import onnx_ir
 
-from collage_core.contract import Unsupported
+from collage_core.contract import Json, Unsupported
 from collage_core.patterns import Match
 from collage_core.patterns.library.attention_facts import Attention, Mask, attention_of
 from collage_cudnn.described import Described, Drawing, common_dtype, one_result
@@ -59,7 +59,7 @@ def describe_attention(match: Match, layout: Layout) -> Described | Unsupported:
         "k": drawing.input("k", kept, row_major(kept) if strides[-1] != 1 else strides, of.key, stored=strides),
         "v": drawing.input("v", v, row_major(v), of.value),
     }
-    attributes: dict[str, object] = {"attn_scale": of.scale}
+    attributes: dict[str, Json] = {"attn_scale": of.scale}
     masks = list(of.masks)
     operator_causal = _is_causal_operator(match)
     if of.causal and (operator_causal or (len(masks) == 1 and queries == keys)):
@@ -74,7 +74,7 @@ def describe_attention(match: Match, layout: Layout) -> Described | Unsupported:
             return bias
         tensors["bias"] = drawing.input("bias", bias, row_major(bias), masks[0].value)
     out = (batch, heads, queries, v[3])
-    drawing.add("sdpa", out, row_major(out), attributes=attributes, **tensors)
+    drawing.add("sdpa", out, row_major(out), tensors, attributes=attributes)
     return drawing.done(out)
 
 

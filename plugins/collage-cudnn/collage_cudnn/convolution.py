@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from collage_core.contract import TensorSpec, Unsupported
+from collage_core.contract import Json, TensorSpec, Unsupported
 from collage_core.patterns import Match, NodeContext
 from collage_cudnn.described import Described, Drawing, common_dtype, one_result
 from collage_cudnn.epilogue import along_one_axis, finish
@@ -71,11 +71,20 @@ def describe_convolution(match: Match, layout: Layout, *, activation: str, exact
     elif node.op_type == "Conv" and followed:  # compiled kernels that do more than convolve have a bias
         bias = drawing.input("bias", vector, layout.strides(vector), (), recipe=Recipe.ZEROS)
     strides, dilations, before, behind = window
-    attributes = {"stride": strides, "dilation": dilations, "pre_padding": before, "post_padding": behind}
+    attributes: dict[str, Json] = {
+        "stride": strides,
+        "dilation": dilations,
+        "pre_padding": before,
+        "post_padding": behind,
+    }
     if node.op_type == "Conv":
-        value = drawing.add("conv_fprop", dims, layout.strides(dims), attributes=attributes, image=x, weight=weight)
+        value = drawing.add(
+            "conv_fprop", dims, layout.strides(dims), {"image": x, "weight": weight}, attributes=attributes
+        )
     else:
-        value = drawing.add("conv_dgrad", dims, layout.strides(dims), attributes=attributes, loss=x, filter=weight)
+        value = drawing.add(
+            "conv_dgrad", dims, layout.strides(dims), {"loss": x, "filter": weight}, attributes=attributes
+        )
     refusal = finish(drawing, match, value, bias, residual, activation)
     return drawing.done(dims) if refusal is None else refusal
 

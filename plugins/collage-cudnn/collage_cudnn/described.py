@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import onnx_ir
 
-from collage_core.contract import TensorSpec, Unsupported
+from collage_core.contract import Json, TensorSpec, Unsupported
 from collage_core.patterns import Match
 from collage_cudnn.graph import DataType, Graph, Layout, Operation, Tensor, row_major
 from collage_cudnn.weights import Recipe
@@ -101,10 +101,10 @@ class Drawing:
         kind: str,
         dims: Sequence[int],
         strides: Sequence[int],
+        reads: Mapping[str, Tensor],
         *,
-        attributes: Mapping[str, object] | None = None,
+        attributes: Mapping[str, Json] | None = None,
         scalars: Mapping[str, float] | None = None,
-        **reads: Tensor,
     ) -> Tensor:
         """Adds an operation.
 
@@ -112,9 +112,9 @@ class Drawing:
             kind: Method of `pygraph`.
             dims: Extents of its result.
             strides: Strides of its result.
+            reads: Tensors it reads, by argument.
             attributes: Its other arguments.
             scalars: Arguments that are tensors of one number.
-            **reads: Tensors it reads, by argument.
         """
         result = Tensor(f"{kind}_{len(self._operations)}", tuple(dims), tuple(strides))
         self._operations.append(
@@ -122,21 +122,20 @@ class Drawing:
                 kind=kind,
                 reads={argument: tensor.name for argument, tensor in reads.items()},
                 writes=result,
-                attributes=dict(attributes or {}),  # type: ignore[arg-type]  # what is drawn is JSON
+                attributes=dict(attributes or {}),
                 scalars=dict(scalars or {}),
             )
         )
         return result
 
-    def done(self, dims: Sequence[int], *, stored: Sequence[int] | None = None) -> Described:
+    def done(self, dims: Sequence[int]) -> Described:
         """The whole.
 
         Args:
-            dims: Extents of the result.
-            stored: Strides in which core wants it; row-major unless told.
+            dims: Extents of the result, which core wants row-major.
         """
         graph = Graph(dtype=self._dtype, inputs=tuple(self._inputs), operations=tuple(self._operations))
-        lies = Tensor(graph.output.name, tuple(dims), row_major(dims) if stored is None else tuple(stored))
+        lies = Tensor(graph.output.name, tuple(dims), row_major(dims))
         return Described(graph=graph, operands=self._operands, result=self._match.value, stored=lies)
 
 

@@ -32,12 +32,12 @@ def finish(
     """
     for added in (residual, bias):
         if added is not None:
-            value = drawing.add("add", value.dims, value.strides, a=value, b=added)
+            value = drawing.add("add", value.dims, value.strides, {"a": value, "b": added})
     if activation:
         node = ACTIVATIONS[activation].node(match)
         if isinstance(node, Unsupported):
             return node
-        drawing.add(node.kind, value.dims, value.strides, attributes=node.attributes, input=value)
+        drawing.add(node.kind, value.dims, value.strides, {"input": value}, attributes=node.attributes)
     return None
 
 

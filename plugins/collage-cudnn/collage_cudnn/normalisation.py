@@ -53,7 +53,7 @@ def describe_layer_norm(match: Match, layout: Layout, *, kind: str) -> Described
     reads |= _vectors(drawing, vectors, (1, size, 1, 1))
     if kind == "layernorm" and "bias" not in vectors:
         reads["bias"] = drawing.input("bias", (1, size, 1, 1), _LAST.strides((1, size, 1, 1)), (), recipe=Recipe.ZEROS)
-    drawing.add(kind, dims, _LAST.strides(dims), scalars={"epsilon": epsilon}, **reads)
+    drawing.add(kind, dims, _LAST.strides(dims), reads, scalars={"epsilon": epsilon})
     return drawing.done(dims)
 
 
@@ -79,7 +79,7 @@ def describe_instance_norm(match: Match, layout: Layout) -> Described | Unsuppor
     reads = {"input": drawing.input("x", dims, layout.strides(dims), match.captures["x"])}
     reads |= _vectors(drawing, vectors, (1, dims[1], *(1 for _ in dims[2:])))
     epsilon = float(match.contexts[0].attribute("epsilon", 1e-5))
-    drawing.add("instancenorm", dims, layout.strides(dims), scalars={"epsilon": epsilon}, **reads)
+    drawing.add("instancenorm", dims, layout.strides(dims), reads, scalars={"epsilon": epsilon})
     return drawing.done(dims)
 
 
@@ -115,8 +115,8 @@ def describe_batch_norm(match: Match, layout: Layout, *, activation: str) -> Des
         drawing.input(name, vector, _LAST.strides(vector), tuple(vectors.values()), recipe=recipe, number=epsilon)
         for name, recipe in (("factor", Recipe.BATCH_FACTOR), ("shift", Recipe.BATCH_SHIFT))
     )
-    value = drawing.add("mul", dims, layout.strides(dims), a=x, b=factor)
-    value = drawing.add("add", dims, layout.strides(dims), a=value, b=shift)
+    value = drawing.add("mul", dims, layout.strides(dims), {"a": x, "b": factor})
+    value = drawing.add("add", dims, layout.strides(dims), {"a": value, "b": shift})
     refusal = finish(drawing, match, value, None, None, activation)
     return drawing.done(dims) if refusal is None else refusal
 

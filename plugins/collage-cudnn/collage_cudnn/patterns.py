@@ -22,7 +22,7 @@ from collage_cudnn.activations import ACTIVATIONS
 from collage_cudnn.attention import describe_attention
 from collage_cudnn.convolution import TENSOR_CORES_ONLY, describe_convolution
 from collage_cudnn.described import Described
-from collage_cudnn.graph import Layout
+from collage_cudnn.graph import DataType, Layout
 from collage_cudnn.normalisation import describe_batch_norm, describe_instance_norm, describe_layer_norm
 from collage_cudnn.products import describe_product
 
@@ -202,11 +202,10 @@ def _entries(*, exact: bool) -> tuple[FusionPattern, ...]:
 
 
 def _takes(form: Form, exact: bool, match: Match) -> Supported | Unsupported:
-    for layout in Layout:
-        found = form.describe(match, layout, exact)
-        if isinstance(found, Unsupported):
-            return found
-    if not exact and found.graph.dtype.name != "FLOAT":
+    found = form.describe(match, Layout.CHANNELS_FIRST, exact)  # a layout is no reason to refuse
+    if isinstance(found, Unsupported):
+        return found
+    if not exact and found.graph.dtype is not DataType.FLOAT:
         return Unsupported("precision=tf32 is a way to multiply float32; other types are the plain target's")
     return Supported()
 

@@ -64,7 +64,7 @@ def describe_product(match: Match, layout: Layout, *, activation: str, exact: bo
         bias = drawing.input("bias", (1, 1, n), row_major((1, 1, n)), match.captures["bias"])
     if "residual" in operands:
         residual = drawing.input("residual", out, row_major(out), match.captures["residual"])
-    value = drawing.add("matmul", out, row_major(out), A=first, B=second)
+    value = drawing.add("matmul", out, row_major(out), {"A": first, "B": second})
     refusal = finish(drawing, match, value, bias, residual, activation)
     return drawing.done(out) if refusal is None else refusal
 

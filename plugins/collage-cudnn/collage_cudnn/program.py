@@ -277,5 +277,6 @@ def _step_from_json(kept: Mapping[str, Any]) -> Step:
     places = tuple(Place(kind, at) for kind, at in kept["places"])
     if "run" in kept:
         return Run(kept["run"], places)
-    fields = {name: tuple(each) if isinstance(each, list) else each for name, each in kept["copy"].items()}
-    return Copy(Conversion(**{**fields, "dtype": DataType[fields["dtype"]]}), *places)
+    copy = kept["copy"]
+    before, after = tuple(copy["before"]), tuple(copy["after"])
+    return Copy(Conversion(DataType[copy["dtype"]], tuple(copy["dims"]), before, after), *places)
