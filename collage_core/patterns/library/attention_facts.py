@@ -36,7 +36,8 @@ class Attention:
 
     Attributes:
         query: Q, [..., queries, size].
-        key: K, before it is copied for groups of heads.
+        key: K, before it is copied for groups of heads; as V with the axis of the copies, [batch, heads, 1, keys,
+            size], where what makes that is not inside.
         key_layout: [..., keys, size], [batch, keys, heads, size] or [..., size, keys].
         value: V, [..., keys, value size], before it is copied.
         masks: What is masked, in the order in which it is.
@@ -113,6 +114,8 @@ def _operators_scale(match: Match, given: float | None) -> float | None:
 
 def _groups(match: Match, key: str) -> int | None:
     q, k = match.spec("q").shape, match.spec(key).shape
+    if k is not None and len(k) == 5:  # with the axis of the copies, which is made outside
+        k = (*k[:2], *k[3:])
     if q is None or k is None or len(q) != 4 or len(k) != 4:
         return None
     heads, shared = q[1], k[2 if key == "k_heads_last" else 1]

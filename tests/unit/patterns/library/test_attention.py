@@ -200,6 +200,23 @@ def test_copies_of_heads_before_the_operator_are_inside() -> None:
     assert attention_of(found).groups == GROUPS
 
 
+def test_copies_along_an_axis_that_is_made_outside_are_inside() -> None:
+    """As in the function of a kernel, which does not hold the view it would begin with."""
+    to = Writer(0)
+    q, shape = to.given("q", (BATCH, HEADS, QUERIES, SIZE)), to.constant((BATCH, HEADS, KEYS, SIZE), np.int64)
+    copies = to.constant((BATCH, HEADS // GROUPS, GROUPS, KEYS, SIZE), np.int64)
+    apart = [to.given(name, (BATCH, HEADS // GROUPS, 1, KEYS, SIZE)) for name in ("k", "v")]
+    k, v = (to.op("Reshape", to.op("Expand", each, copies), shape) for each in apart)
+    keys = to.op("Transpose", k, perm=[0, 1, 3, 2])
+    graph = to.graph(to.op("MatMul", to.op("Softmax", to.op("MatMul", q, keys), axis=-1), v))
+
+    found = match(attention_pattern(), graph, len(graph) - 1)
+
+    assert isinstance(found, Match), found
+    assert found.nodes == graph.all_mask
+    assert attention_of(found).groups == GROUPS
+
+
 def test_softcapped_scores_are_another_function() -> None:
     to = Writer(0)
     q, k, v = (to.given(name, (1, 2, 4, 3)) for name in "qkv")

@@ -56,3 +56,13 @@ def test_the_operator_may_be_the_transposed_one_and_the_activation_a_choice() ->
 
     assert match(pattern, graph, 1)
     assert not match(conv_pattern(activation=is_op("Relu", "Sigmoid")), graph, 1)
+
+
+def test_a_sum_of_two_is_an_add_and_a_sum_of_three_is_not() -> None:
+    for count, found in ((2, True), (3, False)):
+        g = GraphBuilder()
+        value = g.op("Conv", g.input("x", 1, 2, 8, 8), g.weight("w", 4, 2, 1, 1))
+        skips = [g.op("Tanh", g.input(f"skip{number}", 1, 4, 8, 8)) for number in range(count - 1)]
+        graph = DataflowGraph(g.model(g.op("Relu", g.op("Sum", *skips, value))))
+
+        assert bool(match(conv_pattern(residual=True, activation="Relu"), graph, len(graph) - 1)) == found
