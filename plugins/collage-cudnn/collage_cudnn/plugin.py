@@ -12,6 +12,7 @@ from collage_core.contract import (
     Joins,
     Kernel,
     KernelFunction,
+    Obstacle,
     RunContext,
     Target,
     Unsupported,
@@ -94,24 +95,27 @@ class CudnnPlugin:
         if not devices:
             return Unsupported(
                 "this machine shows no NVIDIA GPU: it has none, no driver for it (is there libnvidia-ml.so.1, does "
-                "nvidia-smi list one?), or CUDA_VISIBLE_DEVICES hides it"
+                "nvidia-smi list one?), or CUDA_VISIBLE_DEVICES hides it",
+                Obstacle.NO_DEVICE,
             )
         usable = [device for device in devices if capability(device) >= OLDEST_CAPABILITY]
         if not usable:
             shown = ", ".join(f"{each.name} is {each.model} of {each.compute_capability}" for each in devices)
-            return Unsupported(f"it needs compute capability {'.'.join(map(str, OLDEST_CAPABILITY))} or newer; {shown}")
+            oldest = ".".join(map(str, OLDEST_CAPABILITY))
+            return Unsupported(f"it needs compute capability {oldest} or newer; {shown}", Obstacle.COMPUTE_CAPABILITY)
         frontend = self._frontend()
         if frontend != FRONTEND:
             have = "is not installed" if frontend is None else f"is {frontend}, which is not the one this knows"
-            return Unsupported(f"nvidia-cudnn-frontend {have}; pip install nvidia-cudnn-frontend=={FRONTEND}")
+            obstacle = Obstacle.NO_LIBRARY if frontend is None else Obstacle.LIBRARY_VERSION
+            return Unsupported(f"nvidia-cudnn-frontend {have}; pip install nvidia-cudnn-frontend=={FRONTEND}", obstacle)
         try:
             version = self._opened().version()
         except OSError as error:
-            return Unsupported(f"cuDNN cannot be loaded ({error}); pip install 'collage-cudnn[cuda13]'")
+            reason = f"cuDNN cannot be loaded ({error}); pip install 'collage-cudnn[cuda13]'"
+            return Unsupported(reason, Obstacle.NO_LIBRARY)
         if version < OLDEST_VERSION:
-            return Unsupported(
-                f"cuDNN {version} is too old, it has to be {OLDEST_VERSION}; pip install nvidia-cudnn-cu13"
-            )
+            reason = f"cuDNN {version} is too old, it has to be {OLDEST_VERSION}; pip install nvidia-cudnn-cu13"
+            return Unsupported(reason, Obstacle.LIBRARY_VERSION)
         return targets(usable, version)
 
     @hookimpl
@@ -142,7 +146,8 @@ class CudnnPlugin:
             library = self._opened()
             version = artifact.metadata["version"]
             if version != library.version():
-                return Unsupported(f"its plans are of cuDNN {version}, this is {library.version()}")
+                reason = f"its plans are of cuDNN {version}, this is {library.version()}"
+                return Unsupported(reason, Obstacle.LIBRARY_VERSION)
             return load(library, self._handle(run.device, run.stream), artifact, run)
         except (OSError, CudnnError) as error:
             return Unsupported(str(error))

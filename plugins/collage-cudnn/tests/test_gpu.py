@@ -121,7 +121,7 @@ def real() -> Machine:
 MACHINES = {"emulated": emulated, "real": real}
 
 
-@pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu)])
+@pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu("cupy", "cudnn"))])
 def machine(request: pytest.FixtureRequest) -> Machine:
     return MACHINES[request.param]()
 
@@ -139,7 +139,7 @@ def combinations() -> Iterator[Any]:
         yield pytest.param(emulated, DTYPES[-1 - number % 2], form, id=f"emulated-{form}")
     for dtype in DTYPES:
         for form in FORMS:
-            yield pytest.param(real, dtype, form, id=f"real-{dtype}-{form}", marks=pytest.mark.gpu)
+            yield pytest.param(real, dtype, form, id=f"real-{dtype}-{form}", marks=pytest.mark.gpu("cupy", "cudnn"))
 
 
 @pytest.mark.parametrize(("on", "dtype", "form"), list(combinations()))

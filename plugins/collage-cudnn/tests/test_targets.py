@@ -38,27 +38,26 @@ class Old(Emulator):
         return 90700
 
 
+FRONTEND_PIN = f"nvidia-cudnn-frontend=={FRONTEND}"
+
+
 def missing() -> Emulator:
     raise OSError("libcudnn.so.9: cannot open shared object file")
 
 
 @pytest.mark.parametrize(
-    ("device", "plugin", "reason"),
+    ("device", "plugin", "reason", "obstacle"),
     [
-        ({}, CudnnPlugin(missing, lambda: FRONTEND), "cannot open shared object file); pip install 'collage-cudnn["),
-        ({}, CudnnPlugin(missing, lambda: None), f"is not installed; pip install nvidia-cudnn-frontend=={FRONTEND}"),
-        (
-            {},
-            CudnnPlugin(missing, lambda: "1.32.0"),
-            "nvidia-cudnn-frontend is 1.32.0, which is not the one this knows",
-        ),
-        ({}, plugin_over(Old()), "cuDNN 90700 is too old, it has to be 91100"),
-        ({"compute_capability": "7.0"}, plugin_over(Emulator()), "needs compute capability 7.5 or newer; cuda:0 is"),
-        (None, plugin_over(Emulator()), "shows no NVIDIA GPU"),
+        ({}, CudnnPlugin(missing, lambda: FRONTEND), "cannot open shared object file); pip install", "no library"),
+        ({}, CudnnPlugin(missing, lambda: None), f"is not installed; pip install {FRONTEND_PIN}", "no library"),
+        ({}, CudnnPlugin(missing, lambda: "1.32.0"), "is 1.32.0, which is not the one this knows", "library version"),
+        ({}, plugin_over(Old()), "cuDNN 90700 is too old, it has to be 91100", "library version"),
+        ({"compute_capability": "7.0"}, plugin_over(Emulator()), "needs compute capability 7.5", "compute capability"),
+        (None, plugin_over(Emulator()), "shows no NVIDIA GPU", "no device"),
     ],
 )
 def test_a_machine_that_cannot_run_it_is_told_why(
-    device: dict[str, str] | None, plugin: CudnnPlugin, reason: str
+    device: dict[str, str] | None, plugin: CudnnPlugin, reason: str, obstacle: str
 ) -> None:
     devices = () if device is None else (dataclasses.replace(H100, **device),)
 
@@ -66,6 +65,7 @@ def test_a_machine_that_cannot_run_it_is_told_why(
 
     assert isinstance(answer, Unsupported)
     assert reason in answer.reason
+    assert answer.obstacle.value == obstacle
 
 
 @pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
