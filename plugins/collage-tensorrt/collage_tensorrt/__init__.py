@@ -1,0 +1,1 @@
+"""TensorRT and TensorRT for RTX on NVIDIA GPUs as Collage toolchains."""

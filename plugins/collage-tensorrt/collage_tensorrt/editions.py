@@ -1,0 +1,111 @@
+"""The two editions of TensorRT that share one API, and what differs between them."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.metadata
+import importlib.util
+from typing import Any
+
+from collage_core.contract import Device
+
+OLDEST_DRIVERS = {"13": 580, "12": 525}
+"""First branch of the driver that runs each major version of CUDA (its release notes, minor version compatibility)."""
+
+TF32_CAPABILITY = (8, 0)
+"""Ampere, the first whose tensor cores take TF32."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Edition:
+    """One edition of TensorRT.
+
+    Attributes:
+        toolchain: Name of the toolchain it is.
+        title: What it is called.
+        modules: Names its module may have, the usual one first.
+        distribution: Name of the distribution of its bindings, with `{}` where the major version of CUDA stands.
+        install: What to install.
+        ahead_of_time: Whether it builds for a device that need not be there, one of those it lists by compute
+            capability. The other edition builds for the device that is current, by trying kernels on it.
+    """
+
+    toolchain: str
+    title: str
+    modules: tuple[str, ...]
+    distribution: str
+    install: str
+    ahead_of_time: bool
+
+    def find(self) -> Any:
+        """Its module.
+
+        Raises:
+            ImportError: If it is not installed, cannot be loaded, or has no builder, as the runtime-only wheels.
+        """
+        installed = [name for name in self.modules if importlib.util.find_spec(name) is not None]
+        if not installed:
+            raise ImportError(f"there is no module {' or '.join(self.modules)}")
+        library = importlib.import_module(installed[0])
+        if not hasattr(library, "Builder") or not hasattr(library, "OnnxParser"):
+            raise ImportError(f"{installed[0]} can only run engines, not build them")
+        return library
+
+    def oldest_driver(self) -> int | None:
+        """First branch of NVIDIA's driver that runs the edition as installed; None if nobody can say."""
+        for major, oldest in OLDEST_DRIVERS.items():
+            try:
+                importlib.metadata.version(self.distribution.format(major))
+            except importlib.metadata.PackageNotFoundError:
+                continue
+            return oldest
+        return None
+
+    def driver_problem(self, device: Device) -> str:
+        """Why a device's driver does not run the edition as installed; empty if it does, or nobody can say."""
+        oldest, branch = self.oldest_driver(), device.driver.partition(".")[0]
+        if oldest is None or not branch.isdigit() or int(branch) >= oldest:
+            return ""
+        return f"NVIDIA's driver {device.driver} is too old; install {oldest} or newer"
+
+
+TENSORRT = Edition(
+    toolchain="tensorrt",
+    title="TensorRT",
+    modules=("tensorrt",),
+    distribution="tensorrt_cu{}_bindings",
+    install="pip install 'collage-tensorrt[tensorrt]'",
+    ahead_of_time=False,
+)
+
+RTX = Edition(
+    toolchain="tensorrt_rtx",
+    title="TensorRT for RTX",
+    modules=("tensorrt_rtx", "tensorrt_rtx_bindings"),
+    distribution="tensorrt_rtx_cu{}_bindings",
+    install="pip install 'collage-tensorrt[rtx]'",
+    ahead_of_time=True,
+)
+
+
+def capability(device: Device) -> tuple[int, int]:
+    """A device's compute capability as numbers, `(0, 0)` if it has none.
+
+    Examples:
+        >>> capability(Device(name="cuda:0", model="", compute_capability="12.1", driver="", memory_bytes=0))
+        (12, 1)
+    """
+    major, _, minor = device.compute_capability.partition(".")
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
+
+
+def listed(library: Any, device: Device) -> Any:
+    """A library's member for a device it builds for ahead of time; None if it lists none such."""
+    return library.ComputeCapability.__members__.get(f"SM{device.compute_capability.replace('.', '')}")
+
+
+def capabilities(library: Any) -> list[str]:
+    """Compute capabilities a library builds for ahead of time, as people write them."""
+    names = [name for name in library.ComputeCapability.__members__ if name.startswith("SM")]
+    return sorted((f"{name[2:-1]}.{name[-1]}" for name in names), key=lambda each: tuple(map(int, each.split("."))))

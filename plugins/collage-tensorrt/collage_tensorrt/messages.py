@@ -1,0 +1,55 @@
+"""What the library says, in one line that a user can act on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_LONGEST = 300
+
+# Each check that fails also asks the device for its last error; where there is none, that is one more line of noise.
+_NOISE = ("[checkMacros.cpp::catchCudaError", "Invalid Node - ")
+
+
+def log_of(library: Any) -> Any:
+    """A logger of the library; its attribute `errors` has what was complained about, a line each."""
+
+    def start(self: Any) -> None:
+        library.ILogger.__init__(self)
+        self.errors = []
+
+    def log(self: Any, severity: Any, message: str) -> None:
+        if severity in (library.ILogger.Severity.ERROR, library.ILogger.Severity.INTERNAL_ERROR):
+            self.errors.append(one_line(message))
+
+    return type("CollageLog", (library.ILogger,), {"__init__": start, "log": log})()
+
+
+def why(log: Any, otherwise: str) -> str:
+    """The first complaint of a logger that says more than that there was one; `otherwise` if there is none."""
+    return next(iter(log.errors), otherwise)
+
+
+def parser_reason(error: Any) -> str:
+    """What the importer says of one node: its operator, the sort of refusal, and the words if there are any.
+
+    Args:
+        error: A `ParserError`.
+    """
+    sort = error.code().name.lower().replace("_", " ")
+    text = one_line(error.desc())
+    # a check that failed is shown as the expression it compared, which is no words
+    words = "" if text in ("", "false") else f": {text}"
+    operator = error.node_operator()
+    return f"{operator}: {sort}{words}" if operator else f"{sort}{words}"
+
+
+def one_line(text: str) -> str:
+    r"""A message without line breaks and what says nothing, cut where it gets long.
+
+    Examples:
+        >>> one_line("Invalid Node - add_0\nSUM requires other types")
+        'SUM requires other types'
+    """
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    told = " ".join(line for line in lines if line and not line.startswith(_NOISE)) or " ".join(filter(None, lines))
+    return told if len(told) <= _LONGEST else told[: _LONGEST - 3] + "..."

@@ -1,0 +1,144 @@
+"""The hooks of the toolchains `tensorrt` and `tensorrt_rtx`. Importing this imports neither."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from collage_core.contract import (
+    Artifact,
+    BuildContext,
+    Device,
+    Host,
+    Joins,
+    Kernel,
+    KernelFunction,
+    RunContext,
+    Target,
+    Unsupported,
+)
+from collage_core.device import Devices
+from collage_core.errors import DeviceError
+from collage_core.hookspecs import hookimpl
+from collage_core.patterns import PatternTable
+from collage_tensorrt.editions import RTX, TENSORRT, TF32_CAPABILITY, Edition, capabilities, capability, listed
+from collage_tensorrt.engine import Settings, build_engine
+from collage_tensorrt.kernel import load
+from collage_tensorrt.lower import lower
+from collage_tensorrt.patterns import takes
+from collage_tensorrt.query import refusals
+from collage_tensorrt.trial import NoBlobs, smallest_model
+
+
+class TensorRtPlugin:
+    """Hooks of one edition.
+
+    Args:
+        edition: Which.
+        find: Gives its module; called where it is needed, in the worker. None for the installed one.
+        activate: Makes a device the current one; None to have core open it.
+    """
+
+    def __init__(
+        self,
+        edition: Edition,
+        find: Callable[[], Any] | None = None,
+        activate: Callable[[str], None] | None = None,
+    ) -> None:
+        self._edition = edition
+        self._find = find or edition.find
+        self._devices = Devices()
+        self._activate = activate or (lambda name: self._devices[name].activate())
+
+    @hookimpl
+    def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
+        """Each device's target, and `precision=tf32` where tensor cores take that."""
+        edition = self._edition
+        devices = [device for device in host.devices if device.kind == "cuda"]
+        if not devices:
+            return Unsupported(
+                "this machine shows no NVIDIA GPU: it has none, no driver for it (is there libnvidia-ml.so.1, does "
+                "nvidia-smi list one?), or CUDA_VISIBLE_DEVICES hides it"
+            )
+        try:
+            library = self._find()
+        except Exception as error:
+            return Unsupported(f"{edition.title} cannot be imported ({error}); {edition.install}")
+        reasons = {device.name: self._problem(library, device) for device in devices}
+        usable = [device for device in devices if not reasons[device.name]]
+        if not usable:
+            return Unsupported("; ".join(f"{name}: {reason}" for name, reason in reasons.items()))
+        return targets(edition, str(library.__version__), usable)
+
+    def _problem(self, library: Any, device: Device) -> str:
+        """Why nothing can be built for a device; empty if something can."""
+        if problem := self._edition.driver_problem(device):
+            return problem
+        if self._edition.ahead_of_time:
+            if listed(library, device) is not None:
+                return ""
+            known = ", ".join(capabilities(library))
+            return f"it builds for compute capability {known}; {device.model} has {device.compute_capability}"
+        settings = Settings(device=device, level=0, workspace_bytes=1 << 20, tf32=False)
+        try:
+            self._activate(device.name)
+            engine = build_engine(self._edition, library, smallest_model(), (), settings, NoBlobs())
+        except (DeviceError, TypeError) as error:  # a Builder that does not start is nothing the binding can return
+            return f"it does not start on {device.model}: {error}"
+        return f"it builds nothing for {device.model}: {engine}" if isinstance(engine, str) else ""
+
+    @hookimpl
+    def collage_register_predicates(self, table: PatternTable, target: Target) -> None:
+        """Every standard operator; which of them, `collage_query` asks the importer."""
+        table.predicate("*", takes)
+
+    @hookimpl
+    def collage_query(self, target: Target, model: KernelFunction) -> Mapping[str, str] | None:
+        """What the importer refuses."""
+        return refusals(self._find(), model.model)
+
+    @hookimpl
+    def collage_lower(
+        self, target: Target, function: KernelFunction, build: BuildContext
+    ) -> Iterator[Artifact] | Unsupported:
+        """Engines."""
+        try:
+            return lower(self._edition, self._find(), self._activate, target, function, build)
+        except DeviceError as error:
+            return Unsupported(str(error))
+
+    @hookimpl
+    def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
+        """The engine, read."""
+        try:
+            library = self._find()
+        except Exception as error:
+            return Unsupported(f"{self._edition.title} cannot be imported ({error}); {self._edition.install}")
+        return load(library, artifact, run)
+
+
+def targets(edition: Edition, version: str, devices: Sequence[Device]) -> list[Target]:
+    """Targets of devices that can be built for: the plain one of each first.
+
+    Args:
+        edition: Which TensorRT.
+        version: Its version.
+        devices: CUDA devices.
+    """
+
+    def target(device: Device, precision: str = "") -> Target:
+        return Target(
+            toolchain=edition.toolchain,
+            device=device.name,
+            options=(("precision", precision),) if precision else (),
+            fingerprint=f"{edition.toolchain} {version}",
+            joins=Joins.ANY,
+            exact=not precision,
+        )
+
+    plain = [target(device) for device in devices]
+    return plain + [target(device, "tf32") for device in devices if capability(device) >= TF32_CAPABILITY]
+
+
+tensorrt = TensorRtPlugin(TENSORRT)
+tensorrt_rtx = TensorRtPlugin(RTX)

@@ -1,0 +1,49 @@
+"""The whole contract, by the kit that core ships: on a fake device where engines are emulated, and as far as a machine
+without a GPU can build with the library itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx_ir
+import pytest
+
+from collage_core.contract import Host
+from collage_core.registry import Toolchain
+from collage_core.testing import FakeDevice, check_plugin, dense, operator_models
+from collage_tensorrt.editions import RTX
+
+from .emulated import Library
+from .machine import EDITIONS, HOST, plugin_over
+
+NONZERO = "NonZero, its shape not known before"
+SOME = ("Gemm", "Conv", "Relu", "Softmax", "Add of two inputs", "Split", "Relu of nothing", NONZERO)
+
+
+def models(names: tuple[str, ...] | None = None) -> Mapping[str, onnx_ir.Model]:
+    every = operator_models()
+    return {**{name: every[name] for name in names or every}, "dense": dense(activation="Relu")}
+
+
+@pytest.mark.parametrize("name", EDITIONS)
+def test_the_plugin_keeps_the_contract(name: str) -> None:
+    edition = EDITIONS[name]
+    device = FakeDevice("cuda:0")
+    toolchain = Toolchain(name, plugin_over(Library(rtx=edition is RTX, device=device), edition))
+
+    conformance = check_plugin(toolchain, models(), host=HOST, open_device=device.open)
+
+    assert set(conformance.ran) == set(models()) - {NONZERO}
+    assert "NonZero" in conformance.refused[NONZERO]
+
+
+@pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
+def test_it_keeps_the_contract_as_far_as_a_machine_without_a_gpu_can_tell(rtx: Any) -> None:
+    toolchain = Toolchain("tensorrt_rtx", plugin_over(rtx))
+
+    conformance = check_plugin(toolchain, models(SOME), host=HOST, runs=False, max_variants=1)
+
+    assert set(conformance.ran) == set(models(SOME)) - {NONZERO}
+    assert "NonZero" in conformance.refused[NONZERO]

@@ -1,0 +1,141 @@
+"""Real models: every node is claimed, or refused in the importer's words; regions become engines that last."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx_ir
+import pytest
+
+from benchmarks.models import MODELS
+from collage_core.contract import Artifact, BuildContext
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.passes.call_sites import call_sites
+from collage_core.passes.prepare import prepare
+from collage_core.pipeline.proposals import Proposals
+from collage_core.runtime import load_package, save_package
+from collage_tensorrt.lower import ENGINE
+from tests.exports.blocks import CONFIGURATIONS, blocks
+from tests.exports.reading import read
+from tests.unit.runtime.fakes import split
+
+from .machine import lowered, plugin_over, proposals, target
+
+TRANSFORMERS = ("bert", "vit", "gpt2", "llama", "whisper_encoder", "whisper_decoder")
+FIVE = ("bert", "vit", "gpt2", "llama", "convnext")
+
+SUITE: Mapping[str, Mapping[str, int]] = {"mnist": {}, "squeezenet": {}}
+"""Refused nodes by operator."""
+
+SLOW_SUITE: Mapping[str, Mapping[str, int]] = {}
+
+
+def graph_of(name: str, form: str = "torchscript") -> DataflowGraph:
+    return DataflowGraph(prepare(read(name, form)))
+
+
+def suite_graph(name: str) -> DataflowGraph:
+    entry = MODELS[name]
+    shapes = {key: array.shape for key, array in entry.make_inputs(0).items()}
+    return DataflowGraph(prepare(onnx_ir.from_proto(entry.build(0)), input_shapes=shapes))
+
+
+def refused_operators(graph: DataflowGraph, found: Proposals) -> dict[str, int]:
+    """How many nodes of each operator are refused; every other node is in some candidate."""
+    missed: dict[str, int] = {}
+    for index, node in enumerate(graph.nodes):
+        if not graph.needs_kernel >> index & 1:
+            continue
+        claimed = bool(found.covered >> index & 1)
+        assert claimed is not bool(found.refusals.get(index)), (graph.names[index], found.refusals.get(index))
+        if not claimed:
+            missed[node.op_type] = missed.get(node.op_type, 0) + 1
+    return missed
+
+
+def has_whole(graph: DataflowGraph, found: Proposals) -> bool:
+    return any(graph.needs_kernel & ~each.sub_graph.nodes == 0 for each in found.candidates)
+
+
+@pytest.mark.parametrize("form", ["torchscript", pytest.param("dynamo", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_every_node_of_an_export_is_claimed_and_the_whole_is_a_candidate(name: str, form: str, rtx: Any) -> None:
+    graph = graph_of(name, form)
+    found = proposals(plugin_over(rtx), graph, target())
+
+    assert refused_operators(graph, found) == {}
+    assert has_whole(graph, found)
+
+
+@pytest.mark.parametrize("name", SUITE)
+def test_every_node_of_the_suite_is_claimed_or_refused(name: str, rtx: Any) -> None:
+    check_suite(name, SUITE[name], rtx)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", SLOW_SUITE)
+def test_every_node_of_the_large_suite_is_claimed_or_refused(name: str, rtx: Any) -> None:
+    check_suite(name, SLOW_SUITE[name], rtx)
+
+
+def check_suite(name: str, wanted: Mapping[str, int], rtx: Any) -> None:
+    graph = suite_graph(name)
+    found = proposals(plugin_over(rtx), graph, target())
+
+    assert refused_operators(graph, found) == dict(wanted)
+    assert has_whole(graph, found) is not bool(wanted)
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_every_attention_block_is_in_a_region_of_its_own(name: str, rtx: Any) -> None:
+    """As many softmaxes as the configuration has attention blocks, each in a candidate with both its products."""
+    graph = graph_of(name)
+    found = proposals(plugin_over(rtx), graph, target())
+    softmaxes = [index for index, node in enumerate(graph.nodes) if node.op_type == "Softmax"]
+
+    assert len(softmaxes) == blocks(name).attention > 0
+    for index in softmaxes:
+        around = [each.sub_graph.nodes for each in found.candidates if each.sub_graph.nodes >> index & 1]
+        operators = [[graph.nodes[i].op_type for i in range(len(graph.nodes)) if mask >> i & 1] for mask in around]
+        assert any(each.count("Softmax") == 1 and each.count("MatMul") >= 2 for each in operators)
+
+
+@pytest.mark.parametrize("name", FIVE)
+def test_regions_become_engines_that_survive_saving_and_loading(
+    name: str, rtx: Any, build: BuildContext, tmp_path: Path
+) -> None:
+    graph = graph_of(name)
+    check_saved(graph, rtx, build, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", ["resnet50", "mobilenet_v2", "bert_base_6", "convnext_tiny", "resnet3d_18"])
+def test_regions_of_full_size_become_engines_that_survive_saving_and_loading(
+    name: str, rtx: Any, build: BuildContext, tmp_path: Path
+) -> None:
+    check_saved(suite_graph(name), rtx, dataclasses.replace(build, effort=0), tmp_path)
+
+
+def check_saved(graph: DataflowGraph, rtx: Any, build: BuildContext, folder: Path) -> None:
+    """The model in two regions, each built, and the package they are saved in read again."""
+    names = [graph.names[index] for index in range(len(graph.names)) if graph.needs_kernel >> index & 1]
+    halves = (names[: len(names) // 2], names[len(names) // 2 :])
+    partitioned = split(graph.model, {half[0]: target() for half in halves}, halves)
+    made: dict[str, Artifact] = {}
+    for site in call_sites(partitioned):
+        [made[site.name]] = lowered(plugin_over(rtx), site.kernel_function(), build)
+    assert len(made) == 2
+    path = folder / "halves.collage"
+    targets = dict.fromkeys(made, target())
+    save_package(path, partitioned, made, targets, {}, threads=1, model_name="halves", model_sha256="")
+
+    package = load_package(path)
+
+    assert {name: package.artifacts[name] for name in made} == made
+    assert all(package.artifacts[name].files[ENGINE] == each.files[ENGINE] for name, each in made.items())
+    assert dict(package.targets) == targets

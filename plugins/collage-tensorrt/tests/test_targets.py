@@ -1,0 +1,177 @@
+"""Which machines it is for, and what it says on others."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import subprocess
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from collage_core.contract import Host, Joins, Unsupported
+from collage_core.errors import DeviceUnavailableError
+from collage_tensorrt import editions
+from collage_tensorrt.editions import RTX, TENSORRT
+from collage_tensorrt.plugin import TensorRtPlugin, tensorrt, tensorrt_rtx
+
+from .emulated import Library
+from .machine import EDITIONS, H200, HOST, RTX_4090, emulated, fake, plugin_over
+
+NOTHING = dataclasses.replace(HOST, devices=())
+
+
+@pytest.mark.parametrize("name", EDITIONS)
+def test_every_device_has_the_plain_target_and_tf32_where_there_are_tensor_cores_for_it(name: str) -> None:
+    edition = EDITIONS[name]
+    device, _ = fake()
+    turing = dataclasses.replace(RTX_4090, name="cuda:1", model="NVIDIA T4", compute_capability="7.5")
+    host = dataclasses.replace(HOST, devices=(RTX_4090, turing))
+
+    answer = plugin_over(emulated(edition, device), edition).collage_targets(host)
+
+    assert not isinstance(answer, Unsupported)
+    assert {each.name: each.exact for each in answer} == {
+        f"{name}@cuda:0": True,
+        f"{name}@cuda:1": True,
+        f"{name}(precision=tf32)@cuda:0": False,
+    }
+    assert {(each.joins, each.mixable, each.fingerprint) for each in answer} == {(Joins.ANY, True, f"{name} 1.7.1.116")}
+
+
+def test_a_device_that_rtx_does_not_build_for_is_refused_with_those_it_does(library: Any) -> None:
+    answer = plugin_over(library).collage_targets(dataclasses.replace(HOST, devices=(H200,)))
+
+    assert isinstance(answer, Unsupported)
+    assert answer.reason == (
+        "cuda:0: it builds for compute capability 7.5, 8.0, 8.6, 8.9, 12.0, 12.1; NVIDIA H200 has 9.0"
+    )
+
+
+def test_the_library_lists_the_device_of_the_tests(library: Any) -> None:
+    answer = plugin_over(library).collage_targets(HOST)
+
+    assert not isinstance(answer, Unsupported), answer.reason
+    assert [each.name for each in answer] == ["tensorrt_rtx@cuda:0", "tensorrt_rtx(precision=tf32)@cuda:0"]
+
+
+def test_a_machine_without_a_gpu_is_told_so_before_any_library_is_looked_for() -> None:
+    def never() -> Any:
+        raise AssertionError("the library is looked for")
+
+    for edition in EDITIONS.values():
+        answer = TensorRtPlugin(edition, never).collage_targets(NOTHING)
+        assert isinstance(answer, Unsupported)
+        assert "shows no NVIDIA GPU" in answer.reason
+
+
+@pytest.mark.parametrize("name", EDITIONS)
+def test_without_the_library_it_says_what_to_install(name: str) -> None:
+    def missing() -> Any:
+        raise ImportError("there is no module of it")
+
+    answer = TensorRtPlugin(EDITIONS[name], missing).collage_targets(HOST)
+
+    assert isinstance(answer, Unsupported)
+    extra = {"tensorrt": "tensorrt", "tensorrt_rtx": "rtx"}[name]
+    assert answer.reason.endswith(f"(there is no module of it); pip install 'collage-tensorrt[{extra}]'")
+
+
+def test_a_module_that_only_runs_engines_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    lean = types.ModuleType("tensorrt")
+    lean.__spec__ = importlib.machinery.ModuleSpec("tensorrt", None)
+    monkeypatch.setitem(sys.modules, "tensorrt", lean)
+
+    answer = TensorRtPlugin(TENSORRT).collage_targets(HOST)
+
+    assert isinstance(answer, Unsupported)
+    assert "tensorrt can only run engines, not build them" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("installed", "oldest"), [("tensorrt_rtx_cu13_bindings", 580), ("tensorrt_rtx_cu12_bindings", 525)]
+)
+def test_a_driver_older_than_the_librarys_cuda_is_refused(
+    installed: str, oldest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str) -> str:
+        if name != installed:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return "1.7.1.116"
+
+    monkeypatch.setattr(editions.importlib.metadata, "version", version)
+    old, new = (dataclasses.replace(RTX_4090, driver=f"{branch}.10") for branch in (oldest - 1, oldest))
+
+    refused = plugin_over(Library()).collage_targets(dataclasses.replace(HOST, devices=(old,)))
+    taken = plugin_over(Library()).collage_targets(dataclasses.replace(HOST, devices=(new,)))
+
+    assert isinstance(refused, Unsupported)
+    assert refused.reason == f"cuda:0: NVIDIA's driver {oldest - 1}.10 is too old; install {oldest} or newer"
+    assert not isinstance(taken, Unsupported)
+
+
+# TensorRT tries kernels on the device, so whether it takes one is seen by building.
+
+
+def test_a_builder_that_does_not_start_is_a_reason() -> None:
+    answer = plugin_over(emulated(TENSORRT), TENSORRT).collage_targets(HOST)
+
+    assert isinstance(answer, Unsupported)
+    assert answer.reason.startswith("cuda:0: it does not start on NVIDIA RTX 4090: pybind11")
+
+
+def test_a_device_nothing_can_be_built_for_is_a_reason() -> None:
+    device, _ = fake()
+    library = emulated(TENSORRT, device)
+    library.refuses = "Target GPU SM 61 is not supported by this TensorRT release."
+
+    answer = plugin_over(library, TENSORRT).collage_targets(HOST)
+
+    assert isinstance(answer, Unsupported)
+    assert answer.reason == f"cuda:0: it builds nothing for NVIDIA RTX 4090: {library.refuses}"
+
+
+def test_a_device_core_cannot_open_is_a_reason() -> None:
+    def gone(name: str) -> None:
+        raise DeviceUnavailableError(name, "CuPy is not installed")
+
+    device, _ = fake()
+    answer = TensorRtPlugin(TENSORRT, lambda: emulated(TENSORRT, device), gone).collage_targets(HOST)
+
+    assert isinstance(answer, Unsupported)
+    assert "CuPy is not installed" in answer.reason
+
+
+def test_each_device_is_made_current_before_anything_is_tried_on_it() -> None:
+    device, _ = fake()
+    second = dataclasses.replace(RTX_4090, name="cuda:1")
+    made: list[str] = []
+
+    TensorRtPlugin(TENSORRT, lambda: emulated(TENSORRT, device), made.append).collage_targets(
+        dataclasses.replace(HOST, devices=(RTX_4090, second))
+    )
+    TensorRtPlugin(RTX, Library, made.append).collage_targets(HOST)  # which builds ahead of time
+
+    assert made == ["cuda:0", "cuda:1"]
+
+
+@pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
+@pytest.mark.parametrize("plugin", [tensorrt, tensorrt_rtx], ids=["tensorrt", "tensorrt_rtx"])
+def test_this_machine_is_told_that_it_has_no_gpu(plugin: TensorRtPlugin) -> None:
+    answer = plugin.collage_targets(Host.this())
+
+    assert isinstance(answer, Unsupported)
+    assert "shows no NVIDIA GPU" in answer.reason
+
+
+def test_importing_the_plugin_loads_no_library() -> None:
+    script = (
+        "import sys, collage_tensorrt.plugin\n"
+        "print(sorted(name for name in sys.modules if name.startswith(('tensorrt', 'cupy', 'nvidia'))))\n"
+        "print('nvinfer' in open('/proc/self/maps').read())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["[]", "False"]
