@@ -48,6 +48,8 @@ TYPES = {
     onnx_ir.DataType.DOUBLE: "FLOAT",  # says nothing about it
     onnx_ir.DataType.FLOAT16: "HALF",
     onnx_ir.DataType.BFLOAT16: "BF16",
+    onnx_ir.DataType.INT8: "INT8",
+    onnx_ir.DataType.UINT8: "UINT8",
     onnx_ir.DataType.INT32: "INT32",
     onnx_ir.DataType.INT64: "INT64",
     onnx_ir.DataType.BOOL: "BOOL",

@@ -18,7 +18,7 @@ from collage_core.registry import Toolchain
 from collage_core.testing import FakeDevice, mnist
 from collage_core.testing.kernel_check import MemoryBlobs
 from collage_tensorrt.editions import RTX, TENSORRT, Edition
-from collage_tensorrt.plugin import TensorRtPlugin
+from collage_tensorrt.plugin import TensorRtPlugin, targets
 
 from .emulated import Library
 
@@ -33,12 +33,9 @@ EDITIONS = {"tensorrt": TENSORRT, "tensorrt_rtx": RTX}
 
 
 def target(edition: Edition = RTX, precision: str = "") -> Target:
-    return Target(
-        toolchain=edition.toolchain,
-        device="cuda:0",
-        options=(("precision", precision),) if precision else (),
-        fingerprint=f"{edition.toolchain} test",
-    )
+    """As the plugin itself makes it."""
+    plain, rounded = targets(edition, "test", [RTX_4090])
+    return {"": plain, "tf32": rounded}[precision]
 
 
 def plugin_over(library: Any, edition: Edition = RTX) -> TensorRtPlugin:

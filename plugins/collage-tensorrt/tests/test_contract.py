@@ -13,10 +13,10 @@ import pytest
 from collage_core.contract import Host
 from collage_core.registry import Toolchain
 from collage_core.testing import FakeDevice, check_plugin, dense, operator_models
-from collage_tensorrt.editions import RTX
+from collage_tensorrt.editions import RTX, TENSORRT, Edition
 
 from .emulated import Library
-from .machine import EDITIONS, HOST, plugin_over
+from .machine import HOST, plugin_over
 
 NONZERO = "NonZero, its shape not known before"
 SOME = ("Gemm", "Conv", "Relu", "Softmax", "Add of two inputs", "Split", "Relu of nothing", NONZERO)
@@ -27,16 +27,24 @@ def models(names: tuple[str, ...] | None = None) -> Mapping[str, onnx_ir.Model]:
     return {**{name: every[name] for name in names or every}, "dense": dense(activation="Relu")}
 
 
-@pytest.mark.parametrize("name", EDITIONS)
-def test_the_plugin_keeps_the_contract(name: str) -> None:
-    edition = EDITIONS[name]
+def check(edition: Edition, subjects: Mapping[str, onnx_ir.Model], variants: int) -> None:
     device = FakeDevice("cuda:0")
-    toolchain = Toolchain(name, plugin_over(Library(rtx=edition is RTX, device=device), edition))
+    plugin = plugin_over(Library(rtx=edition is RTX, device=device), edition)
 
-    conformance = check_plugin(toolchain, models(), host=HOST, open_device=device.open)
+    conformance = check_plugin(
+        Toolchain(edition.toolchain, plugin), subjects, host=HOST, open_device=device.open, max_variants=variants
+    )
 
-    assert set(conformance.ran) == set(models()) - {NONZERO}
+    assert set(conformance.ran) == set(subjects) - {NONZERO}
     assert "NonZero" in conformance.refused[NONZERO]
+
+
+def test_the_plugin_keeps_the_contract_on_every_operator_of_the_kit() -> None:
+    check(RTX, models(), 1)
+
+
+def test_both_editions_keep_it_with_their_variants() -> None:
+    check(TENSORRT, models(SOME), 2)
 
 
 @pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from benchmarks.models import MODELS
 from collage_core.contract import Artifact, BuildContext
+from collage_core.fusion import kernel_function
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.passes.call_sites import call_sites
 from collage_core.passes.prepare import prepare
@@ -26,6 +28,8 @@ from .machine import lowered, plugin_over, proposals, target
 
 TRANSFORMERS = ("bert", "vit", "gpt2", "llama", "whisper_encoder", "whisper_decoder")
 FIVE = ("bert", "vit", "gpt2", "llama", "convnext")
+MANY = 8
+"""Nodes of a region that is built of each."""
 
 SUITE: Mapping[str, Mapping[str, int]] = {"mnist": {}, "squeezenet": {}}
 """Refused nodes by operator."""
@@ -33,8 +37,28 @@ SUITE: Mapping[str, Mapping[str, int]] = {"mnist": {}, "squeezenet": {}}
 SLOW_SUITE: Mapping[str, Mapping[str, int]] = {}
 
 
-def graph_of(name: str, form: str = "torchscript") -> DataflowGraph:
-    return DataflowGraph(prepare(read(name, form)))
+class Exports:
+    """Exports, each read and asked about once.
+
+    Args:
+        library: TensorRT for RTX.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._plugin = plugin_over(library)
+        self._known: dict[tuple[str, str], tuple[DataflowGraph, Proposals]] = {}
+
+    def __call__(self, name: str, form: str = "torchscript") -> tuple[DataflowGraph, Proposals]:
+        """An export's graph, and what is proposed of it."""
+        if (name, form) not in self._known:
+            graph = DataflowGraph(prepare(read(name, form)))
+            self._known[name, form] = graph, proposals(self._plugin, graph, target())
+        return self._known[name, form]
+
+
+@pytest.fixture(scope="module")
+def exports(rtx: Any) -> Exports:
+    return Exports(rtx)
 
 
 def suite_graph(name: str) -> DataflowGraph:
@@ -62,9 +86,10 @@ def has_whole(graph: DataflowGraph, found: Proposals) -> bool:
 
 @pytest.mark.parametrize("form", ["torchscript", pytest.param("dynamo", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_every_node_of_an_export_is_claimed_and_the_whole_is_a_candidate(name: str, form: str, rtx: Any) -> None:
-    graph = graph_of(name, form)
-    found = proposals(plugin_over(rtx), graph, target())
+def test_every_node_of_an_export_is_claimed_and_the_whole_is_a_candidate(
+    name: str, form: str, exports: Exports
+) -> None:
+    graph, found = exports(name, form)
 
     assert refused_operators(graph, found) == {}
     assert has_whole(graph, found)
@@ -91,48 +116,56 @@ def check_suite(name: str, wanted: Mapping[str, int], rtx: Any) -> None:
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
-def test_every_attention_block_is_in_a_region_of_its_own(name: str, rtx: Any) -> None:
+def test_every_attention_block_is_in_a_region_of_part_of_the_model(name: str, exports: Exports) -> None:
     """As many softmaxes as the configuration has attention blocks, each in a candidate with both its products."""
-    graph = graph_of(name)
-    found = proposals(plugin_over(rtx), graph, target())
+    graph, found = exports(name)
+    parts = [each.sub_graph.nodes for each in found.candidates if graph.needs_kernel & ~each.sub_graph.nodes]
+    products = sum(1 << index for index, node in enumerate(graph.nodes) if node.op_type == "MatMul")
     softmaxes = [index for index, node in enumerate(graph.nodes) if node.op_type == "Softmax"]
 
     assert len(softmaxes) == blocks(name).attention > 0
     for index in softmaxes:
-        around = [each.sub_graph.nodes for each in found.candidates if each.sub_graph.nodes >> index & 1]
-        operators = [[graph.nodes[i].op_type for i in range(len(graph.nodes)) if mask >> i & 1] for mask in around]
-        assert any(each.count("Softmax") == 1 and each.count("MatMul") >= 2 for each in operators)
+        scores = (graph.ancestors[index] & products).bit_length() - 1  # the last product before it
+        weighted = graph.descendants[index] & products
+        block = 1 << index | 1 << scores | weighted & -weighted  # and the first after it
+        assert any(block & ~part == 0 for part in parts), graph.names[index]
 
 
 @pytest.mark.parametrize("name", FIVE)
-def test_regions_become_engines_that_survive_saving_and_loading(
-    name: str, rtx: Any, build: BuildContext, tmp_path: Path
+def test_a_region_becomes_an_engine_that_survives_saving_and_loading(
+    name: str, rtx: Any, exports: Exports, build: BuildContext, tmp_path: Path
 ) -> None:
-    graph = graph_of(name)
-    check_saved(graph, rtx, build, tmp_path)
+    graph, found = exports(name)
+    large = [
+        each.sub_graph for each in found.candidates if (each.sub_graph.nodes & graph.needs_kernel).bit_count() >= MANY
+    ]
+    region = kernel_function(min(large, key=lambda each: each.nodes.bit_count()), "region")
+
+    check_saved(DataflowGraph(region.model), 1, rtx, build, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", ["resnet50", "mobilenet_v2", "bert_base_6", "convnext_tiny", "resnet3d_18"])
-def test_regions_of_full_size_become_engines_that_survive_saving_and_loading(
+def test_halves_of_full_size_become_engines_that_survive_saving_and_loading(
     name: str, rtx: Any, build: BuildContext, tmp_path: Path
 ) -> None:
-    check_saved(suite_graph(name), rtx, dataclasses.replace(build, effort=0), tmp_path)
+    check_saved(suite_graph(name), 2, rtx, dataclasses.replace(build, effort=0), tmp_path)
 
 
-def check_saved(graph: DataflowGraph, rtx: Any, build: BuildContext, folder: Path) -> None:
-    """The model in two regions, each built, and the package they are saved in read again."""
+def check_saved(graph: DataflowGraph, count: int, rtx: Any, build: BuildContext, folder: Path) -> None:
+    """A model in so many regions, each built, and the package they are saved in read again."""
     names = [graph.names[index] for index in range(len(graph.names)) if graph.needs_kernel >> index & 1]
-    halves = (names[: len(names) // 2], names[len(names) // 2 :])
-    partitioned = split(graph.model, {half[0]: target() for half in halves}, halves)
+    ends = [len(names) * place // count for place in range(count + 1)]
+    parts = [names[start:end] for start, end in itertools.pairwise(ends)]
+    partitioned = split(graph.model, {part[0]: target() for part in parts}, parts)
     made: dict[str, Artifact] = {}
     for site in call_sites(partitioned):
         [made[site.name]] = lowered(plugin_over(rtx), site.kernel_function(), build)
-    assert len(made) == 2
-    path = folder / "halves.collage"
+    assert len(made) == count
+    path = folder / "regions.collage"
     targets = dict.fromkeys(made, target())
-    save_package(path, partitioned, made, targets, {}, threads=1, model_name="halves", model_sha256="")
+    save_package(path, partitioned, made, targets, {}, threads=1, model_name="regions", model_sha256="")
 
     package = load_package(path)
 

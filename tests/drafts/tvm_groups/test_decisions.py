@@ -214,3 +214,13 @@ def test_without_tvm_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
 
     assert isinstance(answer, Unsupported)
     assert "pip install apache-tvm" in answer.reason
+
+
+def test_importing_the_draft_imports_no_library() -> None:
+    import subprocess
+    import sys
+
+    script = "import sys, tests.drafts.tvm_groups.plugin; print(sorted(n for n in sys.modules if n.startswith('tvm')))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
