@@ -10,7 +10,7 @@ import onnx_ir
 
 from collage_core.contract import BlobCache, Device, TensorSpec
 from collage_tensorrt.editions import Edition, listed
-from collage_tensorrt.messages import why
+from collage_tensorrt.messages import trouble, why
 from collage_tensorrt.network import Network, read
 
 
@@ -48,6 +48,9 @@ def build_engine(
         inputs: Its inputs, whose shapes are static.
         settings: What to build.
         blobs: Keeps how fast kernels were found to be, so that the next engine need not try them again.
+
+    Raises:
+        DeviceError: If the device has too little memory, or is lost.
     """
     read_model = read(library, model)
     if isinstance(read_model, str):
@@ -67,6 +70,8 @@ def build_engine(
     timings = None if edition.ahead_of_time else _Timings.of(config, blobs, settings.device)
     plan = read_model.builder.build_serialized_network(read_model.network, config)
     if plan is None:
+        if error := trouble(settings.device.name, read_model.log):
+            raise error
         return why(read_model.log, "no engine was built, and the library does not say why")
     if timings is not None:
         timings.keep()

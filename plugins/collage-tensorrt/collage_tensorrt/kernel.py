@@ -14,9 +14,9 @@ from collage_core.contract import (
     SizedKernel,
     Unsupported,
 )
-from collage_core.errors import KernelError
+from collage_core.errors import CollageError, KernelError
 from collage_tensorrt.lower import ENGINE
-from collage_tensorrt.messages import log_of, why
+from collage_tensorrt.messages import log_of, trouble, why
 
 
 def load(library: Any, artifact: Artifact, run: RunContext) -> SizedKernel | Unsupported:
@@ -29,6 +29,9 @@ def load(library: Any, artifact: Artifact, run: RunContext) -> SizedKernel | Uns
 
     Returns:
         The kernel, which now knows its scratch memory; or why the engine cannot run here.
+
+    Raises:
+        DeviceError: If the device has too little memory, or is lost.
     """
     metadata: Mapping[str, Any] = artifact.metadata
     version = str(library.__version__)
@@ -41,6 +44,8 @@ def load(library: Any, artifact: Artifact, run: RunContext) -> SizedKernel | Uns
     data = artifact.files[ENGINE]
     engine = runtime.deserialize_cuda_engine(data)
     if engine is None:
+        if error := trouble(run.device, log):
+            raise error
         return Unsupported(_why_unreadable(library, runtime, log, data))
     places = {name: engine.get_tensor_location(name) for name in _names(engine)}
     on_host = [name for name, place in places.items() if place != library.TensorLocation.DEVICE]
@@ -49,7 +54,7 @@ def load(library: Any, artifact: Artifact, run: RunContext) -> SizedKernel | Uns
     lost = [name for name in metadata["outputs"] if name not in places]
     if lost:
         return Unsupported(f"its engine has no output {', '.join(map(repr, lost))}")
-    return EngineKernel(library, log, runtime, engine, metadata["inputs"], metadata["outputs"], run.stream)
+    return EngineKernel(library, log, runtime, engine, metadata["inputs"], metadata["outputs"], run)
 
 
 class EngineKernel:
@@ -62,7 +67,7 @@ class EngineKernel:
         engine: The engine.
         inputs: Names of its inputs in the kernel function's order.
         outputs: The same of outputs.
-        stream: Where to enqueue.
+        run: On which device, and the stream to enqueue on.
 
     Attributes:
         workspace_bytes: What the engine needs on this device; nobody knows before it is read there.
@@ -76,7 +81,7 @@ class EngineKernel:
         engine: Any,
         inputs: Sequence[str],
         outputs: Sequence[str],
-        stream: int,
+        run: RunContext,
     ) -> None:
         self._library = library
         self._log = log
@@ -84,7 +89,7 @@ class EngineKernel:
         self._engine = engine
         self._inputs = inputs
         self._outputs = outputs
-        self._stream = stream
+        self._run = run
         self._known = frozenset(_names(engine))
         self.workspace_bytes = int(engine.device_memory_size_v2)
 
@@ -92,7 +97,7 @@ class EngineKernel:
         """See `Kernel.bind`. Scratch memory is the caller's, too: contexts of all engines of a plan share it."""
         context = self._engine.create_execution_context(self._library.ExecutionContextAllocationStrategy.USER_MANAGED)
         if context is None:
-            raise KernelError(f"the engine gives no context: {why(self._log, 'the library does not say why')}")
+            raise self._error("the engine gives no context")
         if self.workspace_bytes:
             if workspace is None or workspace.spec.nbytes < self.workspace_bytes:
                 raise KernelError(f"the engine needs {self.workspace_bytes} bytes of workspace")
@@ -100,14 +105,19 @@ class EngineKernel:
         for name, buffer in (*zip(self._inputs, inputs, strict=True), *zip(self._outputs, outputs, strict=True)):
             if name in self._known:
                 self._bind_one(context, name, buffer, written=name in self._outputs)
-        stream, log = self._stream, self._log
+        stream = self._run.stream
 
         def call() -> None:
             if not context.execute_async_v3(stream):
-                raise KernelError(f"the engine does not run: {why(log, 'the library does not say why')}")
+                raise self._error("the engine does not run")
 
         call.__dict__["keeps"] = (self, context, inputs, outputs, workspace)
         return call
+
+    def _error(self, what: str) -> CollageError:
+        return trouble(self._run.device, self._log) or KernelError(
+            f"{what}: {why(self._log, 'the library does not say why')}"
+        )
 
     def _bind_one(self, context: Any, name: str, buffer: Buffer, *, written: bool) -> None:
         if buffer.pointer % DEVICE_ALIGNMENT_BYTES:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+from collage_core.device import cuda_error
+from collage_core.errors import DeviceError, DeviceLostError, DeviceMemoryError
 
 _LONGEST = 300
 
 # Each check that fails also asks the device for its last error; where there is none, that is one more line of noise.
 _NOISE = ("[checkMacros.cpp::catchCudaError", "Invalid Node - ")
+
+
+_CODE = re.compile(r"cudaError (\d+)")
+_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation in driver_types.h
 
 
 def log_of(library: Any) -> Any:
@@ -27,6 +35,20 @@ def log_of(library: Any) -> Any:
 def why(log: Any, otherwise: str) -> str:
     """The first complaint of a logger that says more than that there was one; `otherwise` if there is none."""
     return next(iter(log.errors), otherwise)
+
+
+def trouble(device: str, log: Any) -> DeviceError | None:
+    """The error to raise if what a logger was told is about the device: too little memory, or that it is lost.
+
+    TensorRT for RTX gives CUDA's code, TensorRT 10 its words alone.
+    """
+    for text in log.errors:
+        found = _CODE.search(text)
+        code = int(found[1]) if found else _OUT_OF_MEMORY if "out of memory" in text.lower() else 0
+        error = cuda_error(device, code, text)
+        if isinstance(error, DeviceMemoryError | DeviceLostError):
+            return error
+    return None
 
 
 def parser_reason(error: Any) -> str:

@@ -102,10 +102,7 @@ class TensorRtPlugin:
         self, target: Target, function: KernelFunction, build: BuildContext
     ) -> Iterator[Artifact] | Unsupported:
         """Engines."""
-        try:
-            return lower(self._edition, self._find(), self._activate, target, function, build)
-        except DeviceError as error:
-            return Unsupported(str(error))
+        return lower(self._edition, self._find(), self._activate, target, function, build)
 
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:

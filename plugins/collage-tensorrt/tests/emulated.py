@@ -20,7 +20,7 @@ import onnx_ir
 
 from collage_core.ir.model_io import model_from_bytes
 from collage_core.reference import evaluate
-from collage_core.testing.fake_device import FakeDevice, stream_of
+from collage_core.testing import FakeDevice, stream_of
 
 VERSION = "1.7.1.116"
 WORKSPACE_BYTES = 4096
@@ -103,6 +103,7 @@ class Library:
         parses: How often the importer was asked.
         contexts: Execution contexts made, in order.
         refuses: What the builder says of every network; empty to build them.
+        trouble: What reading and running engines ends with; empty if they do not.
     """
 
     rtx: bool = True
@@ -114,6 +115,7 @@ class Library:
     parses: int = 0
     contexts: list[Context] = dataclasses.field(default_factory=list)
     refuses: str = ""
+    trouble: str = ""
 
     def __post_init__(self) -> None:
         self.__version__ = self.version
@@ -338,10 +340,10 @@ class Runtime:
             self._log.log(ILogger.Severity.ERROR, NO_DRIVER)
             return None
         header, _, data = plan.partition(b"\0")
-        if not data:
-            self._log.log(ILogger.Severity.ERROR, "the plan cannot be read")
+        if library.trouble or not data:
+            self._log.log(ILogger.Severity.ERROR, library.trouble or "the plan cannot be read")
             return None
-        return Engine(library, json.loads(header), data)
+        return Engine(library, self._log, json.loads(header), data)
 
 
 class RtxRuntime(Runtime):
@@ -353,8 +355,8 @@ class Engine:
     device_memory_size_v2 = WORKSPACE_BYTES
     on_host: frozenset[str] = frozenset()
 
-    def __init__(self, library: Library, header: dict[str, Any], data: bytes) -> None:
-        self.library, self.header = library, header
+    def __init__(self, library: Library, log: Any, header: dict[str, Any], data: bytes) -> None:
+        self.library, self.log, self.header = library, log, header
         self.model = model_from_bytes(data)
         graph = self.model.graph
         read = {value for node in graph for value in node.inputs} | set(graph.outputs)
@@ -374,8 +376,11 @@ class Engine:
     def get_tensor_location(self, name: str) -> Any:
         return TensorLocation.HOST if name in self.on_host else TensorLocation.DEVICE
 
-    def create_execution_context(self, strategy: Any) -> Context:
+    def create_execution_context(self, strategy: Any) -> Context | None:
         assert strategy is ExecutionContextAllocationStrategy.USER_MANAGED
+        if self.library.trouble:
+            self.log.log(ILogger.Severity.ERROR, self.library.trouble)
+            return None
         self.library.contexts.append(Context(self))
         return self.library.contexts[-1]
 
@@ -410,6 +415,9 @@ class Context:
 
     def execute_async_v3(self, stream: int) -> bool:
         self.calls.append(("execute", stream))
+        if self._engine.library.trouble:
+            self._engine.log.log(ILogger.Severity.ERROR, self._engine.library.trouble)
+            return False
         ready = set(self._addresses) == set(self._engine.tensors) and self._workspace != 0
         queue = stream_of(stream)
         if not self._warm:

@@ -11,7 +11,6 @@ import pytest
 
 from collage_core.contract import Host, Unsupported
 from collage_core.device import open_device
-from collage_core.errors import DeviceError
 from collage_core.registry import Toolchain
 from collage_core.testing import check_plugin, operator_models
 from collage_tensorrt.plugin import TensorRtPlugin
@@ -19,24 +18,18 @@ from collage_tensorrt.plugin import TensorRtPlugin
 from . import bodies
 from .machine import EDITIONS
 
-pytestmark = pytest.mark.gpu
+pytestmark = pytest.mark.gpu("cupy")
 
 REPLAYS = 1000
 
 
 @pytest.fixture(params=EDITIONS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> bodies.Place:
-    host = Host.this()
-    if host.device("cuda:0") is None:
-        pytest.skip("this machine has no NVIDIA GPU")
-    plugin = TensorRtPlugin(EDITIONS[request.param])
+    host, plugin = Host.this(), TensorRtPlugin(EDITIONS[request.param])
     answer = plugin.collage_targets(host)
     if isinstance(answer, Unsupported):
         pytest.skip(answer.reason)
-    try:
-        stream = open_device("cuda:0")
-    except DeviceError as error:
-        pytest.skip(str(error))
+    stream = open_device("cuda:0")
     return bodies.Place(plugin=plugin, target=answer[0], host=host, stream=stream, folder=tmp_path)
 
 

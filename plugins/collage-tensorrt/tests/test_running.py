@@ -21,7 +21,7 @@ from collage_core.contract import (
     Unsupported,
 )
 from collage_core.device import buffer_on
-from collage_core.errors import DeviceCaptureError, KernelError
+from collage_core.errors import DeviceCaptureError, DeviceLostError, DeviceMemoryError, KernelError
 from collage_tensorrt.editions import RTX
 from collage_tensorrt.lower import ENGINE
 
@@ -180,6 +180,32 @@ def test_an_enqueue_that_fails_is_an_error(tmp_path: Path) -> None:
     it.library.contexts[-1]._addresses.clear()
 
     with pytest.raises(KernelError, match="the engine does not run"):
+        call()
+
+
+NO_MEMORY = "Error Code 1: Cuda Runtime (In allocate (cudaError 2: out of memory))"
+NO_MEMORY_EITHER = "Error Code 2: OutOfMemory (Requested size was 1048576 bytes.): out of memory"
+LOST = "Error Code 1: Cuda Runtime (In run (cudaError 700: an illegal memory access was encountered))"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"), [(NO_MEMORY, DeviceMemoryError), (NO_MEMORY_EITHER, DeviceMemoryError), (LOST, DeviceLostError)]
+)
+def test_a_devices_trouble_is_told_by_its_kind_at_every_step(said: str, kind: type[Exception], tmp_path: Path) -> None:
+    """Core tries again what had too little memory, and ends a worker whose device is lost."""
+    it = told(regions()["product"], tmp_path)
+    inputs, outputs = ([it.buffer(spec) for spec in specs] for specs in (it.function.inputs, it.function.outputs))
+    call = it.kernel.bind(inputs, outputs, it.workspace())
+    plugin = plugin_over(it.library)
+    it.library.trouble = it.library.refuses = said
+
+    with pytest.raises(kind, match="cuda:0"):
+        lowered(plugin, it.function, build_context(tmp_path))
+    with pytest.raises(kind, match="cuda:0"):
+        plugin.collage_load(target(), it.artifact, RunContext(threads=1, device="cuda:0", stream=it.stream.handle))
+    with pytest.raises(kind, match="cuda:0"):
+        it.kernel.bind(inputs, outputs, it.workspace())
+    with pytest.raises(kind, match="cuda:0"):
         call()
 
 
