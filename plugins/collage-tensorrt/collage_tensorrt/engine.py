@@ -105,7 +105,9 @@ class _Timings:
     def of(cls, config: Any, blobs: BlobCache, device: Device) -> _Timings:
         key = f"timings/{device.fingerprint}"
         cache = config.create_timing_cache(blobs.get(key) or b"")
-        config.set_timing_cache(cache, False)  # another device's would be refused, as it should be
+        if not config.set_timing_cache(cache, False):  # of another version or device, or damaged
+            cache = config.create_timing_cache(b"")
+            config.set_timing_cache(cache, False)
         return cls(config, cache, blobs, key)
 
     def keep(self) -> None:

@@ -115,9 +115,10 @@ class EngineKernel:
         return call
 
     def _error(self, what: str) -> CollageError:
-        return trouble(self._run.device, self._log) or KernelError(
-            f"{what}: {why(self._log, 'the library does not say why')}"
-        )
+        reason = f"{what}: {why(self._log, 'the library does not say why')}"
+        error = trouble(self._run.device, self._log) or KernelError(reason)
+        self._log.errors.clear()  # the next failure has reasons of its own
+        return error
 
     def _bind_one(self, context: Any, name: str, buffer: Buffer, *, written: bool) -> None:
         if buffer.pointer % DEVICE_ALIGNMENT_BYTES:

@@ -28,6 +28,8 @@ LEVELS = ((2,), (3,), (3, 5))
 library's default; 5 compiles and compares all it can, which may take minutes, so it comes when there is time for more
 than one variant."""
 
+_MOST = 5
+
 
 def lower(
     edition: Edition,
@@ -60,10 +62,12 @@ def lower(
         return Unsupported(f"it does not build for compute capability {device.compute_capability}")
     if not edition.ahead_of_time:
         activate(target.device)
-    levels = [level for level in LEVELS[build.effort] if build.variant in (None, _variant(level))]
+    levels = LEVELS[build.effort]
+    if build.variant is not None:  # it may have won when more, or less, effort was made
+        levels = tuple(level for level in range(_MOST + 1) if _variant(level) == build.variant)
     make = functools.partial(_engine, edition, library, target, device, function, build)
     if not levels:
-        return Unsupported(f"there is no variant {build.variant!r} at this effort")
+        return Unsupported(f"there is no variant {build.variant!r}")
     first = make(levels[0])
     if isinstance(first, str):
         return Unsupported(first)

@@ -199,7 +199,7 @@ def _narrow(model: onnx_ir.Model) -> bool:
 def _reason(library: Any, model: onnx_ir.Model) -> str:
     """Why a node is not taken: by the plugin's own predicate, else by the importer; empty if it is."""
     answer = takes(NodeContext(DataflowGraph(model), 0))
-    return (problem(library, model) or "") if answer else answer.reason  # type: ignore[union-attr]
+    return (problem(library, model) or "") if answer else answer.reason
 
 
 def _onnx_name(dtype: onnx_ir.DataType) -> str:

@@ -231,7 +231,8 @@ class Profile:
 
 class TimingCache:
     def __init__(self, data: bytes) -> None:
-        self.known: set[str] = set(json.loads(data)) if data else set()
+        self.fits = not data or data.startswith(b"[")
+        self.known: set[str] = set(json.loads(data)) if data and self.fits else set()
 
     def serialize(self) -> bytes:
         return json.dumps(sorted(self.known)).encode()
@@ -239,7 +240,7 @@ class TimingCache:
     def combine(self, other: TimingCache, ignore_mismatch: bool) -> bool:
         assert not ignore_mismatch
         self.known |= other.known
-        return True
+        return other.fits
 
 
 class BuilderConfig:
@@ -279,8 +280,8 @@ class BuilderConfig:
 
     def set_timing_cache(self, cache: TimingCache, ignore_mismatch: bool) -> bool:
         assert not ignore_mismatch
-        self.cache = cache
-        return True
+        self.cache = cache if cache.fits else self.cache
+        return cache.fits
 
 
 class Builder:

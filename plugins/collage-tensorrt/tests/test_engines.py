@@ -82,7 +82,7 @@ def test_a_variant_is_found_again_by_its_name_alone(build: BuildContext) -> None
     plugin, function = plugin_over(library), regions()["product"]
 
     both = lowered(plugin, function, dataclasses.replace(build, effort=2))
-    [again] = lowered(plugin, function, dataclasses.replace(build, effort=2, variant="level5"))
+    [again] = lowered(plugin, function, dataclasses.replace(build, effort=0, variant="level5"))
     unknown = plugin.collage_lower(target(), function, dataclasses.replace(build, variant="level9"))
 
     assert [each.variant for each in both] == ["level3", "level5"]
@@ -219,6 +219,18 @@ def test_what_another_process_found_out_meanwhile_is_kept(tmp_path: Path) -> Non
     known = json.loads(blobs._blobs[key])
     assert "Theirs" in known
     assert any(each.startswith("MaxPool") for each in known)
+
+
+def test_timings_that_cannot_be_read_are_replaced(tmp_path: Path) -> None:
+    blobs, key = MemoryBlobs(), f"timings/{RTX_4090.fingerprint}"
+    blobs.put(key, b"damaged")
+    library = emulated(TENSORRT, fake()[0])
+    build = build_context(tmp_path, blobs=blobs)
+
+    for _ in range(2):
+        lowered(plugin_over(library, TENSORRT), regions()["pooling"], build, target(TENSORRT))
+
+    assert len(library.tried) == len(json.loads(blobs._blobs[key])) == 1
 
 
 def test_rtx_keeps_no_timings(library: Any, build: BuildContext) -> None:

@@ -179,8 +179,12 @@ def test_an_enqueue_that_fails_is_an_error(tmp_path: Path) -> None:
     call = it.kernel.bind(inputs, outputs, it.workspace())
     it.library.contexts[-1]._addresses.clear()
 
-    with pytest.raises(KernelError, match="the engine does not run"):
+    with pytest.raises(KernelError, match="the engine does not run: the library does not say why"):
         call()
+    for said in ("first reason", "second reason"):
+        it.library.trouble = said
+        with pytest.raises(KernelError, match=f"the engine does not run: {said}"):
+            call()
 
 
 NO_MEMORY = "Error Code 1: Cuda Runtime (In allocate (cudaError 2: out of memory))"
