@@ -62,7 +62,7 @@ def lower(
         return Unsupported(f"it does not build for compute capability {device.compute_capability}")
     if not edition.ahead_of_time:
         activate(target.device)
-    levels = LEVELS[build.effort]
+    levels: tuple[int, ...] = LEVELS[build.effort]
     if build.variant is not None:  # it may have won when more, or less, effort was made
         levels = tuple(level for level in range(_MOST + 1) if _variant(level) == build.variant)
     make = functools.partial(_engine, edition, library, target, device, function, build)
