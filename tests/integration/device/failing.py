@@ -1,7 +1,7 @@
 """A toolchain whose targets lose, or never had, what they need of a device, as the target's option `fault` says.
 
 Each target has a device of its own, so that what one does to it is nobody else's trouble. A fault is named
-`WHAT-in-WHERE`; each takes the model's MatMul only.
+`WHAT-in-WHERE`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from collage_core.testing import FakeDevice, FakeStream, stream_of
 from collage_core.testing.fake_kernel import load_on_fake, lower_for_fake
 
 TOO_MUCH = 1 << 40
-COST_US = 5000.0
-"""More than anything else in a plan takes, and less than the CPU takes for the same: so each plan leads to the next."""
 
 OPENING: Mapping[str, Callable[[str], Exception]] = {
     "absent-in-open": lambda name: DeviceUnavailableError(name, "it is in exclusive use elsewhere"),
@@ -48,6 +46,8 @@ LOST = (
     "lost-in-plan",
 )
 FAULTS = (*OPENING, *MEMORY, *LOST)
+IN_PLAN = ("memory-in-plan", "lost-in-plan")
+"""Nothing is wrong with a kernel alone, only with the finished plan."""
 OFFERED = (*OPENING, *MEMORY, "lost-in-measure", "lost-in-plan")
 """Those of the targets; a lost device ends a process twice, which takes time."""
 
@@ -82,8 +82,10 @@ class Failing:
         return self.targets(OFFERED)
 
     @hookimpl
-    def collage_register_predicates(self, table: PatternTable) -> None:
-        table.predicate("MatMul", lambda node: Supported())
+    def collage_register_predicates(self, table: PatternTable, target: Target) -> None:
+        # those that fail as plans take all of the model, so that each has a plan of its own
+        for operator in ("MatMul", "Softmax") if target.option("fault") in IN_PLAN else ("MatMul",):
+            table.predicate(operator, lambda node: Supported())
 
     @hookimpl
     def collage_open_device(self, device: str) -> DeviceStream:
@@ -106,7 +108,7 @@ class Failing:
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel:
         stream = stream_of(run.stream)
         self._misbehave(target, "load", stream)
-        return FailingKernel(target.option("fault"), stream, load_on_fake(artifact, run, us=COST_US))
+        return FailingKernel(target.option("fault"), stream, load_on_fake(artifact, run))
 
     @hookimpl
     def collage_measure(self, target: Target, fallback: Callable[[], Any]) -> Any:
