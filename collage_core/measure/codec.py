@@ -10,6 +10,7 @@ from typing import Any
 import cattrs
 import onnx_ir
 
+from collage_core.contract import Obstacle
 from collage_core.errors import WireError
 from collage_core.measure.frames import Frame
 from collage_core.measure.messages import MESSAGES, Message
@@ -23,7 +24,7 @@ class Codec:
         >>> from collage_core.measure.outcomes import Refused
         >>> codec = Codec()
         >>> codec.decode(codec.encode(Refused(reason="needs k % 8 == 0"), 7))
-        Refused(reason='needs k % 8 == 0')
+        Refused(reason='needs k % 8 == 0', obstacle=<Obstacle.OTHER: 'other'>)
     """
 
     def __init__(self) -> None:
@@ -68,6 +69,8 @@ def make_converter() -> cattrs.Converter:
     converter.register_structure_hook(float, _finite)
     converter.register_structure_hook(onnx_ir.DataType, lambda name, _: onnx_ir.DataType[name])
     converter.register_unstructure_hook(onnx_ir.DataType, lambda dtype: dtype.name)
+    converter.register_structure_hook(Obstacle, lambda name, _: Obstacle(_exactly(str)(name, str)))
+    converter.register_unstructure_hook(Obstacle, lambda obstacle: obstacle.value)  # else it counts as a str
     converter.register_unstructure_hook_func(lambda kind: getattr(kind, "__origin__", kind) is frozenset, sorted)
     return converter
 

@@ -259,7 +259,7 @@ class Session:
         x = types.SimpleNamespace(set=lambda array: self.calls.append(("set", array.tolist())), device=device)
         self.inputs = {"x": x}
         self.outputs = {"y": Array(np.ones(2, np.float32), 1000)}
-        self.launches = (Launch(device="cuda:0", steps=("a", "b"), mode="graph"),)
+        self.launches = (Launch(device="cuda:0", steps=("a", "b"), kernels=2, mode="graph"),)
 
     def get_outputs(self) -> list[Any]:
         return [types.SimpleNamespace(name="y")]
@@ -285,8 +285,8 @@ def test_a_package_on_a_device_has_inputs_and_outputs_there_before_it_is_timed(m
 
 def test_how_a_plan_is_launched_is_told_with_the_reasons_against_a_graph() -> None:
     launches = [
-        Launch(device="cuda:0", steps=("a", "b"), mode="graph"),
-        Launch(device="cuda:0", steps=("c",), mode="eager", reason="its artifact is not capturable"),
+        Launch(device="cuda:0", steps=("a", "b"), kernels=2, mode="graph"),
+        Launch(device="cuda:0", steps=("c",), kernels=1, mode="eager", reason="its artifact is not capturable"),
     ]
 
     assert collage_package.launched(launches) == (

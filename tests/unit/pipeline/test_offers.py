@@ -82,7 +82,7 @@ def test_an_inexact_target_that_is_named_still_needs_a_maximal_error(registry: R
     with pytest.raises(UsageError, match="--max-error"):
         selected_targets(asked(registry, "ov(precision=bf16)"))
     assert chosen(asked(registry, "ov(precision=bf16)", inexact=True)) == ["ov(precision=bf16)"]
-    assert chosen(asked(registry, "ov(precision=fp32)", inexact=True)) == ["ov"]
+    assert chosen(asked(registry, "ov(precision=fp32)", inexact=True)) == ["ov", "ov@cuda:0"]
 
 
 def test_a_toolchain_that_is_named_brings_its_targets_and_a_target_only_itself(registry: Registry) -> None:
