@@ -19,9 +19,8 @@ import ml_dtypes
 import numpy as np
 
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES
-from collage_core.testing import FakeDevice, stream_of
+from collage_core.testing import FakeDevice, FakeStream, stream_of
 from collage_core.testing.fake_hardware import FakeMemory
-from collage_core.testing.fake_stream import FakeStream
 from collage_cudnn.graph import Graph
 from collage_cudnn.library import Conversion, CudnnError, Enqueue, Found
 
