@@ -229,6 +229,60 @@ def test_an_onnxruntime_without_cuda_says_what_to_install(mnist: Path) -> None:
     assert "pip install onnxruntime-gpu" in outcome.failed
 
 
+class Graphless:
+    """ONNX Runtime with a CUDA provider that computes on the CPU and, in one of its ways, takes no graph."""
+
+    def __init__(self, onnxruntime: Any, refuses_in: str) -> None:
+        self._onnxruntime = onnxruntime
+        self._refuses_in = refuses_in
+        self.asked: list[str] = []
+        for name in ("SessionOptions", "OrtValue"):
+            setattr(self, name, getattr(onnxruntime, name))
+
+    def get_available_providers(self) -> list[str]:
+        return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+    def InferenceSession(self, path: str, options: Any, providers: list[Any]) -> Any:  # noqa: N802
+        [(_, cuda)] = providers
+        self.asked.append(cuda["enable_cuda_graph"])
+        if cuda["enable_cuda_graph"] == "1" and self._refuses_in == "session":
+            raise RuntimeError("all compute graph nodes have not been\npartitioned to the CUDAExecutionProvider")
+        session = self._onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        runs = _failing if cuda["enable_cuda_graph"] == "1" else session.run_with_iobinding
+        return types.SimpleNamespace(
+            get_providers=lambda: ["CUDAExecutionProvider"],
+            get_outputs=session.get_outputs,
+            io_binding=session.io_binding,
+            run_with_iobinding=runs,
+        )
+
+
+def _failing(binding: Any) -> None:
+    raise RuntimeError("an operation is not permitted when stream is capturing")
+
+
+@pytest.mark.plugins
+@pytest.mark.parametrize(("where", "words"), [("session", "partitioned to the CUDA"), ("run", "not permitted when")])
+def test_an_onnxruntime_that_refuses_the_graph_runs_without_and_says_why(
+    where: str, words: str, mnist: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    setup = load_setup(CONTENDERS / "onnxruntime_cuda.py")
+    library = Graphless(onnxruntime, where)
+    monkeypatch.setitem(setup.__globals__, "onnxruntime", library)
+    bound = setup.__globals__["_bound"]
+    monkeypatch.setitem(
+        setup.__globals__, "_bound", lambda session, inputs, kind, at: bound(session, inputs, "cpu", at)
+    )
+
+    call = setup(str(mnist), MODELS["mnist"].make_inputs(0), 1, device="cuda:0")
+    call()
+
+    assert library.asked == ["1", "0"]
+    assert call.note.startswith("kernels launched one by one: its graph failed (")  # type: ignore[attr-defined]
+    assert words in call.note  # type: ignore[attr-defined]
+
+
 def test_errors_are_against_what_is_expected_and_a_contenders_word_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "doubles.py"
     file.write_text(
