@@ -19,12 +19,32 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from collage_core.contract import BoundCall
+from collage_core.contract import Artifact, BoundCall, KernelFunction, weight_named
 from collage_core.device import DeviceStream, is_lost
 
 MOST_COPIES: Final = 256
 LOADING_S: Final = 0.25
 """Seconds after which no further copy is loaded."""
+
+
+def weights_bytes_of(function: KernelFunction, artifact: Artifact) -> int:
+    """Bytes of a kernel's weights as it reads them: those it asks for in the types it wants, each once.
+
+    Counted as the model has them, converted ones would seem to be twice as large, and too few copies be made to fill
+    the cache. What it does not ask for is in its own files and counts as the model has it.
+
+    Args:
+        function: What it computes.
+        artifact: What it was lowered to.
+    """
+    names = {content: name for name, content in function.constants.items()}
+    asked = [weight_named(key) for key in set(artifact.constants.values())]
+    wanted = [*asked, *((content, None) for content in names.keys() - {content for content, _ in asked})]
+    sizes = []
+    for content, dtype in wanted:
+        array = function.constant(names[content])
+        sizes.append(array.nbytes if dtype is None else array.size * int(dtype.itemsize))
+    return sum(sizes)
 
 
 def copies_needed(weights_bytes: int, cache_bytes: int, free_bytes: int) -> int:

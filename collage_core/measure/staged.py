@@ -37,11 +37,10 @@ class Staged:
     def bind(self, kernel: Kernel, workspace_bytes: int) -> BoundCall:
         """The kernel's call over the places on the device, filled with what their counterparts hold now.
 
-        Others of the same kernel may follow, with weights of their own: inputs and outputs stay where they are.
+        Others of the same kernel may follow, with weights of their own: inputs and outputs stay where they are, and the
+        workspace is the same, as a plan has one for all kernels that run one after the other.
         """
-        spec = TensorSpec(name="workspace", dtype=ir.DataType.UINT8, shape=(workspace_bytes,))
-        workspace = buffer_on(self._device, spec) if workspace_bytes else None
-        self._workspaces += [] if workspace is None else [workspace]
+        workspace = self._workspace(workspace_bytes) if workspace_bytes else None
         self._put()
         self._device.synchronise()  # these places go if binding fails, and nothing enqueued may name them then
         return kernel.bind(self._there[: self._count], self._there[self._count :], workspace)
@@ -57,6 +56,12 @@ class Staged:
         for here, there in zip(self._here, self._there, strict=True):
             self._device.read(here.array, there.pointer)
         self._device.synchronise()
+
+    def _workspace(self, nbytes: int) -> Buffer:
+        if not self._workspaces or self._workspaces[-1].spec.nbytes < nbytes:
+            spec = TensorSpec(name="workspace", dtype=ir.DataType.UINT8, shape=(nbytes,))
+            self._workspaces.append(buffer_on(self._device, spec))
+        return self._workspaces[-1]
 
     def _put(self) -> None:
         for here, there in zip(self._here, self._there, strict=True):

@@ -43,7 +43,7 @@ from collage_core.measure.device_clock import time_on_device
 from collage_core.measure.function_codec import decode_function
 from collage_core.measure.messages import AskBuild, AskEvaluate, AskMeasure, Progress
 from collage_core.measure.outcomes import Failed, Refused, Stage, Tolerance
-from collage_core.measure.rotation import rotated
+from collage_core.measure.rotation import rotated, weights_bytes_of
 from collage_core.measure.staged import Staged
 from collage_core.measure.values import decode_value
 from collage_core.measure.verify import aliased, aligned_buffer, judge, same_bits, spoil
@@ -279,8 +279,7 @@ class Trial:
             kernel = self._loaded(artifact)
             return None if isinstance(kernel, Unsupported) else staged.bind(kernel, workspace_of(artifact, kernel))
 
-        weights_bytes = sum(self._function.constant(name).nbytes for name in self._function.constants)
-        return rotated(bound.call, another, weights_bytes, device)
+        return rotated(bound.call, another, weights_bytes_of(self._function, artifact), device)
 
     def failing_as(self, stage: Stage) -> failing_as:
         """Turns an exception in its block into the failure of a stage; notes that a device was lost."""

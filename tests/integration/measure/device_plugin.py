@@ -30,4 +30,4 @@ PRECISE = [
     *TARGETS,
     *(dataclasses.replace(TARGETS[0], options=(("precision", each),), exact=False) for each in PRECISIONS),
 ]
-precise = MockToolchain("far", costs_us={}, targets=PRECISE, device=FakeDevice("fake:0"))
+precise = MockToolchain("far", costs_us={}, targets=PRECISE, device=FakeDevice("fake:0", cache_bytes=1 << 14))

@@ -22,6 +22,7 @@ from collage_core.measure.source import MeasuringCostSource
 from collage_core.pipeline.options import OptimizeOptions
 from collage_core.pipeline.settings import measure_settings
 from collage_core.testing import GraphBuilder
+from collage_core.testing.fake_time import MISS_BYTES_PER_US
 
 SOURCE = PluginSource(toolchain="far", plugin="device_plugin:precise", paths=(str(Path(__file__).parent),))
 PLAIN = Target(toolchain="far", device="fake:0", fingerprint="far 1")
@@ -75,6 +76,22 @@ def test_each_precision_has_its_own_error_and_only_what_is_allowed_is_used(pool:
     assert costs.cost(candidate(graph, BF16)) == INVALID
     keys = {costs.record_key(candidate(graph, target)).target for target in (PLAIN, FP16, BF16)}
     assert len(keys) == 3
+
+
+def test_weights_of_half_the_size_are_had_twice_as_often_so_that_the_cache_has_none(
+    pool: WorkerPool, store: BlobStore
+) -> None:
+    graph = dense()
+    costs = source(pool, graph, store, OPTIONS)
+
+    costs.measure([candidate(graph, target) for target in (PLAIN, FP16)])
+
+    for target, weights_bytes, copies in ((PLAIN, 64 * 32 * 4, 3), (FP16, 64 * 32 * 2, 5)):
+        found = costs.outcome(candidate(graph, target))
+        assert isinstance(found, Measured)
+        assert found.weight_copies == copies  # all but one fill 16 KiB
+        cold_us = 1.0 + weights_bytes / MISS_BYTES_PER_US
+        assert found.samples_us == pytest.approx([cold_us] * len(found.samples_us))
 
 
 def test_a_weight_out_of_range_is_a_refusal_that_names_it(pool: WorkerPool, store: BlobStore) -> None:

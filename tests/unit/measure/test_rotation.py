@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import onnx_ir
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from collage_core.contract import Artifact, converted
 from collage_core.errors import DeviceLostError, DeviceMemoryError, PluginError
-from collage_core.measure.rotation import MOST_COPIES, copies_needed, rotated
-from collage_core.testing import FakeDevice
+from collage_core.fusion import SubGraph, kernel_function
+from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.rotation import MOST_COPIES, copies_needed, rotated, weights_bytes_of
+from collage_core.testing import FakeDevice, GraphBuilder
 from collage_core.testing.fake_time import MISS_BYTES_PER_US, FakeTime
 
 MUCH = 1 << 40
@@ -49,6 +53,26 @@ def test_copies_are_bounded_by_memory_and_number(weights: int, cache: int, free:
 
     assert 1 <= copies <= MOST_COPIES
     assert (copies - 1) * weights <= free / 2
+
+
+def test_a_weights_size_is_that_of_what_is_asked_for_and_once_for_each() -> None:
+    g = GraphBuilder()
+    x, w = g.input("x", 4, 16), g.weight("w", 16, 16)
+    shared = g.op("Add", g.op("MatMul", x, w), g.weight("row", 16))
+    model = g.model(g.op("MatMul", g.op("MatMul", shared, w), g.constant("again", w.const_value.numpy())))  # type: ignore[union-attr]
+    graph = DataflowGraph(model)
+    function = kernel_function(SubGraph(graph, graph.all_mask), "whole")
+    of = {content: name for name, content in function.constants.items()}
+    [heavy] = [content for content, name in of.items() if name != "row"]
+    [row] = set(of) - {heavy}
+
+    def size(**constants: str) -> int:
+        return weights_bytes_of(function, Artifact(files={}, constants=constants))
+
+    assert size(w=heavy, row=row) == 16 * 16 * 4 + 16 * 4
+    assert size(w=converted(heavy, onnx_ir.DataType.FLOAT16), row=row) == 16 * 16 * 2 + 16 * 4
+    assert size(a=heavy, b=heavy, c=converted(heavy, onnx_ir.DataType.BFLOAT16), row=row) == 16 * 16 * (4 + 2) + 16 * 4
+    assert size() == size(row=row) == 16 * 16 * 4 + 16 * 4  # what is not asked for is in the kernel's own files
 
 
 def nothing() -> None:
