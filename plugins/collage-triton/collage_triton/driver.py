@@ -6,6 +6,7 @@ Signatures are those of cuda.h. The context is that of the stream kernels enqueu
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ class Driver:
     def __init__(self, library: Any = None) -> None:
         self._cuda = ctypes.CDLL("libcuda.so.1") if library is None else library
         self._names: dict[int | None, str] = {}
+        self._functions: dict[tuple[int | None, bytes, str, int], ctypes.c_void_p] = {}
         self._check("cuInit", self._cuda.cuInit(0))
 
     def _check(self, what: str, status: int, device: str = "cuda") -> None:
@@ -56,7 +58,9 @@ class Driver:
         return context
 
     def function(self, context: ctypes.c_void_p, cubin: bytes, name: str, shared_bytes: int) -> ctypes.c_void_p:
-        """A function of a cubin; stays loaded as long as the process.
+        """A function of a cubin, loaded once however often it is asked for; stays as long as the process.
+
+        A kernel that is timed is loaded many times, each time with weights of its own, which are no part of its code.
 
         Args:
             context: Where, the current one.
@@ -64,6 +68,9 @@ class Driver:
             name: Of the function.
             shared_bytes: Dynamic shared memory it will be launched with.
         """
+        key = context.value, hashlib.sha256(cubin).digest(), name, shared_bytes
+        if key in self._functions:
+            return self._functions[key]
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         device = self._names.get(context.value, "cuda")
         self._check("cuModuleLoadData", self._cuda.cuModuleLoadData(ctypes.byref(module), cubin), device)
@@ -72,6 +79,7 @@ class Driver:
         if shared_bytes > _DEFAULT_SHARED:
             status = self._cuda.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared_bytes)
             self._check("cuFuncSetAttribute", status, device)
+        self._functions[key] = function
         return function
 
     def launch(

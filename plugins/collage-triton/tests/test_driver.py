@@ -55,6 +55,35 @@ def test_code_that_is_none_for_the_device_is_refused_so_that_other_code_is_made(
     assert what in answer.reason
 
 
+class Counting(Cuda):
+    """Nothing fails; the names of what is called are noted."""
+
+    def __init__(self) -> None:
+        super().__init__("", 0)
+        self.called: list[str] = []
+
+    def cuModuleGetFunction(self, function: Any, module: Any, name: Any) -> int:  # noqa: N802
+        ctypes.cast(function, ctypes.POINTER(ctypes.c_void_p))[0] = len(self.called)
+        return 0
+
+    def __getattr__(self, name: str) -> Any:
+        self.called.append(name)
+        return super().__getattr__(name)
+
+
+def test_code_is_loaded_once_for_each_context_however_often_a_kernel_is() -> None:
+    cuda = Counting()
+    driver = Driver(cuda)
+    one, other = ctypes.c_void_p(0xC0), ctypes.c_void_p(0xC1)
+
+    asked = [(one, b"code", "kernel", 0), (one, b"else", "kernel", 0), (other, b"code", "kernel", 0)]
+    functions = [driver.function(*each).value for _ in range(3) for each in asked]
+
+    assert cuda.called.count("cuModuleLoadData") == len(asked)
+    assert functions == functions[: len(asked)] * 3
+    assert len(set(functions)) == len(asked)
+
+
 @pytest.mark.parametrize(("status", "kind"), [(700, DeviceLostError), (719, DeviceLostError), (1, KernelError)])
 def test_a_launch_says_of_which_device_it_was(status: int, kind: type[Exception]) -> None:
     driver = Driver(Cuda("cuLaunchKernel", status))
