@@ -21,7 +21,7 @@ from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
 from collage_cudnn.kernel import load
 from collage_cudnn.library import CudnnError, Library
-from collage_cudnn.loading import FRONTEND, OLDEST_VERSION, frontend_version, open_library
+from collage_cudnn.loading import FRONTEND, OLDEST_VERSION, frontend_version, oldest_driver, open_library
 from collage_cudnn.lower import lower
 from collage_cudnn.patterns import register
 
@@ -76,15 +76,18 @@ class CudnnPlugin:
     Args:
         open_library: Gives the library; called when it is first needed.
         frontend: Gives the version of the frontend that is installed, None if none is.
+        oldest: Gives the first branch of the driver that runs the library, None if nobody can say.
     """
 
     def __init__(
         self,
         open_library: Callable[[], Library] = open_library,
         frontend: Callable[[], str | None] = frontend_version,
+        oldest: Callable[[], int | None] = oldest_driver,
     ) -> None:
         self._open = open_library
         self._frontend = frontend
+        self._oldest = oldest
         self._library: Library | None = None
         self._handles: dict[tuple[str, int | None], int] = {}
 
@@ -108,6 +111,11 @@ class CudnnPlugin:
             have = "is not installed" if frontend is None else f"is {frontend}, which is not the one this knows"
             obstacle = Obstacle.NO_LIBRARY if frontend is None else Obstacle.LIBRARY_VERSION
             return Unsupported(f"nvidia-cudnn-frontend {have}; pip install nvidia-cudnn-frontend=={FRONTEND}", obstacle)
+        driver, first = usable[0].driver, self._oldest()
+        branch = driver.partition(".")[0]
+        if first is not None and branch.isdigit() and int(branch) < first:
+            reason = f"NVIDIA's driver {driver} is too old; install {first} or newer"
+            return Unsupported(reason, Obstacle.DRIVER_TOO_OLD)
         try:
             version = self._opened().version()
         except OSError as error:

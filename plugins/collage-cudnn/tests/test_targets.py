@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from collage_core.contract import Host, Joins, Unsupported
+from collage_cudnn import loading
 from collage_cudnn.loading import FRONTEND
 from collage_cudnn.plugin import CudnnPlugin
 
@@ -54,6 +55,12 @@ def missing() -> Emulator:
         ({}, plugin_over(Old()), "cuDNN 90700 is too old, it has to be 91100", "library version"),
         ({"compute_capability": "7.0"}, plugin_over(Emulator()), "needs compute capability 7.5", "compute capability"),
         (None, plugin_over(Emulator()), "shows no NVIDIA GPU", "no device"),
+        (
+            {"driver": "570.86"},
+            CudnnPlugin(missing, lambda: FRONTEND, lambda: 580),
+            "NVIDIA's driver 570.86 is too old; install 580 or newer",
+            "driver too old",
+        ),
     ],
 )
 def test_a_machine_that_cannot_run_it_is_told_why(
@@ -66,6 +73,30 @@ def test_a_machine_that_cannot_run_it_is_told_why(
     assert isinstance(answer, Unsupported)
     assert reason in answer.reason
     assert answer.obstacle.value == obstacle
+
+
+@pytest.mark.parametrize(("driver", "oldest"), [("580.10", 580), ("470.82", None), ("unknown", 580)])
+def test_a_driver_that_will_do_or_of_which_nobody_can_say_is_no_obstacle(driver: str, oldest: int | None) -> None:
+    plugin = CudnnPlugin(Emulator, lambda: FRONTEND, lambda: oldest)
+    host = dataclasses.replace(HOST, devices=(dataclasses.replace(H100, driver=driver),))
+
+    assert not isinstance(plugin.collage_targets(host), Unsupported)
+
+
+@pytest.mark.parametrize(
+    ("installed", "oldest"), [("nvidia-cudnn-cu13", 580), ("nvidia-cudnn-cu12", 525), ("nvidia-cublas", None)]
+)
+def test_which_driver_is_needed_depends_on_the_wheel(
+    installed: str, oldest: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str) -> str:
+        if name != installed:
+            raise loading.importlib.metadata.PackageNotFoundError(name)
+        return "9.20.0"
+
+    monkeypatch.setattr(loading.importlib.metadata, "version", version)
+
+    assert loading.oldest_driver() == oldest
 
 
 @pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")

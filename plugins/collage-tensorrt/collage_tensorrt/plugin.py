@@ -13,6 +13,7 @@ from collage_core.contract import (
     Joins,
     Kernel,
     KernelFunction,
+    Obstacle,
     RunContext,
     Target,
     Unsupported,
@@ -58,34 +59,44 @@ class TensorRtPlugin:
         if not devices:
             return Unsupported(
                 "this machine shows no NVIDIA GPU: it has none, no driver for it (is there libnvidia-ml.so.1, does "
-                "nvidia-smi list one?), or CUDA_VISIBLE_DEVICES hides it"
+                "nvidia-smi list one?), or CUDA_VISIBLE_DEVICES hides it",
+                Obstacle.NO_DEVICE,
             )
         try:
             library = self._find()
         except Exception as error:
-            return Unsupported(f"{edition.title} cannot be imported ({error}); {edition.install}")
-        reasons = {device.name: self._problem(library, device) for device in devices}
-        usable = [device for device in devices if not reasons[device.name]]
-        if not usable:
-            return Unsupported("; ".join(f"{name}: {reason}" for name, reason in reasons.items()))
-        return targets(edition, str(library.__version__), usable)
+            reason = f"{edition.title} cannot be imported ({error}); {edition.install}"
+            return Unsupported(reason, Obstacle.NO_LIBRARY)
+        problems = {device.name: self._problem(library, device) for device in devices}
+        usable = [device for device in devices if problems[device.name] is None]
+        if usable:
+            return targets(edition, str(library.__version__), usable)
+        told = {name: problem for name, problem in problems.items() if problem is not None}
+        sorts = {problem.obstacle for problem in told.values()}
+        return Unsupported(
+            "; ".join(f"{name}: {problem.reason}" for name, problem in told.items()),
+            sorts.pop() if len(sorts) == 1 else Obstacle.OTHER,
+        )
 
-    def _problem(self, library: Any, device: Device) -> str:
-        """Why nothing can be built for a device; empty if something can."""
+    def _problem(self, library: Any, device: Device) -> Unsupported | None:
+        """Why nothing can be built for a device, if nothing can."""
         if problem := self._edition.driver_problem(device):
-            return problem
+            return Unsupported(problem, Obstacle.DRIVER_TOO_OLD)
         if self._edition.ahead_of_time:
             if listed(library, device) is not None:
-                return ""
+                return None
             known = ", ".join(capabilities(library))
-            return f"it builds for compute capability {known}; {device.model} has {device.compute_capability}"
+            return Unsupported(
+                f"it builds for compute capability {known}; {device.model} has {device.compute_capability}",
+                Obstacle.COMPUTE_CAPABILITY,
+            )
         settings = Settings(device=device, level=0, workspace_bytes=1 << 20, tf32=False)
         try:
             self._activate(device.name)
             engine = build_engine(self._edition, library, smallest_model(), (), settings, NoBlobs())
         except (DeviceError, TypeError) as error:  # a Builder that does not start is nothing the binding can return
-            return f"it does not start on {device.model}: {error}"
-        return f"it builds nothing for {device.model}: {engine}" if isinstance(engine, str) else ""
+            return Unsupported(f"it does not start on {device.model}: {error}")
+        return Unsupported(f"it builds nothing for {device.model}: {engine}") if isinstance(engine, str) else None
 
     @hookimpl
     def collage_register_predicates(self, table: PatternTable, target: Target) -> None:

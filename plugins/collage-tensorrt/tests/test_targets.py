@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from collage_core.contract import Host, Joins, Unsupported
+from collage_core.contract import Host, Joins, Obstacle, Unsupported
 from collage_core.errors import DeviceUnavailableError
 from collage_tensorrt import editions
 from collage_tensorrt.editions import RTX, TENSORRT
@@ -48,6 +48,7 @@ def test_a_device_that_rtx_does_not_build_for_is_refused_with_those_it_does(libr
     assert answer.reason == (
         "cuda:0: it builds for compute capability 7.5, 8.0, 8.6, 8.9, 12.0, 12.1; NVIDIA H200 has 9.0"
     )
+    assert answer.obstacle is Obstacle.COMPUTE_CAPABILITY
 
 
 def test_the_library_lists_the_device_of_the_tests(library: Any) -> None:
@@ -65,6 +66,7 @@ def test_a_machine_without_a_gpu_is_told_so_before_any_library_is_looked_for() -
         answer = TensorRtPlugin(edition, never).collage_targets(NOTHING)
         assert isinstance(answer, Unsupported)
         assert "shows no NVIDIA GPU" in answer.reason
+        assert answer.obstacle is Obstacle.NO_DEVICE
 
 
 @pytest.mark.parametrize("name", EDITIONS)
@@ -77,6 +79,7 @@ def test_without_the_library_it_says_what_to_install(name: str) -> None:
     assert isinstance(answer, Unsupported)
     extra = {"tensorrt": "tensorrt", "tensorrt_rtx": "rtx"}[name]
     assert answer.reason.endswith(f"(there is no module of it); pip install 'collage-tensorrt[{extra}]'")
+    assert answer.obstacle is Obstacle.NO_LIBRARY
 
 
 def test_a_module_that_only_runs_engines_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +112,28 @@ def test_a_driver_older_than_the_librarys_cuda_is_refused(
 
     assert isinstance(refused, Unsupported)
     assert refused.reason == f"cuda:0: NVIDIA's driver {oldest - 1}.10 is too old; install {oldest} or newer"
+    assert refused.obstacle is Obstacle.DRIVER_TOO_OLD
     assert not isinstance(taken, Unsupported)
+
+
+def test_several_devices_have_one_sort_of_obstacle_if_the_same_stands_in_the_way_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(editions.Edition, "oldest_driver", lambda self: 580)
+    old = dataclasses.replace(RTX_4090, name="cuda:1", driver="570.10")
+    newer = dataclasses.replace(H200, name="cuda:2")
+
+    one, both = (
+        plugin_over(Library()).collage_targets(dataclasses.replace(HOST, devices=devices))
+        for devices in ((H200, newer), (H200, old))
+    )
+
+    assert isinstance(one, Unsupported)
+    assert isinstance(both, Unsupported)
+    assert one.obstacle is Obstacle.COMPUTE_CAPABILITY
+    assert both.obstacle is Obstacle.OTHER
+    assert "cuda:0: it builds for" in both.reason
+    assert "; cuda:1: NVIDIA's driver 570.10 is too old" in both.reason
 
 
 # TensorRT tries kernels on the device, so whether it takes one is seen by building.

@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from collage_core.contract import Device, Unsupported
+from collage_core.contract import Device, Obstacle, Unsupported
 
 OLDEST = (3, 6)
 """First version of Triton with everything that is called; the same as the pin in `pyproject.toml`."""
@@ -64,29 +64,35 @@ def usable_devices(devices: Sequence[Device], version_of: Installed = installed)
     if not found:
         return Unsupported(
             "this machine shows no NVIDIA GPU: it has none, no driver for it (is there libnvidia-ml.so.1, does "
-            "nvidia-smi list one?), or CUDA_VISIBLE_DEVICES hides it"
+            "nvidia-smi list one?), or CUDA_VISIBLE_DEVICES hides it",
+            Obstacle.NO_DEVICE,
         )
     capable = [device for device in found if capability(device) >= LEAST_CAPABILITY]
     if not capable:
         shown = ", ".join(f"{each.name} is {each.model} of {each.compute_capability}" for each in found)
-        return Unsupported(f"Triton needs compute capability {'.'.join(map(str, LEAST_CAPABILITY))} or newer; {shown}")
+        least = ".".join(map(str, LEAST_CAPABILITY))
+        return Unsupported(f"Triton needs compute capability {least} or newer; {shown}", Obstacle.COMPUTE_CAPABILITY)
     driven = tuple(device for device in capable if _branch(device) >= oldest_driver(device))
     if not driven:
         [first, *_] = capable
         return Unsupported(
-            f"NVIDIA's driver {first.driver} is too old for {first.model}; install {oldest_driver(first)} or newer"
+            f"NVIDIA's driver {first.driver} is too old for {first.model}; install {oldest_driver(first)} or newer",
+            Obstacle.DRIVER_TOO_OLD,
         )
     version = version_of("triton")
     if version is None:
         return Unsupported(
-            "Triton, which compiles the kernels, is not installed; pip install 'collage-triton[compiler]'"
+            "Triton, which compiles the kernels, is not installed; pip install 'collage-triton[compiler]'",
+            Obstacle.NO_LIBRARY,
         )
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        return Unsupported(f"triton {version} is too old; pip install 'triton>={OLDEST[0]}.{OLDEST[1]}'")
+        reason = f"triton {version} is too old; pip install 'triton>={OLDEST[0]}.{OLDEST[1]}'"
+        return Unsupported(reason, Obstacle.LIBRARY_VERSION)
     if version_of("cupy") is None:
         return Unsupported(
             "CuPy, which keeps buffers on the device, is not installed; pip install 'collage-triton[cuda13]', or "
-            "cupy-cuda12x for a driver of CUDA 12"
+            "cupy-cuda12x for a driver of CUDA 12",
+            Obstacle.NO_LIBRARY,
         )
     return driven
 

@@ -9,7 +9,7 @@ import itertools
 import pytest
 from rich.console import Console
 
-from collage_core.contract import Device, Unsupported
+from collage_core.contract import Device, Obstacle, Unsupported
 from collage_core.pipeline.facts import host_facts
 from collage_core.report.doctor_facts import DoctorReport
 from collage_core.report.fact_tables import doctor_summary
@@ -34,38 +34,67 @@ def test_each_device_that_is_new_enough_has_its_targets() -> None:
 
 
 REASONS = {
-    "no GPU or no driver": ((), VERSIONS, "shows no NVIDIA GPU: it has none, no driver for it (is there libnvidia-ml"),
-    "capability": ((T4,), VERSIONS, "needs compute capability 8.0 or newer; cuda:2 is Tesla T4 of 7.5"),
+    "no GPU or no driver": (
+        (),
+        VERSIONS,
+        "shows no NVIDIA GPU: it has none, no driver for it (is there libnvidia-ml",
+        Obstacle.NO_DEVICE,
+    ),
+    "capability": (
+        (T4,),
+        VERSIONS,
+        "needs compute capability 8.0 or newer; cuda:2 is Tesla T4 of 7.5",
+        Obstacle.COMPUTE_CAPABILITY,
+    ),
     "a name that is no number": (
         (dataclasses.replace(H200, compute_capability="unknown"),),
         VERSIONS,
         "needs compute capability 8.0 or newer",
+        Obstacle.COMPUTE_CAPABILITY,
     ),
     "driver of CUDA 12": (
         (dataclasses.replace(H200, driver="570.86"),),
         VERSIONS,
         "NVIDIA's driver 570.86 is too old for NVIDIA H200; install 580 or newer",
+        Obstacle.DRIVER_TOO_OLD,
     ),
     "driver of CUDA 11": (
         (dataclasses.replace(A100, driver="470.82.01"),),
         VERSIONS,
         "NVIDIA's driver 470.82.01 is too old for A100; install 525 or newer",
+        Obstacle.DRIVER_TOO_OLD,
     ),
-    "no Triton": ((H200,), {"cupy": ""}, "not installed; pip install 'collage-triton[compiler]'"),
-    "old Triton": ((H200,), {"triton": "3.5.1", "cupy": ""}, "triton 3.5.1 is too old; pip install 'triton>=3.6'"),
-    "no CuPy": ((H200,), {"triton": "3.9.0"}, "CuPy, which keeps buffers on the device, is not installed; pip install"),
+    "no Triton": (
+        (H200,),
+        {"cupy": ""},
+        "not installed; pip install 'collage-triton[compiler]'",
+        Obstacle.NO_LIBRARY,
+    ),
+    "old Triton": (
+        (H200,),
+        {"triton": "3.5.1", "cupy": ""},
+        "triton 3.5.1 is too old; pip install 'triton>=3.6'",
+        Obstacle.LIBRARY_VERSION,
+    ),
+    "no CuPy": (
+        (H200,),
+        {"triton": "3.9.0"},
+        "CuPy, which keeps buffers on the device, is not installed; pip install",
+        Obstacle.NO_LIBRARY,
+    ),
 }
-"""What is there, and what is said."""
+"""What is there, what is said, and what sort of reason it is."""
 
 
 @pytest.mark.parametrize("name", REASONS)
 def test_a_machine_that_cannot_use_it_is_told_why_in_doctors_lines(name: str) -> None:
-    devices, versions, reason = REASONS[name]
+    devices, versions, reason, obstacle = REASONS[name]
 
     answer = TritonPlugin(versions.get).collage_targets(dataclasses.replace(HOST, devices=devices))
 
     assert isinstance(answer, Unsupported)
     assert reason in answer.reason
+    assert answer.obstacle is obstacle
     assert f"triton is unusable: {answer.reason}" in doctors_lines(answer)
 
 
