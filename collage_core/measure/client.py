@@ -99,6 +99,12 @@ class Worker:
         self._requests = 0
         self._unusable: WorkerError | None = None
         self._progress = Progress(stage=Stage.START)
+        self._libraries: tuple[str, ...] = ()
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """Files of NVIDIA's libraries that its process had loaded when it said what its targets are."""
+        return self._libraries
 
     @property
     def pid(self) -> int | None:
@@ -130,6 +136,7 @@ class Worker:
         except WorkerError as error:
             return Unsupported(error.reason if error.kind == "start" else _describe(error))
         if isinstance(answer, Targets):
+            self._libraries = answer.libraries
             return answer.targets
         return Unsupported(answer.reason, answer.obstacle if isinstance(answer, Refused) else Obstacle.OTHER)
 
@@ -360,6 +367,10 @@ class WorkerPool:
         """Targets by toolchain, or why there are none."""
         self.begin()
         return {name: worker.targets(host) for name, worker in self._workers.items()}
+
+    def libraries(self) -> dict[str, tuple[str, ...]]:
+        """What each has loaded, by toolchain; nothing of those not asked for their targets, or that have none."""
+        return {name: worker.libraries for name, worker in self._workers.items()}
 
     def close(self) -> None:
         """Kills all of them."""

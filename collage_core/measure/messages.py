@@ -147,9 +147,15 @@ class Pong:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """The toolchain's targets, the default one first."""
+    """The toolchain's targets, the default one first.
+
+    Attributes:
+        targets: The targets.
+        libraries: Files of NVIDIA's libraries that were loaded to find out.
+    """
 
     targets: tuple[Target, ...]
+    libraries: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from collage_core.measure.blobs import BlobStore
 from collage_core.measure.channel import Channel, prepare_process
 from collage_core.measure.codec import blobs_of
 from collage_core.measure.function_codec import decode_function
+from collage_core.measure.libraries import loaded_libraries
 from collage_core.measure.messages import (
     AskBuild,
     AskDevice,
@@ -97,7 +98,7 @@ class WorkerMain:
                     return Failed(stage=Stage.TARGETS, reason=str(error))
                 if isinstance(targets, Unsupported):
                     return Refused(reason=targets.reason, obstacle=targets.obstacle)
-                return Targets(targets=targets)
+                return Targets(targets=targets, libraries=loaded_libraries())
             case AskQuery():
                 try:
                     opinion = self._toolchain.query(message.target, decode_function(message.function, self._store))

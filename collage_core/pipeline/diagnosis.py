@@ -14,6 +14,7 @@ from collage_core.device import why_unusable
 from collage_core.errors import PluginError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.client import PluginSource, WorkerPool
+from collage_core.pipeline.clashes import installed_clashes, loaded_clashes
 from collage_core.pipeline.facts import host_facts
 from collage_core.pipeline.proposals import target_rule
 from collage_core.registry import Registry, Toolchain
@@ -24,7 +25,8 @@ from collage_core.report.record import ToolchainFacts
 def doctor(registry: Registry | None = None) -> DoctorReport:
     """Asks every installed toolchain, each in its own process, what it offers on this machine.
 
-    Also has each target's patterns and predicates registered, in this process, as a search would.
+    Also has each target's patterns and predicates registered, in this process, as a search would, and looks for
+    libraries that get into each other's way.
     """
     registry = registry or Registry.discover()
     host = Host.this()
@@ -34,7 +36,9 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
     with tempfile.TemporaryDirectory(prefix="collage-") as folder:
         sources = [PluginSource(toolchain=name) for name in registry.toolchains]
         with WorkerPool(sources, BlobStore(Path(folder))) as pool:
-            for name, answer in pool.targets(host).items():
+            answers = pool.targets(host)
+            loaded = pool.libraries()
+            for name, answer in answers.items():
                 distribution = registry.toolchains[name].distribution
                 if isinstance(answer, Unsupported):
                     if answer.obstacle is not Obstacle.OTHER:
@@ -63,6 +67,7 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
         toolchains=tuple(facts),
         failures=plugin_failures(registry),
         obstacles=obstacles,
+        clashes=(*installed_clashes(), *loaded_clashes(loaded)),
         tuning_db=os.environ.get(VARIABLE) or str(default_path()),
     )
 

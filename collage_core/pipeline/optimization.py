@@ -19,6 +19,7 @@ from collage_core.measure.source import MeasuringCostSource
 from collage_core.passes.prepare_validity import blamed_on
 from collage_core.pipeline.assemble import Assembled, assemble
 from collage_core.pipeline.certificate import certified
+from collage_core.pipeline.compatible import compatible_set_facts
 from collage_core.pipeline.control import Control, Wishes
 from collage_core.pipeline.decision import Decision, decide
 from collage_core.pipeline.dispatch import dispatch_us
@@ -121,6 +122,7 @@ class _Optimization:
             settings=measure_settings(options, workplace.threads),
             warm=workplace.warm_devices(subject.graph),
         )
+        self._notes += [str(clash) for clash in workplace.clashes]
         self._notes += [figures.said for figures in workplace.device_figures if figures.said]
         loop_us = dispatch_us(workplace.database, workplace.host)
         self._pool = CandidatePool(subject.graph, self._source, loop_us, workplace.copy_costs())
@@ -363,6 +365,7 @@ class _Optimization:
                 left_out="; ".join(explored.left_out),
                 rounds=explored.rounds,
                 seconds=self._clock.total(),
+                compatible_sets=compatible_set_facts(pool),
             ),
             comparison=against,
             decision=decision.reason,

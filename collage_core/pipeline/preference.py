@@ -17,6 +17,7 @@ from collage_core.measure.statistics import median_interval
 from collage_core.pipeline.plan import Plan
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.report import figures
+from collage_core.search import SearchTarget
 
 NEAR = 0.05
 """Two choices are near if one takes at most so much longer; a larger difference counts even where it is in doubt."""
@@ -90,7 +91,7 @@ def preferred(plan: Plan, pool: CandidatePool, source: Samples, preference: Pref
     """A plan with each kernel given to the most preferred target that is not slower at it beyond doubt.
 
     Another target on the same device gets a kernel if it can run just these nodes as one, at a cost at most `NEAR`
-    higher, and the 95 % intervals of both medians overlap.
+    higher, the 95 % intervals of both medians overlap, and it may share a plan with all others.
 
     Args:
         plan: The plan.
@@ -106,8 +107,14 @@ def preferred(plan: Plan, pool: CandidatePool, source: Samples, preference: Pref
     chosen: list[CandidateKernel] = []
     for kernel in plan.partitioning.kernels:
         own = costs[kernel.sub_graph.nodes]
+        others = [SearchTarget.of(each.target) for each in (*chosen, *plan.partitioning.kernels[len(chosen) + 1 :])]
         rivals = [each for each in pool if each.sub_graph.nodes == kernel.sub_graph.nodes and each.target.mixable]
-        near = [each for each in rivals if _is_near(pool, source, kernel, each, own)]
+        near = [
+            each
+            for each in rivals
+            if all(SearchTarget.of(each.target).mixes_with(other) for other in others)
+            and _is_near(pool, source, kernel, each, own)
+        ]
         best = min([kernel, *near], key=lambda each: preference.rank([each.target.name]))
         if best is not kernel:
             cost = pool.cost(best)

@@ -30,6 +30,7 @@ from collage_core.report.record import (
     RegionFacts,
     ToolchainFacts,
 )
+from collage_core.search import SearchTarget
 
 _US_PER_MS = 1000.0
 
@@ -109,6 +110,7 @@ def regions(
     """The kernels of a plan, with what every other target would have done."""
     found = []
     costs = plan.cost_of
+    used = {kernel.target.name: kernel.target for kernel in plan.kernels}.values()
     for number, kernel in enumerate(plan.kernels):
         site = f"k{number:04d}"
         sub_graph = kernel.sub_graph
@@ -123,7 +125,11 @@ def regions(
                 cost_us=costs[sub_graph.nodes],
                 measured_us=measured_us.get(site, 0.0),
                 error=errors.get(site, 0.0),
-                alternatives=tuple(_alternative(pool, kernel, target) for target in targets if target != kernel.target),
+                alternatives=tuple(
+                    _alternative(pool, kernel, target, [each for each in used if each != kernel.target])
+                    for target in targets
+                    if target != kernel.target
+                ),
             )
         )
     return tuple(found)
@@ -160,8 +166,17 @@ def device_facts(figures: Iterable[DeviceFigures]) -> tuple[DeviceFacts, ...]:
     )
 
 
-def _alternative(pool: CandidatePool, kernel: CandidateKernel, target: Target) -> AlternativeFacts:
-    """What another target's best way to cover a kernel's nodes costs, or why it has none."""
+def _alternative(
+    pool: CandidatePool, kernel: CandidateKernel, target: Target, others: Sequence[Target]
+) -> AlternativeFacts:
+    """What another target's best way to cover a kernel's nodes costs, or why it has none.
+
+    Args:
+        pool: The candidates.
+        kernel: A kernel of the plan.
+        target: The other target.
+        others: Those that the plan uses elsewhere.
+    """
     nodes = kernel.sub_graph.nodes
     if not target.mixable and nodes != pool.whole:
         return AlternativeFacts(target=target.name, cost_us=None, reason="it runs whole models only")
@@ -171,6 +186,10 @@ def _alternative(pool: CandidatePool, kernel: CandidateKernel, target: Target) -
         return AlternativeFacts(target=target.name, cost_us=None, reason=_why_not(pool, nodes, target))
     count = len(result.candidates)
     how = "as one kernel" if count == 1 else f"as {count} kernels"
+    mine = SearchTarget.of(target)
+    strangers = [each.name for each in others if target.mixable and not mine.mixes_with(SearchTarget.of(each))]
+    if strangers:
+        how += f"; it cannot share a plan with {' or '.join(strangers)}"
     return AlternativeFacts(target=target.name, cost_us=result.total_us, reason=how)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from collage_core.contract import INVALID, Joins, Target
 from collage_core.errors import NoCoverError
 from collage_core.fusion import Partitioning
+from collage_core.pipeline.compatible import best_of_each
 from collage_core.pipeline.plan import Plan
 from collage_core.pipeline.pool import CandidatePool
 from collage_core.search import SearchCandidate, SearchResult
@@ -32,10 +34,11 @@ def singles(pool: CandidatePool, targets: Sequence[Target]) -> tuple[Plan, ...]:
 
 
 def mixes(pool: CandidatePool, count: int) -> tuple[Plan, ...]:
-    """Promising plans of more than one kernel, best first; none if they are hopeless.
+    """Promising plans of more than one kernel; none if they are hopeless.
 
     The cheapest; then the cheapest without that one's dearest kernel or one that is almost the same; and so on, without
     the dearest of each. The next cheapest would differ by a trifle and share what is wrong with the first one's costs.
+    Where targets exclude each other, the cheapest of each set that may share a plan come first: they differ most.
 
     Args:
         pool: The candidates.
@@ -46,12 +49,17 @@ def mixes(pool: CandidatePool, count: int) -> tuple[Plan, ...]:
     limit_us = min(wholes, default=INVALID) * WITHIN
     without: list[SearchCandidate] = []
     plans: list[Plan] = []
+    first = list(best_of_each(pool, engine, whole=False))
     while len(plans) < count:
+        of_a_set = bool(first)
         try:
-            result = engine.run(lambda c: c.nodes != pool.whole and not any(_is_alike(c, each) for each in without))
+            result = first.pop(0) if first else engine.run(functools.partial(_is_other, pool.whole, without))
         except NoCoverError:
             break
         limit_us = min(limit_us, result.total_us * WITHIN)
+        if result.total_us > limit_us and of_a_set:
+            first.clear()  # the other sets' are dearer still
+            continue
         if result.total_us > limit_us:
             break
         plans.append(as_plan(pool, f"mixed-{len(plans) + 1}", result, single=False))
@@ -60,6 +68,11 @@ def mixes(pool: CandidatePool, count: int) -> tuple[Plan, ...]:
         _, dearest = max(zip(result.costs_us, result.candidates, strict=True), key=lambda pair: pair[0])
         without.append(dearest)
     return tuple(plans)
+
+
+def _is_other(whole: int, without: Sequence[SearchCandidate], candidate: SearchCandidate) -> bool:
+    """Whether a candidate is neither the whole model nor like any of those that are not wanted again."""
+    return candidate.nodes != whole and not any(_is_alike(candidate, each) for each in without)
 
 
 def _is_alike(one: SearchCandidate, other: SearchCandidate) -> bool:

@@ -20,6 +20,7 @@ from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import worker_fallback
 from collage_core.measure.client import PluginSource, WorkerPool
 from collage_core.measure.source import database_cache
+from collage_core.pipeline.clashes import kept_apart, loaded_clashes
 from collage_core.pipeline.copies import HostCopies
 from collage_core.pipeline.device_figures import (
     DeviceFigures,
@@ -54,6 +55,7 @@ class Workplace:
         database: What is known already.
         pool: The workers.
         offers: Each wanted toolchain and its targets.
+        clashes: Libraries of those that take part which cannot be in one process; their targets exclude each other.
 
     Raises:
         UsageError: If a named toolchain or target does not exist.
@@ -81,7 +83,11 @@ class Workplace:
             sources = [PluginSource(toolchain=name) for name in names]
             self.pool = stack.enter_context(WorkerPool(sources, self.store, cache=database_cache(self.database)))
             self.pool.begin()
-            self.offers: tuple[Offer, ...] = offers(self.registry, self.pool, self.host, selection)
+            found = offers(self.registry, self.pool, self.host, selection)
+            loaded = self.pool.libraries()
+            taking_part = {offer.toolchain.name for offer in found if offer.selected}
+            self.clashes = loaded_clashes({name: loaded[name] for name in taking_part})
+            self.offers: tuple[Offer, ...] = kept_apart(found, self.clashes)
             self._stack = stack.pop_all()
 
     def __enter__(self) -> Self:

@@ -24,6 +24,30 @@ class PluginFailureFacts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClashFacts:
+    """Two of one library where there is room for one.
+
+    Attributes:
+        library: In people's words: `"cuDNN"`.
+        between: The toolchains that load them, or who brings them.
+        files: Their files.
+        apart: Whether two toolchains share no plan for it.
+        reason: What is wrong.
+        remedy: What to do.
+    """
+
+    library: str
+    between: tuple[str, ...]
+    files: tuple[str, ...]
+    apart: bool = False
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"two of {self.library}: {self.reason}. {self.remedy}."
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorReport:
     """Devices, toolchains and versions.
 
@@ -36,6 +60,7 @@ class DoctorReport:
         failures: Entry points that do not.
         obstacles: What sort of reason it is that a toolchain offers no target, by its name, where it said:
             `"driver too old"`; see `contract.Obstacle`.
+        clashes: Libraries that get into each other's way.
         tuning_db: Where measurements are kept unless told otherwise.
     """
 
@@ -47,6 +72,7 @@ class DoctorReport:
     toolchains: tuple[ToolchainFacts, ...] = ()
     failures: tuple[PluginFailureFacts, ...] = ()
     obstacles: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    clashes: tuple[ClashFacts, ...] = ()
     tuning_db: str = ""
 
     @property

@@ -41,9 +41,10 @@ def doctor_summary(report: DoctorReport) -> RenderableType:
         f"devices: {', '.join(report.devices) or 'none'}",
         *(f"unusable device {reason}" for reason in report.unusable_devices),
     ]
+    clashes = [Text(str(clash)) for clash in report.clashes]
     if report.tuning_db:
         lines.append(f"tuning database: {report.tuning_db}")
-    return Group(*(Text(line) for line in lines), table, *reasons, *_failures(report.failures))
+    return Group(*(Text(line) for line in lines), table, *reasons, *clashes, *_failures(report.failures))
 
 
 def inspect_summary(report: InspectReport, *, everything: bool = False) -> RenderableType:

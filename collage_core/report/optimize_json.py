@@ -54,6 +54,7 @@ def _search(search: SearchFacts) -> dict[str, Any]:
         "measured": search.measured,
         "cache_hits": search.cache_hits,
         "seconds": {phase: round(search.seconds.get(phase, 0.0), 3) for phase in (*PHASES, *others)},
+        "compatible_sets": [to_jsonable(each) for each in search.compatible_sets],
     }
 
 

@@ -210,6 +210,21 @@ class RefusalFacts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CompatibleSetFacts:
+    """Targets that may share a plan, where not all may.
+
+    Attributes:
+        targets: Names of all of them; none that may join is missing.
+        predicted_ms: What their best plan is predicted to take; None if they cover no plan.
+        used: Names of those it uses.
+    """
+
+    targets: tuple[str, ...]
+    predicted_ms: float | None
+    used: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SearchFacts:
     """How the plan was found.
 
@@ -224,6 +239,7 @@ class SearchFacts:
         left_out: What the preset's bounds and toolchains' own rules left out, in words; empty if nothing.
         rounds: Rounds of search and re-measurement.
         seconds: Wall-clock time by phase: prepare, candidates, measure, search, refine, total.
+        compatible_sets: Where targets exclude each other, every largest set of those that do not.
     """
 
     method: str
@@ -236,6 +252,7 @@ class SearchFacts:
     left_out: str = ""
     rounds: int = 1
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    compatible_sets: tuple[CompatibleSetFacts, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,14 @@ from collage_core.report import figures
 from collage_core.report.coverage import coverage_lines
 from collage_core.report.operator_summary import summarize_operators
 from collage_core.report.optimize_json import PHASES
-from collage_core.report.record import Comparison, ContenderFacts, Record, RefusalFacts, SearchFacts
+from collage_core.report.record import (
+    Comparison,
+    CompatibleSetFacts,
+    ContenderFacts,
+    Record,
+    RefusalFacts,
+    SearchFacts,
+)
 from collage_core.report.refusal_groups import group_refusals
 
 _REGIONS_SHOWN = 16
@@ -155,12 +162,23 @@ def search_lines(search: SearchFacts) -> tuple[str, ...]:
         f"candidates {search.candidates}, distinct {search.distinct_candidates}, measured {search.measured}, "
         f"from the tuning database {search.cache_hits}",
     ]
+    if search.compatible_sets:
+        lines.append(f"some targets exclude each other; the best plan of {_sets(search.compatible_sets)}")
     if search.left_out:
         lines.append(f"left out: {search.left_out}")
     phases = [*(phase for phase in PHASES if phase in search.seconds), *sorted(set(search.seconds) - set(PHASES))]
     if phases:
         lines.append("time " + ", ".join(f"{phase} {figures.seconds(search.seconds[phase])}" for phase in phases))
     return tuple(lines)
+
+
+def _sets(sets: Iterable[CompatibleSetFacts]) -> str:
+    def best(each: CompatibleSetFacts) -> str:
+        if each.predicted_ms is None:
+            return "none covers the model"
+        return f"{figures.milliseconds(each.predicted_ms)} ms predicted, by {', '.join(each.used)}"
+
+    return "; ".join(f"{{{', '.join(each.targets)}}}: {best(each)}" for each in sets)
 
 
 def _contender_cells(contender: ContenderFacts) -> tuple[str, ...]:

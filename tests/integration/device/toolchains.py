@@ -6,15 +6,29 @@ What they lower is noted in a file, so that nobody builds anything unseen.
 from __future__ import annotations
 
 import dataclasses
+import mmap
 import os
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
 
-from collage_core.contract import Artifact, BoundCall, Buffer, Kernel, KernelFunction, RunContext, Target
+from collage_core.contract import (
+    Artifact,
+    BoundCall,
+    Buffer,
+    Kernel,
+    KernelFunction,
+    RunContext,
+    Target,
+    Unsupported,
+)
 from collage_core.hookspecs import hookimpl
 from collage_core.testing import FakeDevice, MockToolchain
 from collage_core.testing.fake_kernel import load_on_fake
 
+LIBRARIES = "COLLAGE_TEST_LIBRARIES"
+"""Variable with a folder that has one for each toolchain, with a library to load."""
 LOG = "COLLAGE_TEST_LOG"
 """Variable with the file that each lowering is noted in: toolchain, process, operators."""
 WAIT_S = 0.01
@@ -106,4 +120,39 @@ several = Several(
 )
 near = Slow("near", costs_us={}, operators=[*ON_DEVICE, "Softmax"])
 
-TOOLCHAINS = {name: f"{__name__}:{name}" for name in ("far", "beyond", "several", "near")}
+
+class Jealous(Noted):
+    """Cannot be in one process with its rival, of which one of both may say so; loads the file of a library.
+
+    Attributes:
+        rival: Name of the other.
+    """
+
+    here: ClassVar[set[str]] = set()
+    """Those with kernels in this process."""
+
+    def __init__(self, name: str, operators: Sequence[str], rival: str, *, excludes: bool) -> None:
+        target = Target(toolchain=name, fingerprint=f"{name} 1", excludes=frozenset({rival} if excludes else ()))
+        super().__init__(name, costs_us={}, operators=operators, targets=[target])
+        self.rival = rival
+        self._mapped: mmap.mmap | None = None
+
+    @hookimpl
+    def collage_targets(self) -> Sequence[Target] | Unsupported:
+        path = Path(os.environ.get(LIBRARIES, ""), self.name, "libcudnn.so.9")
+        if os.environ.get(LIBRARIES) and path.exists():
+            with path.open("rb") as file:
+                self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return super().collage_targets()
+
+    @hookimpl
+    def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel:
+        self.here.add(self.name)
+        assert self.rival not in self.here, f"{self.name} and {self.rival} are in one process"
+        return super().collage_load(target, artifact, run)
+
+
+left = Jealous("left", ["MatMul", "Relu"], "right", excludes=True)
+right = Jealous("right", ["Relu", "Add"], "left", excludes=False)
+
+TOOLCHAINS = {name: f"{__name__}:{name}" for name in ("far", "beyond", "several", "near", "left", "right")}

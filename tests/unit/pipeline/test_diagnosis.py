@@ -17,6 +17,7 @@ ANSWERS = {
     "old": Unsupported("driver 470 is too old", Obstacle.DRIVER_TOO_OLD),
     "gone": Unsupported("it raised ImportError"),
 }
+LOADED = {"old": ("/opt/libcudnn.so.9",), "gone": ()}
 
 
 class AnsweringPool:
@@ -33,6 +34,9 @@ class AnsweringPool:
 
     def targets(self, host: Host) -> dict[str, Unsupported]:
         return ANSWERS
+
+    def libraries(self) -> dict[str, tuple[str, ...]]:
+        return LOADED
 
 
 def test_the_sort_of_obstacle_is_in_the_report_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,3 +101,33 @@ def test_a_preference_for_nobody_who_takes_part_is_refused() -> None:
         Preference.parse("c").check([A, B])
     with pytest.raises(UsageError, match="--prefer: 'a\\(' is not a target"):
         Preference.parse("a(")
+
+
+def test_nobody_gets_a_kernel_of_a_plan_with_whom_it_cannot_share_one() -> None:
+    g = GraphBuilder()
+    graph = DataflowGraph(g.model(g.op("Exp", g.op("Relu", g.input("x", 4)))))
+    rival = a_target("b", excludes=frozenset({"c"}))
+    other = a_target("c")
+    source = Noisy(
+        {
+            **{("a", (name,)): NOISY for name in graph.names},
+            ("b", ("relu_0",)): NOISY,
+            ("c", ("exp_0",)): NOISY,
+        }
+    )
+    pool = CandidatePool(graph, source, 0.0)
+    kernels = [kernel(graph, A, *graph.names[:1]), kernel(graph, rival, "relu_0"), kernel(graph, other, "exp_0")]
+    for each in kernels:
+        pool.add(each)
+
+    def after(chosen: list[CandidateKernel], prefer: str) -> list[str]:
+        costs = tuple(source.cost(each) for each in chosen)
+        partitioning = Partitioning(graph, tuple(chosen))
+        plan = Plan(name="p", single=False, partitioning=partitioning, costs_us=costs, dispatch_us=0.0)
+        return [each.target.name for each in preferred(plan, pool, source, Preference.parse(prefer))[0].kernels]
+
+    assert after([kernels[0], kernel(graph, A, "exp_0")], "b,a") == ["b", "a"]
+    assert after([kernels[0], kernels[2]], "b,a") == ["a", "c"]
+    pool.add(kernel(graph, A, "exp_0"))
+    # both would like to: whoever comes first does
+    assert after([kernels[0], kernel(graph, A, "exp_0")], "b,c,a") == ["b", "a"]

@@ -4,6 +4,7 @@ import pytest
 
 from collage_core.contract import Joins, Target
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.pipeline.compatible import compatible_set_facts
 from collage_core.pipeline.plan import Plan
 from collage_core.pipeline.shortlist import WITHIN, mixes, singles
 from collage_core.testing import chain
@@ -131,3 +132,68 @@ def test_without_a_whole_model_kernel_every_mix_is_worth_timing() -> None:
     [plan] = mixes(pool, 2)
 
     assert plan.toolchains == ("a", "b")
+
+
+def test_of_targets_that_exclude_each_other_each_set_has_its_best_plan_among_the_mixes() -> None:
+    graph = DataflowGraph(chain("Relu", "Exp", "Neg"))
+    left, right, cpu = a_target("left", excludes=frozenset({"right"})), a_target("right"), a_target("cpu")
+    truth = by_operator(
+        {
+            "left": {"Relu": 10.0, "Exp": 40.0},
+            "right": {"Neg": 12.0, "Exp": 30.0},
+            "cpu": {"Relu": 30.0, "Exp": 50.0, "Neg": 31.0},
+        }
+    )
+    each = [
+        *(kernel(graph, left, name) for name in ("relu_0", "exp_0")),
+        *(kernel(graph, right, name) for name in ("exp_0", "neg_0")),
+        *(kernel(graph, cpu, name) for name in graph.names),
+    ]
+    pool = pool_of(graph, truth, *each).pool
+
+    plans = mixes(pool, 2)
+
+    assert [[target for target, _ in kernels(plan)] for plan in plans] == [
+        ["cpu", "right", "right"],  # 72 and three launches
+        ["left", "left", "cpu"],  # 81
+    ]
+    assert [len(mixes(pool, count)) for count in (0, 1, 3)] == [0, 1, 2]  # others are hopeless
+    facts = compatible_set_facts(pool)
+    assert [(each.targets, each.predicted_ms, each.used) for each in facts] == [
+        (("cpu", "left"), 0.084, ("cpu", "left")),
+        (("cpu", "right"), 0.075, ("cpu", "right")),
+    ]
+
+
+def test_a_set_whose_best_plan_is_hopeless_takes_no_turn() -> None:
+    graph = DataflowGraph(chain("Relu", "Exp"))
+    left, right = a_target("left", excludes=frozenset({"right"})), a_target("right")
+    costs = {"Relu": 10.0, "Exp": 10.0}
+    truth = by_operator({"left": costs, "right": dict.fromkeys(costs, 90.0)})
+    pool = pool_of(
+        graph, truth, *(kernel(graph, target, name) for target in (left, right) for name in graph.names)
+    ).pool
+
+    assert [plan.targets for plan in mixes(pool, 3)] == [("left",)]
+
+
+def test_a_set_that_covers_no_plan_is_told_without_one() -> None:
+    graph = DataflowGraph(chain("Relu", "Exp"))
+    left, right = a_target("left", excludes=frozenset({"right"})), a_target("right")
+    truth = by_operator({"left": {"Relu": 1.0, "Exp": 2.0}, "right": {"Exp": 1.0}})
+    own = [kernel(graph, left, name) for name in graph.names]
+    pool = pool_of(graph, truth, *own, kernel(graph, right, "exp_0")).pool
+
+    assert [(each.targets, each.predicted_ms) for each in compatible_set_facts(pool)] == [
+        (("left",), 0.005),
+        (("right",), None),
+    ]
+
+
+def test_where_all_targets_may_share_a_plan_there_are_no_sets_to_tell_of() -> None:
+    graph = DataflowGraph(chain("Relu"))
+    alone = a_target("c", mixable=False)
+    truth = by_operator({name: {"Relu": 1.0} for name in "abc"})
+    pool = pool_of(graph, truth, *(kernel(graph, target) for target in (A, B, alone))).pool
+
+    assert compatible_set_facts(pool) == ()

@@ -85,6 +85,7 @@ def test_an_optimisation_has_the_promised_keys() -> None:
         "measured",
         "cache_hits",
         "seconds",
+        "compatible_sets",
     ]
     assert list(document["search"]["seconds"]) == ["prepare", "candidates", "measure", "search", "refine", "total"]
     assert [list(region) for region in document["regions"]] == [
