@@ -266,7 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"gpu: {error}", file=sys.stderr)
         return 2
     options.work.mkdir(parents=True, exist_ok=True)
-    # every library is to number devices as nvidia-smi and Collage do, and to compile only once
+    # every library is to number devices as nvidia-smi does, and to compile only once
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str((options.work / "inductor").resolve()))
     end = None if options.minutes is None else start + 60 * options.minutes

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import os
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
+
+from collage_core.contract.cuda_order import cuda_order
 
 _NAME_BYTES = 96  # NVML_DEVICE_NAME_V2_BUFFER_SIZE and NVML_DEVICE_UUID_V2_BUFFER_SIZE in nvml.h
 _VERSION_BYTES = 80  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
@@ -16,8 +19,8 @@ class Device:
     """A device kernels may run on.
 
     Attributes:
-        name: As targets name it: `"cuda:0"`. CUDA devices are numbered by PCI bus, as with
-            `CUDA_DEVICE_ORDER=PCI_BUS_ID`, of those `CUDA_VISIBLE_DEVICES` leaves.
+        name: As targets name it: `"cuda:0"`. CUDA's devices have CUDA's own numbers, which depend on
+            `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER`; so every library means the same device by one.
         model: Marketing name, e.g. `"NVIDIA H200"`.
         compute_capability: What code is compiled for, e.g. `"9.0"`.
         driver: Version of its driver, e.g. `"580.65.06"`.
@@ -58,12 +61,15 @@ class Nvml(Protocol):
         """One of its functions."""
 
 
-def nvidia_devices(library: Nvml | None = None, visible: str | None = None) -> tuple[Device, ...]:
+def nvidia_devices(library: Nvml | None = None, order: Callable[[], Sequence[str]] = cuda_order) -> tuple[Device, ...]:
     """NVIDIA's devices, by their management library: it comes with the driver, and starts nothing on the devices.
+
+    It numbers them by bus, CUDA may not. Devices that are alike have one order or the other; where they are not, and
+    the environment does not say that CUDA goes by the bus too, CUDA is asked.
 
     Args:
         library: The library; the installed one if None.
-        visible: What `CUDA_VISIBLE_DEVICES` says; the environment's if None.
+        order: Gives UUIDs in CUDA's order, of those it shows; none if it cannot say.
 
     Returns:
         The devices; none where there is no driver, or its library does not answer.
@@ -84,11 +90,26 @@ def nvidia_devices(library: Nvml | None = None, visible: str | None = None) -> t
         found = [_device(library, index, driver.value.decode()) for index in range(count.value)]
     finally:
         library.nvmlShutdown()
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible
     return tuple(
         dataclasses.replace(device, name=f"cuda:{number}")
-        for number, (device, _) in enumerate(_visible([each for each in found if each is not None], chosen))
+        for number, device in enumerate(_numbered([each for each in found if each is not None], order))
     )
+
+
+def _numbered(found: list[tuple[Device, str]], order: Callable[[], Sequence[str]]) -> list[Device]:
+    """The devices that CUDA shows, as it numbers them.
+
+    Args:
+        found: All of them by bus, with their UUIDs.
+        order: See `nvidia_devices`.
+    """
+    kinds = {(device.model, device.compute_capability) for device, _ in found}
+    if len(kinds) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        known = {uuid: device for device, uuid in found}
+        shown = order()
+        if shown and all(uuid in known for uuid in shown):
+            return [known[uuid] for uuid in shown]
+    return [device for device, _ in _visible(found, os.environ.get("CUDA_VISIBLE_DEVICES"))]
 
 
 def _device(library: Nvml, index: int, driver: str) -> tuple[Device, str] | None:

@@ -56,8 +56,6 @@ class CudaStream:
     def open(cls, name: str) -> CudaStream:
         """A new stream of a device.
 
-        Devices are numbered by PCI bus, as targets number them, whatever `CUDA_DEVICE_ORDER` says.
-
         Args:
             name: `"cuda:0"`.
 
@@ -77,11 +75,10 @@ class CudaStream:
             if not cupy.cuda.runtime.driverGetVersion():
                 raise DeviceUnavailableError(name, "no NVIDIA driver is installed")
             count = int(cupy.cuda.runtime.getDeviceCount())
-            by_bus = sorted(range(count), key=lambda ordinal: str(cupy.cuda.Device(ordinal).pci_bus_id))
         number = int(name.partition(":")[2])
         if number >= count:
             raise DeviceUnavailableError(name, f"CUDA shows {count} devices to this process")
-        return cls(cupy, name, by_bus[number])
+        return cls(cupy, name, number)  # targets have CUDA's numbers
 
     @property
     def handle(self) -> int:

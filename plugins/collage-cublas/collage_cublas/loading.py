@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
-from collage_cublas.context import PrimaryContexts
+from collage_core.device import PrimaryContexts
 from collage_cublas.library import CublasLt
 
 OLDEST_VERSION = 120000

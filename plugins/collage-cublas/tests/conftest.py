@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from collage_core.contract import BuildContext
+from collage_core.device import PrimaryContexts
 from collage_core.testing.kernel_check import MemoryBlobs
-from collage_cublas.context import PrimaryContexts
 from collage_cublas.library import CublasLt, Descriptors
 from collage_cublas.loading import wheels
 

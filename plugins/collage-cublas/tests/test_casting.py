@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from collage_core.device import PrimaryContexts
 from collage_cublas.casting import KERNELS, THREADS
-from collage_cublas.context import PrimaryContexts
 from collage_cublas.library import CublasError, CublasLt, DataType
 
 

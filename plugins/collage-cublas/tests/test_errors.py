@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from collage_core.device import PrimaryContexts
 from collage_core.errors import DeviceLostError, DeviceMemoryError
-from collage_cublas.context import PrimaryContexts
 from collage_cublas.library import CublasError, CublasLt
 
 

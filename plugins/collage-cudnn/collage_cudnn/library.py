@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from collage_cudnn.context import Contexts
+from collage_core.device import Contexts
 from collage_cudnn.graph import DataType, Graph, Operation
 
 MULTIPLYING = frozenset({"conv_fprop", "conv_dgrad", "matmul", "sdpa"})

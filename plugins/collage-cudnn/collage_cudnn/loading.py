@@ -9,7 +9,7 @@ import importlib.util
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from collage_cudnn.context import PrimaryContexts
+from collage_core.device import PrimaryContexts
 from collage_cudnn.library import Cudnn
 
 FRONTEND = "1.26.0"

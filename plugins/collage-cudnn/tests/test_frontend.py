@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from collage_core.contract import Unsupported
-from collage_cudnn.context import DeviceArray
+from collage_core.device import DeviceArray, Launch
 from collage_cudnn.graph import DataType, Graph, Layout
 from collage_cudnn.library import Conversion, Cudnn, CudnnError
 from collage_cudnn.loading import FRONTEND, frontend_version, open_library
@@ -68,6 +68,9 @@ class NoContexts:
 
     def current(self, device: str) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
+
+    def kernel(self, device: str, name: str, code: bytes) -> Launch:
+        raise OSError("there is no device")
 
     def placed(self, device: str, array: np.ndarray[Any, Any]) -> DeviceArray:
         raise OSError("there is no device")

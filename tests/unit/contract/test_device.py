@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from collage_core.contract import Device, Host
+from collage_core.contract.cuda_order import cuda_order, device_uuids
 from collage_core.contract.device import nvidia_devices
+from collage_core.device import PrimaryContexts
 
 H100 = Device(name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="580.65.06", memory_bytes=80 << 30)
 HOST = Host(system="Linux x86_64", cpu="test", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1)
@@ -27,6 +29,17 @@ def _set(place: Any, value: int) -> int:
 @pytest.fixture(autouse=True)
 def everything_visible(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+
+
+def unasked() -> tuple[str, ...]:
+    """Of a CUDA that does not start."""
+    return ()
+
+
+def uuid_of(place: int) -> str:
+    """Of the device in a place on the bus."""
+    return f"GPU-0{place}000000-0000-4000-8000-00000000000f"
 
 
 class FakeNvml:
@@ -60,7 +73,7 @@ class FakeNvml:
         return 0
 
     def nvmlDeviceGetUUID(self, handle: ctypes.c_void_p, text: Any, size: ctypes.c_uint) -> int:
-        text.value = f"GPU-{(handle.value or 0) - 1}f00".encode()
+        text.value = uuid_of((handle.value or 0) - 1).encode()
         return 0
 
     def nvmlDeviceGetCudaComputeCapability(self, handle: ctypes.c_void_p, major: Any, minor: Any) -> int:
@@ -74,7 +87,7 @@ class FakeNvml:
 def test_devices_are_told_as_targets_name_them() -> None:
     library = FakeNvml("NVIDIA A", "NVIDIA B")
 
-    first, second = nvidia_devices(library, None)
+    first, second = nvidia_devices(library, unasked)
 
     assert first == Device(
         name="cuda:0", model="NVIDIA A", compute_capability="8.9", driver="580.65.06", memory_bytes=24 << 30
@@ -88,7 +101,7 @@ def test_devices_are_told_as_targets_name_them() -> None:
     [
         ("1", ["B"]),
         ("2,0", ["C", "A"]),
-        ("GPU-1", ["B"]),
+        ("GPU-01", ["B"]),
         ("", []),
         ("-1", []),
         ("0,7,1", ["A"]),
@@ -99,14 +112,93 @@ def test_devices_that_cuda_does_not_show_are_not_there(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
 
-    found = nvidia_devices(FakeNvml("A", "B", "C"))
+    found = nvidia_devices(FakeNvml("A", "B", "C"), unasked)
 
     assert [device.model for device in found] == models
     assert [device.name for device in found] == [f"cuda:{number}" for number in range(len(models))]
 
 
 def test_a_device_that_does_not_answer_costs_itself_only() -> None:
-    assert [device.model for device in nvidia_devices(FakeNvml("A", "lost", "C"), None)] == ["A", "C"]
+    assert [device.model for device in nvidia_devices(FakeNvml("A", "lost", "C"), unasked)] == ["A", "C"]
+
+
+class FakeCuda:
+    """CUDA's driver on the same machine, with an order of its own.
+
+    Attributes:
+        order: Places on the bus of its devices.
+        current: Place of the device that was made current last.
+    """
+
+    def __init__(self, *order: int, fails: str = "") -> None:
+        self.order = order
+        self.fails = fails
+        self.current: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self.fails:
+            return lambda *_: 3
+        return {
+            "cuInit": lambda flags: 0,
+            "cuDeviceGetCount": lambda count: _set(count, len(self.order)),
+            "cuDeviceGet": lambda device, number: _set(device, self.order[number.value] + 100),
+            "cuDeviceGetUuid": self._uuid,
+            "cuDevicePrimaryCtxRetain": lambda context, device: _set(context, device.value),
+            "cuCtxPushCurrent_v2": self._push,
+            "cuCtxPopCurrent_v2": lambda context: 0,
+        }[name]
+
+    def _uuid(self, raw: Any, device: ctypes.c_int) -> int:
+        raw.raw = bytes.fromhex(uuid_of(device.value - 100).removeprefix("GPU-").replace("-", ""))
+        return 0
+
+    def _push(self, context: ctypes.c_void_p) -> int:
+        self.current = (context.value or 0) - 100
+        return 0
+
+
+@pytest.mark.parametrize("order", [(2, 0, 1), (2, 1), (1,)])
+def test_all_mean_the_same_device_by_a_number_where_cuda_does_not_go_by_the_bus(order: tuple[int, ...]) -> None:
+    """The management library, and CUDA's driver, whose numbers those of libraries are."""
+    cuda = FakeCuda(*order)
+    contexts = PrimaryContexts(cuda)
+
+    found = nvidia_devices(FakeNvml("small", "middle", "large"), lambda: device_uuids(cuda))
+
+    assert [device.model for device in found] == [("small", "middle", "large")[place] for place in order]
+    for device, place in zip(found, order, strict=True):
+        with contexts.current(device.name):
+            assert cuda.current == place
+
+
+def test_cuda_goes_by_the_bus_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked() -> tuple[str, ...]:
+        raise AssertionError
+
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+
+    assert [device.model for device in nvidia_devices(FakeNvml("small", "large"), asked)] == ["large", "small"]
+    monkeypatch.delenv("CUDA_DEVICE_ORDER")
+    assert len(nvidia_devices(FakeNvml("alike", "alike"), asked)) == 2
+
+
+@pytest.mark.parametrize("shown", [(), ("MIG-1f00",)])
+def test_where_cuda_names_no_devices_they_are_numbered_by_bus(shown: tuple[str, ...]) -> None:
+    found = nvidia_devices(FakeNvml("small", "large"), lambda: shown)
+
+    assert [(device.name, device.model) for device in found] == [("cuda:0", "small"), ("cuda:1", "large")]
+
+
+@pytest.mark.parametrize("fails", ["cuInit", "cuDeviceGetUuid"])
+def test_a_driver_that_refuses_says_at_what(fails: str) -> None:
+    with pytest.raises(OSError, match=f"{fails}: 3"):
+        device_uuids(FakeCuda(0, fails=fails))
+
+
+def test_a_process_of_its_own_asks_and_says_nothing_without_a_driver() -> None:
+    if shutil.which("nvidia-smi") is None:
+        assert cuda_order() == ()
 
 
 def test_a_driver_that_does_not_start_has_no_devices() -> None:
@@ -135,7 +227,20 @@ def test_what_was_measured_on_several_devices_holds_for_all_of_them() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="nvidia-smi is not installed")
-def test_the_real_library_tells_what_nvidia_smi_tells() -> None:
+def test_cuda_shows_each_device_once() -> None:
+    told = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
+
+    shown = cuda_order()
+
+    assert shown
+    assert len(set(shown)) == len(shown)
+    assert all(f"(UUID: {uuid})" in told for uuid in shown)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="nvidia-smi is not installed")
+def test_the_real_library_tells_what_nvidia_smi_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     told = subprocess.run(
         ["nvidia-smi", "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"],
         capture_output=True,
