@@ -6,11 +6,14 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx_ir
 import pytest
 
 from collage_core.contract import Artifact, BuildContext, Device, Host, Target, Unsupported
+from collage_core.device import OpenDevice
 from collage_core.fusion import CandidateBounds, CandidateKernel, Partitioning
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
@@ -33,6 +36,8 @@ class Place:
         targets: Target on the device of each toolchain that is usable there, by name.
         replays: How often a captured plan is run to see whether it gives the same bits.
         trace: Notes what is asked of the device.
+        model: What plans are made for: five nodes, of which each toolchain takes some alone, with one input, `x`.
+        opening: Opens the device; as for any package if None.
     """
 
     device: str
@@ -41,15 +46,17 @@ class Place:
     targets: Mapping[str, Target]
     replays: int
     trace: Callable[[], AbstractContextManager[list[str]]]
+    model: Callable[[], onnx_ir.Model]
+    opening: OpenDevice | None = None
 
-    def plan(self, model: onnx_ir.Model, folder: Path, launch: str = "graph") -> Plan:
-        """Each node as a kernel of its own, dealt out so that every toolchain has some; lowered.
+    def plan(self, folder: Path, launch: str = "graph") -> Plan:
+        """Each node of the model as a kernel of its own, dealt out so that every toolchain has some; lowered.
 
         Args:
-            model: A model whose nodes some toolchain here takes alone.
             folder: For toolchains.
             launch: How kernels are launched.
         """
+        model = self.model()
         targets = {
             name: target if launch == target.launch else with_option(target, "launch", launch)
             for name, target in self.targets.items()
@@ -74,6 +81,12 @@ class Place:
             assert not isinstance(variants, Unsupported), variants.reason
             artifacts[site.name] = next(variants)
         return Plan(place=self, model=partitioned, artifacts=artifacts, targets=chosen, dealt=dealt)
+
+    def inputs(self, seed: int) -> dict[str, np.ndarray[Any, Any]]:
+        """What plans are run on."""
+        [x] = self.model().graph.inputs
+        assert x.shape is not None
+        return {"x": np.random.default_rng(seed).normal(size=x.shape.numpy()).astype(np.float32)}
 
     def _alone(self, name: str, target: Target, graph: DataflowGraph) -> dict[int, CandidateKernel]:
         """The candidates of a toolchain that are one node, by its index."""
@@ -135,7 +148,7 @@ class Plan:
                 loader(registry),
                 threads=1,
                 host=self.place.host,
-                opening=opener(registry, self.targets.values()),
+                opening=self.place.opening or opener(registry, self.targets.values()),
             )
         )
 

@@ -50,7 +50,8 @@ def test_the_record_and_the_explanation_tell_what_each_set_came_to(record: Recor
     assert (second.targets, second.used) == (("near", "right"), ("near", "right"))
     assert first.predicted_ms is not None
     assert second.predicted_ms is not None
-    assert wait_ms < first.predicted_ms < 2 * wait_ms < second.predicted_ms
+    assert wait_ms < first.predicted_ms < second.predicted_ms
+    assert 2 * wait_ms < second.predicted_ms
     text = " ".join(explain(record).split())
     assert "some targets exclude each other; the best plan of {left, near}: " in text
     assert "it cannot share a plan with left" in text

@@ -1,10 +1,12 @@
 """A captured plan over kernels of every toolchain of a device: the same bits, no waiting, nothing compiled elsewhere.
 
-Each test is run on a fake device, and with `-m gpu` on NVIDIA's by the toolchains that are usable there.
+Each test is run on a fake device, on one with NVIDIA's toolchains over emulations of their libraries, and with `-m gpu`
+on NVIDIA's by the toolchains that are usable there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import json
@@ -12,18 +14,20 @@ import os
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from collage_core.contract import Device, Host, Unsupported
+from collage_core.contract import Device, Host, Target, Unsupported
 from collage_core.reference import compare, evaluate
 from collage_core.registry import Registry, Toolchain
+from collage_core.testing import FakeDevice
 from tests.from_source import ROOT
-from tests.integration.device import toolchains, waits
-from tests.integration.device.models import layers
+from tests.integration.device import emulations, toolchains, waits
+from tests.integration.device.models import convolved, layers
 from tests.integration.device.place import Place, Plan
 
 ON_GPU = pytest.mark.gpu("cupy")
@@ -39,11 +43,36 @@ def fake() -> Place:
         targets={each.name: each.collage_targets()[0] for each in usable},  # type: ignore[index]
         replays=50,
         trace=functools.partial(waits.logged, toolchains.device),
+        model=layers,
     )
 
 
-def cuda() -> Place:
-    registry, host = Registry.discover(), Host.this()
+@contextlib.contextmanager
+def emulated() -> Iterator[Place]:
+    """NVIDIA's own toolchains over emulations of their libraries."""
+    device = FakeDevice("cuda:0")
+    facts = Device(
+        name="cuda:0", model="NVIDIA H200", compute_capability="9.0", driver="580.65.06", memory_bytes=141 << 30
+    )
+    host = Host(system="", cpu="", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1, devices=(facts,))
+    with emulations.plugins(device) as plugins:
+        registry = Registry.of(*(Toolchain(name, plugin) for name, plugin in plugins.items()))
+        targets, reasons = usable(registry, host)
+        assert set(targets) == set(plugins), reasons
+        yield Place(
+            device=device.name,
+            host=host,
+            registry=registry,
+            targets=targets,
+            replays=8,
+            trace=functools.partial(waits.logged, device),
+            model=convolved,
+            opening=device.open,
+        )
+
+
+def usable(registry: Registry, host: Host) -> tuple[dict[str, Target], list[str]]:
+    """The plain target of each toolchain that has one on the GPU, by name, and why others have none."""
     targets, reasons = {}, []
     for name, toolchain in registry.toolchains.items():
         offered = toolchain.targets(host)
@@ -53,29 +82,59 @@ def cuda() -> Place:
         here = [target for target in offered if target.device == "cuda:0" and target.exact and not target.on_request]
         if here:
             targets[name] = here[0]
+    return targets, reasons
+
+
+def cuda() -> Place:
+    registry, host = Registry.discover(), Host.this()
+    targets, reasons = usable(registry, host)
     if not targets:
         pytest.skip(f"no toolchain here runs on cuda:0: {'; '.join(reasons) or 'none is installed'}")
-    return Place(device="cuda:0", host=host, registry=registry, targets=targets, replays=1000, trace=waits.traced)
+    return Place(
+        device="cuda:0",
+        host=host,
+        registry=registry,
+        targets=targets,
+        replays=1000,
+        trace=waits.traced,
+        model=convolved,
+    )
 
 
-@pytest.fixture(params=[pytest.param(fake, id="fake"), pytest.param(cuda, id="cuda", marks=ON_GPU)])
+@pytest.fixture(scope="module")
+def emulation(installed: None) -> Iterator[Place]:
+    with emulated() as place:
+        yield place
+
+
+FAKE, CUDA = pytest.param("fake", id="fake"), pytest.param("cuda", id="cuda", marks=ON_GPU)
+
+
+@pytest.fixture(params=[FAKE, pytest.param("emulation", id="emulated"), CUDA])
 def place(request: pytest.FixtureRequest) -> Place:
-    made: Place = request.param()
+    """With toolchains of this process."""
+    made: Place = request.getfixturevalue("emulation") if request.param == "emulation" else MADE[request.param]()
     return made
 
 
-def inputs(seed: int) -> dict[str, Any]:
-    return {"x": np.random.default_rng(seed).normal(size=(8, 16)).astype(np.float32)}
+@pytest.fixture(params=[FAKE, CUDA])
+def installed_place(request: pytest.FixtureRequest) -> Place:
+    """With toolchains that other processes have, too."""
+    return MADE[request.param]()
+
+
+MADE = {"fake": fake, "cuda": cuda}
 
 
 def check(plan: Plan, feeds: dict[str, Any], y: Any) -> None:
-    [name] = [str(value.name) for value in layers().graph.outputs]
-    assert compare(np.asarray(y), evaluate(layers(), feeds).values[name]).error < 1e-4
+    model = plan.place.model()
+    [name] = [str(value.name) for value in model.graph.outputs]
+    assert compare(np.asarray(y), evaluate(model, feeds).values[name]).error < 1e-4
 
 
 def test_kernels_of_all_toolchains_are_one_graph_and_give_the_same_bits_each_time(place: Place, tmp_path: Path) -> None:
-    plan = place.plan(layers(), tmp_path)
-    bound = plan.session().bind(inputs(1))
+    plan = place.plan(tmp_path)
+    bound = plan.session().bind(place.inputs(1))
 
     bits = []
     for _ in range(2 + place.replays):  # one to warm up, one that captures
@@ -83,33 +142,34 @@ def test_kernels_of_all_toolchains_are_one_graph_and_give_the_same_bits_each_tim
         bits.append(y.tobytes())
 
     assert min(plan.dealt.values()) > 0
+    assert set(plan.dealt) == set(place.targets)
     assert [(each.mode, len(each.steps), each.reason) for each in bound.launches] == [("graph", 5, "")]
-    check(plan, inputs(1), y)
+    check(plan, place.inputs(1), y)
     if plan.deterministic:
         assert set(bits) == {bits[0]}
 
 
 def test_a_replay_is_of_the_inputs_it_finds(place: Place, tmp_path: Path) -> None:
-    plan = place.plan(layers(), tmp_path)
+    plan = place.plan(tmp_path)
     session = plan.session()
 
     for seed in range(5):
-        [y] = session.run(None, inputs(seed))
-        check(plan, inputs(seed), y)
+        [y] = session.run(None, place.inputs(seed))
+        check(plan, place.inputs(seed), y)
 
 
 @pytest.mark.parametrize("launch", ["graph", "eager"])
 def test_the_host_waits_once_when_all_is_on_its_way(place: Place, launch: str, tmp_path: Path) -> None:
-    plan = place.plan(layers(), tmp_path, launch)
+    plan = place.plan(tmp_path, launch)
     bound = plan.session().bind()  # memory of its own, which is pinned
-    bound.inputs["x"][...] = inputs(2)["x"]
+    bound.inputs["x"][...] = place.inputs(2)["x"]
     for _ in range(3):
         bound.run()
 
     with place.trace() as calls:
         [y] = bound.run()
 
-    check(plan, inputs(2), y)
+    check(plan, place.inputs(2), y)
     made = waits.launches(calls)
     # of a graph, one; else one for each kernel, or more: a library may split a product
     assert made == ["graph"] if launch == "graph" else len(made) >= 5 and set(made) == {"kernel"}, calls
@@ -120,7 +180,7 @@ def test_the_host_waits_once_when_all_is_on_its_way(place: Place, launch: str, t
 def test_a_wait_inside_is_seen(tmp_path: Path) -> None:
     """A copy into memory of the caller's own, which is not pinned, waits; so the test above can fail."""
     place = fake()
-    bound = place.plan(layers(), tmp_path).session().bind(outputs={"add_0": np.zeros((8, 16), np.float32)})
+    bound = place.plan(tmp_path).session().bind(outputs={"add_0": np.zeros((8, 16), np.float32)})
 
     with place.trace() as calls:
         bound.run()
@@ -163,12 +223,13 @@ def test_the_tracer_reads_names_where_cupti_puts_them() -> None:
     assert (data.site, data.function, data.context_uid, data.correlation_id) == (0, b"cuGraphLaunch", 7, 9)
 
 
-def test_a_package_is_run_by_a_new_process_without_compiling(place: Place, tmp_path: Path) -> None:
-    plan = place.plan(layers(), tmp_path)
-    [here] = plan.session().run(None, inputs(3))
+def test_a_package_is_run_by_a_new_process_without_compiling(installed_place: Place, tmp_path: Path) -> None:
+    place = installed_place
+    plan = place.plan(tmp_path)
+    [here] = plan.session().run(None, place.inputs(3))
     package, given, made, cache = (tmp_path / name for name in ("p.collage", "x.npz", "y.npz", "cache"))
     plan.save(package)
-    np.savez(given, **inputs(3))
+    np.savez(given, **place.inputs(3))
     cache.mkdir()
     before = toolchains.noted()
     # CUDA compiles no PTX then, and what CuPy or Triton compiled would be left in its cache

@@ -28,6 +28,7 @@ _WAITS = re.compile(
     r"|cu(Module|Library)(Load|Unload)"
 )
 _LAUNCHES = re.compile(r"kernel|launch|cuLaunchKernel|cuGraphLaunch")
+_EMULATED = re.compile(r"cublasLt|cudnn|eng")  # as emulations of libraries log what they enqueue
 _GRAPHS = re.compile(r"launch|cuGraphLaunch")
 _COPIES = re.compile(r"write|read|cuMemcpy")
 
@@ -53,7 +54,8 @@ def logged(device: FakeDevice) -> Iterator[list[str]]:
     calls: list[str] = []
     before = len(device.log)
     yield calls
-    calls += [each.kind for each in device.log[before:] if each.kind not in ("ran", "free", "event")]
+    kinds = [each.kind for each in device.log[before:] if each.kind not in ("ran", "free", "event")]
+    calls += ["kernel" if _EMULATED.match(kind) else kind for kind in kinds]
 
 
 class CallbackData(ctypes.Structure):

@@ -80,6 +80,7 @@ def test_optimize_writes_the_json_that_is_promised(ran: Ran) -> None:
         "distinct_candidates",
         "measured",
         "cache_hits",
+        "compatible_sets",
         "seconds",
     }
     assert {"prepare", "candidates", "measure", "search", "refine", "total"} <= set(facts["search"]["seconds"])

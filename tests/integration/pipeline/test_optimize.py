@@ -54,6 +54,7 @@ def test_what_one_toolchain_refuses_another_runs_and_both_say_why(tmp_path: Path
     assert not any(each.latency_ms is None and not each.failed for each in record.comparison.contenders)
 
 
+@pytest.mark.slow
 def test_a_plan_changed_by_moves_is_built_timed_and_right(tmp_path: Path, collage: Collage) -> None:
     """Whole plans are said to be the faster the more kernels they have, so moves that split are what is kept."""
     model = written("odd", tmp_path)

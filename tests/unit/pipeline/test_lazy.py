@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from collage_core.contract import Joins
+from collage_core.contract import Joins, Target
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateBounds, CandidateKernel
 from collage_core.ir.dataflow import DataflowGraph
@@ -178,3 +178,26 @@ def test_a_library_of_single_kernels_takes_the_operators_it_is_best_at() -> None
     found, pool = explored(source, [rule_of(library, refuses=refused), rule_of(B)])
 
     assert [names for target, names in path(found, pool) if target == "a"] == [("exp_0",), ("sin_0",)]
+
+
+@pytest.mark.parametrize("kind", [LazyExplorer, Explorer])
+def test_of_targets_that_exclude_each_other_the_plan_is_the_best_of_those_without_one_or_the_other(
+    kind: type[Explorer],
+) -> None:
+    costs = {
+        "a": {**dict.fromkeys(FIRST, 10.0), **dict.fromkeys(SECOND, 90.0)},
+        "b": {**dict.fromkeys(FIRST, 80.0), **dict.fromkeys(SECOND, 12.0)},
+        "c": dict.fromkeys(OPERATORS, 40.0),
+    }
+    truth = by_operator(costs, launch_us=5.0)
+    one, other, third = a_target("a", excludes=frozenset({"b"})), a_target("b"), a_target("c")
+
+    def total(*targets: Target) -> tuple[float, frozenset[str]]:
+        found, _ = explored(FakeSource(truth), [rule_of(target) for target in targets], kind=kind)
+        return found.result.total_us, found.result.targets
+
+    without_b, without_a = total(one, third), total(other, third)
+
+    assert total(one, other, third) == min(without_b, without_a) == without_b
+    assert without_b[0] == pytest.approx(6 * 10 + 6 * 40 + 2 * 5.1)
+    assert without_a[0] == pytest.approx(6 * 12 + 6 * 40 + 2 * 5.1)
