@@ -7,6 +7,7 @@ prediction, so the best of each set also run against each other end to end, and 
 from __future__ import annotations
 
 import functools
+import itertools
 
 from collage_core.errors import NoCoverError
 from collage_core.pipeline.pool import CandidatePool
@@ -21,9 +22,17 @@ def sets_apart(pool: CandidatePool) -> tuple[frozenset[str], ...]:
 
     Targets that share a plan with nobody, not even where the others agree, are left out: they run whole models.
     """
-    mixable = {each.target.name: SearchTarget.of(each.target) for each in pool if each.target.mixable}
-    found = compatible_sets(mixable.values())
+    found = compatible_sets(_mixable(pool))
     return found if len(found) > 1 else ()
+
+
+def pairs_apart(pool: CandidatePool) -> tuple[str, ...]:
+    """A sentence for each two of the pool's targets that exclude each other, for whoever asks why nothing fits."""
+    return tuple(
+        f"{one.name} and {other.name} exclude each other, so no plan uses both"
+        for one, other in itertools.combinations(_mixable(pool), 2)
+        if not one.mixes_with(other)
+    )
 
 
 def best_of_each(pool: CandidatePool, engine: ExactSearch, *, whole: bool = True) -> tuple[SearchResult, ...]:
@@ -55,6 +64,11 @@ def compatible_set_facts(pool: CandidatePool) -> tuple[CompatibleSetFacts, ...]:
             )
         )
     return tuple(facts)
+
+
+def _mixable(pool: CandidatePool) -> list[SearchTarget]:
+    found = {each.target.name: SearchTarget.of(each.target) for each in pool if each.target.mixable}
+    return [target for _, target in sorted(found.items())]
 
 
 def _best(pool: CandidatePool, engine: ExactSearch, names: frozenset[str], *, whole: bool) -> SearchResult | None:

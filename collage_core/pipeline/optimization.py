@@ -19,7 +19,7 @@ from collage_core.measure.source import MeasuringCostSource
 from collage_core.passes.prepare_validity import blamed_on
 from collage_core.pipeline.assemble import Assembled, assemble
 from collage_core.pipeline.certificate import certified
-from collage_core.pipeline.compatible import compatible_set_facts
+from collage_core.pipeline.compatible import compatible_set_facts, pairs_apart
 from collage_core.pipeline.control import Control, Wishes
 from collage_core.pipeline.decision import Decision, decide
 from collage_core.pipeline.dispatch import dispatch_us
@@ -175,6 +175,8 @@ class _Optimization:
             names = tuple(self._subject.graph.names[index] for index in error.nodes)
             why = self._why_uncovered(explorer, error, (*asked.failures, *explorer.failures))
             said = refusals(self._pool, explorer.proposals.values())
+            if error.stuck and (apart := pairs_apart(self._pool)):
+                raise error.explained((*why, *apart), names) from error
             raise self._control.pins.explained(error.explained(why, names), said) from error
         measuring = self._source.counts.seconds
         self._clock.add("measure", measuring)
