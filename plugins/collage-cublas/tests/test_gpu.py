@@ -282,6 +282,5 @@ def test_a_call_in_a_graph_gives_the_same_bits_a_thousand_times(
         assert (fetched(device, output) == -1).all()  # captured, not run
         for _ in range(machine.replays):
             graph.launch()
-            if artifact.deterministic:
-                assert fetched(device, output).tobytes() == eager.tobytes(), artifact.variant
-        device.synchronise()  # what is enqueued reads places that the next variant's call no longer keeps
+            bits = fetched(device, output).tobytes()  # waits, too: what is bound goes with the variant
+            assert bits == eager.tobytes() or not artifact.deterministic, artifact.variant

@@ -235,5 +235,5 @@ def test_variants_differ_and_a_graph_of_each_gives_the_same_bits_every_time(
         assert (fetched(device, output) == -1).all()  # captured, not run
         for _ in range(machine.replays):
             graph.launch()
-            if artifact.deterministic:
-                assert fetched(device, output).tobytes() == eager.tobytes(), artifact.variant
+            bits = fetched(device, output).tobytes()  # waits, too: what is bound goes with the variant
+            assert bits == eager.tobytes() or not artifact.deterministic, artifact.variant

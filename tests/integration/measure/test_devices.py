@@ -231,3 +231,5 @@ def test_what_stands_in_a_toolchains_way_crosses_the_process(store: BlobStore) -
         worker.close()
 
     assert answer == Unsupported("driver 470 is too old; install 525", Obstacle.DRIVER_TOO_OLD)
+    assert isinstance(answer, Unsupported)
+    assert isinstance(answer.obstacle, Obstacle)  # a plain text would be equal, too
