@@ -11,7 +11,7 @@ from collage_core.database import StoreStats
 from collage_core.report.bench_json import ApparentLoss, BenchReport
 from collage_core.report.codec import to_json
 from collage_core.report.compare_facts import CompareReport, ValueComparison, compare_json
-from collage_core.report.doctor_facts import DoctorReport, PluginFailureFacts
+from collage_core.report.doctor_facts import ClashFacts, DoctorReport, PluginFailureFacts
 from collage_core.report.fact_tables import (
     bench_summary,
     compare_summary,
@@ -81,6 +81,15 @@ def test_doctor_names_toolchains_versions_and_why_one_is_unusable() -> None:
     assert "broken (collage-broken 1.0) does not load: ImportError: no libfoo" in text
     assert DOCTOR.usable
     assert not dataclasses.replace(DOCTOR, toolchains=RECORD.toolchains[2:]).usable
+
+
+def test_doctor_says_which_libraries_clash_and_what_to_do() -> None:
+    clash = ClashFacts(library="cuDNN", between=("a", "b"), files=("/x", "/y"), reason="a loads /x", remedy="Use one")
+
+    text = shown(doctor_summary(dataclasses.replace(DOCTOR, clashes=(clash,))))
+
+    assert "two of cuDNN: a loads /x. Use one." in text
+    assert "two of" not in shown(doctor_summary(DOCTOR))
 
 
 def test_inspect_shows_what_each_target_takes_and_refuses() -> None:

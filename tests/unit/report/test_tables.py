@@ -7,8 +7,9 @@ import io
 
 from rich.console import Console, RenderableType
 
+from collage_core.report.codec import record_from_json, record_to_json
 from collage_core.report.coverage import coverage_lines
-from collage_core.report.record import AlternativeFacts, CopyFacts, RegionFacts
+from collage_core.report.record import AlternativeFacts, CompatibleSetFacts, CopyFacts, RegionFacts
 from collage_core.report.tables import (
     comparison_table,
     optimize_summary,
@@ -161,3 +162,16 @@ GOLDEN_REGIONS_SHORT = """
 
  total                3 kernels                            13        88,250       95,563  100.0 %
 """
+
+
+def test_where_targets_exclude_each_other_the_best_plan_of_each_set_is_told() -> None:
+    sets = (
+        CompatibleSetFacts(targets=("a", "b"), predicted_ms=1.5, used=("b",)),
+        CompatibleSetFacts(targets=("a", "c"), predicted_ms=None),
+    )
+    record = dataclasses.replace(RECORD, search=dataclasses.replace(RECORD.search, compatible_sets=sets))
+
+    [line] = [each for each in search_lines(record.search) if "exclude" in each]
+
+    assert line.endswith("{a, b}: 1.500 ms predicted, by b; {a, c}: none covers the model")
+    assert record_from_json(record_to_json(record)) == record
