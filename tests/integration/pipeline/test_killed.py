@@ -169,8 +169,9 @@ def killed_and_resumed(model: Path, toolchains: str, kills: int, seed: int) -> N
     work.finish(before)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_with_every_record(tmp_path: Path) -> None:
-    killed_and_resumed(written("cnn", tmp_path), "reference", kills=1, seed=1)
+    killed_and_resumed(written("cnn", tmp_path), "reference", kills=2, seed=1)
 
 
 def test_a_run_that_is_asked_to_end_leaves_nothing_but_its_records(tmp_path: Path) -> None:

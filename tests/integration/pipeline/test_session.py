@@ -141,6 +141,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return packages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("toolchain", ["onnxruntime", "openvino"])
 def test_clones_share_the_weights(toolchain: str, wide: dict[str, Path]) -> None:
     session = load(wide[toolchain], threads=1)
