@@ -38,6 +38,7 @@ def test_a_driver_too_old_for_a_toolchain_is_named(monkeypatch: pytest.MonkeyPat
         "cublas": "NVIDIA's driver 470.82.01 is too old; install 525 or newer",
         "triton": "NVIDIA's driver 470.82.01 is too old for NVIDIA H100; install 580 or newer",
     }
+    assert report.obstacles == dict.fromkeys(("cublas", "triton"), "driver too old")
     assert report.devices == ()
     assert not report.usable
 
