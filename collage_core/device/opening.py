@@ -59,7 +59,7 @@ def buffer_on(device: DeviceStream, spec: TensorSpec) -> Buffer:
 
 
 def placed_on(device: DeviceStream, name: str, array: np.ndarray[Any, Any]) -> Buffer:
-    """An array copied to a device.
+    """An array copied to a device; it has been read when this returns, so it may be a temporary one.
 
     Raises:
         DeviceError: If it has not the memory, or fails.
@@ -67,6 +67,7 @@ def placed_on(device: DeviceStream, name: str, array: np.ndarray[Any, Any]) -> B
     source = np.ascontiguousarray(array)
     buffer = buffer_on(device, buffer_over(name, source).spec)
     device.write(buffer.pointer, source)
+    device.synchronise()
     return buffer
 
 

@@ -106,7 +106,11 @@ class DeviceStream(Protocol):
         """Bytes of the host's memory that copies reach without a detour (pinned), aligned to `ALIGNMENT_BYTES`."""
 
     def write(self, pointer: int, source: Array) -> None:
-        """Enqueues a copy of a C-contiguous array to the device. Of memory that is not pinned, a snapshot is copied."""
+        """Enqueues a copy of a C-contiguous array to the device. The array has to stay as it is until that is done.
+
+        CUDA may wait for the stream and take a copy of memory that is not pinned, but does not promise it (NVIDIA, "API
+        synchronization behavior").
+        """
 
     def read(self, target: Array, pointer: int) -> None:
         """Enqueues a copy into a C-contiguous array. Into memory that is not pinned it waits for the stream."""

@@ -23,6 +23,7 @@ def test_mutants_are_prepared_and_partitioned_or_refused(tmp_path: Path) -> None
     assert min(counts["partition: result"], counts["partition: refused"]) > 50
 
 
+@pytest.mark.slow
 @pytest.mark.plugins
 def test_mutants_are_run_by_the_installed_toolchains_or_refused(tmp_path: Path) -> None:
     assert hunted(tmp_path, 11, ("run",), 30).counts["run: result"] > 3

@@ -188,6 +188,7 @@ def test_what_fuse_ops_marks_runs_as_one_kernel_of_whoever_is_faster(tmp_path: P
     check(dict(zip(names, session.run(None, feeds), strict=True)), reference(path, feeds))
 
 
+@pytest.mark.slow
 def test_the_same_bits_are_asked_for_said_and_kept(tmp_path: Path) -> None:
     path, out = written("cnn", tmp_path), tmp_path / "plan.collage"
     arguments = ("--toolchains", "reference", "--tuning-db", "memory:", *TINY_ARGUMENTS)
