@@ -26,6 +26,7 @@ from collage_core.contract import (
     Measurement,
     Protocol,
     RunContext,
+    Supported,
     Target,
     Unsupported,
 )
@@ -40,12 +41,28 @@ hookimpl = pluggy.HookimplMarker("collage")
 
 
 @hookspec(firstresult=True)
+def collage_check_host(host: Host) -> Supported | Unsupported:
+    """Whether the machine can be one for the toolchain, by what is known of it. Optional; called in the driver.
+
+    A machine that is refused here costs no worker process, so a toolchain for devices that most machines lack answers
+    by them. What takes the library to know is for `collage_targets`.
+
+    Args:
+        host: The machine the kernels will run on, with its devices.
+
+    Returns:
+        `Supported()` if the toolchain may have targets here. Or why it has none: no such device, its driver too old.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
 def collage_targets(host: Host) -> Sequence[Target] | Unsupported:
     """Which targets the toolchain offers on this machine. Called once per worker, in the worker.
 
     Args:
         host: The machine the kernels will run on, with its devices; a library that builds ahead of time goes by this,
-            not by the machine it finds itself on.
+            not by the machine it finds itself on. `collage_check_host` has not refused it.
 
     Returns:
         Targets, the default one first; every `Target.toolchain` is the entry point's name, every `Target.device` the

@@ -26,6 +26,7 @@ from collage_core.contract import (
     Measurement,
     Protocol,
     RunContext,
+    Supported,
     Target,
     Unsupported,
 )
@@ -52,7 +53,9 @@ class PluginFailure:
     reason: str
 
 
-_IN_DRIVER = frozenset({"collage_register_patterns", "collage_register_predicates", "collage_fusion_spec"})
+_IN_DRIVER = frozenset(
+    {"collage_check_host", "collage_register_patterns", "collage_register_predicates", "collage_fusion_spec"}
+)
 """Hooks that run beside the search, so that a hang of theirs has no worker that could be killed."""
 
 
@@ -94,12 +97,26 @@ class Toolchain:
         """Whether the plugin has an implementation of `hook`, e.g. `"collage_query"`."""
         return hook in self._implemented
 
+    def check_host(self, host: Host) -> Supported | Unsupported:
+        """Whether a machine can be one for the toolchain, by what is known of it.
+
+        Raises:
+            PluginError: If the hook raises, hangs, or answers with anything else.
+        """
+        if not self.implements("collage_check_host"):
+            return Supported()
+        checked: Supported | Unsupported = self._call("collage_check_host", (Supported, Unsupported), host=host)
+        return checked
+
     def targets(self, host: Host) -> tuple[Target, ...] | Unsupported:
         """Targets on this machine, or why there are none. Worker only.
 
         Raises:
-            PluginError: If the hook raises or answers with anything else.
+            PluginError: If a hook raises or answers with anything else.
         """
+        checked = self.check_host(host)
+        if isinstance(checked, Unsupported):
+            return checked
         answer = self._call("collage_targets", (Sequence, Unsupported), host=host)
         if isinstance(answer, Unsupported):
             return answer

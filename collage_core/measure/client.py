@@ -358,15 +358,14 @@ class WorkerPool:
         """
         return self._workers[toolchain]
 
-    def begin(self) -> None:
-        """Starts all of them, and waits for none."""
-        for worker in self._workers.values():
-            worker.begin()
+    def begin(self, toolchains: Iterable[str]) -> None:
+        """Starts the workers of some toolchains, and waits for none.
 
-    def targets(self, host: Host) -> dict[str, tuple[Target, ...] | Unsupported]:
-        """Targets by toolchain, or why there are none."""
-        self.begin()
-        return {name: worker.targets(host) for name, worker in self._workers.items()}
+        Raises:
+            KeyError: If the pool has none of a name.
+        """
+        for name in toolchains:
+            self._workers[name].begin()
 
     def libraries(self) -> dict[str, tuple[str, ...]]:
         """What each has loaded, by toolchain; nothing of those not asked for their targets, or that have none."""

@@ -16,6 +16,7 @@ from collage_core.measure.blobs import BlobStore
 from collage_core.measure.client import PluginSource, WorkerPool
 from collage_core.pipeline.clashes import installed_clashes, loaded_clashes
 from collage_core.pipeline.facts import host_facts
+from collage_core.pipeline.offers import answers
 from collage_core.pipeline.proposals import target_rule
 from collage_core.registry import Registry, Toolchain
 from collage_core.report.doctor_facts import DoctorReport, PluginFailureFacts
@@ -23,7 +24,9 @@ from collage_core.report.record import ToolchainFacts
 
 
 def doctor(registry: Registry | None = None) -> DoctorReport:
-    """Asks every installed toolchain, each in its own process, what it offers on this machine.
+    """Asks every installed toolchain, each in a process of its own, what it offers on this machine.
+
+    One that can tell by the machine alone that it is not for it is asked no further.
 
     Also has each target's patterns and predicates registered, in this process, as a search would, and looks for
     libraries that get into each other's way.
@@ -36,9 +39,9 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
     with tempfile.TemporaryDirectory(prefix="collage-") as folder:
         sources = [PluginSource(toolchain=name) for name in registry.toolchains]
         with WorkerPool(sources, BlobStore(Path(folder))) as pool:
-            answers = pool.targets(host)
+            answered = answers(registry, pool, host, registry.toolchains)
             loaded = pool.libraries()
-            for name, answer in answers.items():
+            for name, answer in answered.items():
                 distribution = registry.toolchains[name].distribution
                 if isinstance(answer, Unsupported):
                     if answer.obstacle is not Obstacle.OTHER:

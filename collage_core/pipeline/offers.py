@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from collage_core.contract import Host, Target, TargetSpelling, Unsupported, split_targets
-from collage_core.errors import UsageError, did_you_mean
+from collage_core.contract import Host, Supported, Target, TargetSpelling, Unsupported, split_targets
+from collage_core.errors import PluginError, UsageError, did_you_mean
 from collage_core.measure.client import WorkerPool
 from collage_core.registry import PluginFailure, Registry, Toolchain
 
@@ -119,14 +119,13 @@ def check_reference(reference: str | None, registry: Registry) -> None:
 
 
 def offers(registry: Registry, pool: WorkerPool, host: Host, selection: Selection) -> tuple[Offer, ...]:
-    """Asks each wanted toolchain's worker for its targets.
+    """Asks each wanted toolchain for its targets.
 
     Raises:
         UsageError: If a target named with `--toolchains` or `--exclude` is none of its toolchain's.
     """
     found = []
-    for name in selection.toolchains(registry):
-        answer = pool.worker(name).targets(host)
+    for name, answer in answers(registry, pool, host, selection.toolchains(registry)).items():
         toolchain = registry.toolchains[name]
         if isinstance(answer, Unsupported):
             found.append(Offer(toolchain=toolchain, unusable=answer.reason))
@@ -142,6 +141,29 @@ def offers(registry: Registry, pool: WorkerPool, host: Host, selection: Selectio
         )
     _check_named(found, selection)
     return tuple(found)
+
+
+def answers(
+    registry: Registry, pool: WorkerPool, host: Host, names: Iterable[str]
+) -> dict[str, tuple[Target, ...] | Unsupported]:
+    """Targets by toolchain, or why it has none: workers are asked, of those that have not refused the machine already.
+
+    Args:
+        registry: The toolchains.
+        pool: Their workers.
+        host: The machine.
+        names: Toolchains of both.
+    """
+    checked = {name: _checked(registry.toolchains[name], host) for name in names}
+    pool.begin(name for name, answer in checked.items() if answer)
+    return {name: pool.worker(name).targets(host) if answer else answer for name, answer in checked.items()}
+
+
+def _checked(toolchain: Toolchain, host: Host) -> Supported | Unsupported:
+    try:
+        return toolchain.check_host(host)
+    except PluginError as error:
+        return Unsupported(str(error))
 
 
 def selected_targets(found: Sequence[Offer]) -> tuple[Target, ...]:

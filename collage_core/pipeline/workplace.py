@@ -82,7 +82,6 @@ class Workplace:
             self.database: TuningStore = stack.enter_context(open_database(tuning_db))
             sources = [PluginSource(toolchain=name) for name in names]
             self.pool = stack.enter_context(WorkerPool(sources, self.store, cache=database_cache(self.database)))
-            self.pool.begin()
             found = offers(self.registry, self.pool, self.host, selection)
             loaded = self.pool.libraries()
             taking_part = {offer.toolchain.name for offer in found if offer.selected}

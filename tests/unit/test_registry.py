@@ -23,6 +23,7 @@ from collage_core.contract import (
     BuildContext,
     Host,
     Measurement,
+    Obstacle,
     Protocol,
     RunContext,
     Target,
@@ -259,6 +260,8 @@ def ask(plugin: object, hook: str) -> Any:
         scratch=None,  # type: ignore[arg-type]  # nobody looks
     )
     match hook:
+        case "collage_check_host":
+            return toolchain.check_host(HOST)
         case "collage_targets":
             return toolchain.targets(HOST)
         case "collage_register_patterns" | "collage_register_predicates":
@@ -290,6 +293,7 @@ def answering(hook: str, answer: Callable[[], Any]) -> object:
 
 
 HOOKS = (
+    "collage_check_host",
     "collage_targets",
     "collage_register_patterns",
     "collage_register_predicates",
@@ -302,6 +306,7 @@ HOOKS = (
 )
 
 WRONG: Mapping[str, tuple[Any, ...]] = {
+    "collage_check_host": (True, "no such device", TARGET),
     "collage_targets": (
         {"mock"},
         7,
@@ -340,6 +345,7 @@ def test_an_exception_is_an_error_that_names_plugin_hook_and_cause(hook: str) ->
 def test_what_is_optional_may_be_left_out_and_what_is_not_may_not() -> None:
     good = Good()
 
+    assert ask(good, "collage_check_host")
     assert isinstance(ask(good, "collage_register_patterns"), PatternTable)
     assert isinstance(ask(good, "collage_fusion_spec"), FusionRule)
     assert ask(good, "collage_query") is None
@@ -349,9 +355,22 @@ def test_what_is_optional_may_be_left_out_and_what_is_not_may_not() -> None:
             ask(good, hook)
 
 
-@pytest.mark.parametrize("hook", ["collage_targets", "collage_lower", "collage_load"])
+@pytest.mark.parametrize("hook", ["collage_check_host", "collage_targets", "collage_lower", "collage_load"])
 def test_a_refusal_is_a_value(hook: str) -> None:
     assert ask(answering(hook, lambda: Unsupported("no such device")), hook) == Unsupported("no such device")
+
+
+def test_a_machine_that_is_refused_is_not_asked_for_its_targets() -> None:
+    class Elsewhere(Good):
+        @hookimpl
+        def collage_check_host(self, host: Host) -> Unsupported:
+            return Unsupported(f"{host.cpu} will not do", Obstacle.NO_DEVICE)
+
+        @hookimpl
+        def collage_targets(self) -> list[Target]:
+            raise AssertionError("it is asked")
+
+    assert Toolchain("mock", Elsewhere()).targets(HOST) == Unsupported("mock will not do", Obstacle.NO_DEVICE)
 
 
 def test_no_target_at_all_is_a_refusal() -> None:

@@ -7,28 +7,15 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
+from collage_core.contract.nvidia import OLDEST_DRIVERS
 from collage_core.device import PrimaryContexts
 from collage_cublas.library import CublasLt
 
 OLDEST_VERSION = 120000
 """Of cuBLASLt, as `cublasLtGetVersion` counts: 12.0 has every attribute and epilogue used, under the same numbers."""
 
-OLDEST_DRIVERS = {13: 580, 12: 525}
-"""First branch of the driver that runs each major version of CUDA (its release notes, minor version compatibility)."""
-
 FOLDERS = {13: "cu13/lib", 12: "cublas/lib"}
 """Where the wheels `nvidia-cublas` and `nvidia-cublas-cu12` put it, inside `nvidia`."""
-
-
-def majors_for(driver: str) -> tuple[int, ...]:
-    """Major versions of CUDA a driver runs, the newest first.
-
-    Examples:
-        >>> majors_for("580.65.06"), majors_for("550.54"), majors_for("470.82")
-        ((13, 12), (12,), ())
-    """
-    branch = driver.partition(".")[0]
-    return tuple(major for major, oldest in OLDEST_DRIVERS.items() if branch.isdigit() and int(branch) >= oldest)
 
 
 def spelt(version: int) -> str:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from collage_core.contract import Host, Joins, Obstacle, Unsupported
+from collage_core.registry import Toolchain
 from collage_cublas.plugin import CublasPlugin
 
 from .emulator import Emulator, Notes
@@ -78,7 +79,7 @@ def test_a_machine_that_cannot_run_it_is_told_why(
 ) -> None:
     devices = () if device is None else (dataclasses.replace(H100, **device),)
 
-    answer = plugin.collage_targets(dataclasses.replace(HOST, devices=devices))
+    answer = Toolchain("cublas", plugin).targets(dataclasses.replace(HOST, devices=devices))
 
     assert isinstance(answer, Unsupported)
     assert reason in answer.reason
@@ -100,7 +101,7 @@ def test_only_a_library_that_the_driver_runs_is_loaded(driver: str, majors: tupl
 
 @pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
 def test_this_machine_is_told_that_it_has_no_gpu_before_any_library_is_looked_for() -> None:
-    answer = CublasPlugin(missing).collage_targets(Host.this())
+    answer = CublasPlugin(missing).collage_check_host(Host.this())
 
     assert isinstance(answer, Unsupported)
     assert "shows no NVIDIA GPU" in answer.reason

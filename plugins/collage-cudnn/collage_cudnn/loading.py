@@ -6,9 +6,8 @@ import ctypes
 import importlib
 import importlib.metadata
 import importlib.util
-from collections.abc import Mapping
-from types import MappingProxyType
 
+from collage_core.contract.nvidia import wheel_driver
 from collage_core.device import PrimaryContexts
 from collage_cudnn.library import Cudnn
 
@@ -18,19 +17,10 @@ FRONTEND = "1.26.0"
 OLDEST_VERSION = 91100
 """Of cuDNN, as `cudnnGetVersion` counts: 9.11 has the rules of attention the frontend's version goes by."""
 
-OLDEST_DRIVERS: Mapping[str, int] = MappingProxyType({"nvidia-cudnn-cu13": 580, "nvidia-cudnn-cu12": 525})
-"""First branch of the driver that runs a wheel: that of its CUDA (cuDNN's support matrix; CUDA's release notes)."""
-
 
 def oldest_driver() -> int | None:
     """First branch of NVIDIA's driver that runs the wheel of cuDNN that is installed; None if nobody can say."""
-    for name, oldest in OLDEST_DRIVERS.items():
-        try:
-            importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        return oldest
-    return None
+    return wheel_driver("nvidia-cudnn-cu{}")  # which needs the driver of its CUDA (cuDNN's support matrix)
 
 
 def frontend_version() -> str | None:

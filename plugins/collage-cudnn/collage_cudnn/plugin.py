@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from collage_core.contract import (
     Artifact,
     BuildContext,
-    Device,
     Host,
     Joins,
     Kernel,
     KernelFunction,
     Obstacle,
     RunContext,
+    Supported,
     Target,
     Unsupported,
 )
+from collage_core.contract.nvidia import driver_problem, gpu_targets, usable_gpus
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
 from collage_cudnn.kernel import load
@@ -27,45 +28,6 @@ from collage_cudnn.patterns import register
 
 OLDEST_CAPABILITY = (7, 5)
 """Turing, the oldest that cuDNN 9 for CUDA 13 has kernels for."""
-
-TF32_CAPABILITY = (8, 0)
-"""Ampere, the first whose tensor cores take TF32."""
-
-
-def targets(devices: Sequence[Device], version: int) -> list[Target]:
-    """Targets of devices that are new enough: the plain one of each first, then TF32 where it exists.
-
-    Args:
-        devices: CUDA devices.
-        version: Of cuDNN.
-    """
-    fingerprint = f"cudnn {version}, frontend {FRONTEND}"
-    found = [
-        Target(toolchain="cudnn", device=device.name, fingerprint=fingerprint, joins=Joins.ANY) for device in devices
-    ]
-    return found + [
-        Target(
-            toolchain="cudnn",
-            device=device.name,
-            options=(("precision", "tf32"),),
-            fingerprint=fingerprint,
-            joins=Joins.ANY,
-            exact=False,
-        )
-        for device in devices
-        if capability(device) >= TF32_CAPABILITY
-    ]
-
-
-def capability(device: Device) -> tuple[int, int]:
-    """Its compute capability as numbers, `(0, 0)` if it has none.
-
-    Examples:
-        >>> capability(Device(name="cuda:0", model="", compute_capability="9.0", driver="", memory_bytes=0))
-        (9, 0)
-    """
-    major, _, minor = device.compute_capability.partition(".")
-    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
 class CudnnPlugin:
@@ -92,30 +54,24 @@ class CudnnPlugin:
         self._handles: dict[tuple[str, int | None], int] = {}
 
     @hookimpl
+    def collage_check_host(self, host: Host) -> Supported | Unsupported:
+        """Whether there is a GPU, and a driver for a CUDA there is a cuDNN for."""
+        found = usable_gpus(host, least=OLDEST_CAPABILITY)
+        return found if isinstance(found, Unsupported) else Supported()
+
+    @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
         """`cudnn@cuda:N`, and `cudnn(precision=tf32)@cuda:N`."""
-        devices = [device for device in host.devices if device.kind == "cuda"]
-        if not devices:
-            return Unsupported(
-                "this machine shows no NVIDIA GPU: it has none, no driver for it (is there libnvidia-ml.so.1, does "
-                "nvidia-smi list one?), or CUDA_VISIBLE_DEVICES hides it",
-                Obstacle.NO_DEVICE,
-            )
-        usable = [device for device in devices if capability(device) >= OLDEST_CAPABILITY]
-        if not usable:
-            shown = ", ".join(f"{each.name} is {each.model} of {each.compute_capability}" for each in devices)
-            oldest = ".".join(map(str, OLDEST_CAPABILITY))
-            return Unsupported(f"it needs compute capability {oldest} or newer; {shown}", Obstacle.COMPUTE_CAPABILITY)
+        usable = usable_gpus(host, least=OLDEST_CAPABILITY)
+        if isinstance(usable, Unsupported):
+            return usable
         frontend = self._frontend()
         if frontend != FRONTEND:
             have = "is not installed" if frontend is None else f"is {frontend}, which is not the one this knows"
             obstacle = Obstacle.NO_LIBRARY if frontend is None else Obstacle.LIBRARY_VERSION
             return Unsupported(f"nvidia-cudnn-frontend {have}; pip install nvidia-cudnn-frontend=={FRONTEND}", obstacle)
-        driver, first = usable[0].driver, self._oldest()
-        branch = driver.partition(".")[0]
-        if first is not None and branch.isdigit() and int(branch) < first:
-            reason = f"NVIDIA's driver {driver} is too old; install {first} or newer"
-            return Unsupported(reason, Obstacle.DRIVER_TOO_OLD)
+        if (problem := driver_problem(usable[0], self._oldest())) is not None:
+            return problem
         try:
             version = self._opened().version()
         except OSError as error:
@@ -124,7 +80,13 @@ class CudnnPlugin:
         if version < OLDEST_VERSION:
             reason = f"cuDNN {version} is too old, it has to be {OLDEST_VERSION}; pip install nvidia-cudnn-cu13"
             return Unsupported(reason, Obstacle.LIBRARY_VERSION)
-        return targets(usable, version)
+        return gpu_targets(
+            usable,
+            toolchain="cudnn",
+            fingerprint=f"cudnn {version}, frontend {FRONTEND}",
+            joins=Joins.ANY,
+            precisions=["tf32"],
+        )
 
     @hookimpl
     def collage_register_patterns(self, table: PatternTable, target: Target) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import subprocess
 import sys
 
 import pytest
 
 from collage_core.contract import Host, Joins, Unsupported
+from collage_core.registry import Toolchain
 from collage_cudnn import loading
 from collage_cudnn.loading import FRONTEND
 from collage_cudnn.plugin import CudnnPlugin
@@ -68,19 +70,19 @@ def test_a_machine_that_cannot_run_it_is_told_why(
 ) -> None:
     devices = () if device is None else (dataclasses.replace(H100, **device),)
 
-    answer = plugin.collage_targets(dataclasses.replace(HOST, devices=devices))
+    answer = Toolchain("cudnn", plugin).targets(dataclasses.replace(HOST, devices=devices))
 
     assert isinstance(answer, Unsupported)
     assert reason in answer.reason
     assert answer.obstacle.value == obstacle
 
 
-@pytest.mark.parametrize(("driver", "oldest"), [("580.10", 580), ("470.82", None), ("unknown", 580)])
+@pytest.mark.parametrize(("driver", "oldest"), [("580.10", 580), ("525.60", None), ("unknown", 580)])
 def test_a_driver_that_will_do_or_of_which_nobody_can_say_is_no_obstacle(driver: str, oldest: int | None) -> None:
     plugin = CudnnPlugin(Emulator, lambda: FRONTEND, lambda: oldest)
     host = dataclasses.replace(HOST, devices=(dataclasses.replace(H100, driver=driver),))
 
-    assert not isinstance(plugin.collage_targets(host), Unsupported)
+    assert not isinstance(Toolchain("cudnn", plugin).targets(host), Unsupported)
 
 
 @pytest.mark.parametrize(
@@ -91,17 +93,17 @@ def test_which_driver_is_needed_depends_on_the_wheel(
 ) -> None:
     def version(name: str) -> str:
         if name != installed:
-            raise loading.importlib.metadata.PackageNotFoundError(name)
+            raise importlib.metadata.PackageNotFoundError(name)
         return "9.20.0"
 
-    monkeypatch.setattr(loading.importlib.metadata, "version", version)
+    monkeypatch.setattr(importlib.metadata, "version", version)
 
     assert loading.oldest_driver() == oldest
 
 
 @pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
 def test_this_machine_is_told_that_it_has_no_gpu_before_any_library_is_looked_for() -> None:
-    answer = CudnnPlugin(missing).collage_targets(Host.this())
+    answer = CudnnPlugin(missing).collage_check_host(Host.this())
 
     assert isinstance(answer, Unsupported)
     assert "shows no NVIDIA GPU" in answer.reason

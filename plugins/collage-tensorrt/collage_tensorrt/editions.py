@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import importlib.metadata
 import importlib.util
 from typing import Any
 
 from collage_core.contract import Device
-
-OLDEST_DRIVERS = {"13": 580, "12": 525}
-"""First branch of the driver that runs each major version of CUDA (its release notes, minor version compatibility)."""
-
-TF32_CAPABILITY = (8, 0)
-"""Ampere, the first whose tensor cores take TF32."""
+from collage_core.contract.nvidia import wheel_driver
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,20 +48,7 @@ class Edition:
 
     def oldest_driver(self) -> int | None:
         """First branch of NVIDIA's driver that runs the edition as installed; None if nobody can say."""
-        for major, oldest in OLDEST_DRIVERS.items():
-            try:
-                importlib.metadata.version(self.distribution.format(major))
-            except importlib.metadata.PackageNotFoundError:
-                continue
-            return oldest
-        return None
-
-    def driver_problem(self, device: Device) -> str:
-        """Why a device's driver does not run the edition as installed; empty if it does, or nobody can say."""
-        oldest, branch = self.oldest_driver(), device.driver.partition(".")[0]
-        if oldest is None or not branch.isdigit() or int(branch) >= oldest:
-            return ""
-        return f"NVIDIA's driver {device.driver} is too old; install {oldest} or newer"
+        return wheel_driver(self.distribution)
 
 
 TENSORRT = Edition(
@@ -87,17 +68,6 @@ RTX = Edition(
     install="pip install 'collage-tensorrt[rtx]'",
     ahead_of_time=True,
 )
-
-
-def capability(device: Device) -> tuple[int, int]:
-    """A device's compute capability as numbers, `(0, 0)` if it has none.
-
-    Examples:
-        >>> capability(Device(name="cuda:0", model="", compute_capability="12.1", driver="", memory_bytes=0))
-        (12, 1)
-    """
-    major, _, minor = device.compute_capability.partition(".")
-    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
 def listed(library: Any, device: Device) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from collage_core.contract import (
@@ -15,14 +15,16 @@ from collage_core.contract import (
     KernelFunction,
     Obstacle,
     RunContext,
+    Supported,
     Target,
     Unsupported,
 )
+from collage_core.contract.nvidia import driver_problem, gpu_targets, usable_gpus
 from collage_core.device import Devices
 from collage_core.errors import DeviceError
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
-from collage_tensorrt.editions import RTX, TENSORRT, TF32_CAPABILITY, Edition, capabilities, capability, listed
+from collage_tensorrt.editions import RTX, TENSORRT, Edition, capabilities, listed
 from collage_tensorrt.engine import Settings, build_engine
 from collage_tensorrt.kernel import load
 from collage_tensorrt.lower import lower
@@ -52,16 +54,17 @@ class TensorRtPlugin:
         self._activate = activate or (lambda name: self._devices[name].activate())
 
     @hookimpl
+    def collage_check_host(self, host: Host) -> Supported | Unsupported:
+        """Whether there is a GPU, and a driver for a CUDA there is a TensorRT for."""
+        found = usable_gpus(host)
+        return found if isinstance(found, Unsupported) else Supported()
+
+    @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
         """Each device's target, and `precision=tf32` where tensor cores take that."""
-        edition = self._edition
-        devices = [device for device in host.devices if device.kind == "cuda"]
-        if not devices:
-            return Unsupported(
-                "this machine shows no NVIDIA GPU: it has none, no driver for it (is there libnvidia-ml.so.1, does "
-                "nvidia-smi list one?), or CUDA_VISIBLE_DEVICES hides it",
-                Obstacle.NO_DEVICE,
-            )
+        edition, devices = self._edition, usable_gpus(host)
+        if isinstance(devices, Unsupported):
+            return devices
         try:
             library = self._find()
         except Exception as error:
@@ -80,8 +83,8 @@ class TensorRtPlugin:
 
     def _problem(self, library: Any, device: Device) -> Unsupported | None:
         """Why nothing can be built for a device, if nothing can."""
-        if problem := self._edition.driver_problem(device):
-            return Unsupported(problem, Obstacle.DRIVER_TOO_OLD)
+        if (problem := driver_problem(device, self._edition.oldest_driver())) is not None:
+            return problem
         if self._edition.ahead_of_time:
             if listed(library, device) is not None:
                 return None
@@ -125,27 +128,21 @@ class TensorRtPlugin:
         return load(library, artifact, run)
 
 
-def targets(edition: Edition, version: str, devices: Sequence[Device]) -> list[Target]:
-    """Targets of devices that can be built for: the plain one of each first.
+def targets(edition: Edition, version: str, devices: Iterable[Device]) -> list[Target]:
+    """Targets of devices that can be built for, and of TF32.
 
     Args:
         edition: Which TensorRT.
         version: Its version.
         devices: CUDA devices.
     """
-
-    def target(device: Device, precision: str = "") -> Target:
-        return Target(
-            toolchain=edition.toolchain,
-            device=device.name,
-            options=(("precision", precision),) if precision else (),
-            fingerprint=f"{edition.toolchain} {version}",
-            joins=Joins.ANY,
-            exact=not precision,
-        )
-
-    plain = [target(device) for device in devices]
-    return plain + [target(device, "tf32") for device in devices if capability(device) >= TF32_CAPABILITY]
+    return gpu_targets(
+        devices,
+        toolchain=edition.toolchain,
+        fingerprint=f"{edition.toolchain} {version}",
+        joins=Joins.ANY,
+        precisions=["tf32"],
+    )
 
 
 tensorrt = TensorRtPlugin(TENSORRT)

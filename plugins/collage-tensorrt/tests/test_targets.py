@@ -13,6 +13,7 @@ import pytest
 
 from collage_core.contract import Host, Joins, Obstacle, Unsupported
 from collage_core.errors import DeviceUnavailableError
+from collage_core.registry import Toolchain
 from collage_tensorrt import editions
 from collage_tensorrt.editions import RTX, TENSORRT
 from collage_tensorrt.plugin import TensorRtPlugin, tensorrt, tensorrt_rtx
@@ -63,7 +64,7 @@ def test_a_machine_without_a_gpu_is_told_so_before_any_library_is_looked_for() -
         raise AssertionError("the library is looked for")
 
     for edition in EDITIONS.values():
-        answer = TensorRtPlugin(edition, never).collage_targets(NOTHING)
+        answer = Toolchain(edition.toolchain, TensorRtPlugin(edition, never)).targets(NOTHING)
         assert isinstance(answer, Unsupported)
         assert "shows no NVIDIA GPU" in answer.reason
         assert answer.obstacle is Obstacle.NO_DEVICE
@@ -104,14 +105,14 @@ def test_a_driver_older_than_the_librarys_cuda_is_refused(
             raise importlib.metadata.PackageNotFoundError(name)
         return "1.7.1.116"
 
-    monkeypatch.setattr(editions.importlib.metadata, "version", version)
+    monkeypatch.setattr(importlib.metadata, "version", version)
     old, new = (dataclasses.replace(RTX_4090, driver=f"{branch}.10") for branch in (oldest - 1, oldest))
 
     refused = plugin_over(Library()).collage_targets(dataclasses.replace(HOST, devices=(old,)))
     taken = plugin_over(Library()).collage_targets(dataclasses.replace(HOST, devices=(new,)))
 
     assert isinstance(refused, Unsupported)
-    assert refused.reason == f"cuda:0: NVIDIA's driver {oldest - 1}.10 is too old; install {oldest} or newer"
+    assert refused.reason.endswith(f"NVIDIA's driver {oldest - 1}.10 is too old; install {oldest} or newer")
     assert refused.obstacle is Obstacle.DRIVER_TOO_OLD
     assert not isinstance(taken, Unsupported)
 
@@ -184,7 +185,7 @@ def test_each_device_is_made_current_before_anything_is_tried_on_it() -> None:
 @pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
 @pytest.mark.parametrize("plugin", [tensorrt, tensorrt_rtx], ids=["tensorrt", "tensorrt_rtx"])
 def test_this_machine_is_told_that_it_has_no_gpu(plugin: TensorRtPlugin) -> None:
-    answer = plugin.collage_targets(Host.this())
+    answer = plugin.collage_check_host(Host.this())
 
     assert isinstance(answer, Unsupported)
     assert "shows no NVIDIA GPU" in answer.reason

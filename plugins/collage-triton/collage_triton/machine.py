@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
-from collage_core.contract import Device, Obstacle, Unsupported
+from collage_core.contract import Device, Host, Obstacle, Unsupported
+from collage_core.contract.nvidia import OLDEST_DRIVERS, capability, usable_gpus
 
 OLDEST = (3, 6)
 """First version of Triton with everything that is called; the same as the pin in `pyproject.toml`."""
@@ -29,56 +30,30 @@ def installed(name: str) -> str | None:
         return ""  # the distribution has another name, as CuPy's have
 
 
-def capability(device: Device) -> tuple[int, int]:
-    """Its compute capability as numbers, `(0, 0)` if it has none.
-
-    Examples:
-        >>> capability(Device(name="cuda:0", model="", compute_capability="9.0", driver="", memory_bytes=0))
-        (9, 0)
-    """
-    major, _, minor = device.compute_capability.partition(".")
-    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
-
-
 def oldest_driver(device: Device) -> int:
     """First branch of the driver that loads what is made for a device.
 
     Triton 3.9 assembles with CUDA 13's ptxas from compute capability 9.0 on and with CUDA 12's below
     (`get_ptxas` in its `backends/nvidia/compiler.py`); a driver loads code of its own major version of CUDA and older
-    ones, from these branches on ("CUDA Compatibility", minor version compatibility, table 1).
+    ones.
 
     Args:
         device: The device.
     """
-    return 580 if capability(device) >= (9, 0) else 525
+    return OLDEST_DRIVERS[13 if capability(device) >= (9, 0) else 12]
 
 
-def usable_devices(devices: Sequence[Device], version_of: Installed = installed) -> tuple[Device, ...] | Unsupported:
-    """The devices kernels can be built for and run on, or why there is none and what to do.
+def usable_devices(host: Host) -> tuple[Device, ...] | Unsupported:
+    """The devices kernels can be built for and run on, or why there is none and what to do."""
+    return usable_gpus(host, least=LEAST_CAPABILITY, oldest_driver=oldest_driver)
+
+
+def compiler_problem(version_of: Installed = installed) -> Unsupported | None:
+    """What of what compiles kernels and keeps buffers is missing or too old, and what to do; None if nothing is.
 
     Args:
-        devices: What the machine has.
         version_of: Says what is installed.
     """
-    found = [device for device in devices if device.kind == "cuda"]
-    if not found:
-        return Unsupported(
-            "this machine shows no NVIDIA GPU: it has none, no driver for it (is there libnvidia-ml.so.1, does "
-            "nvidia-smi list one?), or CUDA_VISIBLE_DEVICES hides it",
-            Obstacle.NO_DEVICE,
-        )
-    capable = [device for device in found if capability(device) >= LEAST_CAPABILITY]
-    if not capable:
-        shown = ", ".join(f"{each.name} is {each.model} of {each.compute_capability}" for each in found)
-        least = ".".join(map(str, LEAST_CAPABILITY))
-        return Unsupported(f"Triton needs compute capability {least} or newer; {shown}", Obstacle.COMPUTE_CAPABILITY)
-    driven = tuple(device for device in capable if _branch(device) >= oldest_driver(device))
-    if not driven:
-        [first, *_] = capable
-        return Unsupported(
-            f"NVIDIA's driver {first.driver} is too old for {first.model}; install {oldest_driver(first)} or newer",
-            Obstacle.DRIVER_TOO_OLD,
-        )
     version = version_of("triton")
     if version is None:
         return Unsupported(
@@ -94,9 +69,4 @@ def usable_devices(devices: Sequence[Device], version_of: Installed = installed)
             "cupy-cuda12x for a driver of CUDA 12",
             Obstacle.NO_LIBRARY,
         )
-    return driven
-
-
-def _branch(device: Device) -> int:
-    branch = device.driver.partition(".")[0]
-    return int(branch) if branch.isdigit() else 0
+    return None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from collage_core.contract import (
-    PRECISIONS,
     Artifact,
     BuildContext,
     Device,
@@ -15,9 +13,11 @@ from collage_core.contract import (
     Kernel,
     KernelFunction,
     RunContext,
+    Supported,
     Target,
     Unsupported,
 )
+from collage_core.contract.nvidia import TENSOR_CORES, gpu_targets
 from collage_core.fusion import FusionRule
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
@@ -26,29 +26,20 @@ from collage_triton.driver import Driver
 from collage_triton.groups import rule_of
 from collage_triton.kernel import load
 from collage_triton.lower import Compile, lower
-from collage_triton.machine import Installed, installed, usable_devices
+from collage_triton.machine import Installed, compiler_problem, installed, usable_devices
 from collage_triton.patterns import register
 
-LOWER = ("tf32", *PRECISIONS)
-"""What `precision` says of a target that multiplies float32 in less."""
 
-
-def targets(version: str, devices: Sequence[Device]) -> list[Target]:
-    """The targets of some devices: products of float32 exactly first, then in lower precisions.
-
-    Every device that Triton supports has tensor cores for all three (CUDA C++ Programming Guide, "Element Types and
-    Matrix Sizes" of `wmma`).
+def targets(version: str, devices: Iterable[Device]) -> list[Target]:
+    """The targets of some devices, and of the lower precisions of products.
 
     Args:
         version: Of Triton.
         devices: Those that are new enough.
     """
-    found = []
-    for device in devices:
-        exact = Target(toolchain="triton", device=device.name, fingerprint=f"triton {version}", joins=Joins.NATIVE)
-        found.append(exact)
-        found += [dataclasses.replace(exact, options=(("precision", each),), exact=False) for each in LOWER]
-    return found
+    return gpu_targets(
+        devices, toolchain="triton", fingerprint=f"triton {version}", joins=Joins.NATIVE, precisions=TENSOR_CORES
+    )
 
 
 class TritonPlugin:
@@ -82,10 +73,20 @@ class TritonPlugin:
         return self._driver
 
     @hookimpl
+    def collage_check_host(self, host: Host) -> Supported | Unsupported:
+        """Whether there is a GPU that Triton supports, and a driver that loads what is made for it."""
+        found = usable_devices(host)
+        return found if isinstance(found, Unsupported) else Supported()
+
+    @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
         """`triton`, and with `precision=tf32`, `fp16` and `bf16`, on each device that is new enough."""
-        devices = usable_devices(host.devices, self._version_of)
-        return devices if isinstance(devices, Unsupported) else targets(str(self._version_of("triton")), devices)
+        devices = usable_devices(host)
+        if isinstance(devices, Unsupported):
+            return devices
+        if (problem := compiler_problem(self._version_of)) is not None:
+            return problem
+        return targets(str(self._version_of("triton")), devices)
 
     @hookimpl
     def collage_register_predicates(self, table: PatternTable, target: Target) -> None:

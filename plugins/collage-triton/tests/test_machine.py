@@ -11,6 +11,7 @@ from rich.console import Console
 
 from collage_core.contract import Device, Obstacle, Unsupported
 from collage_core.pipeline.facts import host_facts
+from collage_core.registry import Toolchain
 from collage_core.report.doctor_facts import DoctorReport
 from collage_core.report.fact_tables import doctor_summary
 from collage_core.report.record import ToolchainFacts
@@ -55,13 +56,13 @@ REASONS = {
     "driver of CUDA 12": (
         (dataclasses.replace(H200, driver="570.86"),),
         VERSIONS,
-        "NVIDIA's driver 570.86 is too old for NVIDIA H200; install 580 or newer",
+        "NVIDIA's driver 570.86 is too old; install 580 or newer",
         Obstacle.DRIVER_TOO_OLD,
     ),
     "driver of CUDA 11": (
         (dataclasses.replace(A100, driver="470.82.01"),),
         VERSIONS,
-        "NVIDIA's driver 470.82.01 is too old for A100; install 525 or newer",
+        "NVIDIA's driver 470.82.01 is too old; install 525 or newer",
         Obstacle.DRIVER_TOO_OLD,
     ),
     "no Triton": (
@@ -90,7 +91,7 @@ REASONS = {
 def test_a_machine_that_cannot_use_it_is_told_why_in_doctors_lines(name: str) -> None:
     devices, versions, reason, obstacle = REASONS[name]
 
-    answer = TritonPlugin(versions.get).collage_targets(dataclasses.replace(HOST, devices=devices))
+    answer = Toolchain("triton", TritonPlugin(versions.get)).targets(dataclasses.replace(HOST, devices=devices))
 
     assert isinstance(answer, Unsupported)
     assert reason in answer.reason
@@ -110,4 +111,4 @@ def doctors_lines(answer: Unsupported) -> str:
 def test_a_driver_of_the_first_branch_that_loads_the_code_will_do(device: Device, oldest: int) -> None:
     host = dataclasses.replace(HOST, devices=(dataclasses.replace(device, driver=f"{oldest}.10"),))
 
-    assert not isinstance(TritonPlugin(VERSIONS.get).collage_targets(host), Unsupported)
+    assert not isinstance(Toolchain("triton", TritonPlugin(VERSIONS.get)).targets(host), Unsupported)

@@ -36,7 +36,7 @@ def test_a_driver_too_old_for_a_toolchain_is_named(monkeypatch: pytest.MonkeyPat
     said = {toolchain.name: toolchain.unusable for toolchain in report.toolchains if not toolchain.targets}
     assert said == {
         "cublas": "NVIDIA's driver 470.82.01 is too old; install 525 or newer",
-        "triton": "NVIDIA's driver 470.82.01 is too old for NVIDIA H100; install 580 or newer",
+        "triton": "NVIDIA's driver 470.82.01 is too old; install 580 or newer",
     }
     assert report.obstacles == dict.fromkeys(("cublas", "triton"), "driver too old")
     assert report.devices == ()

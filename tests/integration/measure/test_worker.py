@@ -377,9 +377,9 @@ def test_workers_that_were_begun_start_side_by_side_and_answer_when_asked(store:
     (tmp_path / "stillborn.py").write_text("import os\nos._exit(3)\n", encoding="utf-8")
     dead = PluginSource(toolchain="stillborn", plugin="stillborn:plugin", paths=(str(tmp_path),))
     with WorkerPool([SOURCE, dead], store) as pool:
-        pool.begin()
+        pool.begin(pool.toolchains)
         begun = {name: pool.worker(name).pid for name in pool.toolchains}
-        pool.begin()
+        pool.begin(pool.toolchains)
 
         assert None not in begun.values()
         pool.worker("faulty").ping(60)

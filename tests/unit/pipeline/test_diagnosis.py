@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from collage_core.contract import Host, Obstacle, Unsupported
+from collage_core.contract import Obstacle, Unsupported
 from collage_core.pipeline import diagnosis
 from collage_core.registry import Registry, Toolchain
 from collage_core.report.codec import to_json
@@ -32,15 +32,13 @@ class AnsweringPool:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def targets(self, host: Host) -> dict[str, Unsupported]:
-        return ANSWERS
-
     def libraries(self) -> dict[str, tuple[str, ...]]:
         return LOADED
 
 
 def test_the_sort_of_obstacle_is_in_the_report_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "WorkerPool", AnsweringPool)
+    monkeypatch.setattr(diagnosis, "answers", lambda registry, pool, host, names: ANSWERS)
     registry = Registry.of(*(Toolchain(name, MockToolchain(name, costs_us={})) for name in ANSWERS))
 
     report = diagnosis.doctor(registry)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 import pytest
 
-from collage_core.contract import Host, Target, Unsupported
+from collage_core.contract import Host, Supported, Target, Unsupported
 from collage_core.errors import UsageError
+from collage_core.hookspecs import hookimpl
 from collage_core.measure.client import WorkerPool
 from collage_core.pipeline.offers import Offer, Selection, offers, selected_targets
 from collage_core.registry import PluginFailure, Registry, Toolchain
@@ -27,11 +28,18 @@ TARGETS: Mapping[str, tuple[Target, ...] | Unsupported] = {
 class FakePool:
     """Workers that know their targets."""
 
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+
+    def begin(self, toolchains: Iterable[str]) -> None:
+        self.begun += toolchains
+
     def worker(self, name: str) -> FakePool:
         self._name = name
         return self
 
     def targets(self, host: Host) -> tuple[Target, ...] | Unsupported:
+        assert self._name in self.begun
         return TARGETS[self._name]
 
 
@@ -44,6 +52,47 @@ def registry() -> Registry:
 def asked(registry: Registry, toolchains: str | None = None, *exclude: str, inexact: bool = False) -> tuple[Offer, ...]:
     selection = Selection.parse(toolchains, exclude, inexact=inexact)
     return offers(registry, cast(WorkerPool, FakePool()), Host.this(), selection)
+
+
+class Choosy:
+    """A plugin that is asked about the machine first.
+
+    Args:
+        answer: Gives its answer.
+    """
+
+    def __init__(self, answer: Callable[[Host], Supported | Unsupported]) -> None:
+        self._answer = answer
+
+    @hookimpl
+    def collage_check_host(self, host: Host) -> Supported | Unsupported:
+        return self._answer(host)
+
+
+def gone(host: Host) -> Supported | Unsupported:
+    raise OSError("no answer")
+
+
+@pytest.mark.parametrize(
+    ("answer", "begun", "unusable"),
+    [
+        (lambda host: Supported(), ["ort", "ov"], ""),
+        (lambda host: Unsupported(f"{host.system} will not do"), ["ov"], f"{Host.this().system} will not do"),
+        (gone, ["ov"], "OSError: no answer"),
+    ],
+)
+def test_no_worker_is_started_for_a_toolchain_that_refuses_the_machine(
+    registry: Registry, answer: Callable[[Host], Supported | Unsupported], begun: list[str], unusable: str
+) -> None:
+    chains = Registry({"ort": Toolchain("ort", Choosy(answer)), "ov": registry.toolchains["ov"]})
+    pool = FakePool()
+
+    ort, ov = offers(chains, cast(WorkerPool, pool), Host.this(), Selection.parse(None, (), inexact=False))
+
+    assert pool.begun == begun
+    assert bool(ort.targets) == (not unusable)
+    assert unusable in ort.unusable
+    assert ov.targets
 
 
 def chosen(found: tuple[Offer, ...]) -> list[str]:
