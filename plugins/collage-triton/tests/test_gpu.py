@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from collage_core.contract import PRECISIONS, Artifact, KernelFunction, Unsupported
+from collage_core.contract.nvidia import TENSOR_CORES
 from collage_core.reference import evaluate
 from collage_triton.device_testing import Bound, Machine, save, weights_of
 from collage_triton.nest import nest_of
-from collage_triton.plugin import LOWER
 from collage_triton.testing import compare, feeds_of
 
 from .cases import CASES, FLOATS, Build, D, function_for
@@ -139,7 +139,7 @@ def test_a_lower_precision_is_off_unless_it_is_asked_for(machine: Machine, tmp_p
     [expected] = right(function)
     scale = np.abs(expected).max()
     errors = {}
-    for precision in ("", *LOWER):
+    for precision in ("", *TENSOR_CORES):
         options = {"precision": precision} if precision else {}
         [first, *_] = machine.variants(function, tmp_path, **options)
         [found] = tried(machine, function, first).run()
@@ -148,7 +148,9 @@ def test_a_lower_precision_is_off_unless_it_is_asked_for(machine: Machine, tmp_p
     assert errors[""] < 5e-6
     assert max(errors["tf32"], errors["fp16"]) < 5e-3
     assert errors["bf16"] < 4e-2
-    lower = LOWER if machine.is_real else tuple(PRECISIONS)  # the interpreter multiplies what is tf32 exactly
+    lower = (
+        tuple(TENSOR_CORES) if machine.is_real else tuple(PRECISIONS)
+    )  # the interpreter multiplies what is tf32 exactly
     assert all(errors[precision] > 4 * errors[""] for precision in lower)
 
 
