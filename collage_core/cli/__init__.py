@@ -21,6 +21,7 @@ from collage_core.cli.optimize import optimize
 from collage_core.cli.options import verbose_option
 from collage_core.cli.partition import partition
 from collage_core.cli.run import run
+from collage_core.own_process import import_sympy_late
 
 __all__ = ["main"]
 
@@ -33,6 +34,7 @@ def main() -> None:
 
     The result is one executable that is never slower than the best single toolchain.
     """
+    import_sympy_late()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # names of files need not be text; standard error shows those that are not in the same way
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -8,7 +8,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -23,6 +22,7 @@ from collage_core import errors
 from collage_core.errors import WireError, WorkerError
 from collage_core.measure import memory
 from collage_core.measure.frames import Frame, FrameParser
+from collage_core.own_process import own_command
 
 _POLL_S = 0.05
 _MARK = "COLLAGE_CHILD"
@@ -74,7 +74,7 @@ class ChildProcess:
         lasting = threading.current_thread() is threading.main_thread()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, *(["--kernel-kills"] if lasting else []), *arguments],
+                own_command(module, *(["--kernel-kills"] if lasting else []), *arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,

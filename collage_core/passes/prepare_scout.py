@@ -23,6 +23,7 @@ import onnx_ir as ir
 
 from collage_core.errors import DeadlineExceededError, InvalidModelError
 from collage_core.ir.model_io import load_model
+from collage_core.own_process import own_command
 from collage_core.passes.prepare import prepare
 from collage_core.passes.prepare_validity import large_weights, serialized_without
 
@@ -57,7 +58,7 @@ def scout(model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, deadlin
         except Exception:  # it gets no further in this process either, and is told there
             return
         shapes = json.dumps({name: list(shape) for name, shape in input_shapes.items()})
-        command = [sys.executable, "-P", "-m", __name__, str(path), shapes, str(math.ceil(deadline_s) + _GRACE_S)]
+        command = own_command(__name__, str(path), shapes, str(math.ceil(deadline_s) + _GRACE_S))
         with open(Path(folder, "said"), "w+b") as log:
             try:
                 done = subprocess.run(
