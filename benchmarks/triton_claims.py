@@ -35,8 +35,8 @@ EXPORT_FORM = "torchscript_old"
 
 _DEVICE = Device(name="cuda:0", model="NVIDIA H200", compute_capability="9.0", driver="580.65.06", memory_bytes=0)
 _BOUNDS = CandidateBounds.preset("quick")
-_MODULES = re.compile(r"(norm(_\w+)?|ln_\w+|act|act_fn|activation_fn)$", re.IGNORECASE)
-"""Names that models' authors give to norms and activations, as exporters keep them."""
+_MODULES = re.compile(r"(norm(_\w+)?|ln_\w+|act|act_fn|activation_fn|downsampling_layer\.0)$", re.IGNORECASE)
+"""What models' authors call norms and activations, as exporters keep it; the last is one of ConvNeXt's norms."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
