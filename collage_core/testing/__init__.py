@@ -8,10 +8,14 @@
     assert [kernel.toolchain for kernel in result.kernels] == ["fast"]
     assert result.why_not("slow") == [OutPriced(region=0, cost_us=25.0, chosen_us=10.0)]
 
-`collage_core.testing.strategies` has strategies for hypothesis, which it imports.
+`collage_core.testing.strategies` has strategies for hypothesis, which it imports. How single kernels are tried on a
+device, a fake one or a real one, is said in `collage_core.testing.device_kernels`.
 """
 
+from collage_core.testing.bound_kernel import BoundKernel
 from collage_core.testing.conformance import Conformance, check_plugin
+from collage_core.testing.contexts import build_context
+from collage_core.testing.device_kernels import DeviceMachine
 from collage_core.testing.fake_device import FakeDevice
 from collage_core.testing.fake_hardware import FakeArray
 from collage_core.testing.fake_stream import FakeStream, stream_of
@@ -25,9 +29,11 @@ from collage_core.testing.reasons import NoFit, OutPriced, Refused, Unbuildable,
 from collage_core.testing.result import ChosenKernel, PartitionResult
 
 __all__ = [
+    "BoundKernel",
     "CandidateView",
     "ChosenKernel",
     "Conformance",
+    "DeviceMachine",
     "FakeArray",
     "FakeDevice",
     "FakeStream",
@@ -40,6 +46,7 @@ __all__ = [
     "Unbuildable",
     "Unusable",
     "WhyNot",
+    "build_context",
     "chain",
     "check_plugin",
     "crossed",

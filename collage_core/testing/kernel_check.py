@@ -11,55 +11,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx_ir
 
 from collage_core.contract import (
     Artifact,
-    BoundCall,
-    Buffer,
-    BuildContext,
     Host,
     Kernel,
     KernelFunction,
     Requirement,
-    RunContext,
     Target,
     TensorSpec,
     Unsupported,
     ValueKind,
-    Weights,
     weight_named,
-    workspace_of,
 )
-from collage_core.device import DeviceStream, placed_on
-from collage_core.errors import CollageError, DeviceCaptureError, DeviceUseError, KernelError
+from collage_core.device import DeviceStream
+from collage_core.errors import CollageError, DeviceCaptureError, KernelError
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.canonical import canonical_form
 from collage_core.ir.model_io import model_to_bytes
 from collage_core.measure.outcomes import Tolerance
-from collage_core.measure.staged import Staged
-from collage_core.measure.verify import aligned_buffer, judge, spoil
+from collage_core.measure.verify import judge, spoil
 from collage_core.registry import Toolchain
-from collage_core.testing.fake_stream import FakeStream
+from collage_core.testing.bound_kernel import BoundKernel
+from collage_core.testing.contexts import MemoryBlobs, build_context, run_context
 
 _WORKSPACE_LIMIT_BYTES = 1 << 30
 _DEADLINE_S = 120.0
-_WAITING = ("synchronise", "pageable")
-
-
-class MemoryBlobs:
-    """A blob cache that lasts as long as the object."""
-
-    def __init__(self) -> None:
-        self._blobs: dict[str, bytes] = {}
-
-    def get(self, key: str) -> bytes | None:
-        """See `BlobCache.get`."""
-        return self._blobs.get(key)
-
-    def put(self, key: str, data: bytes) -> None:
-        """See `BlobCache.put`."""
-        self._blobs[key] = data
 
 
 class KernelCheck:
@@ -150,7 +127,8 @@ class KernelCheck:
         return next((spec for spec in specs if spec.kind is not ValueKind.PLANNED), None)
 
     def _lowered(self, function: KernelFunction, variant: str | None = None) -> tuple[Artifact, ...] | Unsupported:
-        build = BuildContext(
+        build = build_context(
+            Path(tempfile.mkdtemp(dir=self._folder)),
             threads=self._threads,
             effort=2,
             deadline_s=_DEADLINE_S,
@@ -159,9 +137,7 @@ class KernelCheck:
             variant=variant,
             host=self._host,
             workspace_limit_bytes=_WORKSPACE_LIMIT_BYTES,
-            seed=0,
             blobs=self._blobs,
-            scratch=Path(tempfile.mkdtemp(dir=self._folder)),
             launch=self.target.launch,
         )
         answer = self.toolchain.lower(self.target, function, build)
@@ -186,26 +162,15 @@ class KernelCheck:
         except (TypeError, ValueError, AttributeError) as error:
             return [f"its artifact is not JSON and bytes: {error}"]
         problems = [f"file {name!r} is in a directory" for name in sent.files if Path(name).name != name]
-        names = {content: name for name, content in function.constants.items()}
-        unknown = [name for name, key in sent.constants.items() if weight_named(key)[0] not in names]
+        known = set(function.constants.values())
+        unknown = [name for name, key in sent.constants.items() if weight_named(key)[0] not in known]
         if unknown:
             return [*problems, f"asks for constants that are not the function's: {', '.join(unknown)}"]
-        wanted = {weight_named(key)[0] for key in sent.constants.values()}
-        weights = Weights({content: _read_only(function.constant(names[content])) for content in wanted})
-        constants = {key: weights[key] for key in sent.constants.values()}
-        device = self._device
+        device, scratch = self._device, Path(tempfile.mkdtemp(dir=self._folder))
         try:
             if device is not None:
                 device.activate()
-            run = RunContext(
-                threads=self._threads,
-                device=self.target.device,
-                constants=constants,
-                placed={} if device is None else {key: placed_on(device, key, each) for key, each in constants.items()},
-                stream=None if device is None else device.handle,
-                capture=self.target.launch == "graph",
-                scratch=Path(tempfile.mkdtemp(dir=self._folder)),
-            )
+            run = run_context(sent, function, self.target, device, threads=self._threads, scratch=scratch)
             kernel = self.toolchain.load(self.target, sent, run)
             if isinstance(kernel, Unsupported):
                 return kernel
@@ -226,11 +191,11 @@ class KernelCheck:
         The graph is of calls on a device that may be captured. A kernel of a device may refuse to be bound to places
         that are less aligned than core's own, since that is an error its user sees; it may not go wrong there.
         """
-        size, device = workspace_of(artifact, kernel), self._device
-        first, second = (_Bound.of(kernel, function, size, given, device) for _ in range(2))
+        device = self._device
+        first, second = (BoundKernel(kernel, artifact, function, given, device) for _ in range(2))
         bound = {"": first, " when bound again": second, " when run after another binding": first}
         try:
-            unaligned = _Bound.of(kernel, function, size, given, device, aligned=False)
+            unaligned = BoundKernel(kernel, artifact, function, given, device, aligned=False)
             bound[" when bound to a caller's own arrays"] = unaligned
         except KernelError:
             if device is None:
@@ -260,85 +225,6 @@ class KernelCheck:
         return problems
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Bound:
-    """A bound call with places of its own.
-
-    Attributes:
-        enqueue: The kernel's call.
-        inputs: What it reads; of a kernel of a device, the counterparts of that in the host's memory.
-        outputs: What it writes, likewise.
-        keeps: Its workspace, which its caller owns.
-        device: The device, if it is one's.
-        staged: Its places there.
-    """
-
-    enqueue: BoundCall
-    inputs: tuple[Buffer, ...]
-    outputs: tuple[Buffer, ...]
-    keeps: Buffer | None = None
-    device: DeviceStream | None = None
-    staged: Staged | None = None
-
-    @classmethod
-    def of(
-        cls,
-        kernel: Kernel,
-        function: KernelFunction,
-        workspace_bytes: int,
-        given: Sequence[Any],
-        device: DeviceStream | None = None,
-        *,
-        aligned: bool = True,
-    ) -> _Bound:
-        inputs = tuple(_buffer(spec, aligned) for spec in function.inputs)
-        for buffer, value in zip(inputs, given, strict=True):
-            buffer.put(value)
-        outputs = tuple(_buffer(spec, aligned) for spec in function.outputs)
-        if device is not None:
-            staged = Staged(device, inputs, outputs, aligned=aligned)
-            return cls(staged.bind(kernel, workspace_bytes), inputs, outputs, device=device, staged=staged)
-        workspace = TensorSpec(name="workspace", dtype=onnx_ir.DataType.UINT8, shape=(workspace_bytes,))
-        place = aligned_buffer(workspace) if workspace_bytes else None
-        return cls(kernel.bind(inputs, outputs, place), inputs, outputs, place)
-
-    def call(self) -> None:
-        """One call on what the inputs hold; afterwards all places hold what it left there."""
-        if self.staged is None:
-            self.enqueue()
-        else:
-            self.staged.run(self._without_waiting)
-
-    def replay(self) -> None:
-        """The same by a graph of the call.
-
-        Raises:
-            DeviceCaptureError: If it cannot be captured.
-        """
-        assert self.staged is not None
-        assert self.device is not None
-        self.staged.run(self.device.capture(self.enqueue).launch)
-
-    def _without_waiting(self) -> None:
-        """The call; only a device that keeps a log can tell that it waited.
-
-        Raises:
-            DeviceUseError: If it did.
-        """
-        log = self.device.device.log if isinstance(self.device, FakeStream) else []
-        before = len(log)
-        self.enqueue()
-        if any(operation.kind in _WAITING for operation in log[before:]):
-            assert self.device is not None
-            raise DeviceUseError(self.device.name, "a kernel's call waits for the stream; it should only enqueue")
-
-
-def _buffer(spec: TensorSpec, aligned: bool) -> Buffer:
-    """A place as core makes it, or one that starts where an element may start."""
-    beyond = 0 if aligned or spec.kind is not ValueKind.PLANNED else spec.numpy_dtype.itemsize
-    return aligned_buffer(spec, beyond=beyond)
-
-
 def _sent(artifact: Artifact) -> Artifact:
     """The artifact as it arrives in another process: only JSON and bytes of it.
 
@@ -356,12 +242,6 @@ def _sent(artifact: Artifact) -> Artifact:
     arrived = json.loads(json.dumps(fields, allow_nan=False))
     arrived["requires"] = tuple(Requirement(**requirement) for requirement in arrived["requires"])
     return Artifact(files={name: bytes(data) for name, data in files.items()}, **arrived)
-
-
-def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _bits(array: np.ndarray[Any, Any]) -> bytes:

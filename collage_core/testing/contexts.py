@@ -1,0 +1,88 @@
+"""How tests have a kernel built and loaded: the contexts core gives a plugin, with what does not matter filled in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collage_core.contract import Artifact, BuildContext, KernelFunction, RunContext, Target, Weights, weight_named
+from collage_core.device import DeviceStream, placed_on
+
+
+class MemoryBlobs:
+    """A blob cache that lasts as long as the object."""
+
+    def __init__(self) -> None:
+        self._blobs: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        """See `BlobCache.get`."""
+        return self._blobs.get(key)
+
+    def put(self, key: str, data: bytes) -> None:
+        """See `BlobCache.put`."""
+        self._blobs[key] = data
+
+
+def build_context(scratch: Path, **fields: Any) -> BuildContext:
+    """One thread, a minute, 16 MiB of workspace and an empty cache.
+
+    Args:
+        scratch: A directory for the toolchain.
+        **fields: What is to be otherwise, by name of the context's field: `max_variants=4, host=HOST`.
+    """
+    usual: dict[str, Any] = {
+        "threads": 1,
+        "effort": 1,
+        "deadline_s": 60.0,
+        "workspace_limit_bytes": 1 << 24,
+        "seed": 0,
+        "blobs": MemoryBlobs(),
+    }
+    return BuildContext(scratch=scratch, **(usual | fields))
+
+
+def run_context(
+    artifact: Artifact,
+    function: KernelFunction,
+    target: Target,
+    device: DeviceStream | None = None,
+    *,
+    threads: int = 1,
+    scratch: Path | None = None,
+) -> RunContext:
+    """Where and how a loaded kernel will run, with the weights its artifact names.
+
+    Args:
+        artifact: What will be loaded.
+        function: What it was made from, which has its weights.
+        target: Of which target.
+        device: The target's device, which weights are copied to; None for the CPU.
+        threads: CPU threads it may use.
+        scratch: A directory for libraries that load from files only.
+
+    Raises:
+        KeyError: If the function has no such weight.
+        DeviceError: If the device has not the memory, or fails.
+    """
+    names = {content: name for name, content in function.constants.items()}
+    wanted = {weight_named(key)[0] for key in artifact.constants.values()}
+    weights = Weights({content: _read_only(function.constant(names[content])) for content in wanted})
+    constants = {key: weights[key] for key in artifact.constants.values()}
+    return RunContext(
+        threads=threads,
+        device=target.device,
+        constants=constants,
+        placed={} if device is None else {key: placed_on(device, key, each) for key, each in constants.items()},
+        stream=None if device is None else device.handle,
+        capture=target.launch == "graph",
+        scratch=scratch,
+    )
+
+
+def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
