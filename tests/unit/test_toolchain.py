@@ -32,7 +32,7 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.patterns import PatternTable
 from collage_core.registry import Toolchain
 from collage_core.testing import single_matmul
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 
 HOST = Host(system="Mock mock", cpu="mock", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1 << 30)
 TARGET = Target(toolchain="mock", fingerprint="mock 1")

@@ -9,7 +9,7 @@ import pytest
 
 from collage_core.contract import BuildContext
 from collage_core.device import PrimaryContexts
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing import build_context
 from collage_cublas.library import CublasLt, Descriptors
 from collage_cublas.loading import wheels
 
@@ -39,14 +39,4 @@ def descriptors(request: pytest.FixtureRequest) -> Descriptors:
 
 @pytest.fixture
 def build(tmp_path: Path) -> BuildContext:
-    return BuildContext(
-        threads=1,
-        effort=1,
-        deadline_s=60,
-        workspace_limit_bytes=1 << 24,
-        seed=0,
-        blobs=MemoryBlobs(),
-        scratch=tmp_path,
-        max_variants=3,
-        host=HOST,
-    )
+    return build_context(tmp_path, max_variants=3, host=HOST)

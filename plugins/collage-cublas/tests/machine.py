@@ -34,7 +34,7 @@ def proposals(of: onnx_ir.Model | DataflowGraph, target: Target = TARGET) -> Pro
     return propose(target_rule(toolchain, target, {}), graph, CandidateBounds.preset("quick"))
 
 
-def largest(model: onnx_ir.Model) -> KernelFunction:
+def largest(model: onnx_ir.Model, target: Target = TARGET) -> KernelFunction:
     """The kernel function of the largest candidate; of several, the first."""
-    candidates = proposals(model).candidates
+    candidates = proposals(model, target).candidates
     return kernel_function(max(candidates, key=lambda each: len(each.sub_graph.names)).sub_graph, "kernel")

@@ -27,7 +27,7 @@ from collage_core.device import buffer_on, placed_on
 from collage_core.errors import KernelError
 from collage_core.fusion import kernel_function
 from collage_core.testing import FakeDevice, GraphBuilder, dense
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 from collage_cublas.library import (
     ALGORITHM_BYTES,
     Compute,

@@ -24,7 +24,8 @@ from collage_core.measure.random_inputs import random_inputs
 from collage_core.reference import evaluate
 from collage_core.registry import Toolchain
 from collage_core.testing import FakeDevice, GraphBuilder
-from collage_core.testing.kernel_check import KernelCheck, MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
+from collage_core.testing.kernel_check import KernelCheck
 from collage_cublas.library import DataType, Layout
 
 from .emulator import Emulator

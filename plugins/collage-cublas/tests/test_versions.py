@@ -20,7 +20,7 @@ from collage_core.registry import Registry, Toolchain
 from collage_core.runtime import Executable, Session, loader
 from collage_core.runtime.loading import Relower
 from collage_core.testing import FakeDevice, dense
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 from collage_cublas.plugin import CublasPlugin
 
 from .emulator import Emulator, Notes

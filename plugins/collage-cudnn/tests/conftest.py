@@ -7,21 +7,11 @@ from pathlib import Path
 import pytest
 
 from collage_core.contract import BuildContext
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing import build_context
 
 from .machine import HOST
 
 
 @pytest.fixture
 def build(tmp_path: Path) -> BuildContext:
-    return BuildContext(
-        threads=1,
-        effort=1,
-        deadline_s=60,
-        workspace_limit_bytes=1 << 24,
-        seed=0,
-        blobs=MemoryBlobs(),
-        scratch=tmp_path,
-        max_variants=4,
-        host=HOST,
-    )
+    return build_context(tmp_path, max_variants=4, host=HOST)

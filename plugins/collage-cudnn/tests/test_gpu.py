@@ -6,7 +6,6 @@ and with `-m gpu` on a real one, which needs the library and CuPy. Nobody has ru
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,26 +14,12 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from collage_core.contract import (
-    Artifact,
-    BoundCall,
-    Buffer,
-    BuildContext,
-    Host,
-    KernelFunction,
-    RunContext,
-    Target,
-    TensorSpec,
-    Unsupported,
-)
-from collage_core.device import DeviceStream, OpenDevice, buffer_on, open_device, placed_on
-from collage_core.errors import DeviceError
+from collage_core.contract import Unsupported
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.reference import evaluate
 from collage_core.registry import Toolchain
-from collage_core.testing import FakeDevice, check_plugin
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing import DeviceMachine, FakeDevice, check_plugin
 from collage_cudnn.plugin import CudnnPlugin
 
 from .cases import (
@@ -86,51 +71,26 @@ FORMS: dict[str, Make] = {
 DTYPES = ("FLOAT", "FLOAT16", "BFLOAT16")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Machine:
-    """Where a test runs: what the plugin is told of it, the plugin, its device, and how often a graph is launched."""
-
-    host: Host
-    plugin: CudnnPlugin
-    opening: OpenDevice
-    replays: int
-
-    @property
-    def target(self) -> Target:
-        answer = self.plugin.collage_targets(self.host)
-        assert not isinstance(answer, Unsupported), answer.reason
-        return next(target for target in answer if target.name == "cudnn@cuda:0")
+WORKSPACE_BYTES = 1 << 26
 
 
-def emulated() -> Machine:
-    return Machine(host=HOST, plugin=plugin_over(Emulator()), opening=FakeDevice("cuda:0").open, replays=10)
+def emulated() -> DeviceMachine:
+    return DeviceMachine.fake(Toolchain("cudnn", plugin_over(Emulator())), HOST, FakeDevice("cuda:0"))
 
 
-def real() -> Machine:
-    host, plugin = Host.this(), CudnnPlugin()
-    answer = plugin.collage_targets(host)
-    if isinstance(answer, Unsupported):
-        pytest.skip(answer.reason)
-    try:
-        open_device("cuda:0")
-    except DeviceError as error:
-        pytest.skip(str(error))
-    return Machine(host=host, plugin=plugin, opening=open_device, replays=1000)
+def real() -> DeviceMachine:
+    machine = DeviceMachine.real(Toolchain("cudnn", CudnnPlugin()))
+    if isinstance(machine, Unsupported):
+        pytest.skip(machine.reason)
+    return machine
 
 
 MACHINES = {"emulated": emulated, "real": real}
 
 
 @pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu("cupy", "cudnn"))])
-def machine(request: pytest.FixtureRequest) -> Machine:
+def machine(request: pytest.FixtureRequest) -> DeviceMachine:
     return MACHINES[request.param]()
-
-
-@pytest.fixture
-def device(machine: Machine) -> DeviceStream:
-    stream = machine.opening("cuda:0")
-    stream.activate()
-    return stream
 
 
 def combinations() -> Iterator[Any]:
@@ -147,7 +107,7 @@ def test_every_form_is_right_in_every_type_or_refused_with_a_reason(on: Any, dty
     machine = on()
 
     conformance = check_plugin(
-        Toolchain("cudnn", machine.plugin),
+        machine.toolchain,
         {form: FORMS[form](onnx_ir.DataType[dtype])},
         host=machine.host,
         open_device=machine.opening,
@@ -160,60 +120,13 @@ def test_every_form_is_right_in_every_type_or_refused_with_a_reason(on: Any, dty
         assert form in conformance.ran
 
 
-def lowered(model: onnx_ir.Model, machine: Machine, folder: Path) -> tuple[KernelFunction, list[Artifact]]:
-    """The largest candidate and its variants."""
-    function = largest(model)
-    build = BuildContext(
-        threads=1,
-        effort=2,
-        deadline_s=300,
-        workspace_limit_bytes=1 << 26,
-        seed=0,
-        blobs=MemoryBlobs(),
-        scratch=folder,
-        max_variants=8,
-        host=machine.host,
-    )
-    answer = machine.plugin.collage_lower(machine.target, function, build)
-    assert isinstance(answer, Iterator), answer
-    return function, list(answer)
-
-
-def bound(
-    artifact: Artifact, function: KernelFunction, machine: Machine, device: DeviceStream, feeds: Any
-) -> tuple[BoundCall, Buffer]:
-    """The call, and where it writes."""
-    names = {content: name for name, content in function.constants.items()}
-    constants = {content: function.constant(names[content]) for content in artifact.constants.values()}
-    run = RunContext(
-        threads=1,
-        device="cuda:0",
-        constants=constants,
-        placed={content: placed_on(device, content, array) for content, array in constants.items()},
-        stream=device.handle,
-        capture=True,
-    )
-    kernel = machine.plugin.collage_load(machine.target, artifact, run)
-    assert not isinstance(kernel, Unsupported), kernel.reason
-    inputs = [placed_on(device, spec.name, feeds[spec.name]) for spec in function.inputs]
-    output = buffer_on(device, function.outputs[0])
-    scratch = TensorSpec(name="workspace", dtype=onnx_ir.DataType.UINT8, shape=(artifact.workspace_bytes,))
-    return kernel.bind(inputs, [output], buffer_on(device, scratch) if artifact.workspace_bytes else None), output
-
-
-def fetched(device: DeviceStream, buffer: Buffer) -> np.ndarray[Any, Any]:
-    array = np.empty(buffer.spec.static_shape, buffer.spec.numpy_dtype)
-    device.read(array, buffer.pointer)
-    device.synchronise()
-    return array
-
-
 @pytest.mark.parametrize("dtype", ["FLOAT", "FLOAT16"])
 def test_variants_differ_and_a_graph_of_each_gives_the_same_bits_every_time(
-    dtype: str, machine: Machine, device: DeviceStream, tmp_path: Path
+    dtype: str, machine: DeviceMachine, tmp_path: Path
 ) -> None:
     model = FORMS["convolution"](onnx_ir.DataType[dtype])
-    function, variants = lowered(model, machine, tmp_path)
+    function, target = largest(model), machine.target()
+    variants = machine.variants(function, target, tmp_path, workspace_limit_bytes=WORKSPACE_BYTES, max_variants=8)
     feeds = random_inputs(DataflowGraph(model), seed=0)
     right = evaluate(model, feeds).values[str(model.graph.outputs[0].name)].astype(np.float32)
     feeds = {spec.name: next(iter(feeds.values())) for spec in function.inputs}  # the one image, by its name inside
@@ -221,19 +134,9 @@ def test_variants_differ_and_a_graph_of_each_gives_the_same_bits_every_time(
     assert len({each.variant for each in variants}) == len(variants) > 1
     assert {each.variant.partition("_")[0] for each in variants} == {"nchw", "nhwc"}
     for artifact in variants:
-        assert artifact.workspace_bytes <= 1 << 26
-        assert artifact.capturable
-        call, output = bound(artifact, function, machine, device, feeds)
-        call()
-        eager = fetched(device, output)
+        assert artifact.workspace_bytes <= WORKSPACE_BYTES
+        kernel = machine.bound(function, target, artifact, feeds)
+        [eager] = kernel.run()
         limit = TOLERANCES[dtype] * np.abs(right).max()
         np.testing.assert_allclose(eager.astype(np.float32), right, atol=limit, rtol=0, err_msg=artifact.variant)
-        device.write(output.pointer, np.full_like(eager, -1))
-
-        graph = device.capture(call)
-
-        assert (fetched(device, output) == -1).all()  # captured, not run
-        for _ in range(machine.replays):
-            graph.launch()
-            bits = fetched(device, output).tobytes()  # waits, too: what is bound goes with the variant
-            assert bits == eager.tobytes() or not artifact.deterministic, artifact.variant
+        kernel.check_replays(1000 if machine.is_real else 10)

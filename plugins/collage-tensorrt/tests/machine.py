@@ -16,7 +16,7 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.pipeline.proposals import Proposals, propose, target_rule
 from collage_core.registry import Toolchain
 from collage_core.testing import FakeDevice, mnist
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 from collage_tensorrt.editions import RTX, TENSORRT, Edition
 from collage_tensorrt.plugin import TensorRtPlugin, targets
 

@@ -16,7 +16,7 @@ from collage_core.contract import BuildContext, KernelFunction, Requirement, Ten
 from collage_core.errors import DeviceUnavailableError, LoweringError
 from collage_core.runtime.requirements import check_requirements
 from collage_core.testing import GraphBuilder
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 from collage_tensorrt.editions import RTX, TENSORRT
 from collage_tensorrt.lower import ENGINE
 from collage_tensorrt.plugin import TensorRtPlugin

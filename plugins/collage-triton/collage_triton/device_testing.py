@@ -28,7 +28,7 @@ from collage_core.contract import (
 from collage_core.device import DeviceStream, open_device, placed_on
 from collage_core.errors import DeviceError
 from collage_core.testing import FakeDevice
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 from collage_triton.emulation import HOST, emulated
 from collage_triton.interpreter import Interpreter
 from collage_triton.plugin import TritonPlugin

@@ -29,7 +29,7 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.pipeline.proposals import propose, target_rule
 from collage_core.registry import Toolchain
 from collage_core.testing import GraphBuilder, chain
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 from collage_triton.compile import Compiled, compile_kernel
 from collage_triton.driver import Driver
 from collage_triton.emulation import H200, HOST

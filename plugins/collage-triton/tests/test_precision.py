@@ -14,7 +14,7 @@ import pytest
 from collage_core.contract import PRECISIONS, BuildContext, KernelFunction, Unsupported, in_precision
 from collage_core.reference import evaluate
 from collage_core.testing import GraphBuilder
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 from collage_triton.compile import Compiled
 from collage_triton.emit import source_of
 from collage_triton.emulation import H200, HOST

@@ -15,7 +15,7 @@ from collage_core.patterns import PatternTable
 from collage_core.pipeline.proposals import Proposals, propose, target_rule
 from collage_core.registry import Toolchain
 from collage_core.testing import GraphBuilder
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 from collage_triton.emulation import H200, HOST, VERSIONS, compile_source
 from collage_triton.errors import Refused
 from collage_triton.groups import CompilableRule, why_not

@@ -16,7 +16,7 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.pipeline.proposals import propose, target_rule
 from collage_core.registry import Toolchain
 from collage_core.testing import GraphBuilder, chain, dense
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 from tests.drafts.tvm_groups.lower import lower
 from tests.drafts.tvm_groups.plugin import plugin
 from tests.drafts.tvm_groups.schedules import Schedule, processor_level

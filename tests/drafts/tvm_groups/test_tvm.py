@@ -38,7 +38,7 @@ from collage_core.measure.values import encode_value
 from collage_core.reference import evaluate
 from collage_core.registry import Toolchain
 from collage_core.testing import GraphBuilder, check_plugin, operator_models
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 from tests.drafts.tvm_groups.operators import EXPRESSIONS
 from tests.drafts.tvm_groups.plugin import plugin
 

@@ -22,7 +22,7 @@ from collage_core.passes.call_sites import call_sites
 from collage_core.pipeline.proposals import propose, target_rule
 from collage_core.registry import Registry
 from collage_core.runtime import Executable, Session, loader, opener, save_package
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

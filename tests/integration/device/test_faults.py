@@ -18,7 +18,7 @@ from collage_core.pipeline import load, optimize
 from collage_core.reference import compare, evaluate
 from collage_core.registry import Toolchain
 from collage_core.report.record import Record
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 from tests.integration.device import failing
 from tests.integration.device.models import one_layer
 from tests.integration.device.place import seen_as

@@ -15,7 +15,7 @@ from collage_core.passes.call_sites import call_sites
 from collage_core.passes.prepare import prepare
 from collage_core.registry import load_toolchain
 from collage_core.runtime import save_package
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 
 
 def packaged(
