@@ -9,6 +9,7 @@ from typing import Any
 
 import onnx_ir
 
+from collage_core import testing
 from collage_core.contract import Artifact, BuildContext, Device, Host, KernelFunction, Target
 from collage_core.device import DeviceStream
 from collage_core.fusion import CandidateBounds, SubGraph, kernel_function
@@ -16,7 +17,6 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.pipeline.proposals import Proposals, propose, target_rule
 from collage_core.registry import Toolchain
 from collage_core.testing import FakeDevice, mnist
-from collage_core.testing.contexts import MemoryBlobs
 from collage_tensorrt.editions import RTX, TENSORRT, Edition
 from collage_tensorrt.plugin import TensorRtPlugin, targets
 
@@ -43,17 +43,7 @@ def plugin_over(library: Any, edition: Edition = RTX) -> TensorRtPlugin:
 
 
 def build_context(folder: Path, **fields: Any) -> BuildContext:
-    given: dict[str, Any] = {
-        "threads": 1,
-        "effort": 1,
-        "deadline_s": 60,
-        "workspace_limit_bytes": 1 << 24,
-        "seed": 0,
-        "blobs": MemoryBlobs(),
-        "scratch": folder,
-        "host": HOST,
-    }
-    return BuildContext(**{**given, **fields})
+    return testing.build_context(folder, **({"host": HOST} | fields))
 
 
 def whole(model: onnx_ir.Model) -> KernelFunction:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from collage_core.contract import Host, Unsupported
-from collage_core.device import open_device
+from collage_core.contract import Unsupported
 from collage_core.registry import Toolchain
-from collage_core.testing import check_plugin, operator_models
+from collage_core.testing import DeviceMachine, check_plugin, operator_models
 from collage_tensorrt.plugin import TensorRtPlugin
 
 from . import bodies
@@ -24,42 +23,40 @@ REPLAYS = 1000
 
 
 @pytest.fixture(params=EDITIONS)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> bodies.Place:
-    host, plugin = Host.this(), TensorRtPlugin(EDITIONS[request.param])
-    answer = plugin.collage_targets(host)
-    if isinstance(answer, Unsupported):
-        pytest.skip(answer.reason)
-    stream = open_device("cuda:0")
-    return bodies.Place(plugin=plugin, target=answer[0], host=host, stream=stream, folder=tmp_path)
+def machine(request: pytest.FixtureRequest) -> DeviceMachine:
+    machine = DeviceMachine.real(Toolchain(request.param, TensorRtPlugin(EDITIONS[request.param])))
+    if isinstance(machine, Unsupported):
+        pytest.skip(machine.reason)
+    return machine
 
 
 @pytest.mark.parametrize("name", bodies.MODELS)
-def test_numbers_are_right(name: str, place: bodies.Place) -> None:
-    bodies.numbers_are_right(place, bodies.MODELS[name])
+def test_numbers_are_right(name: str, machine: DeviceMachine, tmp_path: Path) -> None:
+    bodies.numbers_are_right(machine, tmp_path, bodies.MODELS[name])
 
 
 @pytest.mark.parametrize("name", bodies.MODELS)
-def test_a_graph_gives_the_same_bits_a_thousand_times(name: str, place: bodies.Place) -> None:
-    bodies.a_graph_gives_the_same_bits(place, bodies.MODELS[name], REPLAYS)
+def test_a_graph_gives_the_same_bits_a_thousand_times(name: str, machine: DeviceMachine, tmp_path: Path) -> None:
+    bodies.a_graph_gives_the_same_bits(machine, tmp_path, bodies.MODELS[name], REPLAYS)
 
 
-def test_a_saved_plan_is_one_graph(place: bodies.Place) -> None:
-    bodies.a_saved_plan_is_one_graph(place)
+def test_a_saved_plan_is_one_graph(machine: DeviceMachine, tmp_path: Path) -> None:
+    bodies.a_saved_plan_is_one_graph(machine, tmp_path)
 
 
-def test_the_plugin_keeps_the_contract(place: bodies.Place) -> None:
+def test_the_plugin_keeps_the_contract(machine: DeviceMachine) -> None:
     models = operator_models()
 
-    conformance = check_plugin(Toolchain(place.target.toolchain, place.plugin), models, host=place.host)
+    conformance = check_plugin(machine.toolchain, models, host=machine.host)
 
     assert set(conformance.ran) >= set(models) - {"NonZero, its shape not known before"}
 
 
-def test_float32_is_not_computed_in_tf32_unless_asked_for(place: bodies.Place) -> None:
-    tf32 = bodies.in_tf32(place)
-    if tf32 is None:
+def test_float32_is_not_computed_in_tf32_unless_asked_for(machine: DeviceMachine, tmp_path: Path) -> None:
+    by_precision = {target.option("precision"): target for target in machine.targets}
+    if "tf32" not in by_precision:
         pytest.skip("this GPU has no TF32")
-    plain, rounded = (bodies.error_of_a_product(each) for each in (place, tf32))
+    plain, rounded = (bodies.error_of_a_product(machine, by_precision[each], tmp_path) for each in ("", "tf32"))
 
     assert plain < 1e-6
     assert rounded < 1e-2

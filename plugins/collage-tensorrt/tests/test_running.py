@@ -22,54 +22,52 @@ from collage_core.contract import (
 )
 from collage_core.device import buffer_on
 from collage_core.errors import DeviceCaptureError, DeviceLostError, DeviceMemoryError, KernelError
-from collage_tensorrt.editions import RTX
+from collage_core.registry import Toolchain
+from collage_core.testing import DeviceMachine, FakeDevice
 from collage_tensorrt.lower import ENGINE
 
-from . import bodies, emulated
-from .emulated import WORKSPACE_BYTES, Library
-from .machine import EDITIONS, HOST, build_context, fake, lowered, plugin_over, regions, target
+from . import bodies
+from .emulated import Library
+from .emulated_engine import WORKSPACE_BYTES, Engine
+from .machine import EDITIONS, HOST, build_context, emulated, fake, lowered, plugin_over, regions, target
 from .test_engines import loosely_declared
 
 REPLAYS = 3
 
 
 @pytest.fixture(params=EDITIONS)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> bodies.Place:
-    edition = EDITIONS[request.param]
-    device, stream = fake()
-    plugin = plugin_over(Library(rtx=edition is RTX, device=device), edition)
-    return bodies.Place(plugin=plugin, target=target(edition), host=HOST, stream=stream, folder=tmp_path)
+def machine(request: pytest.FixtureRequest) -> DeviceMachine:
+    edition, device = EDITIONS[request.param], FakeDevice("cuda:0")
+    plugin = plugin_over(emulated(edition, device), edition)
+    return DeviceMachine.fake(Toolchain(edition.toolchain, plugin), HOST, device)
 
 
 # The bodies of the tests on a GPU
 
 
 @pytest.mark.parametrize("name", bodies.MODELS)
-def test_numbers_are_right(name: str, place: bodies.Place) -> None:
-    bodies.numbers_are_right(place, bodies.MODELS[name])
+def test_numbers_are_right(name: str, machine: DeviceMachine, tmp_path: Path) -> None:
+    bodies.numbers_are_right(machine, tmp_path, bodies.MODELS[name])
 
 
 @pytest.mark.parametrize("name", bodies.MODELS)
-def test_a_graph_gives_the_same_bits(name: str, place: bodies.Place) -> None:
-    bodies.a_graph_gives_the_same_bits(place, bodies.MODELS[name], REPLAYS)
+def test_a_graph_gives_the_same_bits(name: str, machine: DeviceMachine, tmp_path: Path) -> None:
+    bodies.a_graph_gives_the_same_bits(machine, tmp_path, bodies.MODELS[name], REPLAYS)
 
 
-def test_a_saved_plan_is_one_graph(place: bodies.Place) -> None:
-    bodies.a_saved_plan_is_one_graph(place)
+def test_a_saved_plan_is_one_graph(machine: DeviceMachine, tmp_path: Path) -> None:
+    bodies.a_saved_plan_is_one_graph(machine, tmp_path)
 
 
-def test_a_call_that_was_never_made_cannot_be_captured(place: bodies.Place) -> None:
+def test_a_call_that_was_never_made_cannot_be_captured(machine: DeviceMachine, tmp_path: Path) -> None:
     """Kernels are loaded when they first run: that the runtime warms up is not for nothing."""
     function = regions()["product"]
-    [artifact] = place.lowered(function)
-    kernel = bodies.bound(place, function, artifact, _zeros(function))
+    [artifact] = machine.variants(function, machine.target(), tmp_path, effort=1)
+    zeros = {spec.name: np.zeros(spec.static_shape, spec.numpy_dtype) for spec in function.inputs}
+    kernel = machine.bound(function, machine.target(), artifact, zeros)
 
     with pytest.raises(DeviceCaptureError, match="allocates"):
-        place.stream.capture(kernel.call)
-
-
-def _zeros(function: KernelFunction) -> dict[str, Any]:
-    return {spec.name: np.zeros(spec.static_shape, spec.numpy_dtype) for spec in function.inputs}
+        kernel.replay()
 
 
 # What the library is told
@@ -252,7 +250,7 @@ def test_an_engine_that_wants_the_hosts_memory_is_refused(build: BuildContext, m
     library = Library(device=fake()[0])
     function = regions()["pooling"]
     [artifact] = lowered(plugin_over(library), function, build)
-    monkeypatch.setattr(emulated.Engine, "on_host", frozenset({function.inputs[0].name}))
+    monkeypatch.setattr(Engine, "on_host", frozenset({function.inputs[0].name}))
 
     assert loaded(library, artifact) == f"its engine wants '{function.inputs[0].name}' in the host's memory"
 
@@ -278,10 +276,9 @@ def test_a_broken_engine_is_told_from_a_missing_device(rtx: Any, build: BuildCon
     assert answer.reason.startswith("malformed engine: ")
 
 
-def test_tf32_is_a_target_of_its_own_and_float32_is_not_rounded(place: bodies.Place) -> None:
+def test_tf32_is_a_target_of_its_own_and_float32_is_not_rounded(machine: DeviceMachine, tmp_path: Path) -> None:
     """The emulation rounds nothing: that the flag is off is seen in `test_engines`."""
-    tf32 = bodies.in_tf32(place)
+    plain, tf32 = machine.target(), machine.target(precision="tf32")
 
-    assert tf32 is not None
-    assert bodies.error_of_a_product(place) < 1e-6
-    assert bodies.error_of_a_product(tf32) < 1e-2
+    assert bodies.error_of_a_product(machine, plain, tmp_path) < 1e-6
+    assert bodies.error_of_a_product(machine, tf32, tmp_path) < 1e-2
