@@ -10,7 +10,8 @@ import onnx_ir
 
 from collage_core.contract import KernelFunction
 from collage_core.testing import GraphBuilder
-from collage_triton.testing import function_of
+
+from .checking import function_of
 
 D = onnx_ir.DataType
 FLOATS = (D.FLOAT, D.FLOAT16, D.BFLOAT16)

@@ -1,4 +1,4 @@
-"""For tests: groups of operators made kernels of, interpreted, and held against ONNX's reference."""
+"""Groups of operators made kernels of, interpreted, and held against ONNX's reference."""
 
 from __future__ import annotations
 

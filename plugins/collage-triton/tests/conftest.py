@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from collage_triton.interpreter import Interpreter
-from collage_triton.testing import Checker
+
+from .checking import Checker
 
 
 @pytest.fixture(scope="session")

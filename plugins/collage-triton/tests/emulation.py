@@ -1,4 +1,4 @@
-"""For tests: NVIDIA's driver over a fake device. "Compiling" hands the source over, and launching has it interpreted.
+"""NVIDIA's driver over a fake device. "Compiling" hands the source over, and launching has it interpreted.
 
 So a whole plugin runs without a GPU, from its targets to launches in a graph, and only what is inside a cubin is not
 what it will be. What a kernel reads and writes is looked up in the fake device's memory when the stream comes to it.
@@ -17,7 +17,8 @@ import numpy as np
 
 from collage_core.contract import Device, Host
 from collage_core.errors import DeviceUseError
-from collage_core.testing import FakeDevice, stream_of
+from collage_core.registry import Toolchain
+from collage_core.testing import DeviceMachine, FakeDevice, stream_of
 from collage_triton.compile import ALIGNED_BYTES, Compiled
 from collage_triton.driver import Driver
 from collage_triton.interpreter import Interpreter
@@ -156,6 +157,12 @@ def emulated(device: FakeDevice, interpreter: Interpreter) -> TritonPlugin:
         interpreter: Runs the kernels.
     """
     return TritonPlugin(VERSIONS.get, lambda: Driver(EmulatedCuda(device, interpreter)), compile_source)
+
+
+def emulated_machine(interpreter: Interpreter) -> DeviceMachine:
+    """The plugin and its device."""
+    device = FakeDevice("cuda:0")
+    return DeviceMachine.fake(Toolchain("triton", emulated(device, interpreter)), HOST, device)
 
 
 def _answer(place: Any, value: int) -> None:

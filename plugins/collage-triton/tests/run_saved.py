@@ -1,15 +1,14 @@
 """Runs a saved kernel in a process in which Triton cannot be imported.
 
-    python run_saved.py FOLDER real|emulated
+    python -m plugins.collage-triton.tests.run_saved FOLDER real|emulated
 
-Reads what `device_testing.save` wrote and `inputs.npz`, `weights.npz`, `outputs.json`; writes `found.npz`.
+Reads what `saving.save` wrote and `inputs.npz`, arrays in their order; writes `found.npz`, likewise.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.abc
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,25 +23,32 @@ class NoTriton(importlib.abc.MetaPathFinder):
 
 
 def main(folder: Path, where: str) -> None:
-    import onnx_ir
-
-    from collage_core.contract import TensorSpec, Unsupported
-    from collage_triton.device_testing import Machine, saved
+    from collage_core.contract import Host
+    from collage_core.device import open_device
+    from collage_core.registry import Toolchain
+    from collage_core.testing import DeviceMachine
     from collage_triton.interpreter import Interpreter
+    from collage_triton.plugin import TritonPlugin, targets
 
-    with contextlib.ExitStack() as stack:
-        # an interpreter has Triton in a process of its own
-        machine = Machine.real() if where == "real" else Machine.emulated(stack.enter_context(Interpreter()))
-        assert not isinstance(machine, Unsupported), machine.reason
-        inputs, weights = np.load(folder / "inputs.npz"), np.load(folder / "weights.npz")
-        outputs = [
-            TensorSpec(name=name, dtype=onnx_ir.DataType[dtype], shape=tuple(shape))
-            for name, dtype, shape in json.loads((folder / "outputs.json").read_text())
-        ]
-        arrays = [inputs[name] for name in sorted(inputs)]
-        bound = machine.bound(saved(folder), arrays, outputs, weights)
-        found = dict(zip((spec.name for spec in outputs), bound.run(), strict=True))
-    np.savez(folder / "found.npz", **found)
+    from .emulation import emulated_machine
+    from .saving import saved
+
+    function, artifact = saved(folder)
+    with contextlib.ExitStack() as stack, np.load(folder / "inputs.npz") as inputs:
+        if where == "emulated":  # an interpreter has Triton in a process of its own
+            machine = emulated_machine(stack.enter_context(Interpreter()))
+        else:
+            machine = DeviceMachine(
+                toolchain=Toolchain("triton", TritonPlugin()),
+                host=Host.this(),
+                stream=open_device("cuda:0"),
+                opening=open_device,
+                is_real=True,
+            )
+        target = targets("", machine.host.devices)[0]  # not asked for, since that looks whether Triton is there
+        feeds = {spec.name: array for spec, array in zip(function.inputs, inputs.values(), strict=True)}
+        found = machine.bound(function, target, artifact, feeds).run()
+    np.savez(folder / "found.npz", *found)
     assert "triton" not in sys.modules
 
 

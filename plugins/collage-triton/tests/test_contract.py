@@ -10,10 +10,11 @@ import pytest
 from collage_core.contract import Host, Unsupported
 from collage_core.registry import Toolchain
 from collage_core.testing import Conformance, FakeDevice, GraphBuilder, check_plugin, dense, operator_models
-from collage_triton.emulation import HOST, VERSIONS, emulated
 from collage_triton.interpreter import Interpreter
 from collage_triton.machine import usable_devices
 from collage_triton.plugin import TritonPlugin, plugin
+
+from .emulation import HOST, VERSIONS, emulated
 
 SOME = ("Add of two inputs", "Softmax", "TopK, one output not wanted")
 NOT_TAKEN = {"TopK, one output not wanted", "NonZero, its shape not known before"}

@@ -6,7 +6,6 @@ interpreter; the long lists there only in part.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,15 +16,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_core.contract import PRECISIONS, Artifact, KernelFunction, Unsupported
+from collage_core.contract import PRECISIONS, Artifact, KernelFunction, Target, Unsupported
 from collage_core.contract.nvidia import TENSOR_CORES
 from collage_core.reference import evaluate
-from collage_triton.device_testing import Bound, Machine, save, weights_of
+from collage_core.registry import Toolchain
+from collage_core.testing import BoundKernel, DeviceMachine
 from collage_triton.nest import nest_of
-from collage_triton.testing import compare, feeds_of
+from collage_triton.plugin import TritonPlugin
+from tests.from_source import ROOT
 
 from .cases import CASES, FLOATS, Build, D, function_for
+from .checking import compare, feeds_of
+from .emulation import emulated_machine
 from .groups import GROUPS, LARGE
+from .saving import save
 
 EMULATED = ("Add", "ArgMax", "Cast", "Concat", "Conv", "Gather", "Gelu", "MatMul", "Not", "Softmax", "Split")
 """Operators tried on the emulated device by default: of each way to make a kernel some. The others are slow."""
@@ -45,16 +49,12 @@ EVERYWHERE = [pytest.param(where, marks=on(where), id=where) for where in ("emul
 
 
 @pytest.fixture
-def machine(request: pytest.FixtureRequest) -> Machine:
+def machine(request: pytest.FixtureRequest) -> DeviceMachine:
     if request.param == "emulated":
-        return Machine.emulated(request.getfixturevalue("interpreter"))
-    machine = Machine.real()
+        return emulated_machine(request.getfixturevalue("interpreter"))
+    machine = DeviceMachine.real(Toolchain("triton", TritonPlugin()))
     if isinstance(machine, Unsupported):
         pytest.skip(machine.reason)
-    try:
-        machine.target()
-    except LookupError as error:
-        pytest.skip(str(error))
     return machine
 
 
@@ -80,11 +80,11 @@ def groups() -> Iterator[Any]:
         yield pytest.param("emulated", name, D.FLOAT, marks=marks, id=f"emulated-{name}")
 
 
-def tried(machine: Machine, function: KernelFunction, artifact: Artifact, skip: int = 0) -> Bound:
+def tried(
+    machine: DeviceMachine, function: KernelFunction, target: Target, artifact: Artifact, *, aligned: bool = True
+) -> BoundKernel:
     """A variant bound to places that hold random inputs."""
-    feeds = feeds_of(function)
-    inputs = [feeds[spec.name] for spec in function.inputs]
-    return machine.bound(artifact, inputs, function.outputs, weights_of(function), skip)
+    return machine.bound(function, target, artifact, feeds_of(function), aligned=aligned)
 
 
 def right(function: KernelFunction) -> list[Any]:
@@ -93,33 +93,34 @@ def right(function: KernelFunction) -> list[Any]:
     return [np.asarray(values[spec.name]) for spec in function.outputs]
 
 
-def check(machine: Machine, function: KernelFunction, variants: Sequence[Artifact], skip: int = 0) -> None:
+def check(
+    machine: DeviceMachine, function: KernelFunction, variants: Sequence[Artifact], *, aligned: bool = True
+) -> None:
     """Every variant gives what the reference gives, and the same bits when it is called again."""
     expected, tolerance = right(function), TOLERANCES[nest_of(function).form]
     for artifact in variants:
-        bound = tried(machine, function, artifact, skip)
+        bound = tried(machine, function, machine.target(), artifact, aligned=aligned)
         found = bound.run()
         for spec, array, wanted in zip(function.outputs, found, expected, strict=True):
             compare(array, wanted, f"{spec.name} of {artifact.variant}", tolerance)
-        bound.spoil()
         assert [each.tobytes() for each in bound.run()] == [each.tobytes() for each in found], artifact.variant
 
 
 @pytest.mark.parametrize(("machine", "operator", "dtype", "build"), list(operators()), indirect=["machine"])
 def test_every_variant_of_an_operator_gives_what_the_reference_gives(
-    machine: Machine, operator: str, dtype: D, build: Build, tmp_path: Path
+    machine: DeviceMachine, operator: str, dtype: D, build: Build, tmp_path: Path
 ) -> None:
     function = function_for(build, dtype, operator)
 
-    check(machine, function, machine.variants(function, tmp_path))
+    check(machine, function, machine.variants(function, machine.target(), tmp_path))
 
 
 @pytest.mark.parametrize(("machine", "name", "dtype"), list(groups()), indirect=["machine"])
 def test_every_variant_of_a_group_gives_what_the_reference_gives(
-    machine: Machine, name: str, dtype: D, tmp_path: Path
+    machine: DeviceMachine, name: str, dtype: D, tmp_path: Path
 ) -> None:
     function = function_for(GROUPS[name], dtype)
-    variants = machine.variants(function, tmp_path)
+    variants = machine.variants(function, machine.target(), tmp_path)
 
     assert len({each.variant for each in variants}) == len(variants) > (name in SEVERAL)
     check(machine, function, variants)
@@ -127,51 +128,47 @@ def test_every_variant_of_a_group_gives_what_the_reference_gives(
 
 @everywhere
 @pytest.mark.parametrize("name", ["scores", "convolution_block"])
-def test_places_that_start_at_any_element_are_read_right(machine: Machine, name: str, tmp_path: Path) -> None:
+def test_places_that_start_at_any_element_are_read_right(machine: DeviceMachine, name: str, tmp_path: Path) -> None:
     function = function_for(GROUPS[name], D.FLOAT)
 
-    check(machine, function, machine.variants(function, tmp_path)[:1], skip=1)
+    check(machine, function, machine.variants(function, machine.target(), tmp_path)[:1], aligned=False)
 
 
 @everywhere
-def test_a_lower_precision_is_off_unless_it_is_asked_for(machine: Machine, tmp_path: Path) -> None:
+def test_a_lower_precision_is_off_unless_it_is_asked_for(machine: DeviceMachine, tmp_path: Path) -> None:
     function = function_for(GROUPS["large_product" if machine.is_real else "feed_forward"], D.FLOAT)
     [expected] = right(function)
     scale = np.abs(expected).max()
     errors = {}
     for precision in ("", *TENSOR_CORES):
-        options = {"precision": precision} if precision else {}
-        [first, *_] = machine.variants(function, tmp_path, **options)
-        [found] = tried(machine, function, first).run()
+        target = machine.target(**({"precision": precision} if precision else {}))
+        [first, *_] = machine.variants(function, target, tmp_path)
+        [found] = tried(machine, function, target, first).run()
         errors[precision] = float(np.abs(found - expected).max() / scale)
 
     assert errors[""] < 5e-6
     assert max(errors["tf32"], errors["fp16"]) < 5e-3
     assert errors["bf16"] < 4e-2
-    lower = (
-        tuple(TENSOR_CORES) if machine.is_real else tuple(PRECISIONS)
-    )  # the interpreter multiplies what is tf32 exactly
+    lower = tuple(TENSOR_CORES if machine.is_real else PRECISIONS)  # the interpreter multiplies what is tf32 exactly
     assert all(errors[precision] > 4 * errors[""] for precision in lower)
 
 
 @everywhere
-def test_a_saved_kernel_runs_in_a_process_that_cannot_import_triton(machine: Machine, tmp_path: Path) -> None:
+def test_a_saved_kernel_runs_in_a_process_that_cannot_import_triton(machine: DeviceMachine, tmp_path: Path) -> None:
     function = function_for(GROUPS["feed_forward"], D.FLOAT)
-    artifact = machine.variants(function, tmp_path)[-1]
+    target = machine.target()
+    artifact = machine.variants(function, target, tmp_path)[-1]
     feeds = feeds_of(function)
-    [here] = tried(machine, function, artifact).run()
+    [here] = tried(machine, function, target, artifact).run()
     folder = tmp_path / "saved"
     folder.mkdir()
-    save(artifact, folder)
-    np.savez(folder / "inputs.npz", **{f"{at:03}": feeds[spec.name] for at, spec in enumerate(function.inputs)})
-    np.savez(folder / "weights.npz", **weights_of(function))
-    specs = [[spec.name, spec.dtype.name, list(spec.static_shape)] for spec in function.outputs if spec.dtype]
-    (folder / "outputs.json").write_text(json.dumps(specs))
+    save(function, artifact, folder)
+    np.savez(folder / "inputs.npz", *(feeds[spec.name] for spec in function.inputs))
 
-    script = Path(__file__).with_name("run_saved.py")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     where = "real" if machine.is_real else "emulated"
-    subprocess.run([sys.executable, str(script), str(folder), where], env=environment, check=True)
+    command = [sys.executable, "-m", f"{__package__}.run_saved", str(folder), where]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
 
     [(_, there)] = np.load(folder / "found.npz").items()
     assert there.tobytes() == here.tobytes()
@@ -179,21 +176,10 @@ def test_a_saved_kernel_runs_in_a_process_that_cannot_import_triton(machine: Mac
 
 @everywhere
 @pytest.mark.parametrize("name", ["feed_forward", "scores"])
-def test_a_graph_of_it_gives_the_same_bits_each_time(machine: Machine, name: str, tmp_path: Path) -> None:
+def test_a_graph_of_it_gives_the_same_bits_each_time(machine: DeviceMachine, name: str, tmp_path: Path) -> None:
     function = function_for(GROUPS[name], D.FLOAT)
-    variants = machine.variants(function, tmp_path)
+    target = machine.target()
+    variants = machine.variants(function, target, tmp_path)
     for artifact in variants if machine.is_real else variants[:1]:
-        assert artifact.capturable
         assert artifact.deterministic
-        bound = tried(machine, function, artifact)
-        [eager] = bound.run()
-        bound.spoil()
-        [before] = bound.read()
-
-        graph = machine.device.capture(bound.call)
-
-        assert bound.read()[0].tobytes() == before.tobytes() != eager.tobytes()  # captured, not run
-        for _ in range(1000 if machine.is_real else 2):
-            graph.launch()
-            assert bound.read()[0].tobytes() == eager.tobytes(), artifact.variant
-            bound.spoil()
+        tried(machine, function, target, artifact).check_replays(1000 if machine.is_real else 2)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from collage_core.testing import GraphBuilder
 from collage_triton.errors import Refused
 from collage_triton.nest import nest_of
-from collage_triton.testing import Checker, function_of
 from collage_triton.tiles import Tile
+
+from .checking import Checker, function_of
 
 TILES = (Tile(16, 16, 1, 16), Tile(2, 4, 1, 16))
 """Rows whole, and in a loop."""

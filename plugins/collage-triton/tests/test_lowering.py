@@ -28,17 +28,17 @@ from collage_core.fusion import CandidateBounds
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.pipeline.proposals import propose, target_rule
 from collage_core.registry import Toolchain
-from collage_core.testing import GraphBuilder, chain
-from collage_core.testing.contexts import MemoryBlobs
+from collage_core.testing import GraphBuilder, build_context, chain
 from collage_triton.compile import Compiled, compile_kernel
 from collage_triton.driver import Driver
-from collage_triton.emulation import H200, HOST
 from collage_triton.errors import Refused
 from collage_triton.kernel import load
 from collage_triton.lower import ALIGNED, ANY, lower
 from collage_triton.nest import nest_of
 from collage_triton.plugin import plugin, targets
-from collage_triton.testing import function_of
+
+from .checking import function_of
+from .emulation import H200, HOST
 
 EXACT, TF32 = targets("3.9.0", [H200])[:2]
 
@@ -50,17 +50,7 @@ def group(*shape: int, seed: int = 0) -> KernelFunction:
 
 @pytest.fixture
 def build(tmp_path: Path) -> BuildContext:
-    return BuildContext(
-        threads=1,
-        effort=1,
-        deadline_s=60,
-        workspace_limit_bytes=0,
-        seed=0,
-        blobs=MemoryBlobs(),
-        scratch=tmp_path,
-        max_variants=8,
-        host=HOST,
-    )
+    return build_context(tmp_path, workspace_limit_bytes=0, max_variants=8, host=HOST)
 
 
 # What is offered

@@ -15,8 +15,9 @@ from collage_core.registry import Toolchain
 from collage_core.report.doctor_facts import DoctorReport
 from collage_core.report.fact_tables import doctor_summary
 from collage_core.report.record import ToolchainFacts
-from collage_triton.emulation import H200, HOST, VERSIONS
 from collage_triton.plugin import TritonPlugin
+
+from .emulation import H200, HOST, VERSIONS
 
 A100 = dataclasses.replace(H200, name="cuda:1", model="A100", compute_capability="8.0", driver="550.54.15")
 T4 = dataclasses.replace(H200, name="cuda:2", model="Tesla T4", compute_capability="7.5")

@@ -9,10 +9,10 @@ import pytest
 
 from collage_triton.nest import nest_of
 from collage_triton.rules import RULES
-from collage_triton.testing import Checker
 from collage_triton.tiles import Tile
 
 from .cases import CASES, Build, D, function_for
+from .checking import Checker
 
 TILES = (Tile(32, 8, 1), Tile(2, 4, 1))
 """One holds every row below whole, the other loops over it; neither divides the extents. Only rows need both."""

@@ -13,16 +13,16 @@ import pytest
 
 from collage_core.contract import PRECISIONS, BuildContext, KernelFunction, Unsupported, in_precision
 from collage_core.reference import evaluate
-from collage_core.testing import GraphBuilder
-from collage_core.testing.contexts import MemoryBlobs
+from collage_core.testing import GraphBuilder, build_context
 from collage_triton.compile import Compiled
 from collage_triton.emit import source_of
-from collage_triton.emulation import H200, HOST
 from collage_triton.lower import lower
 from collage_triton.nest import nest_of, walk
 from collage_triton.plugin import targets
-from collage_triton.testing import Checker, feeds_of, function_of
 from collage_triton.tiles import Tile
+
+from .checking import Checker, feeds_of, function_of
+from .emulation import H200, HOST
 
 EXACT, _, FP16, BF16 = targets("3.9.0", [H200])
 TILE = Tile(16, 16, 1, 16)
@@ -116,16 +116,7 @@ def test_a_product_of_numbers_that_the_model_itself_widens_is_made_of_the_narrow
 
 @pytest.fixture
 def build(tmp_path: Path) -> BuildContext:
-    return BuildContext(
-        threads=1,
-        effort=1,
-        deadline_s=60,
-        workspace_limit_bytes=0,
-        seed=0,
-        blobs=MemoryBlobs(),
-        scratch=tmp_path,
-        host=HOST,
-    )
+    return build_context(tmp_path, workspace_limit_bytes=0, host=HOST)
 
 
 def _compiled(source: str, parameters: Any, tile: Tile, capability: str, **_: Any) -> Compiled:

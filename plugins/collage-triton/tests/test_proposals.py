@@ -7,16 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collage_core.contract import BuildContext, Unsupported
+from collage_core.contract import Unsupported
 from collage_core.fusion import CandidateBounds, OpCallByKindRule, RuleContext, SubGraph, default_rule, kernel_function
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.passes.prepare import prepare
 from collage_core.patterns import PatternTable
 from collage_core.pipeline.proposals import Proposals, propose, target_rule
 from collage_core.registry import Toolchain
-from collage_core.testing import GraphBuilder
-from collage_core.testing.contexts import MemoryBlobs
-from collage_triton.emulation import H200, HOST, VERSIONS, compile_source
+from collage_core.testing import GraphBuilder, build_context
 from collage_triton.errors import Refused
 from collage_triton.groups import CompilableRule, why_not
 from collage_triton.lower import lower
@@ -25,6 +23,8 @@ from collage_triton.patterns import register
 from collage_triton.plugin import TritonPlugin, targets
 from tests.exports.blocks import CONFIGURATIONS
 from tests.exports.reading import FORMS, read
+
+from .emulation import H200, HOST, VERSIONS, compile_source
 
 [EXACT, *_] = targets("3.9.0", [H200])
 QUICK = ("bert.torchscript", "gpt2.dynamo_new", "llama.dynamo", "convnext.torchscript", "normalisations_half.dynamo")
@@ -43,16 +43,7 @@ def proposals(graph: DataflowGraph) -> Proposals:
 @pytest.mark.parametrize(("name", "form"), EXPORTS)
 def test_all_that_is_proposed_of_an_export_lowers_to_source(name: str, form: str, tmp_path: Path) -> None:
     found = proposals(DataflowGraph(prepare(read(name, form))))
-    build = BuildContext(
-        threads=1,
-        effort=1,
-        deadline_s=60,
-        workspace_limit_bytes=0,
-        seed=0,
-        blobs=MemoryBlobs(),
-        scratch=tmp_path,
-        host=HOST,
-    )
+    build = build_context(tmp_path, workspace_limit_bytes=0, host=HOST)
 
     different = {each.sub_graph.structural_hash: each.sub_graph for each in found.candidates}
     for sub_graph in different.values():

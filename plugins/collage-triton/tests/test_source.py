@@ -5,8 +5,9 @@ from __future__ import annotations
 from collage_core.testing import GraphBuilder
 from collage_triton.emit import source_of
 from collage_triton.nest import nest_of
-from collage_triton.testing import function_of
 from collage_triton.tiles import Tile
+
+from .checking import function_of
 
 SOFTMAX = '''\
 """Softmax, Mul."""

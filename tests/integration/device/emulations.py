@@ -34,8 +34,6 @@ def plugins(device: FakeDevice) -> Iterator[dict[str, Any]]:
     if importlib.util.find_spec("triton") is None:
         yield found
         return
-    from collage_triton.emulation import emulated
-    from collage_triton.interpreter import Interpreter
-
-    with Interpreter() as interpreter:
-        yield {**found, "triton": emulated(device, interpreter)}
+    triton = importlib.import_module("plugins.collage-triton.tests.emulation")
+    with triton.Interpreter() as interpreter:
+        yield {**found, "triton": triton.emulated(device, interpreter)}
