@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from collage_core.contract import Artifact, BuildContext, Device, Host, Target, Unsupported
+from collage_core.contract import Artifact, Device, Host, Target
 from collage_core.device import OpenDevice
 from collage_core.fusion import CandidateBounds, CandidateKernel, Partitioning
 from collage_core.ir.dataflow import DataflowGraph
@@ -22,7 +22,7 @@ from collage_core.passes.call_sites import call_sites
 from collage_core.pipeline.proposals import propose, target_rule
 from collage_core.registry import Registry
 from collage_core.runtime import Executable, Session, loader, opener, save_package
-from collage_core.testing.contexts import MemoryBlobs
+from collage_core.testing import DeviceMachine
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,24 +30,36 @@ class Place:
     """A device and its toolchains.
 
     Attributes:
-        device: Its name.
-        host: The machine.
-        registry: The toolchains.
-        targets: Target on the device of each toolchain that is usable there, by name.
+        machines: The device as each toolchain that is usable there has it, by its name.
         replays: How often a captured plan is run to see whether it gives the same bits.
-        trace: Notes what is asked of the device.
         model: What plans are made for: five nodes, of which each toolchain takes some alone, with one input, `x`.
         opening: Opens the device; as for any package if None.
     """
 
-    device: str
-    host: Host
-    registry: Registry
-    targets: Mapping[str, Target]
+    machines: Mapping[str, DeviceMachine]
     replays: int
-    trace: Callable[[], AbstractContextManager[list[str]]]
     model: Callable[[], onnx_ir.Model]
     opening: OpenDevice | None = None
+
+    @property
+    def machine(self) -> DeviceMachine:
+        """One of them, for what is the same for all."""
+        return next(iter(self.machines.values()))
+
+    @property
+    def device(self) -> str:
+        """Its name."""
+        return self.machine.stream.name
+
+    @functools.cached_property
+    def registry(self) -> Registry:
+        """The toolchains."""
+        return Registry.of(*(each.toolchain for each in self.machines.values()))
+
+    @functools.cached_property
+    def targets(self) -> Mapping[str, Target]:
+        """The plain target of each toolchain, by its name."""
+        return {name: plain(machine)[0] for name, machine in self.machines.items()}
 
     def plan(self, folder: Path, launch: str = "graph") -> Plan:
         """Each node of the model as a kernel of its own, dealt out so that every toolchain has some; lowered.
@@ -76,10 +88,10 @@ class Place:
         chosen = {site.name: by_name[site.target] for site in call_sites(partitioned)}
         artifacts = {}
         for site in call_sites(partitioned):
-            toolchain = self.registry.toolchains[site.toolchain]
-            variants = toolchain.lower(chosen[site.name], site.kernel_function(), self._build(folder, launch))
-            assert not isinstance(variants, Unsupported), variants.reason
-            artifacts[site.name] = next(variants)
+            machine = self.machines[site.toolchain]
+            [artifacts[site.name]] = machine.variants(
+                site.kernel_function(), chosen[site.name], folder, effort=0, max_variants=1
+            )
         return Plan(place=self, model=partitioned, artifacts=artifacts, targets=chosen, dealt=dealt)
 
     def inputs(self, seed: int) -> dict[str, np.ndarray[Any, Any]]:
@@ -98,20 +110,6 @@ class Place:
             for index in iterate_bits(graph.needs_kernel)
             if candidate.sub_graph.nodes & graph.needs_kernel == 1 << index
         }
-
-    def _build(self, folder: Path, launch: str) -> BuildContext:
-        return BuildContext(
-            threads=1,
-            effort=0,
-            deadline_s=120,
-            workspace_limit_bytes=1 << 25,
-            seed=0,
-            blobs=MemoryBlobs(),
-            scratch=folder,
-            max_variants=1,
-            host=self.host,
-            launch=launch,
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,7 +145,7 @@ class Plan:
                 self.targets,
                 loader(registry),
                 threads=1,
-                host=self.place.host,
+                host=self.place.machine.host,
                 opening=self.place.opening or opener(registry, self.targets.values()),
             )
         )
@@ -157,6 +155,11 @@ class Plan:
         save_package(
             path, self.model, self.artifacts, self.targets, None, threads=1, model_name="by hand", model_sha256=""
         )
+
+
+def plain(machine: DeviceMachine) -> list[Target]:
+    """The exact targets of a toolchain on a device that take part without being asked for."""
+    return [target for target in machine.targets if target.exact and not target.on_request]
 
 
 def with_option(target: Target, name: str, value: str) -> Target:

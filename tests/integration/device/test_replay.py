@@ -7,105 +7,77 @@ on NVIDIA's by the toolchains that are usable there.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from collage_core.contract import Device, Host, Target, Unsupported
+from collage_core.contract import Device, Host, Unsupported
 from collage_core.errors import DeviceUnavailableError
 from collage_core.reference import compare, evaluate
 from collage_core.registry import Registry, Toolchain
-from collage_core.testing import FakeDevice
-from collage_core.testing.device_calls import last_work, launches, logged, traced, waits
+from collage_core.testing import DeviceMachine, FakeDevice
+from collage_core.testing.device_calls import last_work, launches, waits
 from tests.from_source import ROOT
 from tests.integration.device import emulations, toolchains
 from tests.integration.device.models import convolved, layers
-from tests.integration.device.place import Place, Plan
+from tests.integration.device.place import Place, Plan, plain
 
 ON_GPU = pytest.mark.gpu("cupy")
 
 
+def machines(toolchains: Iterable[Toolchain], host: Host, device: FakeDevice) -> dict[str, DeviceMachine]:
+    return {each.name: DeviceMachine.fake(each, host, device) for each in toolchains}
+
+
+def host_with(device: Device) -> Host:
+    return Host(system="", cpu="", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1, devices=(device,))
+
+
 def fake() -> Place:
-    usable = [toolchains.far, toolchains.beyond]
     device = Device(name="fake:0", model="fake", compute_capability="1.0", driver="1", memory_bytes=1 << 30)
-    return Place(
-        device=device.name,
-        host=Host(system="", cpu="", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1, devices=(device,)),
-        registry=Registry.of(*(Toolchain(each.name, each) for each in usable)),
-        targets={each.name: each.collage_targets()[0] for each in usable},  # type: ignore[index]
-        replays=50,
-        trace=functools.partial(logged, toolchains.device),
-        model=layers,
-    )
+    usable = [Toolchain(each.name, each) for each in (toolchains.far, toolchains.beyond)]
+    return Place(machines=machines(usable, host_with(device), toolchains.device), replays=50, model=layers)
 
 
 @contextlib.contextmanager
 def emulated() -> Iterator[Place]:
     """NVIDIA's own toolchains over emulations of their libraries."""
     device = FakeDevice("cuda:0")
-    facts = Device(
-        name="cuda:0", model="NVIDIA H200", compute_capability="9.0", driver="580.65.06", memory_bytes=141 << 30
+    host = host_with(
+        Device(name="cuda:0", model="NVIDIA H200", compute_capability="9.0", driver="580.65.06", memory_bytes=141 << 30)
     )
-    host = Host(system="", cpu="", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1, devices=(facts,))
     with emulations.plugins(device) as plugins:
-        registry = Registry.of(*(Toolchain(name, plugin) for name, plugin in plugins.items()))
-        targets, reasons = usable(registry, host)
-        assert set(targets) == set(plugins), reasons
-        yield Place(
-            device=device.name,
-            host=host,
-            registry=registry,
-            targets=targets,
-            replays=8,
-            trace=functools.partial(logged, device),
-            model=convolved,
-            opening=device.open,
-        )
-
-
-def usable(registry: Registry, host: Host) -> tuple[dict[str, Target], list[str]]:
-    """The plain target of each toolchain that has one on the GPU, by name, and why others have none."""
-    targets, reasons = {}, []
-    for name, toolchain in registry.toolchains.items():
-        offered = toolchain.targets(host)
-        if isinstance(offered, Unsupported):
-            reasons.append(f"{name}: {offered.reason}")
-            continue
-        here = [target for target in offered if target.device == "cuda:0" and target.exact and not target.on_request]
-        if here:
-            targets[name] = here[0]
-    return targets, reasons
+        usable = [Toolchain(name, plugin) for name, plugin in plugins.items()]
+        yield Place(machines=machines(usable, host, device), replays=8, model=convolved, opening=device.open)
 
 
 def cuda() -> Place:
-    registry, host = Registry.discover(), Host.this()
-    targets, reasons = usable(registry, host)
-    if not targets:
+    """Every toolchain that is installed and has a plain target on the GPU."""
+    found, reasons = {}, []
+    for name, toolchain in Registry.discover().toolchains.items():
+        machine = DeviceMachine.real(toolchain)
+        if isinstance(machine, Unsupported):
+            reasons.append(f"{name}: {machine.reason}")
+        elif plain(machine):
+            found[name] = machine
+    if not found:
         pytest.skip(f"no toolchain here runs on cuda:0: {'; '.join(reasons) or 'none is installed'}")
-    return Place(
-        device="cuda:0",
-        host=host,
-        registry=registry,
-        targets=targets,
-        replays=1000,
-        trace=traced_or_skipped,
-        model=convolved,
-    )
+    return Place(machines=found, replays=1000, model=convolved)
 
 
 @contextlib.contextmanager
-def traced_or_skipped() -> Iterator[list[str]]:
+def traced(place: Place) -> Iterator[list[str]]:
+    """What the block asks of the device."""
     with contextlib.ExitStack() as stack:
         try:
-            calls = stack.enter_context(traced())
+            calls = stack.enter_context(place.machine.calls())
         except DeviceUnavailableError as error:
             pytest.skip(str(error))
         yield calls
@@ -176,7 +148,7 @@ def test_the_host_waits_once_when_all_is_on_its_way(place: Place, launch: str, t
     for _ in range(3):
         bound.run()
 
-    with place.trace() as calls:
+    with traced(place) as calls:
         [y] = bound.run()
 
     check(plan, place.inputs(2), y)
@@ -192,7 +164,7 @@ def test_a_wait_inside_is_seen(tmp_path: Path) -> None:
     place = fake()
     bound = place.plan(tmp_path).session().bind(outputs={"add_0": np.zeros((8, 16), np.float32)})
 
-    with place.trace() as calls:
+    with traced(place) as calls:
         bound.run()
 
     assert [calls[each] for each in waits(calls)] == ["pageable", "synchronise"]
