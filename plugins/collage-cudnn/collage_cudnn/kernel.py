@@ -31,7 +31,8 @@ def load(library: Library, handle: int, artifact: Artifact, run: RunContext) -> 
         run: Where it will run.
 
     Raises:
-        CudnnError: If a weight finds no place on the device.
+        CudnnError: If the driver fails.
+        DeviceError: If a weight finds no place on the device, or that is lost.
     """
     try:
         weights = {name: run.weight(content) for name, content in artifact.constants.items()}

@@ -7,22 +7,22 @@ copy ("NOT_SUPPORTED_LAYOUT"; it was asked).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from collage_core.device import Contexts
+from collage_core.errors import DeviceError
+from collage_cudnn.errors import CudnnError, NotSupportedError, cudnn_error
 from collage_cudnn.graph import DataType, Graph, Operation
 
 MULTIPLYING = frozenset({"conv_fprop", "conv_dgrad", "matmul", "sdpa"})
 """Operations that may multiply by tensor cores. Of what else is fused, every engine says that it does."""
-
-
-class CudnnError(Exception):
-    """A call failed; its message has what failed and the library's words."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,11 +31,13 @@ class Found:
 
     Attributes:
         name: Engine and knobs, as the frontend writes them.
+        position: Its number among all that the heuristics know, those that cannot be built counted.
         workspace_bytes: Scratch memory it needs.
         data: The plan and its graph, serialised; good for the version and the device it was made for.
     """
 
     name: str
+    position: int
     workspace_bytes: int
     data: bytes
 
@@ -58,7 +60,7 @@ class Conversion:
 
 
 Enqueue = Callable[[], None]
-"""Enqueues one step and returns; raises `CudnnError`."""
+"""Enqueues one step and returns; raises what `Library` may raise."""
 
 
 class Placed(Protocol):
@@ -68,20 +70,20 @@ class Placed(Protocol):
 
 
 class Library(Protocol):
-    """What is asked of cuDNN and of the device."""
+    """What is asked of cuDNN and of the device.
+
+    All calls raise `CudnnError` if the library fails, its subclass `NotSupportedError` if the graph is the reason, and
+    `DeviceError` if the device is: it has not the memory, is lost, or its driver is too old.
+    """
 
     def version(self) -> int:
         """Of the loaded library, as `cudnnGetVersion` counts: 92000 for 9.20.0."""
 
     def handle(self, device: str, stream: int | None) -> int:
-        """A new handle on a device; with a stream, whatever it enqueues goes there.
-
-        Raises:
-            CudnnError: If the device or the library does not start.
-        """
+        """A new handle on a device; with a stream, whatever it enqueues goes there."""
 
     def plans(
-        self, graph: Graph, handle: int, *, exact: bool, workspace_limit_bytes: int, name: str | None = None
+        self, graph: Graph, handle: int, *, exact: bool, workspace_limit_bytes: int, only: str | int | None = None
     ) -> Iterator[Found]:
         """Plans of the library's heuristics, best guess first, each built when it is asked for.
 
@@ -90,10 +92,11 @@ class Library(Protocol):
             handle: On the device they are for.
             exact: Without tensor cores where float32 is multiplied.
             workspace_limit_bytes: Most scratch memory.
-            name: The only one that is wanted.
+            only: Name or position of the only one that is wanted; no other is built.
 
         Raises:
-            CudnnError: If the library takes the graph for none of its own; the message says why.
+            CudnnError: If not one of them can be built; a `NotSupportedError` unless one failed for another reason.
+            DeviceError: As soon as the device fails.
         """
 
     def executed(self, data: bytes, handle: int, places: Mapping[int, int], workspace: int) -> Enqueue:
@@ -104,24 +107,13 @@ class Library(Protocol):
             handle: With a stream.
             places: Address of each tensor in memory, by identifier.
             workspace: Address of its scratch memory.
-
-        Raises:
-            CudnnError: If this library, or this device, does not take the plan.
         """
 
     def converted(self, conversion: Conversion, handle: int, source: int, destination: int) -> Enqueue:
-        """A copy into another layout.
-
-        Raises:
-            CudnnError: If the library does not take the strides.
-        """
+        """A copy into another layout."""
 
     def place(self, array: np.ndarray[Any, Any], handle: int) -> Placed:
-        """Copies an array to memory of the handle's device, and waits for it.
-
-        Raises:
-            CudnnError: If there is too little.
-        """
+        """Copies an array to memory of the handle's device, and waits for it."""
 
 
 class Cudnn:
@@ -145,38 +137,42 @@ class Cudnn:
 
     def handle(self, device: str, stream: int | None) -> int:
         """See `Library.handle`."""
-        try:
-            with self._contexts.current(device):
-                handle = int(self._frontend.create_handle())
-                if stream is not None:
-                    self._frontend.set_stream(handle=handle, stream=stream)
-        except (OSError, RuntimeError) as error:
-            raise CudnnError(f"no handle on {device}: {error}") from error
-        self._devices[handle] = device
-        return handle
+        made = ctypes.c_void_p()
+        with self._failing(device), self._contexts.current(device):
+            # not by the frontend, which keeps to itself why there is none
+            self._call(device, "cudnnCreate", ctypes.byref(made))
+            if stream is not None:
+                self._call(device, "cudnnSetStream", made, ctypes.c_void_p(stream))
+        assert made.value is not None
+        self._devices[made.value] = device
+        return made.value
 
     def plans(
-        self, graph: Graph, handle: int, *, exact: bool, workspace_limit_bytes: int, name: str | None = None
+        self, graph: Graph, handle: int, *, exact: bool, workspace_limit_bytes: int, only: str | int | None = None
     ) -> Iterator[Found]:
         """See `Library.plans`."""
-        device = self._devices[handle]
-        with self._contexts.current(device):
+        device = self._device(handle)
+        with self._failing(device), self._contexts.current(device):
             drawn = self.drawn(graph, handle=handle)
-            count = self.prepared(drawn, graph, exact=exact, workspace_limit_bytes=workspace_limit_bytes)
-        reason = "the library's heuristics know no plan"
+            limit = workspace_limit_bytes
+            count = self.prepared(drawn, graph, exact=exact, workspace_limit_bytes=limit, device=device)
+        problem: CudnnError = NotSupportedError("the library's heuristics know no plan")
         found_none = True
         for index in range(count):
-            if name not in (None, str(drawn.get_plan_name_at_index(index))):
+            if only not in (None, index, str(drawn.get_plan_name_at_index(index))):
                 continue
-            with self._contexts.current(device):  # not while whoever asked for the plan works with it
-                found = self.built(drawn, index)
-            if isinstance(found, str):
-                reason = found
-            elif found.workspace_bytes <= workspace_limit_bytes:
+            try:
+                with self._failing(device), self._contexts.current(device):  # not while whoever asked works with it
+                    found = self.built(drawn, index, device)
+            except CudnnError as error:  # another engine may do
+                if isinstance(problem, NotSupportedError):
+                    problem = error
+                continue
+            if found.workspace_bytes <= workspace_limit_bytes:
                 found_none = False
                 yield found
         if found_none:
-            raise CudnnError(reason)
+            raise problem
 
     def drawn(self, graph: Graph, **where: Any) -> Any:
         """A graph as the frontend's, validated.
@@ -186,7 +182,7 @@ class Cudnn:
             **where: The handle it is for, as the constructor of `pygraph` takes it.
 
         Raises:
-            CudnnError: If the frontend refuses it.
+            CudnnError: If the frontend refuses it, or fails.
         """
         types = self._frontend.data_type
         whole = self._frontend.pygraph(
@@ -205,18 +201,24 @@ class Cudnn:
             )
             for number, each in enumerate(graph.inputs, 1)
         }
-        try:
+        with self._failing(self._device(where.get("handle"))):
             for operation in graph.operations:
                 tensors[operation.writes.name] = self._operation(whole, operation, tensors)
             output = tensors[graph.output.name]
             output.set_output(True).set_data_type(getattr(types, graph.dtype.name)).set_uid(len(graph.in_memory))
             whole.validate()
-        except (RuntimeError, self._frontend.cudnnGraphNotSupportedError) as error:
-            raise CudnnError(_words(error)) from error
         return whole
 
-    def prepared(self, drawn: Any, graph: Graph, *, exact: bool, workspace_limit_bytes: int) -> int:
+    def prepared(
+        self, drawn: Any, graph: Graph, *, exact: bool, workspace_limit_bytes: int, device: str = "cuda"
+    ) -> int:
         """Asks the heuristics about a graph that was drawn; returns how many plans they know.
+
+        Plans that may give other bits each time are left out. NVIDIA's cuDNN documentation, "Reproducibility
+        (Determinism)": on GPUs of one architecture a version of the library gives the same bits in every run, but for
+        routines that use atomic operations, among them an algorithm for the gradient of a convolution's data, which is
+        what a transposed one is. Of an engine the note `CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC` says it
+        (`cudnnBackendNumericalNote_t`).
 
         Raises:
             CudnnError: If they know none, and why.
@@ -226,65 +228,67 @@ class Cudnn:
         multiplies = not MULTIPLYING.isdisjoint(each.kind for each in graph.operations)
         if multiplies and graph.dtype is DataType.FLOAT and exact:
             unwanted += [notes.TENSOR_CORE, notes.DOWN_CONVERT_INPUTS]
-        try:
+        with self._failing(device):
             drawn.build_operation_graph()
             drawn.create_execution_plans([frontend.heur_mode.A, frontend.heur_mode.FALLBACK])
             drawn.deselect_numeric_notes(unwanted)
             drawn.deselect_workspace_greater_than(workspace_limit_bytes)
-        except (RuntimeError, frontend.cudnnGraphNotSupportedError) as error:
-            raise CudnnError(_words(error)) from error
         return int(drawn.get_execution_plan_count())
 
-    def built(self, drawn: Any, index: int) -> Found | str:
-        """Builds one of the plans; or says why it cannot be."""
-        try:
+    def built(self, drawn: Any, index: int, device: str = "cuda") -> Found:
+        """Builds one of the plans.
+
+        Raises:
+            CudnnError: If it cannot be built; a `NotSupportedError` also if it was left out.
+        """
+        with self._failing(device):
             drawn.build_plan_at_index(index)
             scratch = int(drawn.get_workspace_size_plan_at_index(index))
-        except (RuntimeError, self._frontend.cudnnGraphNotSupportedError) as error:
-            words = _words(error)
-            return _DESELECTED if "Deselecting" in words else words
         # what is serialised is the plan that was built last
-        return Found(str(drawn.get_plan_name_at_index(index)), scratch, bytes(drawn.serialize()))
+        return Found(str(drawn.get_plan_name_at_index(index)), index, scratch, bytes(drawn.serialize()))
 
     def executed(self, data: bytes, handle: int, places: Mapping[int, int], workspace: int) -> Enqueue:
         """See `Library.executed`."""
-        try:
-            with self._contexts.current(self._devices[handle]):
-                plan = self._frontend.pygraph(handle=handle)
-                plan.deserialize(handle, list(data))
-        except (RuntimeError, self._frontend.cudnnGraphNotSupportedError) as error:
-            raise CudnnError(_words(error)) from error
-        pointers, execute = dict(places), plan.execute
+        device = self._device(handle)
+        with self._failing(device), self._contexts.current(device):
+            plan = self._frontend.pygraph(handle=handle)
+            plan.deserialize(handle, list(data))
+        pointers, execute, failures = dict(places), plan.execute, self._failures
 
         def call() -> None:
             try:
                 execute(pointers, workspace, handle)
-            except RuntimeError as error:
-                raise CudnnError(_words(error)) from error
+            except failures as error:
+                raise self._error(device, error) from error
 
         return call
 
     def converted(self, conversion: Conversion, handle: int, source: int, destination: int) -> Enqueue:
         """See `Library.converted`."""
-        before, after = (self._descriptor(conversion, strides) for strides in (conversion.before, conversion.after))
+        device = self._device(handle)
         one, zero = ctypes.c_float(1.0), ctypes.c_float(0.0)  # factors are float32 for all types up to float32
         pointer = ctypes.c_void_p
-        arguments = (
-            *(pointer(handle), ctypes.byref(one), before, pointer(source)),
-            *(ctypes.byref(zero), after, pointer(destination)),
-        )
+        with contextlib.ExitStack() as made:
+            before, after = (
+                self._descriptor(device, conversion, strides, made) for strides in (conversion.before, conversion.after)
+            )
+            arguments = (
+                *(pointer(handle), ctypes.byref(one), before, pointer(source)),
+                *(ctypes.byref(zero), after, pointer(destination)),
+            )
 
-        def call() -> None:
-            self._call("cudnnTransformTensor", *arguments)
+            def call() -> None:
+                self._call(device, "cudnnTransformTensor", *arguments)
 
+            # they live as long as the call; when the process ends the library may be gone before it
+            weakref.finalize(call, made.pop_all().close).atexit = False
         return call
 
     def place(self, array: np.ndarray[Any, Any], handle: int) -> Placed:
         """See `Library.place`."""
-        try:
-            return self._contexts.placed(self._devices[handle], array)
-        except OSError as error:
-            raise CudnnError(str(error)) from error
+        device = self._device(handle)
+        with self._failing(device):
+            return self._contexts.placed(device, array)
 
     def _operation(self, whole: Any, operation: Operation, tensors: Mapping[str, Any]) -> Any:
         """Draws an operation; returns its result."""
@@ -305,12 +309,17 @@ class Cudnn:
         result = made[0] if isinstance(made, list | tuple) else made
         return result.set_dim(list(operation.writes.dims)).set_stride(list(operation.writes.strides))
 
-    def _descriptor(self, conversion: Conversion, strides: Sequence[int]) -> ctypes.c_void_p:
+    def _descriptor(
+        self, device: str, conversion: Conversion, strides: Sequence[int], owner: contextlib.ExitStack
+    ) -> ctypes.c_void_p:
+        """Describes a tensor; its owner destroys what this makes."""
         made = ctypes.c_void_p()
-        self._call("cudnnCreateTensorDescriptor", ctypes.byref(made))
+        self._call(device, "cudnnCreateTensorDescriptor", ctypes.byref(made))
+        owner.callback(self._call, device, "cudnnDestroyTensorDescriptor", made)
         rank = len(conversion.dims)
         numbers = ctypes.c_int * rank
         self._call(
+            device,
             "cudnnSetTensorNdDescriptor",
             made,
             ctypes.c_int(_CODES[conversion.dtype]),
@@ -320,10 +329,34 @@ class Cudnn:
         )
         return made
 
-    def _call(self, function: str, *arguments: Any) -> None:
+    def _call(self, device: str, function: str, *arguments: Any) -> None:
         if status := getattr(self._backend, function)(*arguments):
             self._backend.cudnnGetErrorString.restype = ctypes.c_char_p
-            raise CudnnError(f"{function}: {self._backend.cudnnGetErrorString(status).decode()}")
+            raise cudnn_error(device, f"{function}: {self._backend.cudnnGetErrorString(status).decode()}")
+
+    def _device(self, handle: int | None) -> str:
+        return "cuda" if handle is None else self._devices.get(handle, "cuda")
+
+    @property
+    def _failures(self) -> tuple[type[Exception], ...]:
+        """What the frontend raises: the second for arguments it does not understand."""
+        return (RuntimeError, ValueError, self._frontend.cudnnGraphNotSupportedError)
+
+    @contextlib.contextmanager
+    def _failing(self, device: str) -> Iterator[None]:
+        """Has what the frontend or the driver says in its block raised as an error of this module."""
+        failures: tuple[type[Exception], ...] = (OSError, *self._failures)
+        try:
+            yield
+        except (CudnnError, DeviceError):
+            raise
+        except failures as error:
+            raise self._error(device, error) from error
+
+    def _error(self, device: str, error: Exception) -> CudnnError | DeviceError:
+        if "Deselecting" in str(error):
+            return NotSupportedError(_DESELECTED)
+        return cudnn_error(device, str(error), refused=isinstance(error, self._frontend.cudnnGraphNotSupportedError))
 
 
 _CODES = {DataType.FLOAT: 0, DataType.HALF: 2, DataType.BFLOAT16: 9}
@@ -334,9 +367,3 @@ _DESELECTED = (
     "every plan that the library knows multiplies float32 by tensor cores, is not deterministic, rounds its sums, or "
     "needs more workspace than is allowed"
 )
-
-
-def _words(error: Exception) -> str:
-    """The first line of what the library says, which names the reason; the rest is a log of all it tried."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import itertools
-from collections.abc import Callable, Generator, Iterator
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 import onnx_ir
 
@@ -17,8 +20,9 @@ from collage_core.contract import (
     Unsupported,
 )
 from collage_cudnn.described import Described
+from collage_cudnn.errors import CudnnError, NotSupportedError
 from collage_cudnn.graph import DataType, Graph, Layout
-from collage_cudnn.library import CudnnError, Found, Library
+from collage_cudnn.library import Found, Library
 from collage_cudnn.parts import parts_of
 from collage_cudnn.program import Program, assembled
 
@@ -45,10 +49,14 @@ def lower(
         build: Limits, and how many variants or which one.
 
     Returns:
-        Variants; those of different layouts take turns, for the library ranks plans within one graph only.
+        Variants; those of different layouts take turns, for the library ranks plans within one graph only. Or why the
+        library refuses the graph in every layout.
+
+    Raises:
+        CudnnError: If the library fails at something that it does not refuse; also from the iterator.
+        DeviceError: If the device has not the memory, is lost or has too old a driver; also from the iterator.
     """
     programs: dict[Layout, Program] = {}
-    reason = ""
     for layout in _layouts(function):
         parts = parts_of(function, target, layout)
         if isinstance(parts, Unsupported):
@@ -58,7 +66,7 @@ def lower(
         program = assembled(parts, function.model.graph.inputs, function.model.graph.outputs)
         if program not in programs.values():
             programs[layout] = program
-    made = _variants(library, handle, target, device, function, build, programs)
+    made = _Lowering(library, handle, target, device, function, build).variants(programs)
     try:
         first = next(made)
     except StopIteration as nothing:
@@ -66,14 +74,42 @@ def lower(
     return itertools.chain((first,), made)
 
 
-def variant_name(layout: Layout, rank: int, found: list[Found]) -> str:
-    """A layout and, of one graph, engine and knobs; of several, which of each graph's plans they are.
+def variant_name(layout: Layout, found: Sequence[Found]) -> str:
+    """What it is made of, so that it can be made again without the others.
+
+    Of one graph: layout, engine and knobs. Of several: the layout, which of its plans each graph has, and a digest of
+    what these are, lest another order of theirs go unnoticed.
 
     Examples:
-        >>> variant_name(Layout.CHANNELS_LAST, 2, [Found("eng10_k2=7", 0, b"")])
+        >>> variant_name(Layout.CHANNELS_LAST, [Found("eng10_k2=7", 0, 0, b"")])
         'nhwc_eng10_k2=7'
+        >>> variant_name(Layout.CHANNELS_LAST, [Found("eng10_k2=7", 0, 0, b""), Found("eng22", 4, 0, b"")])
+        'nhwc_plans0.4_254e881d'
     """
-    return f"{layout.value}_{found[0].name}" if len(found) == 1 else f"{layout.value}_plans{rank}"
+    if len(found) == 1:
+        return f"{layout.value}_{found[0].name}"
+    positions = ".".join(str(each.position) for each in found)
+    digest = hashlib.sha256("/".join(each.name for each in found).encode()).hexdigest()[:8]
+    return f"{layout.value}_plans{positions}_{digest}"
+
+
+def plans_of(variant: str, layout: Layout, graphs: int) -> Sequence[str | int] | None:
+    """Name or position of the plan that each graph has in a variant; None if the layout has no such variant.
+
+    Examples:
+        >>> plans_of("nhwc_eng10_k2=7", Layout.CHANNELS_LAST, 1)
+        ['eng10_k2=7']
+        >>> plans_of("nhwc_plans0.4_254e881d", Layout.CHANNELS_LAST, 2)
+        [0, 4]
+    """
+    name = variant.removeprefix(f"{layout.value}_")
+    if name == variant:
+        return None
+    if graphs == 1:
+        return [name]
+    written = re.fullmatch(r"plans(\d+(?:\.\d+)*)_[0-9a-f]+", name)
+    positions = [int(each) for each in written[1].split(".")] if written else []
+    return positions if len(positions) == graphs else None
 
 
 def _layouts(function: KernelFunction) -> tuple[Layout, Layout]:
@@ -94,100 +130,85 @@ def _too_old(parts: tuple[Described, ...], device: Device) -> str:
     return ""
 
 
-def _variants(
-    library: Library,
-    handle: Callable[[], int],
-    target: Target,
-    device: Device,
-    function: KernelFunction,
-    build: BuildContext,
-    programs: dict[Layout, Program],
-) -> Generator[Artifact, None, str]:
-    """Variants of all layouts in turns; returns the reason if there is none."""
-    reasons: list[str] = []
-    ways = [
-        _of_layout(library, handle, target, device, function, build, layout, program, reasons)
-        for layout, program in programs.items()
-        if build.variant is None or build.variant.startswith(f"{layout.value}_")
-    ]
-    yielded = 0
-    while ways and yielded < max(1, build.max_variants):
-        way = ways.pop(0)
-        artifact = next(way, None)
-        if artifact is not None:
-            yielded += 1
-            ways.append(way)
-            yield artifact
-    return "; ".join(dict.fromkeys(reasons)) or f"it makes no variant {build.variant!r}"
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Lowering:
+    """What the layouts of one candidate share; `problems` are why there is no more."""
 
+    library: Library
+    handle: Callable[[], int]
+    target: Target
+    device: Device
+    function: KernelFunction
+    build: BuildContext
+    problems: list[CudnnError] = dataclasses.field(default_factory=list)
 
-def _of_layout(
-    library: Library,
-    handle: Callable[[], int],
-    target: Target,
-    device: Device,
-    function: KernelFunction,
-    build: BuildContext,
-    layout: Layout,
-    program: Program,
-    reasons: list[str],
-) -> Iterator[Artifact]:
-    limit = build.workspace_limit_bytes - program.scratch_bytes
-    if limit < 0:
-        reasons.append(f"{program.scratch_bytes} bytes between its steps are more than the workspace may have")
-        return
-    wanted = None if build.variant is None else build.variant.removeprefix(f"{layout.value}_")
-    name = wanted if len(program.graphs) == 1 else None
+    def variants(self, programs: Mapping[Layout, Program]) -> Generator[Artifact, None, str]:
+        """Variants of all layouts in turns; returns the reason if there is none.
 
-    def plans(graph: Graph) -> Iterator[Found]:
-        exact = target.option("precision") != "tf32"
-        return library.plans(graph, handle(), exact=exact, workspace_limit_bytes=limit, name=name)
+        Raises:
+            CudnnError: At the end, if the library failed at something that it does not refuse.
+            DeviceError: As soon as the device fails.
+        """
+        ways = [self._in_layout(layout, program) for layout, program in programs.items()]
+        yielded = 0
+        while ways and yielded < max(1, self.build.max_variants):
+            way = ways.pop(0)
+            artifact = next(way, None)
+            if artifact is not None:
+                yielded += 1
+                ways.append(way)
+                yield artifact
+        reasons = "; ".join(dict.fromkeys(map(str, self.problems)))
+        if not all(isinstance(problem, NotSupportedError) for problem in self.problems):
+            raise CudnnError(reasons)
+        return reasons or f"it makes no variant {self.build.variant!r}"
 
-    ways = [plans(graph) for graph in program.graphs]
-    last: list[Found] = []
-    for rank in itertools.count():
-        found: list[Found] = []
-        fresh = False
-        for number, way in enumerate(ways):
-            try:
-                plan = next(way, None)
-            except CudnnError as error:
-                reasons.append(f"{layout.value}: {error}")
-                return
-            fresh |= plan is not None
-            if plan is None and not last:
-                return
-            found.append(plan or last[number])
-        if not fresh:
+    def _in_layout(self, layout: Layout, program: Program) -> Iterator[Artifact]:
+        """Variants of one layout, in the library's order: of each graph the next plan, or its last one again."""
+        build = self.build
+        limit = build.workspace_limit_bytes - program.scratch_bytes
+        if limit < 0:
+            reason = f"{program.scratch_bytes} bytes between its steps are more than the workspace may have"
+            self.problems.append(NotSupportedError(reason))
             return
-        last = found
-        if len(found) == 1 or build.variant in (None, variant_name(layout, rank, found)):
-            yield _artifact(library, device, function, layout, rank, program, found)
+        wanted: Sequence[str | int | None] | None = [None] * len(program.graphs)
+        if build.variant is not None:
+            wanted = plans_of(build.variant, layout, len(program.graphs))
+        if wanted is None:
+            return
+        try:
+            ways = [self._plans(graph, limit, only) for graph, only in zip(program.graphs, wanted, strict=True)]
+            found: list[Found] = []
+            while any(fresh := [next(way, None) for way in ways]):
+                latest = [new or old for new, old in zip(fresh, found or fresh, strict=True)]
+                found = [each for each in latest if each is not None]
+                if build.variant in (None, variant_name(layout, found)):
+                    yield self._artifact(layout, program, found)
+        except NotSupportedError as error:
+            self.problems.append(NotSupportedError(f"{layout.value}: {error}"))
+        except CudnnError as error:
+            self.problems.append(CudnnError(f"{layout.value}: {error}"))
 
+    def _plans(self, graph: Graph, limit: int, only: str | int | None) -> Iterator[Found]:
+        exact = self.target.option("precision") != "tf32"
+        return self.library.plans(graph, self.handle(), exact=exact, workspace_limit_bytes=limit, only=only)
 
-def _artifact(
-    library: Library,
-    device: Device,
-    function: KernelFunction,
-    layout: Layout,
-    rank: int,
-    program: Program,
-    found: list[Found],
-) -> Artifact:
-    asked = {str(place.at) for step in program.steps for place in step.read if place.kind == "weight"}
-    asked |= {name for weight in program.made for name in weight.constants}
-    return Artifact(
-        files={plan_file(number): each.data for number, each in enumerate(found)},
-        metadata={**program.to_json(), "version": library.version(), "layout": layout.value},
-        requires=(
-            Requirement(kind="compute_capability", name="cuda", specifier=f"=={device.compute_capability}"),
-            Requirement(kind="device", name=device.model),
-        ),
-        constants={name: function.constants[name] for name in sorted(asked)},
-        workspace_bytes=program.scratch_bytes + max(each.workspace_bytes for each in found),
-        variant=variant_name(layout, rank, found),
-        capturable=True,
-    )
+    def _artifact(self, layout: Layout, program: Program, found: Sequence[Found]) -> Artifact:
+        asked = {str(place.at) for step in program.steps for place in step.read if place.kind == "weight"}
+        asked |= {name for weight in program.made for name in weight.constants}
+        capability = self.device.compute_capability
+        return Artifact(
+            files={plan_file(number): each.data for number, each in enumerate(found)},
+            metadata={**program.to_json(), "version": self.library.version(), "layout": layout.value},
+            requires=(
+                Requirement(kind="compute_capability", name="cuda", specifier=f"=={capability}"),
+                Requirement(kind="device", name=self.device.model),
+            ),
+            constants={name: self.function.constants[name] for name in sorted(asked)},
+            workspace_bytes=program.scratch_bytes + max(each.workspace_bytes for each in found),
+            variant=variant_name(layout, found),
+            capturable=True,
+        )
 
 
 def plan_file(graph: int) -> str:

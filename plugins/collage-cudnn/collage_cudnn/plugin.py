@@ -21,7 +21,7 @@ from collage_core.contract.nvidia import driver_problem, gpu_targets, usable_gpu
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
 from collage_cudnn.kernel import load
-from collage_cudnn.library import CudnnError, Library
+from collage_cudnn.library import Library
 from collage_cudnn.loading import FRONTEND, OLDEST_VERSION, frontend_version, oldest_driver, open_library
 from collage_cudnn.lower import lower
 from collage_cudnn.patterns import register
@@ -101,11 +101,7 @@ class CudnnPlugin:
         device = build.host.device(target.device)
         if device is None:
             return Unsupported(f"the machine has no {target.device}")
-        try:
-            library = self._opened()
-            return lower(library, lambda: self._handle(target.device, None), target, device, function, build)
-        except (OSError, CudnnError) as error:
-            return Unsupported(str(error))
+        return lower(self._opened(), lambda: self._handle(target.device, None), target, device, function, build)
 
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
@@ -114,13 +110,13 @@ class CudnnPlugin:
             return Unsupported("it enqueues on a stream, and none was given")
         try:
             library = self._opened()
-            version = artifact.metadata["version"]
-            if version != library.version():
-                reason = f"its plans are of cuDNN {version}, this is {library.version()}"
-                return Unsupported(reason, Obstacle.LIBRARY_VERSION)
-            return load(library, self._handle(run.device, run.stream), artifact, run)
-        except (OSError, CudnnError) as error:
-            return Unsupported(str(error))
+        except OSError as error:
+            return Unsupported(f"cuDNN cannot be loaded ({error})", Obstacle.NO_LIBRARY)
+        version = artifact.metadata["version"]
+        if version != library.version():
+            reason = f"its plans are of cuDNN {version}, this is {library.version()}"
+            return Unsupported(reason, Obstacle.LIBRARY_VERSION)
+        return load(library, self._handle(run.device, run.stream), artifact, run)
 
     def _opened(self) -> Library:
         if self._library is None:

@@ -21,8 +21,9 @@ import numpy as np
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES
 from collage_core.testing import FakeDevice, FakeStream, stream_of
 from collage_core.testing.fake_hardware import FakeMemory
+from collage_cudnn.errors import CudnnError, NotSupportedError
 from collage_cudnn.graph import Graph
-from collage_cudnn.library import Conversion, CudnnError, Enqueue, Found
+from collage_cudnn.library import Conversion, Enqueue, Found
 
 VERSION = 92000
 PLANS = (("eng10_k2=7", 1 << 12), ("eng45_k2=1", 0), ("eng22_k2=4", 1 << 20), ("eng0", 1 << 40))
@@ -41,14 +42,20 @@ class Emulator:
 
     Args:
         refuses: Says why a graph has no plan; None if it has.
+        fails: Gives what is raised when a plan of a graph is built; None if it can be.
 
     Attributes:
         calls: What was asked of the device, in order.
         graphs: Graphs that plans were asked for, with whether float32 was to be exact.
     """
 
-    def __init__(self, refuses: Callable[[Graph, bool], str | None] = lambda graph, exact: None) -> None:
+    def __init__(
+        self,
+        refuses: Callable[[Graph, bool], str | None] = lambda graph, exact: None,
+        fails: Callable[[Graph], Exception | None] = lambda graph: None,
+    ) -> None:
         self._refuses = refuses
+        self._fails = fails
         self._streams: dict[int, int | None] = {}
         self._numbers = itertools.count(1)
         self.calls: list[str] = []
@@ -64,19 +71,25 @@ class Emulator:
         return handle
 
     def plans(
-        self, graph: Graph, handle: int, *, exact: bool, workspace_limit_bytes: int, name: str | None = None
+        self, graph: Graph, handle: int, *, exact: bool, workspace_limit_bytes: int, only: str | int | None = None
     ) -> Iterator[Found]:
         assert handle in self._streams
         self.graphs.append((graph, exact))
         if reason := self._refuses(graph, exact):
-            raise CudnnError(reason)
-        found = [each for each in PLANS if each[1] <= workspace_limit_bytes and name in (None, each[0])]
+            raise NotSupportedError(reason)
+        found = [
+            (position, *each)
+            for position, each in enumerate(PLANS)
+            if each[1] <= workspace_limit_bytes and only in (None, position, each[0])
+        ]
         if not found:
-            raise CudnnError("the library's heuristics know no plan")
-        for called, scratch in found:
+            raise NotSupportedError("the library's heuristics know no plan")
+        for position, called, scratch in found:
             self.calls.append(f"build {called}")
+            if (error := self._fails(graph)) is not None:
+                raise error
             plan = {"graph": graph.to_json(), "name": called, "scratch": scratch, "version": VERSION}
-            yield Found(called, scratch, json.dumps(plan).encode())
+            yield Found(called, position, scratch, json.dumps(plan).encode())
 
     def executed(self, data: bytes, handle: int, places: Mapping[int, int], workspace: int) -> Enqueue:
         plan = json.loads(data)

@@ -1,11 +1,13 @@
 """The real frontend and library, without a GPU: graphs are validated, and plans built from the properties of an H100.
 
-Skipped where `nvidia-cudnn-frontend` or `libcudnn.so.9` is not there: the library takes hundreds of megabytes.
+Skipped where `nvidia-cudnn-frontend` or `libcudnn.so.9` is not there: the library takes hundreds of megabytes. `tox -e
+cudnn` installs them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -13,10 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_core.contract import Unsupported
+from collage_core.contract import Host, Unsupported
 from collage_core.device import DeviceArray, Launch
+from collage_cudnn.errors import CudnnError, NotSupportedError
 from collage_cudnn.graph import DataType, Graph, Layout
-from collage_cudnn.library import Conversion, Cudnn, CudnnError
+from collage_cudnn.library import Conversion, Cudnn
 from collage_cudnn.loading import FRONTEND, frontend_version, open_library
 from collage_cudnn.parts import parts_of
 
@@ -160,10 +163,11 @@ def plans(library: Cudnn, graph: Graph, h100: Any, *, exact: bool = True, most: 
             pytest.skip(f"the library is not whole: {error}")
         raise
     for index in range(count):
-        found = library.built(drawn, index)
-        if not isinstance(found, str):
-            yield found
-            most -= 1
+        try:
+            yield library.built(drawn, index)
+        except CudnnError:
+            continue
+        most -= 1
         if not most:
             return
 
@@ -201,6 +205,24 @@ def test_what_is_serialised_is_the_plan_that_was_built_last(library: Cudnn, h100
 
     assert first.name != second.name
     assert first.data != second.data
+
+
+@pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
+def test_without_a_device_there_is_no_handle_and_the_librarys_status_says_why(library: Cudnn) -> None:
+    with pytest.raises(CudnnError, match="cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED") as caught:
+        library.handle("cuda:0", None)
+
+    assert not isinstance(caught.value, NotSupportedError)
+
+
+def test_what_no_graph_can_mean_is_refused_with_the_librarys_status(library: Cudnn, h100: Any) -> None:
+    graph = graph_of(convolution("Relu"))
+    [wide, *others] = graph.inputs
+    wide = dataclasses.replace(wide, dims=(2, 9, 6, 5), strides=(270, 30, 5, 1))  # 9 channels, the filters have 8
+    drawn = library.drawn(dataclasses.replace(graph, inputs=(wide, *others)), device_property=h100)
+
+    with pytest.raises(NotSupportedError, match="CUDNN_STATUS_BAD_PARAM"):
+        library.prepared(drawn, graph, exact=True, workspace_limit_bytes=1 << 20)
 
 
 def test_a_copy_between_layouts_is_described_to_the_library_and_needs_a_handle(library: Cudnn) -> None:

@@ -70,13 +70,30 @@ def test_the_chosen_variant_is_made_again_without_the_others(build: BuildContext
     assert [call for call in emulator.calls if call.startswith("build")] == [f"build {PLANS[1][0]}"]
 
 
-def test_the_chosen_variant_of_a_region_is_made_again(build: BuildContext) -> None:
+def test_the_chosen_variant_of_a_region_is_made_again_without_the_others(build: BuildContext) -> None:
     made = lowered(Emulator(), build, block(FLOAT16), regions=True)
-    assert [each.variant for each in made] == ["nhwc_plans0", "nchw_plans0", "nhwc_plans1", "nchw_plans1"]
-
-    assert lowered(Emulator(), dataclasses.replace(build, variant="nchw_plans1"), block(FLOAT16), regions=True) == [
-        made[3]
+    # four different windows: the first plan of each, then the second
+    assert [each.variant.rpartition("_")[0] for each in made] == [
+        f"{layout}_plans{number}.{number}.{number}.{number}" for number in (0, 1) for layout in ("nhwc", "nchw")
     ]
+    emulator = Emulator()
+
+    again = lowered(emulator, dataclasses.replace(build, variant=made[3].variant), block(FLOAT16), regions=True)
+
+    assert again == [made[3]]
+    assert [call for call in emulator.calls if call.startswith("build")] == [f"build {PLANS[1][0]}"] * 4
+
+
+@pytest.mark.parametrize(
+    "variant",
+    ["nhwc_plans0.0.0.0_00000000", "nhwc_plans0.0_00000000", "nhwc_eng10_k2=7", "plans0.0.0.0_00000000", "other"],
+)
+def test_a_variant_of_a_region_that_is_not_one_is_refused(variant: str, build: BuildContext) -> None:
+    answer = plugin_over(Emulator()).collage_lower(
+        TARGET, largest(block(FLOAT16), regions=True), dataclasses.replace(build, variant=variant)
+    )
+
+    assert answer == Unsupported(f"it makes no variant {variant!r}")
 
 
 def test_a_plan_of_several_equal_groups_is_built_and_kept_once(build: BuildContext) -> None:
