@@ -193,8 +193,14 @@ def splits(found: Found) -> int:
 def is_deterministic(found: Found) -> bool:
     """Whether it always adds up in the same order.
 
-    Parts that are stored and then reduced in a step of their own are. Of those added up in the output itself, the
-    library says that counters keep them from meeting, not which comes first.
+    NVIDIA's cuBLAS documentation, "Results Reproducibility": a version of the library gives the same bits in every run
+    on GPUs of the same architecture with as many multiprocessors, unless several streams are active; then it may
+    choose another implementation for want of workspace, which `cublasLtMatmul` with a workspace of the caller's does
+    not. That is how it is called here, with an algorithm that was chosen before.
+
+    The section on `cublasLtReductionScheme_t` promises less: of sums that are split and added up in the output itself
+    it says that counters keep the parts from meeting, not which comes first. So these are not counted on. Parts that
+    are stored in the workspace are reduced in a step of their own.
     """
     return splits(found) == 1 or not found.config.get(Config.REDUCTION_SCHEME, 0) & Reduction.INPLACE
 

@@ -18,6 +18,7 @@ from collage_core.contract import (
     ValueKind,
 )
 from collage_core.errors import LoweringError
+from collage_tensorrt.determinism import why_other_bits
 from collage_tensorrt.editions import Edition, listed
 from collage_tensorrt.engine import Settings, build_engine
 
@@ -58,6 +59,8 @@ def lower(
     device = build.host.device(target.device)
     if device is None:
         return Unsupported(f"the machine has no {target.device}")
+    if build.deterministic and (reason := why_other_bits(edition, function.model)):
+        return Unsupported(reason)
     if edition.ahead_of_time and listed(library, device) is None:
         return Unsupported(f"it does not build for compute capability {device.compute_capability}")
     if not edition.ahead_of_time:
@@ -115,6 +118,7 @@ def _engine(
         requires=requirements(edition, device),
         variant=_variant(level),
         capturable=True,
+        deterministic=not why_other_bits(edition, function.model),
     )
 
 
