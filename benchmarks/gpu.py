@@ -52,7 +52,7 @@ from benchmarks.judge import report as reports
 from benchmarks.judge.inputs import read
 from benchmarks.judge.rounds import Protocol, compete
 from benchmarks.models.torch_zoo import ZOO
-from benchmarks.page import environment
+from benchmarks.page import environment, noting, written
 
 
 def parser() -> argparse.ArgumentParser:
@@ -79,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--seed", type=int, default=0, help="of weights and inputs")
     result.add_argument("--again", action="store_true", help="do races and refused steps anew")
     result.add_argument("--list", action="store_true", help="show what would run and stop")
+    noting(result)
     return result
 
 
@@ -212,8 +213,8 @@ class Races:
     def _write(self) -> None:
         if self._options.results:
             races = list(self.done.values())
-            reports.write_json(self._options.results, {"schema_version": 1, "races": races})
-            self._options.results.with_suffix(".md").write_text(markdown(races), encoding="utf-8")
+            report = {"schema_version": 1, "races": races}
+            written(self._options.results, report, markdown(races), self._options.note)
 
 
 def planned(options: argparse.Namespace) -> list[Case]:

@@ -29,9 +29,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.judge.report import write_json
 from benchmarks.models import MODELS
-from benchmarks.page import environment, head, lines_of
+from benchmarks.page import environment, head, lines_of, noting, written
 from collage_core.database import Purpose, RecordKey, TuningRecord, TuningStore, open_database
 from collage_core.database.memory import MemoryStore
 from collage_core.errors import CollageError
@@ -355,6 +354,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fills", type=int, default=10, metavar="N", help="databases filled by real measurements")
     parser.add_argument("--databases", type=int, default=10, metavar="N", help="databases replayed")
     parser.add_argument("--rounds", type=int, default=120, metavar="N", help="rounds in which all plans are timed")
+    noting(parser)
     options = parser.parse_args(arguments)
     if not 1 <= options.fills <= options.databases:
         parser.error("--fills is at least 1 and at most --databases")
@@ -376,8 +376,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             models.append(replayed(bench, options.fills, options.databases, options.rounds))
         if options.results:
             report: dict[str, Any] = {"schema_version": 1, **environment(), "models": models}
-            write_json(options.results, report)
-            options.results.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
+            written(options.results, report, markdown(report), options.note)
     shown(models, Console(width=140))
     return 0 if all(model["passed"] for model in models) else 1
 

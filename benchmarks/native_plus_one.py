@@ -29,11 +29,10 @@ from rich.table import Table
 
 from benchmarks.judge import inputs as judged_inputs
 from benchmarks.judge.contender import CONTENDERS, Contender
-from benchmarks.judge.report import write_json
 from benchmarks.judge.rounds import Protocol, compete
 from benchmarks.judge.statistics import paired_ratio
 from benchmarks.models import MODELS
-from benchmarks.page import environment, head, lines_of
+from benchmarks.page import environment, head, lines_of, noting, written
 from collage_core import pipeline
 from collage_core.ir.model_io import save_model
 
@@ -145,6 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--toolchains", default="onnxruntime,openvino", metavar="A,B", help="each alone")
     parser.add_argument("--preset", default="default")
     parser.add_argument("--rounds", type=int, default=60)
+    noting(parser)
     options = parser.parse_args(arguments)
     options.work.mkdir(parents=True, exist_ok=True)
     protocol = Protocol(threads=len(os.sched_getaffinity(0)), rounds=options.rounds)
@@ -158,10 +158,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             results.append(measured(name, toolchain, options, protocol))
             if options.results:
-                report = {"schema_version": 1, **environment(), "protocol": dataclasses.asdict(protocol)}
-                write_json(options.results, {**report, "models": results})
-                page = markdown({**report, "models": results})
-                options.results.with_suffix(".md").write_text(page, encoding="utf-8")
+                report: dict[str, Any] = {
+                    "schema_version": 1,
+                    **environment(),
+                    "protocol": dataclasses.asdict(protocol),
+                }
+                report["models"] = results
+                written(options.results, report, markdown(report), options.note)
     table = Table(*HEADINGS)
     for each in results:
         table.add_row(*row(each))

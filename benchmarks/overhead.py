@@ -26,8 +26,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.judge.report import write_json
-from benchmarks.page import head, lines_of
+from benchmarks.page import head, lines_of, noting, written
 
 MODELS = ("mnist", "squeezenet", "resnet50", "bert_base_6")
 JUDGES = {"onnxruntime(spin=true)": "onnxruntime", "openvino": "openvino"}
@@ -161,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, metavar="FILE.json", help="write everything there")
     parser.add_argument("--rounds", type=int, default=90, help="rounds of the judge")
     parser.add_argument("--turns", type=int, default=7, help="turns of `benchmark_app` and the plan")
+    noting(parser)
     options = parser.parse_args(arguments)
     options.work.mkdir(parents=True, exist_ok=True)
     console = Console(width=None if sys.stdout.isatty() else 130)
@@ -189,8 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(shown)
     console.print(f"the loop takes {loop:.3f} us per kernel")
     if options.results:
-        write_json(options.results, {"schema_version": 1, "plans": plans, "tools": tools, "loop_us": loop})
-        options.results.with_suffix(".md").write_text(markdown(plans, tools, loop), encoding="utf-8")
+        report = {"schema_version": 1, "plans": plans, "tools": tools, "loop_us": loop}
+        written(options.results, report, markdown(plans, tools, loop), options.note, afresh=True)
     return 0 if all(map(_holds, [*plans, *tools])) and loop <= _LIMIT_LOOP_US else 1
 
 

@@ -1,12 +1,19 @@
-"""Committed results as a page: what was measured, on what machine, with which versions, when; and a table."""
+"""Committed results as a page: what was measured, on what machine, with which versions, when; a table; and notes.
+
+Notes say what numbers do not, as that the machine had other work. They are kept with the results, so a page that is
+made again has them, too.
+"""
 
 from __future__ import annotations
 
+import argparse
 import datetime
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from benchmarks.judge.report import host, versions
+from benchmarks.judge.report import host, versions, write_json
 
 
 def environment() -> dict[str, Any]:
@@ -34,3 +41,37 @@ def lines_of(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str
     """A table's lines."""
     lines = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def noting(parser: argparse.ArgumentParser) -> None:
+    """Gives a benchmark the option `--note`."""
+    text = "a paragraph for the results and their page; several times, if need be"
+    parser.add_argument("--note", action="append", default=[], metavar="TEXT", help=text)
+
+
+def written(results: Path, report: Mapping[str, Any], page: str, notes: Sequence[str], *, afresh: bool = False) -> None:
+    """Writes results, and their page beside them.
+
+    Args:
+        results: The JSON file; the page has its name, ending in `.md`.
+        report: What goes into it; `notes` are added.
+        page: The page without notes.
+        notes: What is to be said of this run.
+        afresh: Whether nothing in the file is from an earlier run; otherwise notes of that stay, too.
+    """
+    kept: list[str] = []
+    if not afresh and results.is_file():
+        kept = json.loads(results.read_text(encoding="utf-8")).get("notes", [])
+    said = list(dict.fromkeys((*kept, *notes)))
+    write_json(results, {**report, "notes": said})
+    results.with_suffix(".md").write_text(with_notes(page, said), encoding="utf-8")
+
+
+def with_notes(page: str, notes: Iterable[str]) -> str:
+    r"""A page with its notes, a paragraph each.
+
+    Examples:
+        >>> with_notes("| a |\n", ["It was warm."])
+        '| a |\n\nIt was warm.\n'
+    """
+    return page + "".join(f"\n{note}\n" for note in notes)

@@ -30,8 +30,7 @@ import onnx_ir
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.judge.report import write_json
-from benchmarks.page import environment, head, lines_of
+from benchmarks.page import environment, head, lines_of, noting, written
 from benchmarks.search_models import densenet, transformer
 from collage_core.contract import CopyFigures, Cost, Joins, Supported, Target
 from collage_core.fusion import (
@@ -236,7 +235,6 @@ def markdown(report: dict[str, Any]) -> str:
     lines = [
         *head("Candidates and search on large graphs", report, how, "one process"),
         *lines_of(HEADINGS, map(row, report["cases"])),
-        *(line for note in report["notes"] for line in ("", note)),
     ]
     for case in report["cases"]:
         if "profile" in case:
@@ -263,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--results", type=Path, metavar="FILE.json", help="write everything there, and a page beside it"
     )
     parser.add_argument("--profile", action="store_true", help="once more, under a profiler")
-    parser.add_argument("--note", action="append", default=[], metavar="TEXT", help="goes into the results")
+    noting(parser)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.names if name not in CASES]:
@@ -283,10 +281,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shown.add_row(*row(case))
     Console(width=None if sys.stdout.isatty() else 130).print(shown)
     if options.results:
-        report: dict[str, Any] = {"schema_version": 1, **environment()}
-        report |= {"cases": cases, "notes": options.note}
-        write_json(options.results, report)
-        options.results.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
+        report: dict[str, Any] = {"schema_version": 1, **environment(), "cases": cases}
+        written(options.results, report, markdown(report), options.note, afresh=True)
     return 0 if all(map(_holds, cases)) else 1
 
 

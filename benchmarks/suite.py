@@ -22,10 +22,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.judge.report import write_json
 from benchmarks.models import MODELS
 from benchmarks.models.entry import Entry
-from benchmarks.page import head, lines_of
+from benchmarks.page import head, lines_of, noting, written
 
 _CONTENDER = "collage=benchmarks/contenders/collage_package.py:model={package}"
 _SINGLES = "onnxruntime,onnxruntime-nospin,openvino"
@@ -213,6 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--toolchains", default="onnxruntime,openvino", help="as for `collage optimize`")
     parser.add_argument("--max-error", type=float, help="as for `collage optimize`")
     parser.add_argument("--again", action="store_true", help="do everything anew")
+    noting(parser)
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.names) - set(MODELS))
     if unknown:
@@ -228,8 +228,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             failed.append(name)
         if options.results and results:
-            write_json(options.results, {"schema_version": 1, "models": results, "failed": failed})
-            options.results.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
+            report = {"schema_version": 1, "models": results, "failed": failed}
+            written(options.results, report, markdown(results), options.note, afresh=options.again)
     console.print(table(results))
     ok = all(_holds(result) for result in results)
     return 0 if ok and not failed else 1

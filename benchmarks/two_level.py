@@ -1,7 +1,8 @@
 """What the second level gains: `--search two-level` against its own start, over the suite, timed afresh.
 
 Usage:
-    python -m benchmarks.two_level [NAME...] --work DIR [--results FILE.json] [--preset P] [--rounds N] [--mock]
+    python -m benchmarks.two_level [NAME...] --work DIR [--results FILE.json] [--preset P] [--rounds N]
+        [--note TEXT] [--mock]
 
 Each model is optimized twice over one tuning database: `--search lazy`, whose plan is the start, and `--search
 two-level`, which does the same and goes on. Both packages are then timed in fresh processes by `collage bench`,
@@ -30,9 +31,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.judge.report import write_json
 from benchmarks.models import MODELS
-from benchmarks.page import environment, head, lines_of
+from benchmarks.page import environment, head, lines_of, noting, written
 from collage_core.search import CostTable, SearchCandidate, SearchProblem, SearchTarget, search
 from collage_core.search.moves import Choice, Moves
 from collage_core.search.two_level import Method, TwoLevelLimits, two_level
@@ -216,6 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--toolchains", default="onnxruntime,openvino", metavar="TARGETS")
     parser.add_argument("--preset", default="default")
     parser.add_argument("--rounds", type=int, default=60, metavar="N", help="rounds of the comparison afresh")
+    noting(parser)
     parser.add_argument("--mock", action="store_true", help="compare climbing and evolving on made-up latencies")
     options = parser.parse_args(arguments)
     console = Console(width=120)
@@ -236,8 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results.append(measured(name, options))
         if options.results:
             report = {"schema_version": 1, **environment(), "rounds": options.rounds, "models": results}
-            write_json(options.results, report)
-            options.results.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
+            written(options.results, report, markdown(report), options.note)
     table = Table(*HEADINGS)
     for each in results:
         table.add_row(*row(each))
