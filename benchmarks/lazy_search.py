@@ -91,7 +91,7 @@ class Replay(MeasuringCostSource):
 
     def reached(self, plan: Plan) -> float:
         """Seconds after which all kernels of a plan were measured; infinite if one never was."""
-        keys = ((each.target.name, self.key(each.sub_graph)) for each in plan.kernels)
+        keys = ((each.measured_as.name, self.key(each.sub_graph)) for each in plan.kernels)
         return max((self.when.get(key, math.inf) for key in keys), default=0.0)
 
     def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose) -> Outcome:
@@ -101,10 +101,10 @@ class Replay(MeasuringCostSource):
             self.fresh += 1
         record = self._filled.records(key, purpose)[served]
         self.seconds += float(record.extra.get("seconds", 0.0))
-        self.when.setdefault((candidate.target.name, self.key(candidate.sub_graph)), self.seconds)
+        self.when.setdefault((candidate.measured_as.name, self.key(candidate.sub_graph)), self.seconds)
         self._own.append(self._drawn(record))
         self._known.pop(key, None)
-        return to_outcome(record, self.settings.limits(candidate.target))
+        return to_outcome(record, self.settings.limits(candidate.measured_as))
 
     def _drawn(self, record: TuningRecord) -> TuningRecord:
         if self._draw is None or not record.samples_us:

@@ -27,6 +27,8 @@ def target_problem(target: Target) -> str:
         return f"options are pairs of strings, not {target.options!r}"
     if not _all_strings(target.excludes):
         return f"excludes names toolchains, not {target.excludes!r}"
+    if target.rounds is not None and not _all_strings(target.rounds):
+        return f"rounds names operators, not {target.rounds!r}"
     return ""
 
 
@@ -79,6 +81,7 @@ _TARGET_TYPES: Mapping[str, tuple[type, ...]] = {
     "joins": (Joins,),
     "mixable": (bool,),
     "exact": (bool,),
+    "rounds": (frozenset, type(None)),
     "excludes": (frozenset,),
     "max_inputs": (int, type(None)),
     "max_depth": (int, type(None)),

@@ -108,7 +108,13 @@ def usable_gpus(
 
 
 def gpu_targets(
-    devices: Iterable[Device], *, toolchain: str, fingerprint: str, joins: Joins, precisions: Iterable[str]
+    devices: Iterable[Device],
+    *,
+    toolchain: str,
+    fingerprint: str,
+    joins: Joins,
+    precisions: Iterable[str],
+    rounds: Iterable[str] | None = None,
 ) -> list[Target]:
     """Targets of some GPUs: the plain one of each first, then the precisions that its tensor cores take.
 
@@ -118,8 +124,10 @@ def gpu_targets(
         fingerprint: As in `Target`.
         joins: As in `Target`.
         precisions: Values of the option `precision`, of those in `TENSOR_CORES`.
+        rounds: As in `Target`, of those with a precision.
     """
     known, wanted = tuple(devices), tuple(precisions)
+    rounded = None if rounds is None else frozenset(rounds)
     plain = [Target(toolchain=toolchain, device=each.name, fingerprint=fingerprint, joins=joins) for each in known]
     lower = [
         Target(
@@ -129,6 +137,7 @@ def gpu_targets(
             fingerprint=fingerprint,
             joins=joins,
             exact=False,
+            rounds=rounded,
         )
         for device in known
         for precision in wanted

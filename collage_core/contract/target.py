@@ -9,7 +9,8 @@ import re
 _SPELLING = re.compile(r"^(?P<toolchain>[A-Za-z_][\w.-]*)(\((?P<options>[^()]*)\))?(@(?P<device>\w+(:\d+)?))?$")
 
 
-_PLAIN_PRECISION = ("precision", "fp32")
+_PRECISION = "precision"
+_PLAIN_PRECISION = (_PRECISION, "fp32")
 
 
 class Joins(enum.Enum):
@@ -107,6 +108,9 @@ class Target:
             whole-model plan only.
         exact: Whether it computes in the model's own dtypes. One that does not is used only when the user
             allows an error with `--max-error`.
+        rounds: Operators whose float32 operands its option `precision` rounds. A kernel that holds none of them is that
+            of the target without the option: same variants, same names, same bits; it is measured as that one, once for
+            both. None if nobody can say: then every kernel is measured for itself.
         on_request: Whether it takes part only when named with its options, as one that works here but cannot win.
         excludes: Toolchains that cannot be loaded into the same process.
         max_inputs: Most inputs one of its kernels may have; None for no limit.
@@ -120,6 +124,7 @@ class Target:
     joins: Joins = Joins.NONE
     mixable: bool = True
     exact: bool = True
+    rounds: frozenset[str] | None = None
     on_request: bool = False
     excludes: frozenset[str] = frozenset()
     max_inputs: int | None = None
@@ -140,6 +145,17 @@ class Target:
         options = ",".join(f"{name}={value}" for name, value in self.options)
         device = "" if self.device == "cpu" else f"@{self.device}"
         return f"{self.toolchain}{f'({options})' if options else ''}{device}"
+
+    @property
+    def unrounded(self) -> Target:
+        """The target without the option `precision`, which computes in the model's own dtypes.
+
+        Examples:
+            >>> Target(toolchain="triton", options=(("precision", "tf32"),), fingerprint="x", exact=False).unrounded
+            Target(toolchain='triton', device='cpu', options=(), fingerprint='x', ...exact=True, rounds=None, ...)
+        """
+        options = tuple(pair for pair in self.options if pair[0] != _PRECISION)
+        return dataclasses.replace(self, options=options, exact=True, rounds=None)
 
     @property
     def launch(self) -> str:

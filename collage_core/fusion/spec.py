@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property
 
 from collage_core.contract.target import Target
 from collage_core.fusion.rule import FusionRule
@@ -49,3 +50,22 @@ class CandidateKernel:
             object.__setattr__(self, "target", self.spec.targets[0])
         elif self.target not in self.spec.targets:
             raise ValueError(f"fusion spec {self.spec.name!r} does not have the target {self.target.name!r}")
+
+    @cached_property
+    def measured_as(self) -> Target:
+        """The target whose measurement is its cost; see `measured_as`."""
+        return measured_as(self.target, self.sub_graph)
+
+
+def measured_as(target: Target, sub_graph: SubGraph) -> Target:
+    """The target as which a kernel is measured, and under whose name the outcome is recorded.
+
+    Its own; or, where there is nothing in it that its own would round (`Target.rounds`), the one of full precision.
+
+    Args:
+        target: Who would run it.
+        sub_graph: What would be the kernel.
+    """
+    if target.rounds is None or sub_graph.nodes & sub_graph.graph.float32_operators(target.rounds):
+        return target
+    return target.unrounded

@@ -9,12 +9,19 @@ import onnx_ir
 
 from collage_core.ir.call_kind import kind_of_node
 from collage_core.ir.content import constant_of
-from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.index_set import IndexSet, iterate_bits
 from collage_core.ir.op_kind import OpPatternKind, known_kind
 from collage_core.ir.signature import node_signature
 from collage_core.ir.tensor_spec import TensorSpec, ValueKind
 from collage_core.ir.value_bounds import infer_bounds, spec_of
-from collage_core.ir.walk import bodies, captured_values, depth_first, is_pure_node, unique_names
+from collage_core.ir.walk import (
+    bodies,
+    captured_values,
+    depth_first,
+    is_pure_node,
+    may_read_float32,
+    unique_names,
+)
 
 PRIMITIVE_METADATA = "collage.primitive"
 COMPILER_METADATA = "collage.compiler"
@@ -84,6 +91,7 @@ class DataflowGraph:
                 self.outputs_mask |= 1 << producer
         self._specs: dict[onnx_ir.Value, TensorSpec] = {}
         self._signatures: list[str | None] = [None] * len(self.nodes)
+        self._float32_operators: dict[frozenset[str], int] = {}
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -183,6 +191,23 @@ class DataflowGraph:
             if unplanned or node.op_type in ("If", "Loop", "NonMaxSuppression"):
                 mask |= 1 << index
         return mask
+
+    def float32_operators(self, operators: frozenset[str]) -> int:
+        """Nodes in which one of these operators may read float32, bodies of theirs and of functions they call included.
+
+        What is inside such a body, and of what is not ONNX's own, is taken at its worst: types are not inferred there,
+        and nobody says what a foreign operator does.
+
+        Args:
+            operators: Names of operators of the standard.
+        """
+        known = self._float32_operators.get(operators)
+        if known is None:
+            known = IndexSet.of(
+                index for index, node in enumerate(self.nodes) if may_read_float32(node, operators, self.model)
+            ).bits
+            self._float32_operators[operators] = known
+        return known
 
     # Dependencies
 

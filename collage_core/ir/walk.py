@@ -113,3 +113,22 @@ def is_pure_node(node: onnx_ir.Node) -> bool:
     if not is_pure(node.op_type, node.domain, training=training):
         return False
     return all(is_pure_node(inner) for body in bodies(node) for inner in body)
+
+
+def may_read_float32(node: onnx_ir.Node, operators: frozenset[str], model: onnx_ir.Model) -> bool:
+    """Whether one of these operators may read float32 in a node: it is one, or holds one in a body, or calls one.
+
+    Args:
+        node: The node.
+        operators: Names of operators of the standard. Any other domain's operator without a body may be one of them.
+        model: The node's model, whose functions it may call.
+    """
+    if any(may_read_float32(inner, operators, model) for body in bodies(node) for inner in body):
+        return True
+    function = model.functions.get(node.op_identifier())
+    if function is not None:
+        return any(may_read_float32(inner, operators, model) for inner in function)
+    if node.domain not in ("", "ai.onnx"):
+        return True
+    types = {value.dtype for value in node.inputs if value is not None}  # inside of functions they are None
+    return node.op_type in operators and not types.isdisjoint({None, onnx_ir.DataType.FLOAT})

@@ -124,7 +124,8 @@ class Counts:
 class MeasuringCostSource:
     """Costs of candidates on one machine, from the tuning database and from measurements that go into it.
 
-    Structurally equal candidates of a target are one, whichever of them was measured.
+    Structurally equal candidates of a target are one, whichever of them was measured. So are those of two targets that
+    are measured as one (`CandidateKernel.measured_as`), held to what that one is held to.
 
     Args:
         pool: Workers of the toolchains.
@@ -181,13 +182,14 @@ class MeasuringCostSource:
 
     def record_key(self, candidate: CandidateKernel) -> RecordKey:
         """Under what a candidate is recorded."""
+        target = candidate.measured_as
         return RecordKey(
             structural_hash=self.key(candidate.sub_graph),
-            target=candidate.target.name,
-            fingerprint=candidate.target.fingerprint,
-            host=self._host.fingerprint_for(candidate.target.device),
+            target=target.name,
+            fingerprint=target.fingerprint,
+            host=self._host.fingerprint_for(target.device),
             threads=self.settings.build.threads,
-            launch=candidate.target.launch + (CACHED if candidate.target.device in self._warm else ""),
+            launch=target.launch + (CACHED if target.device in self._warm else ""),
         )
 
     def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
@@ -206,7 +208,7 @@ class MeasuringCostSource:
         chosen = self._deciding(candidate, confirmed=confirmed)
         if not chosen:
             return UNMEASURED
-        if objection(chosen[-1], self.settings.limits(candidate.target)):
+        if objection(chosen[-1], self.settings.limits(candidate.measured_as)):
             return INVALID
         return statistics.median(_samples(chosen))
 
@@ -232,7 +234,7 @@ class MeasuringCostSource:
         records = self._usable(candidate)
         if not records:
             return None
-        return to_outcome(records[-1], self.settings.limits(candidate.target))
+        return to_outcome(records[-1], self.settings.limits(candidate.measured_as))
 
     # Measuring
 
@@ -312,7 +314,7 @@ class MeasuringCostSource:
                 self._transient[key] = outcome  # no worker got as far as the candidate: that says nothing about it
                 self._database.clear_attempts(key)
                 return outcome
-            limits = self.settings.limits(candidate.target)
+            limits = self.settings.limits(candidate.measured_as)
             self._database.append(to_record(outcome, key, purpose, self._now(), limits, seconds))
             if isinstance(outcome, Failed) and is_short_of_memory(outcome.reason):
                 self._transient[key] = outcome  # for this run; `_usable` says what it is to others
@@ -340,17 +342,18 @@ class MeasuringCostSource:
 
     def _ask(self, candidate: CandidateKernel, purpose: Purpose) -> AskMeasure:
         function, inputs, expected = self._request(candidate.sub_graph)
+        target = candidate.measured_as
         return AskMeasure(
-            target=candidate.target,
+            target=target,
             function=function,
             inputs=inputs,
             expected=expected,
             build=self.settings.build,
             protocol=self.settings.protocol,
-            tolerance=self.settings.limits(candidate.target).tolerance,
+            tolerance=self.settings.limits(target).tolerance,
             deadline_s=self.settings.deadline_s,
             variant=self.variant(candidate) if purpose == "confirm" else None,
-            cold=candidate.target.device not in self._warm,
+            cold=target.device not in self._warm,
         )
 
     def _request(self, sub_graph: SubGraph) -> tuple[WireFunction, tuple[WireValue, ...], tuple[WireValue | None, ...]]:
@@ -365,7 +368,7 @@ class MeasuringCostSource:
         """Records that say something under the present settings."""
         key = self.record_key(candidate)
         if key not in self._known:
-            limits = self.settings.limits(candidate.target)
+            limits = self.settings.limits(candidate.measured_as)
             records = [record for record in self._database.records(key) if record.purpose in ("select", "confirm")]
             short = [record for record in records if record.outcome == "failed" and is_short_of_memory(record.reason)]
             tried_again = len(short) >= MAX_ATTEMPTS

@@ -15,6 +15,8 @@ from collage_core.contract.target import Target
 from collage_core.database import RecordKey, TuningRecord, TuningStore
 from collage_core.fusion.kernel import kernel_function
 from collage_core.fusion.marked import marked_call
+from collage_core.fusion.spec import measured_as
+from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.dataflow import COMPILER_METADATA, DataflowGraph
 from collage_core.passes.marking import TARGET_METADATA
 
@@ -127,19 +129,19 @@ class ApplyHistory(InPlacePass):
             if toolchain or identifier in decided:
                 continue
             decided.add(identifier)
-            best = self._best(marked_call(graph, index).structural_hash)
+            best = self._best(marked_call(graph, index))
             if best is not None:
                 model.functions[identifier].metadata_props.update(best)
                 modified = True
         return PassResult(model, modified=modified)
 
-    def _best(self, structural_hash: str) -> Mapping[str, str] | None:
+    def _best(self, marked: SubGraph) -> Mapping[str, str] | None:
         """Metadata of the fastest target."""
         found: list[tuple[float, int, Mapping[str, str]]] = []
         for number, target in enumerate(self._targets):
             key = RecordKey(
-                structural_hash=structural_hash,
-                target=target.name,
+                structural_hash=marked.structural_hash,
+                target=measured_as(target, marked).name,
                 fingerprint=target.fingerprint,
                 host=self._host.fingerprint_for(target.device),
                 threads=self._threads,

@@ -200,7 +200,7 @@ class Explorer:
             key = keys[last] = self._source.key(candidate.sub_graph)
             cost = pool.selected_us(candidate)
             if cost is not None:
-                costs.setdefault(key, {})[candidate.target.name] = cost
+                costs.setdefault(key, {})[candidate.measured_as.name] = cost
         weights = self._believed_weights()
         for index, key in keys.items():
             known = costs.get(key, {}).values()
@@ -233,7 +233,7 @@ class Explorer:
             return
         self._progress.phase(what, len(waiting))
         for key, candidate in waiting.items():
-            name = candidate.target.name
+            name = candidate.measured_as.name
             if self._is_spent and not needed and not (purpose == "select" and self._pool.is_whole(candidate)):
                 self._skipped += 1
             elif self._hangs.get(name, 0) >= _HANGS and name not in self._well and not needed:
@@ -247,7 +247,7 @@ class Explorer:
 
     def _count_hang(self, candidate: CandidateKernel) -> None:
         """Goes by what is recorded, so that a later run over the same database gives up at the same point."""
-        name, outcome = candidate.target.name, self._source.outcome(candidate)
+        name, outcome = candidate.measured_as.name, self._source.outcome(candidate)
         hung = isinstance(outcome, Failed) and outcome.reason.startswith(DEADLINE_REASON)
         if not hung:
             self._well.add(name)
@@ -262,7 +262,7 @@ class Explorer:
         if isinstance(step.outcome, Failed):
             names = step.candidate.sub_graph.names
             shown = ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
-            self._progress.message(f"{step.candidate.target.name} failed on {shown}: {step.outcome.reason}")
+            self._progress.message(f"{step.candidate.measured_as.name} failed on {shown}: {step.outcome.reason}")
 
     def _cover(self) -> None:
         """Measures until something usable covers every node: single operators, then the smallest groups there are."""

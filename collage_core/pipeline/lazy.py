@@ -40,7 +40,7 @@ class LazyExplorer(Explorer):
         self._kinds = work_kinds(self._graph)
         self._work = estimated_work_us(self._graph)
         self._estimates = FittedEstimates(self._work, self._kinds)
-        self._learnt: set[CacheKey] = set()
+        self._learnt: set[tuple[str, CacheKey]] = set()
         self._wanted: set[tuple[str, int]] = set()
 
     def run(self) -> Explored:
@@ -90,11 +90,12 @@ class LazyExplorer(Explorer):
         looked_at = list(candidates)
         self._measure(what, looked_at)
         for candidate in looked_at:
-            key, cost = self._pool.cache_key(candidate), self._pool.selected_us(candidate)
+            name, cost = candidate.target.name, self._pool.selected_us(candidate)
+            key = name, self._pool.cache_key(candidate)  # what was measured for two targets teaches of both
             if cost is not None and key not in self._learnt:
                 self._learnt.add(key)
                 nodes, alone = candidate.sub_graph.nodes, self._is_operator(candidate)
-                self._estimates.learn(candidate.target.name, nodes, cost, alone=alone)
+                self._estimates.learn(name, nodes, cost, alone=alone)
 
     def _probe(self) -> None:
         """Measures the largest operator of each kind on each target, until they explain what the whole model takes."""

@@ -97,9 +97,9 @@ class Plan:
 
     @property
     def key(self) -> str:
-        """Hash of what is run where; equal for equal plans of one model."""
+        """Hash of what is run where; equal for equal plans of one model, so of kernels that are measured as one."""
         parts = sorted(
-            (hex(kernel.sub_graph.nodes), kernel.target.name, kernel.target.fingerprint, kernel.sub_graph.label)
+            (hex(kernel.sub_graph.nodes), kernel.measured_as.name, kernel.target.fingerprint, kernel.sub_graph.label)
             for kernel in self.partitioning.kernels
         )
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

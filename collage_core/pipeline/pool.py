@@ -87,7 +87,15 @@ class CandidatePool:
 
     def cache_key(self, candidate: CandidateKernel) -> CacheKey:
         """What a candidate shares its cost with."""
-        return candidate.target.name, self.source.key(candidate.sub_graph)
+        return candidate.measured_as.name, self.source.key(candidate.sub_graph)
+
+    def searched(self, candidate: CandidateKernel) -> SearchCandidate:
+        """A candidate as a search sees it; of two targets measured as one, the one it was measured as comes first."""
+        name, key = self.cache_key(candidate)
+        target, sub_graph = candidate.target.name, candidate.sub_graph
+        return SearchCandidate(
+            nodes=sub_graph.nodes, target=target, key=key, label=sub_graph.label, rank=int(name != target)
+        )
 
     def distinct(self) -> int:
         """How many candidates there are to measure: structurally distinct ones of each target."""
@@ -148,9 +156,8 @@ class CandidatePool:
             nodes = candidate.sub_graph.nodes
             if nodes & ~inside or target not in (None, candidate.target.name):
                 continue
-            name, key = self.cache_key(candidate)
-            targets[name] = candidate.target
-            candidates.append(SearchCandidate(nodes=nodes, target=name, key=key, label=candidate.sub_graph.label))
+            targets[candidate.target.name] = candidate.target
+            candidates.append(self.searched(candidate))
         return SearchProblem(
             node_count=len(graph),
             needs_kernel=graph.needs_kernel & inside,

@@ -153,10 +153,10 @@ def _starts(plans: Sequence[Plan], refined: Refined, winner: Callable[[Sequence[
 
 def _moves(pool: CandidatePool, starts: Sequence[Plan], proposals: Mapping[str, Proposals]) -> Moves:
     """Moves over what is measured and works, over what plans are made of, and over what one move makes of those."""
-    made = {_chosen(pool, kernel) for plan in starts for kernel in plan.kernels}
+    made = {pool.searched(kernel) for plan in starts for kernel in plan.kernels}
     for candidate in _reachable(pool, starts, proposals):
         pool.add(candidate)
-        made.add(_chosen(pool, candidate))
+        made.add(pool.searched(candidate))
     problem = pool.problem()
     kept = [c for c in problem.candidates if c in made or pool.selected_us(pool.candidate(c)) is not None]
     return Moves(dataclasses.replace(problem, candidates=tuple(kept)))
@@ -201,13 +201,8 @@ def _estimates(pool: CandidatePool) -> FittedEstimates:
     return estimates
 
 
-def _chosen(pool: CandidatePool, candidate: CandidateKernel) -> SearchCandidate:
-    name, key = pool.cache_key(candidate)
-    return SearchCandidate(nodes=candidate.sub_graph.nodes, target=name, key=key, label=candidate.sub_graph.label)
-
-
 def _choice(pool: CandidatePool, plan: Plan) -> Choice:
-    return tuple(_chosen(pool, kernel) for kernel in plan.kernels)
+    return tuple(map(pool.searched, plan.kernels))
 
 
 def _plan(pool: CandidatePool, name: str, choice: Choice) -> Plan:

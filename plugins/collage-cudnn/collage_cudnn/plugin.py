@@ -19,6 +19,7 @@ from collage_core.contract import (
 )
 from collage_core.contract.nvidia import driver_problem, gpu_targets, usable_gpus
 from collage_core.hookspecs import hookimpl
+from collage_core.ir.narrowing import PRODUCTS
 from collage_core.patterns import PatternTable
 from collage_cudnn.kernel import load
 from collage_cudnn.library import Library
@@ -86,6 +87,7 @@ class CudnnPlugin:
             fingerprint=f"cudnn {version}, frontend {FRONTEND}",
             joins=Joins.ANY,
             precisions=["tf32"],
+            rounds=PRODUCTS,
         )
 
     @hookimpl

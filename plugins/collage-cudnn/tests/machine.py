@@ -7,6 +7,7 @@ import onnx_ir
 from collage_core.contract import Device, Host, Joins, KernelFunction, Target
 from collage_core.fusion import CandidateBounds, kernel_function
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.narrowing import PRODUCTS
 from collage_core.pipeline.proposals import Proposals, propose, target_rule
 from collage_core.registry import Toolchain
 from collage_cudnn.library import Library
@@ -25,6 +26,7 @@ TF32 = Target(
     fingerprint="test",
     joins=Joins.ANY,
     exact=False,
+    rounds=frozenset(PRODUCTS),
 )
 
 
@@ -53,4 +55,5 @@ def _without_joins(target: Target) -> Target:
         options=target.options,
         fingerprint=target.fingerprint,
         exact=target.exact,
+        rounds=target.rounds,
     )

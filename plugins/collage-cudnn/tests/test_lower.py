@@ -8,16 +8,30 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import onnx_ir
 import pytest
 
 from collage_core.contract import Artifact, Buffer, BuildContext, Requirement, RunContext, TensorSpec, Unsupported
 from collage_core.device import buffer_on, placed_on
 from collage_core.errors import KernelError
+from collage_core.fusion import kernel_function
 from collage_core.testing import FakeDevice
+from collage_cudnn.graph import Graph
+from collage_cudnn.library import MULTIPLYING
 
-from .cases import BFLOAT16, FLOAT16, attention, block, convolution, layer_norm
+from .cases import (
+    BFLOAT16,
+    FLOAT16,
+    attention,
+    batch_norm,
+    block,
+    convolution,
+    instance_norm,
+    layer_norm,
+    rms_norm,
+)
 from .emulator import PLANS, VERSION, Emulator
-from .machine import H100, HOST, TARGET, largest, plugin_over
+from .machine import H100, HOST, TARGET, TF32, largest, plugin_over, proposals
 
 
 def lowered(emulator: Emulator, build: BuildContext, model: Any = None, *, regions: bool = False) -> list[Artifact]:
@@ -45,6 +59,39 @@ def test_layouts_take_turns_and_each_has_the_librarys_plans_in_its_order(build: 
 
 def test_float32_begins_with_the_layout_that_nobody_has_to_convert(build: BuildContext) -> None:
     assert lowered(Emulator(), build, convolution("Relu"))[0].variant.startswith("nchw_")
+
+
+@pytest.mark.parametrize(
+    ("model", "same"),
+    [
+        (layer_norm(), True),
+        (rms_norm(), True),
+        (instance_norm(2, 8, 6, 5), True),
+        (batch_norm(2, 8, 6, 5, activation="relu"), True),
+        (convolution("Relu"), False),
+    ],
+)
+def test_what_is_measured_as_the_plain_target_is_asked_for_alike(
+    model: onnx_ir.Model, same: bool, build: BuildContext
+) -> None:
+    candidate = max(proposals(model, TF32).candidates, key=lambda each: len(each.sub_graph.names))
+    function = kernel_function(candidate.sub_graph, "kernel")
+    made, asked = [], []
+    for target in (TARGET, TF32):
+        emulator = Emulator()
+        answer = plugin_over(emulator).collage_lower(target, function, build)
+        assert isinstance(answer, Iterator), answer
+        made.append(list(answer))
+        # of the precision the library is told only where something is multiplied
+        asked.append([(graph, exact or not _multiplies(graph)) for graph, exact in emulator.graphs])
+
+    assert (candidate.measured_as == dataclasses.replace(TARGET, joins=candidate.target.joins)) is same
+    assert made[0] == made[1]
+    assert (asked[0] == asked[1]) is same
+
+
+def _multiplies(graph: Graph) -> bool:
+    return not MULTIPLYING.isdisjoint(each.kind for each in graph.operations)
 
 
 def test_where_layouts_are_the_same_there_is_one(build: BuildContext) -> None:

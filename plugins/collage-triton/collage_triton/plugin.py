@@ -28,6 +28,7 @@ from collage_triton.kernel import load
 from collage_triton.lower import Compile, lower
 from collage_triton.machine import Installed, compiler_problem, installed, usable_devices
 from collage_triton.patterns import register
+from collage_triton.products import PRODUCTS
 
 
 def targets(version: str, devices: Iterable[Device]) -> list[Target]:
@@ -38,7 +39,12 @@ def targets(version: str, devices: Iterable[Device]) -> list[Target]:
         devices: Those that are new enough.
     """
     return gpu_targets(
-        devices, toolchain="triton", fingerprint=f"triton {version}", joins=Joins.NATIVE, precisions=TENSOR_CORES
+        devices,
+        toolchain="triton",
+        fingerprint=f"triton {version}",
+        joins=Joins.NATIVE,
+        precisions=TENSOR_CORES,
+        rounds=PRODUCTS,
     )
 
 

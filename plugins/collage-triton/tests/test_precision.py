@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,19 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from collage_core.contract import PRECISIONS, BuildContext, KernelFunction, Unsupported, in_precision
+from collage_core.contract import (
+    PRECISIONS,
+    Artifact,
+    BuildContext,
+    KernelFunction,
+    Target,
+    Unsupported,
+    in_precision,
+)
+from collage_core.fusion import SubGraph
+from collage_core.fusion.spec import measured_as
+from collage_core.ir import narrowing
+from collage_core.ir.dataflow import DataflowGraph
 from collage_core.reference import evaluate
 from collage_core.testing import GraphBuilder, build_context
 from collage_triton.compile import Compiled
@@ -24,7 +37,8 @@ from collage_triton.tiles import Tile
 from .checking import Checker, feeds_of, function_of
 from .emulation import H200, HOST
 
-EXACT, _, FP16, BF16 = targets("3.9.0", [H200])
+EXACT, *LOWER = targets("3.9.0", [H200])
+_, FP16, BF16 = LOWER
 TILE = Tile(16, 16, 1, 16)
 TRITON = {"fp16": "tl.float16", "bf16": "tl.bfloat16"}
 
@@ -134,6 +148,43 @@ def test_weights_are_asked_for_in_the_type_and_no_kernel_holds_them(build: Build
     wanted = {name.partition(".")[0]: key for name, key in artifact.constants.items()}
     assert wanted == {"w": function.constants["w"] + ":FLOAT16", "b": function.constants["b"]}
     assert all(len(data) < 20_000 for data in artifact.files.values())
+
+
+def norm(g: GraphBuilder) -> onnx_ir.Value:
+    """A reduction, a weight, work before and after: everything but a product."""
+    x = g.op("Gelu", g.input("x", 5, 33))
+    return g.op("Mul", g.op("Softmax", x, axis=-1), g.weight("w", 33))
+
+
+def half_product(g: GraphBuilder) -> onnx_ir.Value:
+    x, w = (g.input(name, 32, 32, dtype=onnx_ir.DataType.FLOAT16) for name in "xw")
+    return g.op("Relu", g.op("MatMul", x, w))
+
+
+@pytest.mark.parametrize("target", LOWER, ids=lambda target: target.name)
+@pytest.mark.parametrize(("make", "same"), [(norm, True), (half_product, True), (gemm, False)])
+def test_what_is_measured_as_the_plain_target_is_its_kernel_to_the_last_byte(
+    make: Make, same: bool, target: Target, build: BuildContext
+) -> None:
+    g = GraphBuilder()
+    function = function_of(g, make(g))
+    graph = DataflowGraph(function.model)
+
+    plain, lower_precision = (_all_variants(each, function, build) for each in (EXACT, target))
+
+    assert (measured_as(target, SubGraph(graph, graph.all_mask)) == EXACT) is same
+    assert (plain == lower_precision) is same
+    assert plain
+
+
+def _all_variants(target: Target, function: KernelFunction, build: BuildContext) -> list[Artifact]:
+    answer = lower(target, function, dataclasses.replace(build, max_variants=99), "3.9.0", _compiled)
+    assert not isinstance(answer, Unsupported)
+    return list(answer)
+
+
+def test_its_products_are_what_core_rounds() -> None:
+    assert LOWER[0].rounds == set(narrowing.PRODUCTS)
 
 
 def test_a_weight_that_float16_cannot_hold_is_named(build: BuildContext) -> None:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from pathlib import Path
 
+import onnx_ir
 import pytest
 
 from collage_core.contract import PRECISIONS, weight_named
+from collage_core.database import open_database
 from collage_core.ir.narrowing import Narrowed, narrowed_products
 from collage_core.pipeline import optimize
 from collage_core.reference import compare, evaluate
 from collage_core.report.explanation import explain
 from collage_core.report.record import Record
 from collage_core.runtime import load_package
+from collage_core.testing import GraphBuilder
 from tests.integration.device.models import layers
 from tests.integration.device.test_optimize import X, options, ran_elsewhere
 
 pytestmark = pytest.mark.timeout(600)
-FP16 = "several(precision=fp16)@fake:0"
+PLAIN, FP16 = "several@fake:0", "several(precision=fp16)@fake:0"
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +75,26 @@ def test_another_process_computes_what_the_narrowed_model_does(folder: Path, rec
     assert ran.facts["lowered_again"] == 0
     for name, value in ran.outputs.items():
         assert compare(value, rounded[name]).error < 1e-6 < compare(value, exact[name]).error
+
+
+def one_stretch() -> onnx_ir.Model:
+    """A product, and two operators that are none."""
+    g = GraphBuilder("stretch")
+    product = g.op("MatMul", g.input("x", 8, 16), g.weight("w", 16, 16))
+    return g.model(g.op("Add", g.op("Relu", product), g.weight("b", 16)))
+
+
+def test_what_holds_no_product_is_measured_once_and_each_precision_has_a_plan_of_its_own(tmp_path: Path) -> None:
+    wanted = options(tmp_path, "several(precision=fp32),several(precision=fp16)")
+
+    made = optimize(one_stretch(), dataclasses.replace(wanted, max_error=0.02, search="exact"))
+
+    with open_database(wanted.tuning_db) as database:
+        kernels = {(record.key.target, record.key.structural_hash) for record in database.all_records()}
+    proposed = {(each.target.name, made.pool.source.key(each.sub_graph)) for each in made.pool}
+    search, (_, *others) = made.record.search, made.record.comparison.contenders
+    assert Counter(name for name, _ in proposed) == {PLAIN: 3, FP16: 3}  # so many would be measured otherwise
+    assert Counter(name for name, _ in kernels) == {PLAIN: 3, FP16: 1}
+    assert (search.distinct_candidates, search.exact) == (4, True)
+    assert {each.name for each in others if each.kind == "single"} == {PLAIN, FP16}  # each runs the whole model
+    assert not any(each.failed for each in others)

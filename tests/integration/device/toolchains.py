@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from collage_core.contract import (
+    PRECISIONS,
     Artifact,
     BoundCall,
     Buffer,
@@ -24,6 +25,7 @@ from collage_core.contract import (
     Unsupported,
 )
 from collage_core.hookspecs import hookimpl
+from collage_core.ir.narrowing import PRODUCTS
 from collage_core.testing import FakeDevice, MockToolchain
 from collage_core.testing.fake_kernel import load_on_fake
 
@@ -111,11 +113,12 @@ def on_device(name: str, operators: Sequence[str]) -> Noted:
 far = on_device("far", ON_DEVICE)
 beyond = on_device("beyond", ["Softmax", "Sqrt", "Exp"])
 precise = Target(toolchain="several", device=device.name, fingerprint="several 1")
+rounded = dataclasses.replace(precise, exact=False, rounds=frozenset(PRODUCTS))
 several = Several(
     "several",
     costs_us={},
     operators=ON_DEVICE,
-    targets=[precise, dataclasses.replace(precise, options=(("precision", "fp16"),), exact=False)],
+    targets=[precise, *(dataclasses.replace(rounded, options=(("precision", each),)) for each in PRECISIONS)],
     device=device,
 )
 near = Slow("near", costs_us={}, operators=[*ON_DEVICE, "Softmax"])

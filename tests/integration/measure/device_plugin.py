@@ -6,6 +6,7 @@ import dataclasses
 
 from collage_core.contract import PRECISIONS, Obstacle, Target, Unsupported
 from collage_core.hookspecs import hookimpl
+from collage_core.ir.narrowing import PRODUCTS
 from collage_core.testing import FakeDevice, MockToolchain
 
 TARGETS = [Target(toolchain="far", device="fake:0", fingerprint="far 1")]
@@ -26,8 +27,6 @@ caching = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("
 near = MockToolchain("near", costs_us={})
 hindered = Hindered()
 
-PRECISE = [
-    *TARGETS,
-    *(dataclasses.replace(TARGETS[0], options=(("precision", each),), exact=False) for each in PRECISIONS),
-]
+ROUNDED = dataclasses.replace(TARGETS[0], exact=False, rounds=frozenset(PRODUCTS))
+PRECISE = [*TARGETS, *(dataclasses.replace(ROUNDED, options=(("precision", each),)) for each in PRECISIONS)]
 precise = MockToolchain("far", costs_us={}, targets=PRECISE, device=FakeDevice("fake:0", cache_bytes=1 << 14))

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from collage_core.contract import INVALID, PRECISIONS, Host, Target
-from collage_core.database import MemoryStore
+from collage_core.database import MemoryStore, TuningStore
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, SubGraph
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.narrowing import PRODUCTS
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture
 from collage_core.measure.client import PluginSource, WorkerPool
-from collage_core.measure.outcomes import Failed, Measured, Refused
+from collage_core.measure.outcomes import Built, Failed, Measured, Refused
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.measure.source import MeasuringCostSource
 from collage_core.pipeline.options import OptimizeOptions
@@ -26,7 +27,8 @@ from collage_core.testing.fake_time import MISS_BYTES_PER_US
 
 SOURCE = PluginSource(toolchain="far", plugin="device_plugin:precise", paths=(str(Path(__file__).parent),))
 PLAIN = Target(toolchain="far", device="fake:0", fingerprint="far 1")
-FP16, BF16 = (dataclasses.replace(PLAIN, options=(("precision", each),), exact=False) for each in PRECISIONS)
+ROUNDED = dataclasses.replace(PLAIN, exact=False, rounds=frozenset(PRODUCTS))
+FP16, BF16 = (dataclasses.replace(ROUNDED, options=(("precision", each),)) for each in PRECISIONS)
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +48,17 @@ def candidate(graph: DataflowGraph, target: Target) -> CandidateKernel:
     return CandidateKernel(SubGraph(graph, graph.all_mask), spec)
 
 
-def source(pool: WorkerPool, graph: DataflowGraph, store: BlobStore, options: OptimizeOptions) -> MeasuringCostSource:
+def source(
+    pool: WorkerPool,
+    graph: DataflowGraph,
+    store: BlobStore,
+    options: OptimizeOptions,
+    database: TuningStore | None = None,
+) -> MeasuringCostSource:
     return MeasuringCostSource(
         pool=pool,
         capture=lambda: Capture.take(graph, random_inputs(graph, seed=0), store),
-        database=MemoryStore(),
+        database=database or MemoryStore(),
         host=Host.this(),
         settings=measure_settings(options, threads=1),
     )
@@ -76,6 +84,28 @@ def test_each_precision_has_its_own_error_and_only_what_is_allowed_is_used(pool:
     assert costs.cost(candidate(graph, BF16)) == INVALID
     keys = {costs.record_key(candidate(graph, target)).target for target in (PLAIN, FP16, BF16)}
     assert len(keys) == 3
+
+
+def test_what_holds_no_product_is_measured_once_for_all_precisions_and_built_for_each(
+    pool: WorkerPool, store: BlobStore
+) -> None:
+    g = GraphBuilder("no product")
+    graph = DataflowGraph(g.model(g.op("Softmax", g.op("Relu", g.input("x", 8, 64)))))
+    database = MemoryStore()
+    costs = source(pool, graph, store, OPTIONS, database)
+    half, brain, plain = (candidate(graph, target) for target in (FP16, BF16, PLAIN))
+
+    costs.measure([half])  # nobody asked for the plain target, and it is the one that is measured
+    costs.measure([brain, plain])
+
+    assert costs.counts.measured == 1
+    [record] = database.records(costs.record_key(half))
+    assert record.key.target == "far@fake:0"
+    assert record.extra["tolerance"] == OPTIONS.rtol  # the plain target's, not what is allowed of products
+    assert costs.cost(half) == costs.cost(brain) == costs.cost(plain) < INVALID
+    built = [costs.build(each.sub_graph, each.target, costs.variant(each)) for each in (half, brain, plain)]
+    artifacts = [each.artifact for each in built if isinstance(each, Built)]
+    assert artifacts == [artifacts[0]] * 3  # the same kernel
 
 
 def test_weights_of_half_the_size_are_had_twice_as_often_so_that_the_cache_has_none(

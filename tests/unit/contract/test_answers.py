@@ -15,6 +15,7 @@ TARGET = Target(
     options=(("precision", "bf16"),),
     fingerprint="mock 1",
     joins=Joins.ANY,
+    rounds=frozenset({"MatMul"}),
     excludes=frozenset({"other"}),
     max_inputs=3,
 )
@@ -46,6 +47,8 @@ def test_what_is_well_made_has_no_problem() -> None:
         ({"options": (("precision", 16),)}, "options are pairs of strings"),
         ({"joins": "any"}, "joins is str, not Joins"),
         ({"mixable": 1}, "mixable is int, not bool"),
+        ({"rounds": ("MatMul",)}, "rounds is tuple, not frozenset or None"),
+        ({"rounds": frozenset({1})}, "rounds names operators"),
         ({"excludes": {"other"}}, "excludes is set, not frozenset"),
         ({"excludes": frozenset({1})}, "excludes names toolchains"),
         ({"max_depth": 2.5}, "max_depth is float, not int or None"),

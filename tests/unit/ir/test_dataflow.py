@@ -127,3 +127,38 @@ def test_nodes_no_output_depends_on_are_left_out(parsed: Parsed) -> None:
 
     assert [node.op_type for node in graph.nodes] == ["Relu"]
     assert graph.successors == (0,)
+
+
+def test_an_operator_is_found_wherever_it_may_read_float32() -> None:
+    graph = DataflowGraph(
+        onnx_ir.from_onnx_text(
+            """<ir_version: 10, opset_import: ["" : 21, "mine" : 1, "foreign" : 1]>
+            g (float[2,2] x, float16[2,2] h, bool c) => (float[2,2] y) {
+                a = MatMul(x, x)
+                n = Relu(a)
+                p = MatMul(h, h)
+                q = MatMul(p, h)
+                w = Cast<to = 1>(q)
+                f = mine.calls(n)
+                s = mine.adds(f)
+                o = foreign.Whatever(s)
+                i = If(c) <
+                    then_branch = t () => (float[2,2] t1) { t1 = MatMul(o, w) },
+                    else_branch = e () => (float[2,2] e1) { e1 = Add(o, w) }
+                >
+                j = If(c) <
+                    then_branch = u () => (float[2,2] u1) { u1 = Add(i, w) },
+                    else_branch = v () => (float[2,2] v1) { v1 = Sub(i, w) }
+                >
+                y = Softmax(j)
+            }
+            <domain: "mine", opset_import: ["" : 21]> calls (a) => (b) { t = Transpose(a)  b = MatMul(a, t) }
+            <domain: "mine", opset_import: ["" : 21]> adds (a) => (b) { b = Add(a, a) }"""
+        )
+    )
+
+    found = graph.float32_operators(frozenset({"MatMul"}))
+
+    outputs = {str(graph.nodes[index].outputs[0].name) for index in iterate_bits(found)}
+    # of the two products of float16, one reads a value of which no type is known
+    assert outputs == {"a", "q", "f", "o", "i"}

@@ -19,6 +19,7 @@ TARGET = Target(
     options=(("precision", "bf16"),),
     fingerprint="ov 1",
     joins=Joins.ANY,
+    rounds=frozenset({"MatMul", "Conv"}),
     excludes=frozenset({"b", "a"}),
     max_depth=3,
 )

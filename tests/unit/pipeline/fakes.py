@@ -76,10 +76,10 @@ class FakeSource:
                 continue
             records.append(self._truth(candidate))
             self.counts.measured += 1
-            self.measured.append((candidate.target.name, candidate.sub_graph.names))
+            self.measured.append((candidate.measured_as.name, candidate.sub_graph.names))
 
     def _key(self, candidate: CandidateKernel) -> CacheKey:
-        return candidate.target.name, self.key(candidate.sub_graph)
+        return candidate.measured_as.name, self.key(candidate.sub_graph)
 
 
 def by_operator(costs_us: dict[str, dict[str, float]], *, launch_us: float = 1.0) -> Truth:
@@ -92,7 +92,7 @@ def by_operator(costs_us: dict[str, dict[str, float]], *, launch_us: float = 1.0
             index = graph.index_of(name)
             if graph.is_host(index):
                 continue
-            cost = costs_us[candidate.target.name].get(graph.nodes[index].op_type)
+            cost = costs_us[candidate.measured_as.name].get(graph.nodes[index].op_type)
             if cost is None:
                 return Failed(stage=Stage.RUN, reason=f"{candidate.target.name} crashes on {name}")
             total += cost

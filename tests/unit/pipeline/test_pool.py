@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from collage_core.contract import INVALID, UNMEASURED
@@ -7,6 +9,9 @@ from collage_core.errors import NoCoverError
 from collage_core.fusion import SubGraph
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.outcomes import Failed
+from collage_core.pipeline.pool import CandidatePool
+from collage_core.pipeline.shortlist import as_plan
+from collage_core.search import SearchResult
 from collage_core.testing import chain
 from collage_core.testing.graphs import GraphBuilder
 from tests.unit.pipeline.fakes import a_target, by_operator, kernel, pool_of
@@ -48,6 +53,32 @@ def test_a_search_takes_the_cheapest_of_each_target(graph: DataflowGraph) -> Non
         ("relu_1",),
     ]
     assert result.total_us == pytest.approx(3.0 + 5.0 + 3.0 + 3 * 0.25)
+
+
+def test_targets_that_differ_in_products_alone_share_the_rest_and_the_exact_one_comes_first() -> None:
+    g = GraphBuilder()
+    graph = DataflowGraph(g.model(g.op("Relu", g.op("MatMul", g.input("x", 4, 4), g.weight("w", 4, 4)))))
+    plain = a_target("a", device="cuda:0")
+    half = dataclasses.replace(plain, options=(("precision", "fp16"),), exact=False, rounds=frozenset({"MatMul"}))
+    costs = by_operator({plain.name: {"Relu": 2.0, "MatMul": 9.0}, half.name: {"MatMul": 4.0}})
+    each = [kernel(graph, target, name) for target in (half, plain) for name in ("matmul_0", "relu_0")]
+
+    made = pool_of(graph, costs, *each)
+    mixed, alone = (as_plan(made.pool, "plan", found, single=False) for found in _both(made.pool, half.name))
+
+    assert made.source.counts.measured == made.pool.distinct() == 3
+    assert half.name < plain.name  # so it is not by name that of two of one cost the exact one is taken
+    assert [kernel.target.name for kernel in mixed.kernels] == [half.name, plain.name]
+    assert [kernel.target.name for kernel in alone.kernels] == [half.name, half.name]
+    assert mixed.predicted_us == alone.predicted_us == pytest.approx(5.0 + 3.0)
+    assert mixed.key == alone.key  # they run the same, so one is timed
+    whole = as_plan(made.pool, "plan", made.pool.engine(target=plain.name).run(), single=True)
+    assert whole.key != mixed.key
+
+
+def _both(pool: CandidatePool, target: str) -> list[SearchResult]:
+    """The best plan, and the best of one target."""
+    return [pool.engine().run(), pool.engine(target=target).run()]
 
 
 def test_a_search_can_be_kept_to_some_nodes_and_one_target(graph: DataflowGraph) -> None:
