@@ -124,7 +124,9 @@ class PrimaryContexts:
             made = DeviceArray(int(place.value))
             weakref.finalize(made, self._free, device, place).atexit = False  # the driver may be gone by then
             self._call(device, "cuMemcpyHtoD_v2", place, ctypes.c_void_p(array.ctypes.data), size)
-            self._call(device, "cuCtxSynchronize")  # a copy from pageable memory may return before it has arrived
+            # a copy from pageable memory may return before it has arrived; to wait for all of the context is invalid
+            # while any of its streams is captured, by whichever thread
+            self._call(device, "cuStreamSynchronize", None)
         return made
 
     def _free(self, device: str, place: ctypes.c_uint64) -> None:

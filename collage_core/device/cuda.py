@@ -16,6 +16,7 @@ import numpy as np
 from collage_core.contract import Buffer, TensorSpec
 from collage_core.device.cuda_errors import INSTALL, cuda_error
 from collage_core.device.protocol import Event
+from collage_core.device.uncollected import uncollected
 from collage_core.errors import DeviceError, DeviceMemoryError, DeviceUnavailableError, FeedError
 
 Array = np.ndarray[Any, Any]
@@ -119,10 +120,11 @@ class CudaStream:
             return CudaMemory(self._cupy.cuda.Memory(max(1, nbytes)), nbytes)
 
     def allocate_host(self, nbytes: int) -> Array:
-        """See `DeviceStream.allocate_host`."""
+        """See `DeviceStream.allocate_host`. Not from CuPy's pool either, which rounds sizes up to powers of two."""
+        cuda = self._cupy.cuda
         with self._on():
-            pinned = self._cupy.cuda.alloc_pinned_memory(max(1, nbytes))
-        found: Array = np.frombuffer(pinned, np.uint8, nbytes)
+            pinned = cuda.PinnedMemory(max(1, nbytes), cuda.runtime.hostAllocPortable)
+        found: Array = np.frombuffer(cuda.PinnedMemoryPointer(pinned, 0), np.uint8, nbytes)
         return found
 
     def write(self, pointer: int, source: Array) -> None:
@@ -157,7 +159,7 @@ class CudaStream:
     def capture(self, enqueue: Callable[[], None]) -> CudaGraph:
         """See `DeviceStream.capture`."""
         runtime = self._cupy.cuda.runtime
-        with self._on(), self._stream:
+        with self._on(), uncollected(), self._stream:
             # of this thread's calls those that cannot be captured fail; other threads' are let be
             self._stream.begin_capture(mode=runtime.streamCaptureModeThreadLocal)
             try:
@@ -190,7 +192,9 @@ class CudaStream:
 
     @contextlib.contextmanager
     def _on(self) -> Iterator[None]:
-        with _failing_on(self.name), self._cupy.cuda.Device(self._ordinal):
+        """Makes the device current, and leaves it so: since CUDA 12 going back to another starts CUDA on that one."""
+        with _failing_on(self.name):
+            self._cupy.cuda.runtime.setDevice(self._ordinal)
             yield
 
 

@@ -33,9 +33,11 @@ _ERRORS: Final[Mapping[int, type[DeviceError]]] = {  # cudaError_t in driver_typ
     100: DeviceUnavailableError,  # cudaErrorNoDevice
     101: DeviceUnavailableError,  # cudaErrorInvalidDevice
     46: DeviceUnavailableError,  # cudaErrorDevicesUnavailable: in exclusive use elsewhere
+    802: DeviceUnavailableError,  # cudaErrorSystemNotReady
     # after these every later call in the process fails
     214: DeviceLostError,  # cudaErrorECCUncorrectable
     220: DeviceLostError,  # cudaErrorNvlinkUncorrectable
+    226: DeviceLostError,  # cudaErrorContained
     700: DeviceLostError,  # cudaErrorIllegalAddress
     702: DeviceLostError,  # cudaErrorLaunchTimeout
     709: DeviceLostError,  # cudaErrorContextIsDestroyed
@@ -46,6 +48,9 @@ _ERRORS: Final[Mapping[int, type[DeviceError]]] = {  # cudaError_t in driver_typ
     717: DeviceLostError,  # cudaErrorInvalidAddressSpace
     718: DeviceLostError,  # cudaErrorInvalidPc
     719: DeviceLostError,  # cudaErrorLaunchFailure
+    721: DeviceLostError,  # cudaErrorTensorMemoryLeak
+    810: DeviceLostError,  # cudaErrorMpsClientTerminated
+    911: DeviceLostError,  # cudaErrorExternalDevice
     **dict.fromkeys(range(900, 909), DeviceCaptureError),  # cudaErrorStreamCapture..., cudaErrorCapturedEvent
 }
 

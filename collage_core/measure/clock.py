@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from collage_core.contract import BoundCall, Measurement, Protocol
+from collage_core.device import uncollected
 
 
 def time_call(call: BoundCall, protocol: Protocol, clock_ns: Callable[[], int] = time.perf_counter_ns) -> Measurement:
@@ -19,7 +18,7 @@ def time_call(call: BoundCall, protocol: Protocol, clock_ns: Callable[[], int] =
         protocol: How long and how often.
         clock_ns: A monotonic clock.
     """
-    with _no_collection():
+    with uncollected():
         warmup_runs, once_us = _warm_up(call, protocol, clock_ns)
         calls = max(1, math.ceil(protocol.min_sample_us / once_us))
         samples: list[float] = []
@@ -46,14 +45,3 @@ def _warm_up(call: BoundCall, protocol: Protocol, clock_ns: Callable[[], int]) -
         fastest = min(fastest, (now - started) / 1e3)
         if runs >= protocol.warmup_runs and now >= end:
             return runs, max(fastest, 1e-2)  # a call cannot be faster than the clock ticks
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from collage_core.contract import BoundCall, Measurement, Protocol
-from collage_core.device import DeviceStream, Event, is_lost
+from collage_core.device import DeviceStream, Event, is_lost, uncollected
 
 _MOST_CALLS = 1000
 _CAPTURES = 4
@@ -17,6 +17,7 @@ _ROW_US = 2000.0
 """Graphs that take longer are launched one by one: what a launch takes is less than a hundredth of them."""
 
 
+@uncollected()
 def time_on_device(
     device: DeviceStream,
     calls: Sequence[BoundCall],

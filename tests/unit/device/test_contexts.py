@@ -22,12 +22,13 @@ class Driver:
         stack: Contexts made current and not taken off again.
         memory: What was allocated and not freed, by address.
         made: How often a primary context was retained.
+        waits: How often copies were waited for.
     """
 
     def __init__(self, **fails: int) -> None:
         self.stack: list[int] = []
         self.memory: dict[int, Any] = {}
-        self.made = 0
+        self.made = self.waits = 0
         self._fails = fails
 
     def __getattribute__(self, name: str) -> Any:
@@ -66,7 +67,8 @@ class Driver:
         ctypes.memmove(place.value, source, size.value)
         return 0
 
-    def cuCtxSynchronize(self) -> int:
+    def cuStreamSynchronize(self, stream: None) -> int:
+        self.waits += 1
         return 0
 
     def cuMemFree_v2(self, place: ctypes.c_uint64) -> int:
@@ -98,6 +100,7 @@ def test_an_array_is_copied_and_its_memory_given_back_with_it() -> None:
 
     assert driver.memory[placed.pointer].raw == array.tobytes()
     assert empty.pointer in driver.memory
+    assert driver.waits == 2
     del placed, empty
     gc.collect()
     assert driver.memory == {}

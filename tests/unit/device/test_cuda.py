@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
+import gc
+import importlib
 import importlib.util
+import inspect
+import re
 import sys
 import types
+import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +29,12 @@ from collage_core.errors import (
     DeviceUnavailableError,
     DriverTooOldError,
 )
+from tests.unit.device.documented_cupy import CACHE_BYTES, MEMORY_BYTES, documented_cupy
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+SPEC = TensorSpec(name="x", dtype=ir.DataType.FLOAT, shape=(2, 3))
+OWN = {"check", "chosen", "clock_ms", "current", "forbid", "stack", "status", "streams"}
+"""What the documented CuPy has for itself."""
 
 
 class CudaError(RuntimeError):
@@ -67,6 +78,19 @@ def test_a_code_of_cuda_is_an_error_that_says_what_to_do(status: int, kind: type
     assert type(error) is kind
     assert str(error).startswith("device cuda:0: cudaErrorSomething: it went wrong. ")
     assert advice in str(error)
+
+
+def test_after_which_codes_a_process_has_to_be_ended_is_in_cuda_s_header() -> None:
+    """As it comes with Triton: the header says so beside each such code."""
+    if (triton := importlib.util.find_spec("triton")) is None or triton.origin is None:
+        pytest.skip("Triton, which brings CUDA's headers, is not installed")
+    header = Path(triton.origin).parent / "backends/nvidia/include/driver_types.h"
+    codes = re.findall(r"/\*\*([^/]*)\*/\s*cudaError\w+\s*=\s*(\d+)", header.read_text(encoding="utf-8"))
+    fatal = {int(code) for said, code in codes if "terminated and relaunched" in re.sub(r"[\s*]+", " ", said)}
+
+    assert {700, 719} < fatal
+    for code in fatal:
+        assert type(device_error("cuda:0", CudaError(code, "it went wrong"))) is DeviceLostError, code
 
 
 def test_an_allocator_s_error_is_one_of_memory() -> None:
@@ -131,47 +155,67 @@ def test_a_device_is_opened_once() -> None:
     assert devices.named((2, 1)) is None
 
 
+@pytest.fixture(params=["documented", pytest.param("real", marks=pytest.mark.gpu("cupy"))])
+def cupy(request: pytest.FixtureRequest) -> Any:
+    return documented_cupy() if request.param == "documented" else importlib.import_module("cupy")
+
+
 @pytest.fixture
-def cuda() -> CudaStream:
-    pytest.importorskip("cupy", reason="CuPy is not installed", exc_type=ImportError)
-    try:
-        return CudaStream.open("cuda:0")
-    except DeviceError as error:
-        pytest.skip(str(error))
+def cuda(cupy: Any) -> CudaStream:
+    return CudaStream.with_library(cupy, "cuda:0")
 
 
-def test_cache_and_free_memory_are_asked_of_the_device_itself() -> None:
-    asked: list[object] = []
+def test_what_the_documented_cupy_has_cupy_has() -> None:
+    real = pytest.importorskip("cupy", reason="CuPy is not installed", exc_type=ImportError)
+    documented = documented_cupy()
+    runtime = {name for name in dir(documented.cuda.runtime) if not name.startswith("_")}
 
-    class Device(contextlib.AbstractContextManager[None]):
-        def __init__(self, ordinal: int) -> None:
-            self.ordinal = ordinal
-
-        def __enter__(self) -> None:
-            asked.append(self.ordinal)
-
-        def __exit__(self, *exception: object) -> None:
-            asked.append("left")
-
-    cupy = library()
-    cupy.cuda.Device = Device
-    cupy.cuda.Stream = lambda non_blocking: types.SimpleNamespace(ptr=1)
-    cupy.cuda.runtime.cudaDevAttrL2CacheSize = 38
-    cupy.cuda.runtime.deviceGetAttribute = lambda attribute, ordinal: {(38, 0): 50 << 20}[attribute, ordinal]
-    cupy.cuda.runtime.memGetInfo = lambda: (7, 80)
-    stream = CudaStream.with_library(cupy, "cuda:0")
-    asked.clear()
-
-    assert stream.cache_bytes == 50 << 20
-    assert stream.free_bytes == 7
-    assert asked == [0, "left"]  # free memory is that of the current device
+    assert vars(documented).keys() <= {*dir(real)}
+    assert vars(documented.cuda).keys() <= {*dir(real.cuda)}
+    assert runtime - OWN <= {*dir(real.cuda.runtime)}
+    for name in ("Stream", "Event"):
+        ours, theirs = (
+            list(inspect.signature(each).parameters)
+            for each in (getattr(documented.cuda, name), getattr(real.cuda, name))
+        )
+        assert [each for each in theirs if each != "runtime"][: len(ours)] == ours
+    for name in (
+        "hostAllocPortable",
+        "memcpyHostToDevice",
+        "memcpyDeviceToHost",
+        "memcpyDeviceToDevice",
+        "streamCaptureModeThreadLocal",
+        "cudaDevAttrL2CacheSize",
+    ):
+        assert getattr(documented.cuda.runtime, name) == getattr(real.cuda.runtime, name)
 
 
-X = np.arange(6, dtype=np.float32).reshape(2, 3)
-SPEC = TensorSpec(name="x", dtype=ir.DataType.FLOAT, shape=(2, 3))
+def test_only_the_device_that_is_used_is_made_current() -> None:
+    """CUDA starts on each device that is made current, and some are in exclusive use elsewhere."""
+    cupy = documented_cupy(devices=2)
+    cuda = CudaStream.with_library(cupy, "cuda:1")
+
+    memory, pinned = cuda.allocate(X.nbytes), cuda.allocate_host(X.nbytes)
+    cuda.write(memory.pointer, pinned)
+    cuda.capture(lambda: cuda.copy(memory.pointer, memory.pointer, X.nbytes)).launch()
+    cuda.event().record()
+    cuda.synchronise()
+
+    assert cuda.cache_bytes == CACHE_BYTES
+    assert cuda.free_bytes == MEMORY_BYTES - 512 - X.nbytes
+    assert set(cupy.cuda.runtime.chosen) == {1}
 
 
-@pytest.mark.gpu
+def test_a_lost_device_is_lost_for_every_call_after_it() -> None:
+    cuda = CudaStream.with_library(documented_cupy(), "cuda:0")
+    cuda.copy(0x10, 0x20, 4)
+
+    calls = (cuda.synchronise, cuda.activate, cuda.event, lambda: cuda.allocate(4), lambda: cuda.capture(int))
+    for call in calls:
+        with pytest.raises(DeviceLostError, match="cudaError 700"):
+            call()
+
+
 @pytest.mark.parametrize("pinned", [True, False])
 def test_what_is_written_is_read(cuda: CudaStream, pinned: bool) -> None:
     one, other = cuda.allocate(X.nbytes), cuda.allocate(X.nbytes)
@@ -189,21 +233,43 @@ def test_what_is_written_is_read(cuda: CudaStream, pinned: bool) -> None:
     assert one.pointer % DEVICE_ALIGNMENT_BYTES == other.pointer % DEVICE_ALIGNMENT_BYTES == 0
 
 
-@pytest.mark.gpu
 def test_a_graph_computes_anew_each_time_it_is_launched(cuda: CudaStream) -> None:
     one, other = cuda.allocate(X.nbytes), cuda.allocate(X.nbytes)
     target = cuda.allocate_host(X.nbytes).view(np.float32).reshape(2, 3)
     graph = cuda.capture(lambda: cuda.copy(other.pointer, one.pointer, X.nbytes))
 
     for factor in (1, 2, 3):
-        cuda.write(one.pointer, X * factor)
+        given = X * factor
+        cuda.write(one.pointer, given)
         graph.launch()
         cuda.read(target, other.pointer)
         cuda.synchronise()
-        np.testing.assert_array_equal(target, X * factor)
+        np.testing.assert_array_equal(target, given)
 
 
-@pytest.mark.gpu
+class Owner:
+    """Refers to itself, so only a collection of cycles gives back what it owns."""
+
+    def __init__(self, memory: Any) -> None:
+        self.memory, self.itself = memory, self
+
+
+def test_nothing_is_collected_while_a_graph_is_captured(cuda: CudaStream) -> None:
+    memory = cuda.allocate(X.nbytes)
+    gone = weakref.ref(Owner(cuda.allocate(X.nbytes)))
+
+    def enqueue() -> None:
+        assert len([[] for _ in range(50_000)]) == 50_000  # so many start a collection otherwise
+        assert gone() is not None
+        cuda.copy(memory.pointer, memory.pointer, X.nbytes)
+
+    cuda.capture(enqueue).launch()
+    cuda.synchronise()
+
+    gc.collect()
+    assert gone() is None
+
+
 @pytest.mark.parametrize("forbidden", ["synchronise", "allocate"])
 def test_what_cannot_be_captured_is_an_error_and_the_stream_goes_on(cuda: CudaStream, forbidden: str) -> None:
     memory = cuda.allocate(X.nbytes)
@@ -217,9 +283,7 @@ def test_what_cannot_be_captured_is_an_error_and_the_stream_goes_on(cuda: CudaSt
     np.testing.assert_array_equal(target, X)
 
 
-@pytest.mark.gpu
-def test_arrays_of_other_libraries_pass_without_a_copy(cuda: CudaStream) -> None:
-    cupy = pytest.importorskip("cupy")
+def test_arrays_of_other_libraries_pass_without_a_copy(cupy: Any, cuda: CudaStream) -> None:
     given = cupy.asarray(X)
 
     buffer = cuda.taken(SPEC, given)
@@ -228,15 +292,14 @@ def test_arrays_of_other_libraries_pass_without_a_copy(cuda: CudaStream) -> None
     assert buffer.pointer == given.data.ptr == shown.data.ptr
     np.testing.assert_array_equal(shown.get(), X)
     assert tuple(given.__dlpack_device__()) == tuple(cuda.dlpack_device)
+    assert getattr(given, "waited_for_by", [cuda.handle]) == [cuda.handle]
 
 
-@pytest.mark.gpu
 def test_too_much_memory_is_refused_by_name(cuda: CudaStream) -> None:
     with pytest.raises(DeviceMemoryError):
         cuda.allocate(1 << 50)
 
 
-@pytest.mark.gpu
 def test_what_is_allocated_is_no_longer_free(cuda: CudaStream) -> None:
     before = cuda.free_bytes
     memory = cuda.allocate(1 << 28)
@@ -245,7 +308,6 @@ def test_what_is_allocated_is_no_longer_free(cuda: CudaStream) -> None:
     assert cuda.cache_bytes > 0
 
 
-@pytest.mark.gpu
 def test_events_tell_time(cuda: CudaStream) -> None:
     memory = cuda.allocate(1 << 26)
     before, after = cuda.event(), cuda.event()
