@@ -349,15 +349,15 @@ class Trial:
     def _probe(self) -> None:
         """Sees whether the device still answers: a library may have met its loss first, and said it in its own words.
 
-        All that is tried afterwards in this process would fail, too, and be blamed for it.
+        All that is tried afterwards in this process would fail, too, and be blamed for it. A device that fails twice
+        where nothing was asked of it in between is as good as lost, whatever it calls that.
         """
         for device in self._devices:
-            if device.name == self._target.device:
-                try:
-                    device.synchronise()
-                except Exception as error:  # any other is what the variant is out for
-                    if is_lost(error):
-                        self._lost(_text(error))
+            if device.name != self._target.device or not (first := _failure(device.synchronise)):
+                continue
+            # if not lost, it may say once what the variant is out for
+            if error := first if is_lost(first) else _failure(device.synchronise):
+                self._lost(_text(error))
 
     def why_none(self) -> Refused | Failed:
         """The outcome when no variant is usable."""
@@ -384,6 +384,14 @@ class failing_as:  # noqa: N801  reads as a statement
             if self._lost is not None and is_lost(error):
                 self._lost(_text(error))
             raise Stopped(Failed(stage=self._stage, reason=_text(error))) from error
+
+
+def _failure(call: Callable[[], None]) -> Exception | None:
+    try:
+        call()
+    except Exception as error:
+        return error
+    return None
 
 
 def _text(error: Exception) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 from collage_core.contract import BlobCache, Target, Unsupported
 from collage_core.errors import CollageError, PluginError, WireError
@@ -81,7 +83,7 @@ class WorkerMain:
             answer = self._answer(message)
             if self._trials.lost:
                 # every later call on it fails in this process: like a crash, it ends it, and is tried again in another
-                raise SystemExit(self._trials.lost)
+                _end(self._trials.lost)
             self._say(answer)
             gc.collect()  # models are full of cycles that hold sessions and weights; the driver is busy meanwhile
             if isinstance(message, AskTargets):
@@ -181,6 +183,15 @@ def _check_key(key: object) -> None:
         key.encode()
     except UnicodeEncodeError:
         raise ValueError(f"a key is text, which {key[:80]!r} is not") from None
+
+
+def _end(reason: str) -> NoReturn:
+    """Ends this process with a reason, its last words.
+
+    At once: everything here that owns something of the lost device would complain when it goes, or never end.
+    """
+    print(reason, file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def main() -> None:

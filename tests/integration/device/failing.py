@@ -23,7 +23,13 @@ from collage_core.contract import (
     Target,
 )
 from collage_core.device import DeviceStream
-from collage_core.errors import DeviceCapabilityError, DeviceUnavailableError, DriverTooOldError, KernelError
+from collage_core.errors import (
+    DeviceCapabilityError,
+    DeviceError,
+    DeviceUnavailableError,
+    DriverTooOldError,
+    KernelError,
+)
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
 from collage_core.testing import FakeDevice, FakeStream, stream_of
@@ -42,6 +48,7 @@ LOST = (
     "lost-in-load",
     "lost-in-run",
     "lost-unsaid-in-run",
+    "stuck-in-run",
     "lost-in-measure",
     "lost-in-plan",
 )
@@ -63,6 +70,11 @@ def in_worker() -> bool:
 def lose(device: FakeDevice) -> None:
     """From now on it does not answer."""
     device.lost_after = 0
+
+
+def stuck() -> None:
+    """Fails for a reason that says nothing of a loss."""
+    raise DeviceError("fake", "it does not answer any more: cudaErrorUnknown")
 
 
 class Failing:
@@ -146,6 +158,9 @@ class FailingKernel:
                 case "lost-unsaid-in-run":
                     lose(device)
                     raise KernelError("launch failed with 719")
+                case "stuck-in-run":
+                    self._stream.synchronise = stuck  # type: ignore[method-assign]
+                    raise KernelError("launch failed with 999")
                 case "lost-in-plan" if not in_worker():
                     lose(device)
             call()

@@ -135,6 +135,7 @@ LOST: Mapping[str, Stage] = {
     "lost-in-load": Stage.LOAD,
     "lost-in-run": Stage.RUN,
     "lost-unsaid-in-run": Stage.RUN,
+    "stuck-in-run": Stage.RUN,
     "lost-in-measure": Stage.MEASURE,
 }
 """Where each ends the candidate."""
