@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Buffer, TensorSpec, ValueKind
-from collage_core.device import DeviceMemory, Devices, buffer_on
+from collage_core.device import DeviceMemory, Devices, buffer_on, placed_on
 from collage_core.errors import FeedError
 from collage_core.runtime.arena import ArenaPlan, allocate, plan_arena
 from collage_core.runtime.schedule import Action, Compute, CopyOut, Place, Schedule
@@ -148,9 +148,7 @@ class Places:
     def _constant(self, spec: TensorSpec, tensor: ir.TensorProtocol, device: str) -> Buffer:
         if device == "cpu":
             return _constant(spec, tensor)
-        place = buffer_on(self._devices[device], spec)
-        self._devices[device].write(place.pointer, np.ascontiguousarray(tensor.numpy()))
-        return place
+        return _reshaped(placed_on(self._devices[device], spec.name, tensor.numpy()), spec)
 
     def _workspace(self, action: Compute, nbytes: int) -> Buffer | None:
         if not nbytes:
