@@ -96,6 +96,14 @@ def test_plans_keep_the_librarys_order_and_what_cannot_be_built_is_passed_over()
     assert plans(cudnn) == [Found("b", 1, 0, b"b"), Found("f", 5, 0, b"f")]
 
 
+def test_a_plan_that_both_heuristics_know_is_one_plan() -> None:
+    cudnn, frontend, _ = library(Plan("a"), Plan("b", UNSUPPORTED), Plan("a"), Plan("b", UNSUPPORTED), Plan("c"))
+
+    assert [(each.name, each.position) for each in plans(cudnn)] == [("a", 0), ("c", 4)]
+    assert frontend.built == ["a", "b", "c"]
+    assert [each.position for each in plans(cudnn, "a")] == [0]
+
+
 @pytest.mark.parametrize(("only", "name"), [("c", "c"), (1, "b"), (0, "a")])
 def test_the_only_one_that_is_wanted_is_the_only_one_that_is_built(only: str | int, name: str) -> None:
     cudnn, frontend, _ = library(Plan("a"), Plan("b"), Plan("c"))
