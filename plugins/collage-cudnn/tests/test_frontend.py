@@ -140,10 +140,28 @@ def test_the_frontend_takes_every_graph_and_means_what_is_described(name: str, l
                 assert node[key] == described.attributes[field]
 
 
-def test_attention_is_validated_on_a_device_only(library: Cudnn) -> None:
-    """The frontend asks for the device's compute capability; what it says before that is its own rules."""
-    with pytest.raises(CudnnError, match="device"):
-        library.drawn(graph_of(attention("causal", key_heads=2)), handle=1)
+ATTENTION: dict[str, Any] = {
+    "plain": {"queries": 40, "keys": 72, "size": 64},
+    "one query": {"queries": 1, "keys": 72, "size": 128},
+    "a mask for all rows": {"mask": "added", "queries": 64, "keys": 64, "size": 64},
+    "causal, keys shared by heads": {"mask": "causal", "queries": 64, "keys": 64, "size": 64, "key_heads": 2},
+    "keys with heads last": {"turned": "heads", "queries": 64, "keys": 64, "size": 32},
+    "keys transposed": {"turned": "first", "queries": 64, "keys": 64, "size": 32},
+}
+
+
+@pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16])
+@pytest.mark.parametrize("name", ATTENTION)
+def test_the_frontends_rules_for_an_h100_take_every_attention(name: str, dtype: Any, library: Cudnn) -> None:
+    graph = graph_of(attention(**ATTENTION[name], dtype=dtype))
+
+    # it asks the device for its compute capability unless it is told
+    drawn = json.loads(str(library.drawn(graph, handle=1, sm_version=90)))
+
+    inputs = {each["name"]: each for each in drawn["tensors"].values() if each["name"] in ("q", "k", "v", "bias")}
+    assert {name: (each["dim"], each["stride"]) for name, each in inputs.items()} == {
+        each.name: (list(each.dims), list(each.strides)) for each in graph.inputs
+    }
 
 
 @pytest.fixture(scope="module")
