@@ -1,0 +1,1 @@
+"""CUTLASS on NVIDIA GPUs as a Collage toolchain."""

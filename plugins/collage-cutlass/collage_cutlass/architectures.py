@@ -1,0 +1,73 @@
+"""Devices that are compiled for. Another one is another entry."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from collage_core.contract import Device
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """A generation of devices.
+
+    Attributes:
+        name: As nvcc has it behind `sm_` and `compute_`.
+        oldest: First compute capability that runs its code.
+        below: First that does not.
+        shared_bytes: Shared memory one block may have (CUDA C++ programming guide, "Compute Capabilities").
+        processors: Multiprocessors of its usual device, for guesses about which tile is best.
+        heuristic: That device in nvidia-matmul-heuristics.
+    """
+
+    name: str
+    oldest: tuple[int, int]
+    below: tuple[int, int]
+    shared_bytes: int
+    processors: int
+    heuristic: str
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What nvcc is told."""
+        return ("-gencode", f"arch=compute_{self.name},code=sm_{self.name}")
+
+    @property
+    def specifier(self) -> str:
+        """Compute capabilities that run its code, as an artifact requires them."""
+        oldest, below = (".".join(map(str, each)) for each in (self.oldest, self.below))
+        return f">={oldest},<{below}"
+
+
+ARCHITECTURES = (
+    Architecture(
+        name="90a",
+        oldest=(9, 0),
+        below=(9, 1),
+        shared_bytes=227 << 10,
+        processors=132,
+        heuristic="H100_SXM",
+    ),
+    Architecture(name="86", oldest=(8, 6), below=(9, 0), shared_bytes=99 << 10, processors=84, heuristic="RTX_A6000"),
+    Architecture(
+        name="80", oldest=(8, 0), below=(8, 6), shared_bytes=163 << 10, processors=108, heuristic="A100_SXM_80GB"
+    ),
+)
+"""The newest first. What is compiled for `90a` may use all that Hopper has, and runs on nothing else."""
+
+
+def capability(device: Device) -> tuple[int, int]:
+    """Its compute capability as numbers, `(0, 0)` if it has none.
+
+    Examples:
+        >>> capability(Device(name="cuda:0", model="", compute_capability="9.0", driver="", memory_bytes=0))
+        (9, 0)
+    """
+    major, _, minor = device.compute_capability.partition(".")
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
+
+
+def architecture_of(device: Device) -> Architecture | None:
+    """What is compiled for a device; None if nothing here is for it."""
+    has = capability(device)
+    return next((each for each in ARCHITECTURES if each.oldest <= has < each.below), None)

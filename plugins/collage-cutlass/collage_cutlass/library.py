@@ -1,0 +1,192 @@
+"""A compiled kernel, as a thin layer over its C functions: all above runs against one or against an emulation."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from collage_core.errors import DeviceMemoryError
+from collage_cutlass.problem import Chain, Conv, Gemm
+
+Call: TypeAlias = Callable[[], None]
+
+
+class CutlassError(Exception):
+    """A call failed; its message has the function and CUTLASS's word for the status."""
+
+
+class Placed(Protocol):
+    """Memory of a device, given back when this is collected."""
+
+    @property
+    def pointer(self) -> int:
+        """Its address."""
+
+
+class _Memory:
+    """A `Placed`.
+
+    Args:
+        pointer: Its address.
+    """
+
+    def __init__(self, pointer: int) -> None:
+        self.pointer = pointer
+
+
+class Library(Protocol):
+    """The functions of one kernel. What they return enqueues and does not wait, and raises `CutlassError`."""
+
+    def gemm(self, problem: Gemm, chain: Chain, places: Mapping[str, int], device: int, stream: int) -> Call:
+        """A batch of products.
+
+        Args:
+            problem: Extents.
+            chain: With the activation's numbers.
+            places: Addresses of `a`, `b`, `result`, and of `bias` and `source` where there are such.
+            device: Number of the device.
+            stream: Where to enqueue.
+        """
+
+    def conv(self, problem: Conv, chain: Chain, places: Mapping[str, int], device: int, stream: int) -> Call:
+        """A convolution; otherwise as `gemm`, with `x` and `filter` for `a` and `b`."""
+
+    def turn(self, extents: tuple[int, int, int], given: int, result: int, device: int, stream: int) -> Call:
+        """What brings `[batch, rows, columns]` to `[batch, columns, rows]`."""
+
+    def place(self, array: np.ndarray[Any, Any], device: int, stream: int) -> Placed:
+        """Copies an array to new memory of a device by way of a stream, and waits for that.
+
+        Raises:
+            DeviceMemoryError: If there is too little.
+        """
+
+
+class GemmArguments(ctypes.Structure):
+    """`CollageGemm` in `gemm_sm80.cu`."""
+
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("m", "n", "k", "batch", "device")),
+        *((name, ctypes.c_float) for name in ("first", "second")),
+        *((name, ctypes.c_void_p) for name in ("a", "b", "bias", "source", "result")),
+        *((name, ctypes.c_int64) for name in ("a_ld", "b_ld", "source_ld", "result_ld")),
+        *((name, ctypes.c_int64) for name in ("a_stride", "b_stride", "source_stride", "result_stride")),
+    )
+
+
+class ConvArguments(ctypes.Structure):
+    """`CollageConv` in `conv_sm80.cu`."""
+
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("n", "h", "w", "c", "k", "r", "s", "p", "q")),
+        *((name, ctypes.c_int32) for name in ("pad_h", "pad_w", "stride_h", "stride_w", "dilation_h", "dilation_w")),
+        ("device", ctypes.c_int32),
+        *((name, ctypes.c_float) for name in ("first", "second")),
+        ("source_is_vector", ctypes.c_int32),
+        *((name, ctypes.c_void_p) for name in ("x", "filter", "bias", "source", "result")),
+    )
+
+
+class TurnArguments(ctypes.Structure):
+    """`CollageTurn` in `conv_sm80.cu`."""
+
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("batch", "rows", "columns", "device")),
+        *((name, ctypes.c_void_p) for name in ("given", "result")),
+    )
+
+
+class Compiled:
+    """A library that nvcc made.
+
+    It has CUDA's runtime inside, so it needs the driver and nothing else, and that when it is first called.
+
+    Args:
+        data: The shared library.
+        folder: Where to put it while it is loaded; it is gone afterwards.
+
+    Raises:
+        OSError: If it cannot be loaded.
+    """
+
+    def __init__(self, data: bytes, folder: Path | None = None) -> None:
+        number, path = tempfile.mkstemp(prefix="collage-cutlass-", suffix=".so", dir=folder)
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(data)
+            self._library: Any = ctypes.CDLL(path)
+        finally:
+            Path(path).unlink()
+        self._library.collage_status.restype = ctypes.c_char_p
+        self._library.collage_chain.restype = ctypes.c_float
+
+    def gemm(self, problem: Gemm, chain: Chain, places: Mapping[str, int], device: int, stream: int) -> Call:
+        """See `Library.gemm`. Arguments are made once; a call is one call into the library."""
+        numbers = {name: getattr(problem, name) for name in ("m", "n", "k", "batch")}
+        lies = {name: getattr(problem, name) for name in ("a", "b", "source", "result")}
+        arguments = GemmArguments(
+            **numbers,
+            **places,
+            **{f"{name}_ld": each.ld for name, each in lies.items()},
+            **{f"{name}_stride": each.stride for name, each in lies.items()},
+            first=chain.first,
+            second=chain.second,
+            device=device,
+        )
+        return self._call("collage_gemm", arguments, stream)
+
+    def conv(self, problem: Conv, chain: Chain, places: Mapping[str, int], device: int, stream: int) -> Call:
+        """See `Library.conv`."""
+        numbers = {name: getattr(problem, name) for name in ("n", "h", "w", "c", "k", "r", "s", "p", "q")}
+        pairs = {"pad": problem.pads, "stride": problem.strides, "dilation": problem.dilations}
+        arguments = ConvArguments(
+            **numbers,
+            **places,
+            **{f"{name}_{axis}": pair[place] for name, pair in pairs.items() for place, axis in enumerate("hw")},
+            first=chain.first,
+            second=chain.second,
+            source_is_vector=problem.source_is_vector,
+            device=device,
+        )
+        return self._call("collage_conv", arguments, stream)
+
+    def turn(self, extents: tuple[int, int, int], given: int, result: int, device: int, stream: int) -> Call:
+        """See `Library.turn`."""
+        batch, rows, columns = extents
+        arguments = TurnArguments(batch=batch, rows=rows, columns=columns, device=device, given=given, result=result)
+        return self._call("collage_turn", arguments, stream)
+
+    def place(self, array: np.ndarray[Any, Any], device: int, stream: int) -> Placed:
+        """See `Library.place`."""
+        place, release = self._library.collage_place, self._library.collage_free
+        place.restype = ctypes.c_void_p
+        on, number = ctypes.c_void_p(stream), ctypes.c_int(device)
+        pointer = place(number, ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes), on)
+        if not pointer:
+            raise DeviceMemoryError(f"cuda:{device}", f"{array.nbytes} bytes for a weight find no place")
+        made = _Memory(int(pointer))
+        weakref.finalize(made, release, number, ctypes.c_void_p(pointer)).atexit = False  # the driver may be gone then
+        return made
+
+    def chain(self, chain: Chain, x: float, bias: float, source: float) -> float:
+        """What follows the product, of one element and on the host: for checks where there is no device."""
+        values = (chain.first, chain.second, x, bias, source)
+        return float(self._library.collage_chain(*map(ctypes.c_float, values)))
+
+    def _call(self, function: str, arguments: ctypes.Structure, stream: int) -> Call:
+        enqueue, where, on = getattr(self._library, function), ctypes.byref(arguments), ctypes.c_void_p(stream)
+
+        def call() -> None:
+            if status := enqueue(where, on):
+                word = self._library.collage_status(status)
+                raise CutlassError(f"{function}: {word.decode() if word else status}")
+
+        call.__dict__["keeps"] = arguments
+        return call

@@ -1,0 +1,142 @@
+"""From a kernel function to artifacts: tiles are the variants, compiled side by side and kept."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from collage_core.contract import (
+    Artifact,
+    BuildContext,
+    Device,
+    KernelFunction,
+    Requirement,
+    Target,
+    Unsupported,
+)
+from collage_core.patterns import Mismatch, match_model
+from collage_cutlass.architectures import Architecture, architecture_of
+from collage_cutlass.described import Described
+from collage_cutlass.menu import Shortlist, Tile, ranked
+from collage_cutlass.patterns import FORMS, matcher_of
+from collage_cutlass.program import Program, assembled
+from collage_cutlass.source import Kernel
+from collage_cutlass.toolkit import OLDEST_DRIVERS, CompileError, Compiler, library_key
+
+LIBRARY = "kernel.so"
+SOURCE = "kernel.cu"
+
+
+def lower(
+    compiler: Compiler,
+    shortlist: Shortlist,
+    target: Target,
+    device: Device,
+    function: KernelFunction,
+    build: BuildContext,
+) -> Iterator[Artifact] | Unsupported:
+    """Describes a function, and compiles as many kernels for it as core will try.
+
+    Args:
+        compiler: Makes libraries.
+        shortlist: Says which tiles are likely.
+        target: Says the precision.
+        device: What it is built for.
+        function: Labelled with one of `FORMS`.
+        build: Limits, and how many variants or which one.
+
+    Returns:
+        The variants, each as soon as it and those before it are compiled; or why there is none.
+    """
+    form = FORMS.get(function.composite)
+    if form is None:
+        return Unsupported(f"{function.composite!r} is none of its composites")
+    match = match_model(matcher_of(form.name), function.model)
+    if isinstance(match, Mismatch):
+        return Unsupported(f"not {form.name}: {match.reason}")
+    found = form.describe(match, target.option("precision"))
+    if isinstance(found, Unsupported):
+        return found
+    architecture = architecture_of(device)
+    if architecture is None:
+        return Unsupported(f"nothing is compiled for {device.model} of compute capability {device.compute_capability}")
+    program = assembled(found, function.model.graph.inputs)
+    if program.scratch_bytes > build.workspace_limit_bytes:
+        return Unsupported(f"turning images takes {program.scratch_bytes} bytes of workspace, too many")
+    tiles = [
+        tile
+        for tile in ranked(found.problem, found.numbers, architecture, shortlist)
+        if build.variant in (None, tile.name)
+    ][: max(1, build.max_variants)]
+    if not tiles:
+        return Unsupported(f"no tile is named {build.variant!r}")
+    made = _variants(compiler, architecture, function, build, found, program, tiles)
+    try:
+        first = next(made)
+    except StopIteration as nothing:
+        return Unsupported(str(nothing.value))
+    return itertools.chain((first,), made)
+
+
+def _variants(
+    compiler: Compiler,
+    architecture: Architecture,
+    function: KernelFunction,
+    build: BuildContext,
+    found: Described,
+    program: Program,
+    tiles: list[Tile],
+) -> Generator[Artifact, None, str]:
+    """The variants in order; returns the reason if there is none."""
+    reasons: list[str] = []
+    chain = found.chain
+    sources = [Kernel.of(found.problem, found.numbers, chain.activation, chain.source, tile).text for tile in tiles]
+    keys = [library_key(compiler, source, architecture.flags) for source in sources]
+    with ThreadPoolExecutor(max_workers=max(1, build.threads)) as pool:
+        # the blob cache is asked and told by this thread alone: nothing says that it may be by several
+        known = [build.blobs.get(key) for key in keys]
+        pending: list[Future[bytes] | None] = [
+            pool.submit(compiler.compiled, source, architecture.flags, build.deadline_s) if library is None else None
+            for source, library in zip(sources, known, strict=True)
+        ]
+        try:
+            for tile, source, key, library, coming in zip(tiles, sources, keys, known, pending, strict=True):
+                if coming is not None:
+                    try:
+                        library = coming.result()
+                    except CompileError as error:
+                        reasons.append(f"{tile.name}: {error}")
+                        continue
+                    build.blobs.put(key, library)
+                assert library is not None, "what is not known is compiled"
+                yield _artifact(compiler, architecture, function, program, tile, source, library)
+        finally:
+            for coming in pending:  # nobody wants them any more
+                if coming is not None:
+                    coming.cancel()
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def _artifact(
+    compiler: Compiler,
+    architecture: Architecture,
+    function: KernelFunction,
+    program: Program,
+    tile: Tile,
+    source: str,
+    library: bytes,
+) -> Artifact:
+    driver = OLDEST_DRIVERS.get(compiler.major, max(OLDEST_DRIVERS.values()))
+    return Artifact(
+        files={LIBRARY: library, SOURCE: source.encode()},
+        metadata={**program.to_json(), "compiler": compiler.identity},
+        requires=(
+            Requirement(kind="compute_capability", name="cuda", specifier=architecture.specifier),
+            Requirement(kind="driver", name="cuda", specifier=f">={driver}"),
+        ),
+        constants={name: function.constants[name] for name in sorted(program.weights)},
+        workspace_bytes=program.scratch_bytes,
+        variant=tile.name,
+        capturable=True,
+    )

@@ -1,0 +1,99 @@
+"""Types that are multiplied, and how: what a kernel's source says of each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import onnx_ir
+
+from collage_core.contract import TensorSpec, Unsupported
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """One way to multiply.
+
+    Attributes:
+        name: What it is called in the menu of tiles.
+        dtype: Of what is in memory.
+        element: The same in CUTLASS.
+        operator_class: Tensor cores or not.
+        instruction: Extents of one instruction.
+        access: Elements that are read and written at once; extents along which elements lie side by side have to be
+            multiples. 128 bits for tensor cores.
+        itemsize: Bytes of an element.
+        heuristic: Types of operands, sum and result as nvidia-matmul-heuristics spells them: H is float16, T bfloat16,
+            S float32.
+    """
+
+    name: str
+    dtype: onnx_ir.DataType
+    element: str
+    operator_class: str
+    instruction: tuple[int, int, int]
+    access: int
+    itemsize: int
+    heuristic: str
+
+
+_TENSOR, _SIMT = "cutlass::arch::OpClassTensorOp", "cutlass::arch::OpClassSimt"
+
+HALF = Numbers(
+    name="f16",
+    dtype=onnx_ir.DataType.FLOAT16,
+    element="cutlass::half_t",
+    operator_class=_TENSOR,
+    instruction=(16, 8, 16),
+    access=8,
+    itemsize=2,
+    heuristic="HSH",
+)
+BFLOAT16 = dataclasses.replace(
+    HALF, name="bf16", dtype=onnx_ir.DataType.BFLOAT16, element="cutlass::bfloat16_t", heuristic="TST"
+)
+FLOAT = Numbers(
+    name="f32",
+    dtype=onnx_ir.DataType.FLOAT,
+    element="float",
+    operator_class=_SIMT,
+    instruction=(1, 1, 1),
+    access=1,
+    itemsize=4,
+    heuristic="",  # it knows tensor cores only
+)
+# float elements multiplied by tensor cores are rounded to TF32, to the nearest, on their way into registers
+# (cutlass/gemm/warp/mma_tensor_op.h)
+TF32 = dataclasses.replace(
+    FLOAT, name="tf32", operator_class=_TENSOR, instruction=(16, 8, 8), access=4, heuristic="SSS"
+)
+
+NUMBERS: Mapping[str, Numbers] = MappingProxyType({each.name: each for each in (HALF, BFLOAT16, FLOAT, TF32)})
+"""By name."""
+
+PLAIN: Mapping[onnx_ir.DataType, Numbers] = MappingProxyType({each.dtype: each for each in (HALF, BFLOAT16, FLOAT)})
+"""What the target without a precision does with a type."""
+
+
+def numbers_for(specs: Mapping[str, TensorSpec], precision: str) -> Numbers | Unsupported:
+    """How tensors are multiplied, where all have one type that is and extents that are known and not 0.
+
+    Args:
+        specs: The tensors.
+        precision: The target's: nothing, or `tf32`.
+    """
+    found = {spec.dtype for spec in specs.values()}
+    names = " and ".join(sorted(each.name if each else "no tensor" for each in found))
+    if len(found) > 1 or (dtype := found.pop()) not in PLAIN or dtype is None:
+        return Unsupported(f"it is about {names}; one of {', '.join(each.name for each in PLAIN)} is multiplied")
+    for spec in specs.values():
+        if spec.shape is None or None in spec.shape:
+            return Unsupported(f"the shape of {spec.name!r} is not known")
+        if 0 in spec.shape:
+            return Unsupported(f"{spec.name!r} {list(spec.static_shape)} has no elements")
+    if precision != "tf32":
+        return PLAIN[dtype]
+    if dtype != onnx_ir.DataType.FLOAT:
+        return Unsupported("precision=tf32 is a way to multiply float32; other types are the plain target's")
+    return TF32

@@ -1,0 +1,66 @@
+"""What nvidia-matmul-heuristics likes best for a product, where that is installed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+from typing import Any
+
+from collage_cutlass.architectures import Architecture
+from collage_cutlass.numbers import Numbers
+from collage_cutlass.problem import Gemm
+
+VERSION = "0.1.0.27"
+"""Of nvidia-matmul-heuristics: the one that was tried; its structures are not promised to stay."""
+
+_COUNT = 8
+
+
+class Heuristics:
+    """Asks the library; keeps one interface of it for each type, since making one is dear.
+
+    Answers are guesses about a device of the architecture's kind. Where the library is missing or of another version
+    there are none.
+    """
+
+    def __init__(self) -> None:
+        self._module: Any = None
+        self._interfaces: dict[str, Any] = {}
+        self._devices: dict[tuple[str, str], Any] = {}
+
+    def __call__(self, numbers: Numbers, product: Gemm, architecture: Architecture) -> list[tuple[int, int, int]]:
+        """See `menu.Shortlist`."""
+        if not numbers.heuristic or not self._installed():
+            return []
+        try:
+            return self._asked(numbers, product, architecture)
+        except (OSError, RuntimeError, AttributeError, AssertionError, TypeError):
+            return []  # a guess that cannot be had costs nothing but its order
+
+    def _asked(self, numbers: Numbers, product: Gemm, architecture: Architecture) -> list[tuple[int, int, int]]:
+        known = self._module = self._module or importlib.import_module("nvMatmulHeuristics")
+        if numbers.heuristic not in self._interfaces:
+            target = known.NvMatmulHeuristicsTarget.CUTLASS
+            self._interfaces[numbers.heuristic] = known.NvMatmulHeuristicsInterface(target, numbers.heuristic)
+        asked = self._interfaces[numbers.heuristic]
+        key = (numbers.heuristic, architecture.heuristic)
+        if key not in self._devices:
+            self._devices[key] = asked.createHardwareDescriptor()
+            asked.setHardwarePredefinedGpu(
+                self._devices[key], known.NvMatmulHeuristicsNvidiaGpu[architecture.heuristic]
+            )
+        layout = known.boolsToNvMatmulHeuristicsLayout(False, product.b.by_columns)
+        problem = asked.makeNvMatmulHeuristicsProblem(product.m, product.n, product.k, layout, product.batch)
+        answers = asked.get(problem, _COUNT, self._devices[key])
+        kernels = [each["kernel"] for each in sorted(answers, key=lambda each: each["runtime"])]
+        blocks = [(int(each.cta_tile_m), int(each.cta_tile_n), int(each.cta_tile_k)) for each in kernels]
+        return list(dict.fromkeys(blocks))
+
+    def _installed(self) -> bool:
+        if importlib.util.find_spec("nvMatmulHeuristics") is None:
+            return False
+        try:
+            return importlib.metadata.version("nvidia-matmul-heuristics") == VERSION
+        except importlib.metadata.PackageNotFoundError:
+            return False

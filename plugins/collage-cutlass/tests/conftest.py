@@ -1,0 +1,27 @@
+"""What the tests share: how a kernel is to be built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collage_core.contract import BuildContext
+from collage_core.testing.kernel_check import MemoryBlobs
+
+from .machine import HOST
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> BuildContext:
+    return BuildContext(
+        threads=2,
+        effort=1,
+        deadline_s=600,
+        workspace_limit_bytes=1 << 24,
+        seed=0,
+        blobs=MemoryBlobs(),
+        scratch=tmp_path,
+        max_variants=3,
+        host=HOST,
+    )

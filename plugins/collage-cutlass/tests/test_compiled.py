@@ -1,0 +1,98 @@
+"""What nvcc makes of the templates: that it compiles, loads without a GPU, and computes the right epilogue.
+
+Each library has a function that computes one element's epilogue on the host, by the very code the kernel runs; it is
+compared with activations written anew. Needs nvcc and the headers, no GPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collage_core.contract import BuildContext, Host
+from collage_cutlass.architectures import ARCHITECTURES, Architecture
+from collage_cutlass.library import Compiled, CutlassError
+from collage_cutlass.menu import TILES, Tile
+from collage_cutlass.numbers import NUMBERS, Numbers
+from collage_cutlass.plugin import CutlassPlugin
+from collage_cutlass.problem import Chain, Gemm, Matrices, Source
+from collage_cutlass.source import Kernel
+from collage_cutlass.toolkit import MissingToolError, Nvcc, find_compiler
+
+from .cases import FLOAT16, product
+from .emulator import activated
+from .machine import TARGET, largest
+
+POINTS = np.linspace(-6, 6, 25)
+HOPPER = next(each for each in ARCHITECTURES if each.name == "90a")
+LIMIT_S = 1200.0
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Nvcc:
+    try:
+        return find_compiler()
+    except MissingToolError as missing:
+        pytest.skip(str(missing))
+
+
+def made(
+    compiler: Nvcc, kind: str, numbers: Numbers, tile: Tile, chain: Chain, architecture: Architecture = HOPPER
+) -> Compiled:
+    kernel = Kernel(
+        kind=kind, numbers=numbers, activation=chain.activation, source=chain.source, tile=tile, b_by_columns=True
+    )
+    return Compiled(compiler.compiled(kernel.text, architecture.flags, LIMIT_S))
+
+
+def check_epilogue(library: Compiled, chain: Chain) -> None:
+    bias, source = 0.25, -0.75
+    for x in POINTS:
+        before = {Source.SCALE: x * source + bias, Source.BEFORE: x + bias + source}.get(chain.source, x + bias)
+        wanted = activated(chain.activation, np.asarray([before]), chain.first, chain.second)[0]
+        wanted += source if chain.source is Source.AFTER else 0
+        assert library.chain(chain, float(x), bias, source) == pytest.approx(wanted, rel=2e-6, abs=2e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "numbers", "chain"),
+    [
+        ("gemm", "f16", Chain("Gelu", Source.AFTER)),
+        ("gemm", "f32", Chain("Swish", Source.SCALE, 1.0)),
+        ("conv", "bf16", Chain("Clip", Source.BEFORE, -0.5, 2.0)),
+        ("conv", "tf32", Chain("Softplus", Source.NONE)),
+    ],
+)
+def test_kernels_compile_and_load_and_compute_the_right_epilogue(
+    kind: str, numbers: str, chain: Chain, compiler: Nvcc
+) -> None:
+    library = made(compiler, kind, NUMBERS[numbers], TILES[numbers][-1], chain)
+
+    check_epilogue(library, chain)
+
+
+@pytest.mark.slow
+def test_what_the_plugin_builds_is_what_it_loads_and_a_call_without_a_device_says_so(
+    compiler: Nvcc, build: BuildContext, tmp_path: Path
+) -> None:
+    function = largest(product("Silu", a=(64, 64), b=(64, 64), dtype=FLOAT16, constant=True, bias=(64,)))
+    plugin = CutlassPlugin()
+    answer = plugin.collage_lower(TARGET, function, dataclasses.replace(build, max_variants=1))
+    assert isinstance(answer, Iterator), answer
+    artifact = next(answer)
+
+    library = Compiled(artifact.files["kernel.so"], tmp_path)
+
+    assert list(tmp_path.glob("*.so")) == []
+    assert json.dumps(artifact.metadata)
+    if not Host.this().devices:
+        problem = Gemm(m=8, n=8, k=8, batch=1, a=Matrices(8, 0), b=Matrices(8, 0), result=Matrices(8, 0))
+        call = library.gemm(problem, Chain("Swish", Source.NONE, 1.0), {"a": 0, "b": 0, "result": 0}, 0, 0)
+        with pytest.raises(CutlassError, match="collage_gemm: Error Internal"):
+            call()

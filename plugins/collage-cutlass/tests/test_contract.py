@@ -1,0 +1,36 @@
+"""The whole contract, by the kit that core ships; the device is a fake one, nvcc and its libraries are emulated."""
+
+from __future__ import annotations
+
+from collage_core.registry import Toolchain
+from collage_core.testing import FakeDevice, check_plugin, operator_models
+
+from .cases import convolution, product
+from .emulator import FakeCompiler
+from .machine import HOST, plugin_over
+
+
+def test_the_plugin_keeps_the_contract() -> None:
+    models = {name: model for name, model in operator_models().items() if name in ("Conv", "Relu")}
+    models["convolution"] = convolution("Silu", inside=True, after=(2, 16, 4, 3))
+    models["product"] = product("Gelu", bias=(8,), constant=True)
+    calls: list[str] = []
+    toolchain = Toolchain("cutlass", plugin_over(FakeCompiler(), calls))
+
+    conformance = check_plugin(
+        toolchain, models, host=HOST, open_device=FakeDevice("cuda:0").open, tolerance=2e-3, max_variants=2
+    )
+
+    assert "Relu" in conformance.refused  # nothing before it
+    assert {"convolution", "product"} <= set(conformance.ran)
+    # alone; with its activation; with the residual behind that: on both targets
+    assert conformance.ran["convolution"] == 2 * 3
+    assert {"gemm", "conv", "turn"} <= set(calls)
+
+
+def test_a_machine_without_a_gpu_builds_what_it_cannot_run() -> None:
+    toolchain = Toolchain("cutlass", plugin_over(FakeCompiler()))
+
+    conformance = check_plugin(toolchain, {"product": product("Gelu")}, host=HOST, runs=False)
+
+    assert conformance.ran == {"product": 2 * 2}

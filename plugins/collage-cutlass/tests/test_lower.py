@@ -1,0 +1,122 @@
+"""Variants: compiled once, kept by all that matters, in order; and what is refused when one is built."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from collage_core.contract import Artifact, BuildContext, RunContext, Unsupported
+from collage_cutlass.lower import LIBRARY, SOURCE
+from collage_cutlass.menu import TILES
+
+from .cases import FLOAT16, convolution, product
+from .emulator import FakeCompiler
+from .machine import H100, HOST, TARGET, largest, plugin_over
+
+MODEL = product("Silu", a=(64, 64), b=(64, 64), dtype=FLOAT16, constant=True, bias=(64,))
+
+
+def lowered(compiler: FakeCompiler, build: BuildContext) -> list[Artifact]:
+    answer = plugin_over(compiler).collage_lower(TARGET, largest(MODEL), build)
+    assert isinstance(answer, Iterator), answer
+    return list(answer)
+
+
+def test_tiles_are_the_variants_each_compiled_for_the_device(build: BuildContext) -> None:
+    compiler = FakeCompiler()
+
+    artifacts = lowered(compiler, build)
+
+    names = {tile.name for tile in TILES["f16"]}
+    assert len({each.variant for each in artifacts}) == 3
+    assert {each.variant for each in artifacts} <= names
+    assert {flags for _, flags in compiler.asked} == {("-gencode", "arch=compute_90a,code=sm_90a")}
+    assert [each.files[SOURCE] for each in artifacts] == [each.files[LIBRARY] for each in artifacts]
+    [artifact, *_] = artifacts
+    assert artifact.capturable
+    assert artifact.deterministic
+    assert {(each.kind, each.specifier) for each in artifact.requires} == {
+        ("compute_capability", ">=9.0,<9.1"),
+        ("driver", ">=580"),
+    }
+    assert set(artifact.constants) == {"w", "bias"}
+
+
+def test_what_was_compiled_once_is_kept_whatever_the_extents(build: BuildContext) -> None:
+    compiler = FakeCompiler()
+    lowered(compiler, build)
+    other = largest(product("Silu", a=(64, 128), b=(128, 64), dtype=FLOAT16, constant=True, bias=(64,)))
+    compiled = len(compiler.asked)
+
+    answer = plugin_over(compiler).collage_lower(TARGET, other, build)
+
+    assert isinstance(answer, Iterator)
+    assert len(list(answer)) == 3
+    assert len(compiler.asked) == compiled
+
+
+@pytest.mark.parametrize("changed", ["identity", "device"])
+def test_another_compiler_or_device_compiles_again(build: BuildContext, changed: str) -> None:
+    compiler = FakeCompiler()
+    lowered(compiler, build)
+    compiled = len(compiler.asked)
+    if changed == "identity":
+        compiler.identity = "nvcc 13.1.1, cutlass 4.2.0.0"
+    else:
+        a100 = dataclasses.replace(H100, model="NVIDIA A100", compute_capability="8.0")
+        build = dataclasses.replace(build, host=dataclasses.replace(HOST, devices=(a100,)))
+
+    lowered(compiler, build)
+
+    assert len(compiler.asked) == 2 * compiled
+
+
+def test_one_variant_is_compiled_where_one_is_wanted(build: BuildContext) -> None:
+    compiler = FakeCompiler()
+    name = "tile64x64x64_warps2x2_stages5"
+
+    [artifact] = lowered(compiler, dataclasses.replace(build, variant=name))
+
+    assert artifact.variant == name
+    assert len(compiler.asked) == 1
+
+
+def test_a_tile_that_does_not_compile_is_left_out_and_if_none_does_that_is_the_reason(build: BuildContext) -> None:
+    everything = len(lowered(FakeCompiler(), dataclasses.replace(build, max_variants=99)))
+    stubborn = FakeCompiler(lambda source: "nvcc exits with 1: no" if "GemmShape<64, 64, 64>;" in source else "")
+    build = dataclasses.replace(build, blobs=type(build.blobs)(), max_variants=99)
+
+    found = lowered(stubborn, build)
+
+    assert 0 < len(found) < everything
+    broken = FakeCompiler(lambda source: "nvcc exits with 1: no space left")
+    build = dataclasses.replace(build, blobs=type(build.blobs)())
+    answer = plugin_over(broken).collage_lower(TARGET, largest(MODEL), build)
+    assert isinstance(answer, Unsupported)
+    assert "no space left" in answer.reason
+
+
+def test_workspace_for_turned_images_is_within_the_limit_or_refused(build: BuildContext) -> None:
+    function = largest(convolution("Relu"))
+
+    answer = plugin_over(FakeCompiler()).collage_lower(
+        TARGET, function, dataclasses.replace(build, workspace_limit_bytes=1 << 10)
+    )
+
+    assert isinstance(answer, Unsupported)
+    assert "turning images takes" in answer.reason
+
+
+def test_a_kernel_needs_a_stream_and_its_weights(build: BuildContext) -> None:
+    [artifact, *_] = lowered(FakeCompiler(), build)
+    plugin = plugin_over(FakeCompiler())
+
+    without = plugin.collage_load(TARGET, artifact, RunContext(threads=1, device="cuda:0"))
+    unsupplied = plugin.collage_load(TARGET, artifact, RunContext(threads=1, device="cuda:0", stream=1))
+
+    assert isinstance(without, Unsupported)
+    assert "none was given" in without.reason
+    assert isinstance(unsupplied, Unsupported)
+    assert "was not supplied" in unsupplied.reason
