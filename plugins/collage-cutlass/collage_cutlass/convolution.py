@@ -48,7 +48,7 @@ def describe_convolution(match: Match, *, activation: str, source: Source, preci
     strides, dilations, pads = _window(node, x, weight, shape)
     if min(pads) < 0:
         return Unsupported(f"its pads {pads} are negative")
-    one = (1,) if len(shape) == 3 else ()
+    one: tuple[int, ...] = (1,) if len(shape) == 3 else ()
     n, c, h, w = (*x[:2], *one, *x[2:])
     k, _, r, s = (*weight[:2], *one, *weight[2:])
     p, q = (*one, *shape[2:])

@@ -164,7 +164,7 @@ def _compilers() -> Iterator[Path]:
         yield Path(on_path)
     homes = [Path(home) for home in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if home]
     found = importlib.util.find_spec("nvidia")
-    homes += [Path(each) / "cu13" for each in (found.submodule_search_locations or ()) if found]
+    homes += [Path(each) / "cu13" for each in ((found.submodule_search_locations or ()) if found else ())]
     for home in homes:
         path = home / "bin" / "nvcc"
         if path.exists():
