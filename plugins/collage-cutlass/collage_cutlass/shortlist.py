@@ -42,7 +42,9 @@ class Heuristics:
         known = self._module = self._module or importlib.import_module("nvMatmulHeuristics")
         if numbers.heuristic not in self._interfaces:
             target = known.NvMatmulHeuristicsTarget.CUTLASS
-            self._interfaces[numbers.heuristic] = known.NvMatmulHeuristicsInterface(target, numbers.heuristic)
+            made = known.NvMatmulHeuristicsInterface(target, numbers.heuristic)
+            made.nvMatmulHeuristicsDestroy = _kept  # the library's own ends the process, when it is called for one
+            self._interfaces[numbers.heuristic] = made
         asked = self._interfaces[numbers.heuristic]
         key = (numbers.heuristic, architecture.heuristic)
         if key not in self._devices:
@@ -64,3 +66,7 @@ class Heuristics:
             return importlib.metadata.version("nvidia-matmul-heuristics") == VERSION
         except importlib.metadata.PackageNotFoundError:
             return False
+
+
+def _kept(handle: object) -> None:
+    """Gives nothing back: there are three interfaces at most, and they last as long as the process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import types
 
@@ -107,3 +108,28 @@ def test_the_library_is_asked_and_its_fastest_blocks_come_first(monkeypatch: pyt
 
     problem = ((64, 32, 16, (False, False), 1), "device")
     assert asked == [("cutlass", "HSH"), ("device", "h100"), problem, problem]  # one interface, kept
+
+
+SCRIPT = """
+from collage_cutlass.architectures import ARCHITECTURES
+from collage_cutlass.numbers import NUMBERS
+from collage_cutlass.problem import Gemm, Matrices
+from collage_cutlass.shortlist import Heuristics
+
+rows = Matrices(4096, 0)
+product = Gemm(m=4096, n=4096, k=4096, batch=1, a=rows, b=rows, result=rows)
+heuristics = Heuristics()
+for architecture in ARCHITECTURES:
+    for name in ("f16", "bf16", "tf32"):
+        print(*heuristics(NUMBERS[name], product, architecture)[0])
+"""
+
+
+@pytest.mark.skipif(not Heuristics()._installed(), reason=f"nvidia-matmul-heuristics {VERSION} is not installed")
+def test_the_real_library_names_blocks_and_ends_well() -> None:
+    """In a process of its own: giving an interface back is known to crash."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+
+    blocks = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    assert len(blocks) == len(ARCHITECTURES) * 3
+    assert all(len(block) == 3 and min(block) >= 8 for block in blocks)
