@@ -13,7 +13,7 @@ from collage_core.pipeline import options
 from tests import from_source
 from tests.integration.device import toolchains
 
-GPU_PLUGINS = ("collage-cublas", "collage-cudnn", "collage-tensorrt", "collage-triton")
+GPU_PLUGINS = ("collage-cublas", "collage-cudnn", "collage-cutlass", "collage-tensorrt", "collage-triton")
 
 
 @pytest.fixture(scope="session")

@@ -22,13 +22,15 @@ def plugins(device: FakeDevice) -> Iterator[dict[str, Any]]:
     Args:
         device: In place of the GPU, of the name `"cuda:0"`.
     """
-    cublas, cudnn, tensorrt = (
-        importlib.import_module(f"plugins.collage-{name}.tests.machine") for name in ("cublas", "cudnn", "tensorrt")
+    cublas, cudnn, cutlass, tensorrt = (
+        importlib.import_module(f"plugins.collage-{name}.tests.machine")
+        for name in ("cublas", "cudnn", "cutlass", "tensorrt")
     )
     library = tensorrt.Library(rtx=False, device=device, capability="9.0")
     found = {
         "cublas": cublas.plugin_over(cublas.Emulator()),
         "cudnn": cudnn.plugin_over(cudnn.Emulator()),
+        "cutlass": cutlass.plugin_over(cutlass.FakeCompiler()),
         "tensorrt": tensorrt.plugin_over(library, tensorrt.TENSORRT),
     }
     if importlib.util.find_spec("triton") is None:

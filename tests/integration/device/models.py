@@ -16,11 +16,12 @@ def layers() -> onnx_ir.Model:
 
 
 def convolved() -> onnx_ir.Model:
-    """Something for each toolchain of NVIDIA's GPUs: a convolution, a product, and what is around them."""
+    """Something for each toolchain of NVIDIA's GPUs: a convolution, two products, and what is around them."""
     g = GraphBuilder("convolved")
     image = g.op("Conv", g.input("x", 1, 8, 4, 4), g.weight("k", 8, 8, 3, 3), pads=[1, 1, 1, 1])
     product = g.op("MatMul", g.op("Relu", image), g.weight("w", 4, 8))
-    return g.model(g.op("Add", g.op("Softmax", product), g.weight("b", 8)))
+    product = g.op("MatMul", g.op("Softmax", product), g.weight("v", 8, 8))
+    return g.model(g.op("Add", product, g.weight("b", 8)))
 
 
 def one_layer() -> onnx_ir.Model:

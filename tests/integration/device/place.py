@@ -32,7 +32,7 @@ class Place:
     Attributes:
         machines: The device as each toolchain that is usable there has it, by its name.
         replays: How often a captured plan is run to see whether it gives the same bits.
-        model: What plans are made for: five nodes, of which each toolchain takes some alone, with one input, `x`.
+        model: What plans are made for: nodes of which each toolchain takes some alone, with one input, `x`.
         opening: Opens the device; as for any package if None.
     """
 
@@ -129,6 +129,11 @@ class Plan:
     artifacts: Mapping[str, Artifact]
     targets: Mapping[str, Target]
     dealt: Mapping[str, int]
+
+    @property
+    def steps(self) -> int:
+        """How many kernels it has."""
+        return sum(self.dealt.values())
 
     @property
     def deterministic(self) -> bool:
