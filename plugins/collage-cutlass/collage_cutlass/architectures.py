@@ -18,6 +18,7 @@ class Architecture:
         shared_bytes: Shared memory one block may have (CUDA C++ programming guide, "Compute Capabilities").
         processors: Multiprocessors of its usual device, for guesses about which tile is best.
         heuristic: That device in nvidia-matmul-heuristics.
+        wgmma: Whether it has the instructions CUTLASS 3.x is built on for Hopper.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Architecture:
     shared_bytes: int
     processors: int
     heuristic: str
+    wgmma: bool = False
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -47,6 +49,7 @@ ARCHITECTURES = (
         shared_bytes=227 << 10,
         processors=132,
         heuristic="H100_SXM",
+        wgmma=True,
     ),
     Architecture(name="86", oldest=(8, 6), below=(9, 0), shared_bytes=99 << 10, processors=84, heuristic="RTX_A6000"),
     Architecture(

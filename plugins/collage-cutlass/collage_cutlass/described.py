@@ -84,8 +84,9 @@ def parts_of(
         return Unsupported(f"what is added has the shape {list(specs['residual'].static_shape)}, not {list(shape)}")
     if source is Source.NONE and "residual" in specs:
         source = Source.BEFORE
-    functor, first, second = ACTIVATIONS[activation].functor(match)
-    return Parts(specs=specs, result=result, numbers=numbers, chain=Chain(functor, source, first, second))
+    form = ACTIVATIONS[activation]
+    chain = Chain(form.functor, source, *form.numbers(match))
+    return Parts(specs=specs, result=result, numbers=numbers, chain=chain)
 
 
 def operands_of(match: Match, factors: Mapping[str, str]) -> dict[str, onnx_ir.Value]:

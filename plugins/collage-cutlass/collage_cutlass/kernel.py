@@ -19,7 +19,7 @@ from collage_core.contract import (
 from collage_core.errors import KernelError
 from collage_cutlass.library import Library, Placed
 from collage_cutlass.problem import Gemm
-from collage_cutlass.program import Place, Program, Turn
+from collage_cutlass.program import Place, Program, Step
 
 
 def load(library: Library, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
@@ -31,16 +31,15 @@ def load(library: Library, artifact: Artifact, run: RunContext) -> Kernel | Unsu
         run: Where it will run.
 
     Raises:
-        DeviceMemoryError: If a weight finds no place on the device.
+        DeviceError: If a weight finds no place on the device.
+        OSError: If the driver refuses it one.
     """
     if run.stream is None:
         return Unsupported("it enqueues on a stream, and none was given")
     program = Program.from_json(artifact.metadata)
     device = int(run.device.partition(":")[2] or 0)
     try:
-        weights = {
-            name: run.weight(content) for name, content in artifact.constants.items() if name not in program.made
-        }
+        weights = {name: run.weight(artifact.constants[name]) for name in sorted(program.weights)}
         made = {
             name: library.place(_turned(run.constants[artifact.constants[name]], extents), device, run.stream)
             for name, extents in program.made.items()
@@ -105,15 +104,15 @@ class ProgramKernel:
                     return self._made[str(place.at)].pointer
             return (inputs if place.kind == "input" else outputs)[int(place.at)].pointer
 
-        def turned(turn: Turn) -> BoundCall:
-            return library.turn(turn.extents, address(turn.given), address(turn.result), *self._where)
+        def moved(step: Step) -> BoundCall:
+            return library.move(step.move, address(step.given), address(step.result), *self._where)
 
         places = {name: address(place) for name, place in program.places.items()}
         if isinstance(program.problem, Gemm):
             middle = library.gemm(program.problem, program.chain, places, *self._where)
         else:
             middle = library.conv(program.problem, program.chain, places, *self._where)
-        steps = (*map(turned, program.before), middle, *map(turned, program.after))
+        steps = (*map(moved, program.before), middle, *map(moved, program.after))
 
         def call() -> None:
             for step in steps:

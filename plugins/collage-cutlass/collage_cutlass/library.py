@@ -5,15 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import tempfile
-import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from collage_core.errors import DeviceMemoryError
-from collage_cutlass.problem import Chain, Conv, Gemm
+from collage_core.device import Contexts, PrimaryContexts, cuda_error
+from collage_cutlass.problem import Chain, Conv, Gemm, Move
 
 Call: TypeAlias = Callable[[], None]
 
@@ -30,19 +29,12 @@ class Placed(Protocol):
         """Its address."""
 
 
-class _Memory:
-    """A `Placed`.
-
-    Args:
-        pointer: Its address.
-    """
-
-    def __init__(self, pointer: int) -> None:
-        self.pointer = pointer
-
-
 class Library(Protocol):
-    """The functions of one kernel. What they return enqueues and does not wait, and raises `CutlassError`."""
+    """The functions of one kernel.
+
+    What they return enqueues and does not wait. It raises `CutlassError`, or `DeviceError` where CUDA says that the
+    device is the reason.
+    """
 
     def gemm(self, problem: Gemm, chain: Chain, places: Mapping[str, int], device: int, stream: int) -> Call:
         """A batch of products.
@@ -58,19 +50,20 @@ class Library(Protocol):
     def conv(self, problem: Conv, chain: Chain, places: Mapping[str, int], device: int, stream: int) -> Call:
         """A convolution; otherwise as `gemm`, with `x` and `filter` for `a` and `b`."""
 
-    def turn(self, extents: tuple[int, int, int], given: int, result: int, device: int, stream: int) -> Call:
-        """What brings `[batch, rows, columns]` to `[batch, columns, rows]`."""
+    def move(self, move: Move, given: int, result: int, device: int, stream: int) -> Call:
+        """A copy."""
 
     def place(self, array: np.ndarray[Any, Any], device: int, stream: int) -> Placed:
-        """Copies an array to new memory of a device by way of a stream, and waits for that.
+        """Copies an array to new memory of a device, where kernels on a stream will find it.
 
         Raises:
-            DeviceMemoryError: If there is too little.
+            DeviceError: If there is too little, or the device is lost.
+            OSError: If the driver refuses.
         """
 
 
 class GemmArguments(ctypes.Structure):
-    """`CollageGemm` in `gemm_sm80.cu`."""
+    """`CollageGemm` in `gemm_sm80.cu` and `gemm_sm90.cu`."""
 
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("m", "n", "k", "batch", "device")),
@@ -94,11 +87,11 @@ class ConvArguments(ctypes.Structure):
     )
 
 
-class TurnArguments(ctypes.Structure):
-    """`CollageTurn` in `conv_sm80.cu`."""
+class MoveArguments(ctypes.Structure):
+    """`CollageMove` in `calls.cuh`."""
 
     _fields_ = (
-        *((name, ctypes.c_int32) for name in ("batch", "rows", "columns", "device")),
+        *((name, ctypes.c_int32) for name in ("batch", "rows", "columns", "device", "turned", "narrowed")),
         *((name, ctypes.c_void_p) for name in ("given", "result")),
     )
 
@@ -111,12 +104,13 @@ class Compiled:
     Args:
         data: The shared library.
         folder: Where to put it while it is loaded; it is gone afterwards.
+        contexts: Devices, for memory of weights.
 
     Raises:
         OSError: If it cannot be loaded.
     """
 
-    def __init__(self, data: bytes, folder: Path | None = None) -> None:
+    def __init__(self, data: bytes, folder: Path | None = None, contexts: Contexts | None = None) -> None:
         number, path = tempfile.mkstemp(prefix="collage-cutlass-", suffix=".so", dir=folder)
         try:
             with os.fdopen(number, "wb") as file:
@@ -126,6 +120,8 @@ class Compiled:
             Path(path).unlink()
         self._library.collage_status.restype = ctypes.c_char_p
         self._library.collage_chain.restype = ctypes.c_float
+        self._library.collage_error.restype = ctypes.c_char_p
+        self._contexts = contexts or PrimaryContexts()
 
     def gemm(self, problem: Gemm, chain: Chain, places: Mapping[str, int], device: int, stream: int) -> Call:
         """See `Library.gemm`. Arguments are made once; a call is one call into the library."""
@@ -157,23 +153,24 @@ class Compiled:
         )
         return self._call("collage_conv", arguments, stream)
 
-    def turn(self, extents: tuple[int, int, int], given: int, result: int, device: int, stream: int) -> Call:
-        """See `Library.turn`."""
-        batch, rows, columns = extents
-        arguments = TurnArguments(batch=batch, rows=rows, columns=columns, device=device, given=given, result=result)
-        return self._call("collage_turn", arguments, stream)
+    def move(self, move: Move, given: int, result: int, device: int, stream: int) -> Call:
+        """See `Library.move`."""
+        batch, rows, columns = move.extents
+        arguments = MoveArguments(
+            batch=batch,
+            rows=rows,
+            columns=columns,
+            device=device,
+            turned=move.turned,
+            narrowed=move.narrowed,
+            given=given,
+            result=result,
+        )
+        return self._call("collage_move", arguments, stream)
 
     def place(self, array: np.ndarray[Any, Any], device: int, stream: int) -> Placed:
         """See `Library.place`."""
-        place, release = self._library.collage_place, self._library.collage_free
-        place.restype = ctypes.c_void_p
-        on, number = ctypes.c_void_p(stream), ctypes.c_int(device)
-        pointer = place(number, ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes), on)
-        if not pointer:
-            raise DeviceMemoryError(f"cuda:{device}", f"{array.nbytes} bytes for a weight find no place")
-        made = _Memory(int(pointer))
-        weakref.finalize(made, release, number, ctypes.c_void_p(pointer)).atexit = False  # the driver may be gone then
-        return made
+        return self._contexts.placed(f"cuda:{device}", array)
 
     def chain(self, chain: Chain, x: float, bias: float, source: float) -> float:
         """What follows the product, of one element and on the host: for checks where there is no device."""
@@ -185,8 +182,14 @@ class Compiled:
 
         def call() -> None:
             if status := enqueue(where, on):
-                word = self._library.collage_status(status)
-                raise CutlassError(f"{function}: {word.decode() if word else status}")
+                raise self._error(function, status, arguments)
 
         call.__dict__["keeps"] = arguments
         return call
+
+    def _error(self, function: str, status: int, arguments: Any) -> Exception:
+        """What a call's answer other than 0 means (`collage::answered` in `calls.cuh`)."""
+        if status > 0:
+            return CutlassError(f"{function}: {self._library.collage_status(status).decode()}")
+        text = f"{function}: {self._library.collage_error(-status).decode()}"
+        return cuda_error(f"cuda:{arguments.device}", -status, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,14 +19,25 @@ from collage_core.contract import (
 from collage_core.patterns import Mismatch, match_model
 from collage_cutlass.architectures import Architecture, architecture_of
 from collage_cutlass.described import Described
-from collage_cutlass.menu import Shortlist, Tile, ranked
+from collage_cutlass.menu import AnyTile, Shortlist, ranked
 from collage_cutlass.patterns import FORMS, matcher_of
+from collage_cutlass.problem import Gemm
 from collage_cutlass.program import Program, assembled
 from collage_cutlass.source import Kernel
 from collage_cutlass.toolkit import OLDEST_DRIVERS, CompileError, Compiler, library_key
 
 LIBRARY = "kernel.so"
 SOURCE = "kernel.cu"
+HURRY_S = 100.0
+"""A kernel of CUTLASS 3.x takes most of a minute to compile; where a candidate has less than this, it comes last."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Parts:
+    """What all variants share."""
+
+    program: Program
+    constants: dict[str, str]
 
 
 def lower(
@@ -61,17 +73,22 @@ def lower(
     architecture = architecture_of(device)
     if architecture is None:
         return Unsupported(f"nothing is compiled for {device.model} of compute capability {device.compute_capability}")
-    program = assembled(found, function.model.graph.inputs)
+    whole = assembled(found, function)
+    if isinstance(whole, Unsupported):
+        return whole
+    program, constants = whole
     if program.scratch_bytes > build.workspace_limit_bytes:
-        return Unsupported(f"turning images takes {program.scratch_bytes} bytes of workspace, too many")
+        what = "rounding factors" if isinstance(found.problem, Gemm) else "turning images"
+        return Unsupported(f"{what} takes {program.scratch_bytes} bytes of workspace, too many")
+    in_a_hurry = build.deadline_s < HURRY_S
     tiles = [
         tile
-        for tile in ranked(found.problem, found.numbers, architecture, shortlist)
+        for tile in ranked(found.problem, found.numbers, architecture, shortlist, in_a_hurry=in_a_hurry)
         if build.variant in (None, tile.name)
     ][: max(1, build.max_variants)]
     if not tiles:
         return Unsupported(f"no tile is named {build.variant!r}")
-    made = _variants(compiler, architecture, function, build, found, program, tiles)
+    made = _variants(compiler, architecture, build, found, _Parts(program, constants), tiles)
     try:
         first = next(made)
     except StopIteration as nothing:
@@ -82,11 +99,10 @@ def lower(
 def _variants(
     compiler: Compiler,
     architecture: Architecture,
-    function: KernelFunction,
     build: BuildContext,
     found: Described,
-    program: Program,
-    tiles: list[Tile],
+    parts: _Parts,
+    tiles: list[AnyTile],
 ) -> Generator[Artifact, None, str]:
     """The variants in order; returns the reason if there is none."""
     reasons: list[str] = []
@@ -110,7 +126,8 @@ def _variants(
                         continue
                     build.blobs.put(key, library)
                 assert library is not None, "what is not known is compiled"
-                yield _artifact(compiler, architecture, function, program, tile, source, library)
+                files = {LIBRARY: library, SOURCE: source.encode()}
+                yield _artifact(compiler, architecture, parts, tile, files, key)
         finally:
             for coming in pending:  # nobody wants them any more
                 if coming is not None:
@@ -121,22 +138,21 @@ def _variants(
 def _artifact(
     compiler: Compiler,
     architecture: Architecture,
-    function: KernelFunction,
-    program: Program,
-    tile: Tile,
-    source: str,
-    library: bytes,
+    parts: _Parts,
+    tile: AnyTile,
+    files: dict[str, bytes],
+    key: str,
 ) -> Artifact:
     driver = OLDEST_DRIVERS.get(compiler.major, max(OLDEST_DRIVERS.values()))
     return Artifact(
-        files={LIBRARY: library, SOURCE: source.encode()},
-        metadata={**program.to_json(), "compiler": compiler.identity},
+        files=files,
+        metadata={**parts.program.to_json(), "compiler": compiler.identity, "key": key},
         requires=(
             Requirement(kind="compute_capability", name="cuda", specifier=architecture.specifier),
             Requirement(kind="driver", name="cuda", specifier=f">={driver}"),
         ),
-        constants={name: function.constants[name] for name in sorted(program.weights)},
-        workspace_bytes=program.scratch_bytes,
+        constants=parts.constants,
+        workspace_bytes=parts.program.scratch_bytes,
         variant=tile.name,
         capturable=True,
     )

@@ -1,24 +1,29 @@
 """Tiles kernels are compiled with, and which of them is likely to be the best for a problem.
 
-The tiles are a part of those CUTLASS's own generator makes for sm_80 (`cutlass_library/generator.py`, functions
-`GenerateSM80_TensorOp_16816`, `_1688` and `GenerateSM80_Simt_f32`): whatever is there is known to compile.
+Those of CUTLASS 2.x are a part of what its own generator makes for sm_80 (`cutlass_library/generator.py`, functions
+`GenerateSM80_TensorOp_16816`, `_1688` and `GenerateSM80_Simt_f32`): whatever is there is known to compile. Those of 3.x
+are what nvidia-matmul-heuristics names most for an H100, with schedules after CUTLASS's documentation ("Efficient GEMM
+in CUDA", "Hopper Warp Specialization"): two groups of warps share a tile of 128 rows or more (cooperative), or take
+turns with tiles of their own (ping-pong).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeAlias
 
 from collage_cutlass.architectures import Architecture
-from collage_cutlass.numbers import Numbers
+from collage_cutlass.numbers import NUMBERS, Numbers
 from collage_cutlass.problem import Conv, Gemm, Matrices, Problem
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
-    """How a product is cut.
+    """How a product is cut by CUTLASS 2.x.
 
     Attributes:
         block: Rows, columns and depth that a block of threads computes at once.
@@ -44,12 +49,44 @@ class Tile:
             >>> Tile((128, 64, 32), (2, 2, 1), 6).name
             'tile128x64x32_warps2x2_stages6'
         """
-        return f"tile{'x'.join(map(str, self.block))}_warps{self.warps[0]}x{self.warps[1]}_stages{self.stages}"
+        return f"tile{_times(self.block)}_warps{_times(self.warps[:2])}_stages{self.stages}"
 
     def shared_bytes(self, itemsize: int) -> int:
         """Shared memory for operands."""
         m, n, k = self.block
         return self.stages * (m + n) * k * itemsize
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HopperTile:
+    """How a product is cut by CUTLASS 3.x, which itself chooses as many stages as shared memory has room for.
+
+    Attributes:
+        block: Rows, columns and depth that a block of threads computes at once.
+        cluster: Blocks along rows and columns that share what they load.
+        schedule: Of the groups of warps that multiply: `Cooperative` or `Pingpong`.
+    """
+
+    block: tuple[int, int, int]
+    cluster: tuple[int, int]
+    schedule: str
+
+    @property
+    def name(self) -> str:
+        """Of the variant.
+
+        Examples:
+            >>> HopperTile((128, 256, 64), (2, 1), "Cooperative").name
+            'tma128x256x64_cluster2x1_cooperative'
+        """
+        return f"tma{_times(self.block)}_cluster{_times(self.cluster)}_{self.schedule.lower()}"
+
+
+AnyTile: TypeAlias = Tile | HopperTile
+
+
+def _times(extents: Sequence[int]) -> str:
+    return "x".join(map(str, extents))
 
 
 _SHAPES = (
@@ -78,28 +115,81 @@ _SIMT = (
 )
 
 TILES: Mapping[str, tuple[Tile, ...]] = MappingProxyType(
-    {"f16": _tensor(32), "bf16": _tensor(32), "tf32": _tensor(16), "f32": _SIMT}
+    {name: _tensor(64 // each.itemsize) if each.by_tensor_cores else _SIMT for name, each in NUMBERS.items()}
 )
-"""By the name of the numbers."""
+"""Of CUTLASS 2.x, by the name of the numbers."""
 
-Shortlist = Callable[[Numbers, Gemm, Architecture], Sequence[tuple[int, int, int]]]
-"""Blocks that somebody who knows the device likes best for a product, the best first; none if nobody does."""
+_HOPPER = (
+    ((256, 128), (1, 2), "Cooperative"),
+    ((128, 256), (2, 1), "Cooperative"),
+    ((128, 128), (2, 1), "Cooperative"),
+    ((64, 128), (1, 2), "Pingpong"),
+    ((64, 64), (2, 1), "Pingpong"),
+)
+
+HOPPER_TILES: Mapping[str, tuple[HopperTile, ...]] = MappingProxyType(
+    {
+        name: tuple(
+            HopperTile((m, n, 128 // each.itemsize), cluster, schedule) for (m, n), cluster, schedule in _HOPPER
+        )
+        for name, each in NUMBERS.items()
+        if each.by_tensor_cores
+    }
+)
+"""Of CUTLASS 3.x for products, 128 bytes deep, by the name of the numbers."""
+
+Shortlist: TypeAlias = Callable[[Numbers, Gemm, Architecture, type[AnyTile]], Sequence[tuple[int, int, int]]]
+"""Blocks that somebody who knows the device likes best for a product among tiles of a kind, the best first; none if
+nobody does."""
 
 
-def ranked(problem: Problem, numbers: Numbers, architecture: Architecture, shortlist: Shortlist) -> list[Tile]:
+def ranked(
+    problem: Problem, numbers: Numbers, architecture: Architecture, shortlist: Shortlist, *, in_a_hurry: bool = False
+) -> list[AnyTile]:
     """The tiles a device can run, the likeliest first.
+
+    Where both kinds can be had they take turns: which is the faster for a shape is to be measured, and a small product
+    does not fill what a large tile costs to start.
 
     Args:
         problem: What is computed.
         numbers: How.
         architecture: Where.
         shortlist: What is asked first; tiles that it does not name follow, by waves of blocks and what each loads.
+        in_a_hurry: Whether what takes long to compile comes last.
     """
     product = as_product(problem)
-    fits = [each for each in TILES[numbers.name] if each.shared_bytes(numbers.itemsize) <= architecture.shared_bytes]
-    liked = list(shortlist(numbers, product, architecture))
-    places = {block: place for place, block in reversed(list(enumerate(liked)))}
-    return sorted(fits, key=lambda each: (places.get(each.block, len(liked)), _work(each, product, architecture)))
+    small, large = tiles_of(Tile, numbers, architecture), list[AnyTile]()
+    # nothing says that TMA steps from one matrix of a batch to the next by nothing
+    repeated = product.batch > 1 and 0 in (product.a.stride, product.b.stride)
+    if isinstance(problem, Gemm) and not repeated:
+        large = tiles_of(HopperTile, numbers, architecture, by_columns=product.b.by_columns)
+    for tiles in filter(None, (large, small)):
+        liked = list(shortlist(numbers, product, architecture, type(tiles[0])))
+        places = {block: place for place, block in reversed(list(enumerate(liked)))}
+        tiles.sort(key=lambda each: (places.get(each.block, len(liked)), _work(each, product, architecture)))
+    if in_a_hurry:
+        return [*small, *large]
+    return [each for pair in itertools.zip_longest(large, small) for each in pair if each is not None]
+
+
+def tiles_of(
+    kind: type[AnyTile], numbers: Numbers, architecture: Architecture, *, by_columns: bool = False
+) -> list[AnyTile]:
+    """All tiles of a kind that a device can run.
+
+    Args:
+        kind: Of CUTLASS 2.x, or of 3.x for products.
+        numbers: How is multiplied.
+        architecture: Where.
+        by_columns: Whether columns of a product's second factor lie side by side. `wgmma` takes factors of four bytes
+            only if both lie along what is summed over (PTX ISA, "wgmma.mma_async", on the shared memory layout).
+    """
+    if kind is Tile:
+        fits = architecture.shared_bytes
+        return [each for each in TILES[numbers.name] if each.shared_bytes(numbers.itemsize) <= fits]
+    along_k = by_columns or numbers.itemsize == 2
+    return [*HOPPER_TILES.get(numbers.name, ())] if architecture.wgmma and along_k else []
 
 
 def as_product(problem: Problem) -> Gemm:
@@ -119,7 +209,7 @@ _LOADED = 64
 """Products in the time that loading one row or column of a tile takes; a rough balance of tensor cores and memory."""
 
 
-def _work(tile: Tile, product: Gemm, architecture: Architecture) -> float:
+def _work(tile: AnyTile, product: Gemm, architecture: Architecture) -> float:
     m, n, _ = tile.block
     blocks = math.ceil(product.m / m) * math.ceil(product.n / n) * product.batch
     waves = math.ceil(blocks / architecture.processors)

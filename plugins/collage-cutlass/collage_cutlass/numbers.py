@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import onnx_ir
 
-from collage_core.contract import TensorSpec, Unsupported
+from collage_core.contract import PRECISIONS, TensorSpec, Unsupported
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,25 +17,36 @@ class Numbers:
 
     Attributes:
         name: What it is called in the menu of tiles.
-        dtype: Of what is in memory.
-        element: The same in CUTLASS.
+        dtype: Of the model's tensors: of what is added, of the result, and of factors as they come.
+        element: Of factors as they are multiplied, in CUTLASS.
+        result: Of everything else, in CUTLASS.
         operator_class: Tensor cores or not.
-        instruction: Extents of one instruction.
-        access: Elements that are read and written at once; extents along which elements lie side by side have to be
+        instruction: Extents of one instruction of `sm_80`.
+        access: Factors' elements that are read at once; extents along which elements lie side by side have to be
             multiples. 128 bits for tensor cores.
-        itemsize: Bytes of an element.
-        heuristic: Types of operands, sum and result as nvidia-matmul-heuristics spells them: H is float16, T bfloat16,
+        result_access: The same for the result and what is added to it.
+        itemsize: Bytes of a factor's element.
+        heuristic: Types of factors, sum and result as nvidia-matmul-heuristics spells them: H is float16, T bfloat16,
             S float32.
+        narrowed: What float32 factors are rounded to before they are multiplied, in memory; None if they are not.
     """
 
     name: str
     dtype: onnx_ir.DataType
     element: str
+    result: str
     operator_class: str
     instruction: tuple[int, int, int]
     access: int
+    result_access: int
     itemsize: int
     heuristic: str
+    narrowed: onnx_ir.DataType | None = None
+
+    @property
+    def by_tensor_cores(self) -> bool:
+        """Whether tensor cores multiply."""
+        return self.operator_class == _TENSOR
 
 
 _TENSOR, _SIMT = "cutlass::arch::OpClassTensorOp", "cutlass::arch::OpClassSimt"
@@ -44,36 +55,72 @@ HALF = Numbers(
     name="f16",
     dtype=onnx_ir.DataType.FLOAT16,
     element="cutlass::half_t",
+    result="cutlass::half_t",
     operator_class=_TENSOR,
     instruction=(16, 8, 16),
     access=8,
+    result_access=8,
     itemsize=2,
     heuristic="HSH",
 )
 BFLOAT16 = dataclasses.replace(
-    HALF, name="bf16", dtype=onnx_ir.DataType.BFLOAT16, element="cutlass::bfloat16_t", heuristic="TST"
+    HALF,
+    name="bf16",
+    dtype=onnx_ir.DataType.BFLOAT16,
+    element="cutlass::bfloat16_t",
+    result="cutlass::bfloat16_t",
+    heuristic="TST",
 )
 FLOAT = Numbers(
     name="f32",
     dtype=onnx_ir.DataType.FLOAT,
     element="float",
+    result="float",
     operator_class=_SIMT,
     instruction=(1, 1, 1),
     access=1,
+    result_access=1,
     itemsize=4,
     heuristic="",  # it knows tensor cores only
 )
 # float elements multiplied by tensor cores are rounded to TF32, to the nearest, on their way into registers
 # (cutlass/gemm/warp/mma_tensor_op.h)
 TF32 = dataclasses.replace(
-    FLOAT, name="tf32", operator_class=_TENSOR, instruction=(16, 8, 8), access=4, heuristic="SSS"
+    FLOAT,
+    name="tf32",
+    operator_class=_TENSOR,
+    instruction=(16, 8, 8),
+    access=4,
+    result_access=4,
+    heuristic="SSS",
+)
+BY_HALF = dataclasses.replace(
+    HALF,
+    name="f32_by_f16",
+    dtype=onnx_ir.DataType.FLOAT,
+    result="float",
+    result_access=4,
+    heuristic="HSS",
+    narrowed=PRECISIONS["fp16"],
+)
+BY_BFLOAT16 = dataclasses.replace(
+    BY_HALF,
+    name="f32_by_bf16",
+    element="cutlass::bfloat16_t",
+    heuristic="TSS",
+    narrowed=PRECISIONS["bf16"],
 )
 
-NUMBERS: Mapping[str, Numbers] = MappingProxyType({each.name: each for each in (HALF, BFLOAT16, FLOAT, TF32)})
+NUMBERS: Mapping[str, Numbers] = MappingProxyType(
+    {each.name: each for each in (HALF, BFLOAT16, FLOAT, TF32, BY_HALF, BY_BFLOAT16)}
+)
 """By name."""
 
 PLAIN: Mapping[onnx_ir.DataType, Numbers] = MappingProxyType({each.dtype: each for each in (HALF, BFLOAT16, FLOAT)})
 """What the target without a precision does with a type."""
+
+LOWER: Mapping[str, Numbers] = MappingProxyType({"tf32": TF32, "fp16": BY_HALF, "bf16": BY_BFLOAT16})
+"""What targets with the option `precision` do with float32, by what it says."""
 
 
 def numbers_for(specs: Mapping[str, TensorSpec], precision: str) -> Numbers | Unsupported:
@@ -81,7 +128,7 @@ def numbers_for(specs: Mapping[str, TensorSpec], precision: str) -> Numbers | Un
 
     Args:
         specs: The tensors.
-        precision: The target's: nothing, or `tf32`.
+        precision: The target's: nothing, or one of `LOWER`.
     """
     found = {spec.dtype for spec in specs.values()}
     names = " and ".join(sorted(each.name if each else "no tensor" for each in found))
@@ -92,8 +139,8 @@ def numbers_for(specs: Mapping[str, TensorSpec], precision: str) -> Numbers | Un
             return Unsupported(f"the shape of {spec.name!r} is not known")
         if 0 in spec.shape:
             return Unsupported(f"{spec.name!r} {list(spec.static_shape)} has no elements")
-    if precision != "tf32":
+    if not precision:
         return PLAIN[dtype]
     if dtype != onnx_ir.DataType.FLOAT:
-        return Unsupported("precision=tf32 is a way to multiply float32; other types are the plain target's")
-    return TF32
+        return Unsupported(f"precision={precision} is a way to multiply float32; other types are the plain target's")
+    return LOWER[precision]

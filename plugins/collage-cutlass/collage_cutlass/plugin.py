@@ -26,15 +26,16 @@ from collage_cutlass.kernel import load
 from collage_cutlass.library import Compiled, Library
 from collage_cutlass.lower import LIBRARY, lower
 from collage_cutlass.menu import Shortlist
+from collage_cutlass.numbers import LOWER
 from collage_cutlass.patterns import register
 from collage_cutlass.shortlist import Heuristics
 from collage_cutlass.toolkit import OLDEST_DRIVERS, Compiler, MissingToolError, find_compiler
 
-PRECISIONS = ("", "tf32")
+PRECISIONS = ("", *LOWER)
 
 
 def targets(devices: Sequence[Device], identity: str) -> list[Target]:
-    """The plain target of each device first, then TF32, which all that is compiled for has.
+    """The plain target of each device first, then the precisions, which all that is compiled for has.
 
     Args:
         devices: CUDA devices that something is compiled for.
@@ -77,7 +78,7 @@ class CutlassPlugin:
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
-        """`cutlass@cuda:N`, and `cutlass(precision=tf32)@cuda:N`."""
+        """`cutlass@cuda:N`, and with `precision=tf32`, `fp16` and `bf16`."""
         devices = [device for device in host.devices if device.kind == "cuda"]
         if not devices:
             return Unsupported(
@@ -128,9 +129,9 @@ class CutlassPlugin:
         try:
             if digest not in self._libraries:
                 self._libraries[digest] = self._open(data, run.scratch)
+            return load(self._libraries[digest], artifact, run)
         except OSError as error:
             return Unsupported(f"its library cannot be loaded: {error}")
-        return load(self._libraries[digest], artifact, run)
 
     def _found(self) -> Compiler:
         if self._compiler is None:

@@ -133,3 +133,18 @@ class Conv:
 
 
 Problem = Gemm | Conv
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Move:
+    """A copy of `[batch, rows, columns]`.
+
+    Attributes:
+        extents: Of what is copied.
+        turned: Whether it becomes `[batch, columns, rows]`.
+        narrowed: Whether elements are rounded from the model's to those that are multiplied.
+    """
+
+    extents: tuple[int, int, int]
+    turned: bool = False
+    narrowed: bool = False

@@ -1,17 +1,19 @@
-"""What a kernel enqueues: one call, and around a convolution what brings images to channels-last and back."""
+"""What a kernel enqueues: one call, and around it what turns images and rounds factors."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx_ir
 
-from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Json
+from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Json, KernelFunction, Unsupported, converted, out_of_range
 from collage_core.ir.content import constant_of
+from collage_core.ir.narrowing import overflow
 from collage_cutlass.described import Described
-from collage_cutlass.problem import Chain, Conv, Gemm, Problem, Source
+from collage_cutlass.problem import Chain, Conv, Gemm, Move, Problem, Source
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class Place:
     """Where a tensor is.
 
     Attributes:
-        kind: `"input"`, `"output"`, `"weight"` (as the model has it), `"made"` (a weight turned when loading) or
+        kind: `"input"`, `"output"`, `"weight"` (as core gives it), `"made"` (a weight turned when loading) or
             `"scratch"`.
         at: Number of the input or of the output; name of the weight; bytes from the start of the workspace.
     """
@@ -29,10 +31,10 @@ class Place:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Turn:
-    """A step that brings `[batch, rows, columns]` to `[batch, columns, rows]`."""
+class Step:
+    """A copy, and from where to where."""
 
-    extents: tuple[int, int, int]
+    move: Move
     given: Place
     result: Place
 
@@ -45,8 +47,8 @@ class Program:
         problem: Of the call.
         chain: What follows the product.
         places: Of the call's operands and its result.
-        before: Turns before the call.
-        after: Turns behind it.
+        before: Copies before the call.
+        after: Copies behind it.
         made: Weights that are turned when the kernel is loaded: extents, by name.
         scratch_bytes: Workspace.
     """
@@ -54,17 +56,16 @@ class Program:
     problem: Problem
     chain: Chain
     places: Mapping[str, Place]
-    before: tuple[Turn, ...] = ()
-    after: tuple[Turn, ...] = ()
+    before: tuple[Step, ...] = ()
+    after: tuple[Step, ...] = ()
     made: Mapping[str, tuple[int, int, int]] = dataclasses.field(default_factory=dict)
     scratch_bytes: int = 0
 
     @property
     def weights(self) -> frozenset[str]:
-        """Names of the weights that are read, as they are or turned."""
-        turned = [turn.given for turn in self.before]
-        read = {str(place.at) for place in (*self.places.values(), *turned) if place.kind == "weight"}
-        return frozenset(read | set(self.made))
+        """Names of the weights that are read as core gives them."""
+        places = (*self.places.values(), *(step.given for step in self.before))
+        return frozenset(str(place.at) for place in places if place.kind == "weight")
 
     def to_json(self) -> dict[str, Json]:
         """As artifacts keep it."""
@@ -80,15 +81,16 @@ class Program:
             problem=problem,
             chain=Chain(**{**kept["chain"], "source": Source(kept["chain"]["source"])}),
             places={name: Place(**place) for name, place in kept["places"].items()},
-            before=tuple(map(_turn, kept["before"])),
-            after=tuple(map(_turn, kept["after"])),
+            before=tuple(map(_step, kept["before"])),
+            after=tuple(map(_step, kept["after"])),
             made={name: _three(extents) for name, extents in kept["made"].items()},
             scratch_bytes=kept["scratch_bytes"],
         )
 
 
-def _turn(kept: Mapping[str, Any]) -> Turn:
-    return Turn(_three(kept["extents"]), Place(**kept["given"]), Place(**kept["result"]))
+def _step(kept: Mapping[str, Any]) -> Step:
+    move = Move(**{**kept["move"], "extents": _three(kept["move"]["extents"])})
+    return Step(move, Place(**kept["given"]), Place(**kept["result"]))
 
 
 def _three(extents: Sequence[int]) -> tuple[int, int, int]:
@@ -96,70 +98,127 @@ def _three(extents: Sequence[int]) -> tuple[int, int, int]:
     return (first, second, third)
 
 
-def assembled(described: Described, inputs: Sequence[onnx_ir.Value]) -> Program:
-    """The program of a described group.
+def assembled(described: Described, function: KernelFunction) -> tuple[Program, dict[str, str]] | Unsupported:
+    """The program of a described group, and what it asks for as an artifact's `constants`.
 
     Args:
         described: The group.
-        inputs: Of the kernel function.
+        function: What it is found in.
+
+    Returns:
+        Both; or which weight is out of the range of what factors are rounded to.
     """
-    positions = {value: number for number, value in enumerate(inputs)}
-
-    def place(value: onnx_ir.Value) -> Place:
-        if constant_of(value) is None:
-            return Place("input", positions[value])
-        return Place("weight", str(value.name))
-
-    places = {name: place(value) for name, value in described.operands.items()}
-    places["result"] = Place("output", 0)
+    assembly = _Assembly(described, function)
+    for name, value in described.operands.items():
+        if (refusal := assembly.take(name, value)) is not None:
+            return refusal
     problem = described.problem
-    if isinstance(problem, Gemm):
-        return Program(problem=problem, chain=described.chain, places=places)
-    return _channels_last(problem, described, places)
+    factors = assembly.factors()
+    for name, extents in factors.items():
+        assembly.move(name, extents, factor=True)
+    if isinstance(problem, Conv):
+        image = (problem.n, problem.k, problem.p * problem.q)
+        if "source" in assembly.places and not problem.source_is_vector:
+            assembly.move("source", image, factor=False)
+        assembly.give_back((problem.n, problem.p * problem.q, problem.k))
+    return assembly.program(), assembly.constants
 
 
-def _channels_last(problem: Conv, described: Described, places: dict[str, Place]) -> Program:
-    """With images turned where turning moves anything: with one channel, or one pixel, it does not."""
-    pixels, taps = problem.p * problem.q, problem.r * problem.s
-    extents = {"x": (problem.n, problem.c, problem.h * problem.w), "filter": (problem.k, problem.c, taps)}
-    if "source" in places and not problem.source_is_vector:
-        extents["source"] = (problem.n, problem.k, pixels)
-    before: list[Turn] = []
-    made: dict[str, tuple[int, int, int]] = {}
-    used = 0
+class _Assembly:
+    """A program as far as it is known.
 
-    def scratch(shape: tuple[int, int, int]) -> Place:
-        nonlocal used
-        taken = Place("scratch", used)
-        size = shape[0] * shape[1] * shape[2] * described.numbers.itemsize
-        used += -(-size // DEVICE_ALIGNMENT_BYTES) * DEVICE_ALIGNMENT_BYTES
+    Args:
+        described: What is computed.
+        function: In what.
+
+    Attributes:
+        places: Of operands and the result.
+        constants: Names of weights, and what they are asked for by.
+    """
+
+    def __init__(self, described: Described, function: KernelFunction) -> None:
+        self._described = described
+        self._function = function
+        self._positions = {value: number for number, value in enumerate(function.model.graph.inputs)}
+        self._before: list[Step] = []
+        self._after: list[Step] = []
+        self._made: dict[str, tuple[int, int, int]] = {}
+        self._used = 0
+        self._moved: dict[tuple[Place, Move], Place] = {}
+        self.places = {"result": Place("output", 0)}
+        self.constants: dict[str, str] = {}
+
+    def take(self, operand: str, value: onnx_ir.Value) -> Unsupported | None:
+        """Finds the place of an operand; a weight that is a factor is asked for in the type it is multiplied in."""
+        tensor = constant_of(value)
+        if tensor is None:
+            self.places[operand] = Place("input", self._positions[value])
+            return None
+        name, content = str(value.name), self._function.constants[str(value.name)]
+        dtype = self._described.numbers.narrowed if operand in _FACTORS else None
+        if dtype is not None:
+            if problem := overflow(name, tensor, dtype):
+                return out_of_range(problem, dtype)
+            name, content = f"{name}.{dtype.name.lower()}", converted(content, dtype)
+        self.places[operand] = Place("weight", name)
+        self.constants[name] = content
+        return None
+
+    def factors(self) -> dict[str, tuple[int, int, int]]:
+        """Extents of the factors: of a convolution's, whose channels go last, and of a product's, which stay."""
+        of = self._described.problem
+        if isinstance(of, Conv):
+            return {"x": (of.n, of.c, of.h * of.w), "filter": (of.k, of.c, of.r * of.s)}
+        return {name: (1, 1, self._count(name)) for name in ("a", "b")}
+
+    def move(self, operand: str, extents: tuple[int, int, int], *, factor: bool) -> None:
+        """Has an operand where the call wants it: turned where that moves anything, rounded where it is not yet."""
+        given = self.places[operand]
+        narrowed = factor and self._described.numbers.narrowed is not None and given.kind == "input"
+        move = Move(extents, turned=1 not in extents[1:], narrowed=narrowed)
+        if not (move.turned or move.narrowed):
+            return
+        if (given, move) not in self._moved:  # an image may be both convolved and added
+            if given.kind == "weight" and factor:
+                self._made[str(given.at)] = extents
+                self._moved[given, move] = Place("made", given.at)
+            else:
+                place = self._scratch(extents, narrowed=narrowed)
+                self._before.append(Step(move, given, place))
+                self._moved[given, move] = place
+        self.places[operand] = self._moved[given, move]
+
+    def give_back(self, extents: tuple[int, int, int]) -> None:
+        """Has an image, whose channels are last, turned into what the model has."""
+        if 1 in extents[1:]:
+            return
+        place = self._scratch(extents, narrowed=False)
+        self._after.append(Step(Move(extents, turned=True), place, self.places["result"]))
+        self.places["result"] = place
+
+    def program(self) -> Program:
+        """What it comes to."""
+        return Program(
+            problem=self._described.problem,
+            chain=self._described.chain,
+            places=self.places,
+            before=tuple(self._before),
+            after=tuple(self._after),
+            made=self._made,
+            scratch_bytes=self._used,
+        )
+
+    def _scratch(self, extents: tuple[int, int, int], *, narrowed: bool) -> Place:
+        taken = Place("scratch", self._used)
+        numbers = self._described.numbers
+        itemsize = numbers.itemsize if narrowed else numbers.dtype.numpy().itemsize
+        self._used += -(-math.prod(extents) * itemsize // DEVICE_ALIGNMENT_BYTES) * DEVICE_ALIGNMENT_BYTES
         return taken
 
-    turned: dict[tuple[Place, tuple[int, int, int]], Place] = {}
-    for name, shape in extents.items():
-        given = places[name]
-        if 1 in shape[1:]:
-            continue
-        if (given, shape) in turned:  # an image that is both convolved and added
-            places[name] = turned[given, shape]
-        elif given.kind == "weight" and name == "filter":
-            made[str(given.at)] = shape
-            places[name] = Place("made", given.at)
-        else:
-            places[name] = scratch(shape)
-            before.append(Turn(shape, given, places[name]))
-        turned[given, shape] = places[name]
-    after: list[Turn] = []
-    result = (problem.n, pixels, problem.k)
-    if 1 not in result[1:]:
-        after.append(Turn(result, scratch(result), places["result"]))
-        places["result"] = after[0].given
-    return Program(
-        problem=problem,
-        chain=described.chain,
-        places=places,
-        before=tuple(before),
-        after=tuple(after),
-        made=made,
-        scratch_bytes=used,
-    )
+    def _count(self, operand: str) -> int:
+        value = self._described.operands[operand]
+        assert value.shape is not None
+        return math.prod(value.shape.numpy())
+
+
+_FACTORS = ("a", "b", "x", "filter")

@@ -8,6 +8,7 @@ import importlib.util
 from typing import Any
 
 from collage_cutlass.architectures import Architecture
+from collage_cutlass.menu import AnyTile, HopperTile
 from collage_cutlass.numbers import Numbers
 from collage_cutlass.problem import Gemm
 
@@ -18,7 +19,7 @@ _COUNT = 8
 
 
 class Heuristics:
-    """Asks the library; keeps one interface of it for each type, since making one is dear.
+    """Asks the library; keeps one interface of it for each type and kind of tile, since making one is dear.
 
     Answers are guesses about a device of the architecture's kind. Where the library is missing or of another version
     there are none.
@@ -26,27 +27,32 @@ class Heuristics:
 
     def __init__(self) -> None:
         self._module: Any = None
-        self._interfaces: dict[str, Any] = {}
-        self._devices: dict[tuple[str, str], Any] = {}
+        self._interfaces: dict[tuple[str, str], Any] = {}
+        self._devices: dict[tuple[str, str, str], Any] = {}
 
-    def __call__(self, numbers: Numbers, product: Gemm, architecture: Architecture) -> list[tuple[int, int, int]]:
+    def __call__(
+        self, numbers: Numbers, product: Gemm, architecture: Architecture, kind: type[AnyTile]
+    ) -> list[tuple[int, int, int]]:
         """See `menu.Shortlist`."""
         if not numbers.heuristic or not self._installed():
             return []
         try:
-            return self._asked(numbers, product, architecture)
+            return self._asked(numbers, product, architecture, "CUTLASS3" if kind is HopperTile else "CUTLASS")
         except (OSError, RuntimeError, AttributeError, AssertionError, TypeError):
             return []  # a guess that cannot be had costs nothing but its order
 
-    def _asked(self, numbers: Numbers, product: Gemm, architecture: Architecture) -> list[tuple[int, int, int]]:
+    def _asked(
+        self, numbers: Numbers, product: Gemm, architecture: Architecture, generation: str
+    ) -> list[tuple[int, int, int]]:
         known = self._module = self._module or importlib.import_module("nvMatmulHeuristics")
-        if numbers.heuristic not in self._interfaces:
-            target = known.NvMatmulHeuristicsTarget.CUTLASS
+        wanted = (numbers.heuristic, generation)
+        if wanted not in self._interfaces:
+            target = known.NvMatmulHeuristicsTarget[generation]
             made = known.NvMatmulHeuristicsInterface(target, numbers.heuristic)
             made.nvMatmulHeuristicsDestroy = _kept  # the library's own ends the process, when it is called for one
-            self._interfaces[numbers.heuristic] = made
-        asked = self._interfaces[numbers.heuristic]
-        key = (numbers.heuristic, architecture.heuristic)
+            self._interfaces[wanted] = made
+        asked = self._interfaces[wanted]
+        key = (*wanted, architecture.heuristic)
         if key not in self._devices:
             self._devices[key] = asked.createHardwareDescriptor()
             asked.setHardwarePredefinedGpu(
@@ -69,4 +75,4 @@ class Heuristics:
 
 
 def _kept(handle: object) -> None:
-    """Gives nothing back: there are three interfaces at most, and they last as long as the process."""
+    """Gives nothing back: there are a few interfaces at most, and they last as long as the process."""

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Iterator, Mapping
 from importlib import resources
+from types import MappingProxyType
 
-from collage_cutlass.menu import Tile
+from collage_cutlass.menu import AnyTile, HopperTile, Tile
 from collage_cutlass.numbers import Numbers
 from collage_cutlass.problem import Gemm, Problem, Source
 
-TEMPLATES = {"gemm": "gemm_sm80.cu", "conv": "conv_sm80.cu"}
-"""File of the template of each kind of kernel."""
+TEMPLATES: Mapping[tuple[str, type[AnyTile]], str] = MappingProxyType(
+    {("gemm", Tile): "gemm_sm80.cu", ("gemm", HopperTile): "gemm_sm90.cu", ("conv", Tile): "conv_sm80.cu"}
+)
+"""File of the template, by kind of kernel and of tile."""
 
-_CONFIGURATION, _EPILOGUE = "//@configuration\n", "//@epilogue\n"
+_CONFIGURATION = "//@configuration\n"
+_PARTS: Mapping[str, str] = MappingProxyType({"//@epilogue\n": "epilogue.cuh", "//@calls\n": "calls.cuh"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +38,11 @@ class Kernel:
     numbers: Numbers
     activation: str
     source: Source
-    tile: Tile
+    tile: AnyTile
     b_by_columns: bool = False
 
     @classmethod
-    def of(cls, problem: Problem, numbers: Numbers, activation: str, source: Source, tile: Tile) -> Kernel:
+    def of(cls, problem: Problem, numbers: Numbers, activation: str, source: Source, tile: AnyTile) -> Kernel:
         """The kernel that computes a problem."""
         common = {"numbers": numbers, "activation": activation, "source": source, "tile": tile}
         if isinstance(problem, Gemm):
@@ -47,21 +52,22 @@ class Kernel:
     @property
     def text(self) -> str:
         """The whole source: nothing but CUTLASS's headers is included."""
-        template = _read(TEMPLATES[self.kind])
-        for mark in (_CONFIGURATION, _EPILOGUE):
-            assert template.count(mark) == 1, f"{TEMPLATES[self.kind]} has not one {mark.strip()}"
-        epilogue = _read("epilogue.cuh")
-        return template.replace(_CONFIGURATION, self._configuration()).replace(_EPILOGUE, epilogue)
+        name = TEMPLATES[self.kind, type(self.tile)]
+        text = _read(name)
+        parts = {_CONFIGURATION: self._configuration(), **{mark: _read(part) for mark, part in _PARTS.items()}}
+        for mark, part in parts.items():
+            assert text.count(mark) == 1, f"{name} has not one {mark.strip()}"
+            text = text.replace(mark, part)
+        return text
 
     def _configuration(self) -> str:
         lines = [
             f"using Element = {self.numbers.element};",
+            f"using Result = {self.numbers.result};",
             f"using OperatorClass = {self.numbers.operator_class};",
-            f"using Threadblock = {_shape(self.tile.block)};",
-            f"using Warp = {_shape(self.tile.warp)};",
-            f"using Instruction = {_shape(self.numbers.instruction)};",
-            f"constexpr int kStages = {self.tile.stages};",
             f"constexpr int kAccess = {self.numbers.access};",
+            f"constexpr int kResultAccess = {self.numbers.result_access};",
+            *(_by_warps(self.tile, self.numbers) if isinstance(self.tile, Tile) else _by_wgmma(self.tile)),
         ]
         if self.kind == "gemm":
             second = "ColumnMajor" if self.b_by_columns else "RowMajor"
@@ -76,8 +82,19 @@ class Kernel:
         return "".join(f"{line}\n" for line in lines)
 
 
-def _shape(extents: tuple[int, int, int]) -> str:
-    return f"cutlass::gemm::GemmShape<{', '.join(map(str, extents))}>"
+def _by_warps(tile: Tile, numbers: Numbers) -> Iterator[str]:
+    for name, extents in (("Threadblock", tile.block), ("Warp", tile.warp), ("Instruction", numbers.instruction)):
+        yield f"using {name} = cutlass::gemm::GemmShape<{', '.join(map(str, extents))}>;"
+    yield f"constexpr int kStages = {tile.stages};"
+
+
+def _by_wgmma(tile: HopperTile) -> Iterator[str]:
+    for name, extents in (("Threadblock", tile.block), ("Cluster", (*tile.cluster, 1))):
+        yield f"using {name} = cute::Shape<{', '.join(f'cute::_{each}' for each in extents)}>;"
+    yield f"using Schedule = cutlass::gemm::KernelTmaWarpSpecialized{tile.schedule};"
+    # of warps that take turns each has an epilogue of its own
+    epilogue = tile.schedule if tile.schedule == "Cooperative" else ""
+    yield f"using EpilogueSchedule = cutlass::epilogue::TmaWarpSpecialized{epilogue};"
 
 
 @functools.cache

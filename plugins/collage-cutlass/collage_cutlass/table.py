@@ -1,38 +1,132 @@
-"""The table of what is taken, in Markdown, made of the patterns: `python -m collage_cutlass.table`."""
+"""What the plugin needs and takes, as the tables in its README: made of the patterns, and of what decides on a machine.
+
+python -m collage_cutlass.table                      prints them
+python -m collage_cutlass.table --write README.md    puts them into a page, between its marks
+"""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
 from collage_cutlass.activations import ACTIVATIONS
 from collage_cutlass.architectures import ARCHITECTURES
-from collage_cutlass.menu import TILES
-from collage_cutlass.numbers import NUMBERS
+from collage_cutlass.menu import HOPPER_TILES, TILES
+from collage_cutlass.numbers import LOWER, NUMBERS, Numbers
 from collage_cutlass.patterns import FORMS, NEVER
 from collage_cutlass.problem import Source
+from collage_cutlass.toolkit import HEADERS, HEADERS_VERSION, OLDEST_DRIVERS, OLDEST_NVCC
+
+BEGIN, END = "<!-- python -m collage_cutlass.table --write README.md -->", "<!-- end -->"
 
 _COLUMNS = {Source.NONE: "bias, residual before", Source.AFTER: "bias; residual after", Source.SCALE: "scale, bias"}
 _OPERATORS = {"conv": "Conv", "matmul": "MatMul, Gemm"}
 
 
-def table() -> str:
-    """One row for each operator and activation, then types, devices, and what is refused."""
-    rows = [f"| Operators | Activation | {' | '.join(_COLUMNS.values())} |", "|---|---|---|---|---|"]
+def tables() -> str:
+    """All tables, in Markdown."""
+    parts = (_needs(), _architectures(), _forms(), _numbers(), _refusals())
+    return "\n\n".join("\n".join(part) for part in parts)
+
+
+def written(page: str) -> str:
+    """A page with the tables between its marks.
+
+    Raises:
+        ValueError: If it has not both marks.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no {BEGIN} with {END} behind it")
+    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
+
+
+def _needs() -> Iterator[str]:
+    drivers = ", ".join(f"{oldest} for nvcc {major}" for major, oldest in OLDEST_DRIVERS.items())
+    yield from _rows(
+        ("Needs", "", "To run a saved package"),
+        [
+            ("GPU", "one of the next table", "the same"),
+            ("driver", f"{drivers}, or newer", "the same"),
+            ("headers", f"`{HEADERS}` {HEADERS_VERSION}", "-"),
+            ("nvcc", f"{'.'.join(map(str, OLDEST_NVCC))} or newer, and a C++ compiler for its host code", "-"),
+        ],
+    )
+
+
+def _architectures() -> Iterator[str]:
+    yield from _rows(
+        ("Compiled for", "Compute capability", "Products", "Convolutions"),
+        [
+            (f"`sm_{each.name}`", each.specifier, "CUTLASS 3.x, 2.x" if each.wgmma else "2.x", "2.x")
+            for each in ARCHITECTURES
+        ],
+    )
+
+
+def _forms() -> Iterator[str]:
+    """A row for each operator and activation."""
+    rows = []
     for stem, operators in _OPERATORS.items():
         for activation in ACTIVATIONS:
             named = {
                 form.source: name for name, form in FORMS.items() if (form.stem, form.activation) == (stem, activation)
             }
             cells = [f"`{named[source]}`" if source in named else "-" for source in _COLUMNS]
-            rows.append(f"| {operators} | {activation or 'none'} | {' | '.join(cells)} |")
-    rows += ["", "| Numbers | In memory | Multiplied by | Extents in multiples of | Tiles |", "|---|---|---|---|---|"]
-    for name, numbers in NUMBERS.items():
-        cores = "tensor cores" if "TensorOp" in numbers.operator_class else "float32 units"
-        rows.append(f"| {name} | {numbers.dtype.name} | {cores} | {numbers.access} | {len(TILES[name])} |")
-    rows += ["", "| Compiled for | Compute capability |", "|---|---|"]
-    rows += [f"| `sm_{each.name}` | {each.specifier} |" for each in ARCHITECTURES]
-    rows += ["", "| Refused | Why |", "|---|---|"]
-    rows += [f"| `{name}` | {reason} |" for name, (_, reason) in NEVER.items()]
-    return "\n".join(rows)
+            rows.append((operators, activation or "none", *cells))
+    yield from _rows(("Operators", "Activation", *_COLUMNS.values()), rows)
+
+
+def _numbers() -> Iterator[str]:
+    yield from _rows(
+        ("Target", "Tensors", "Multiplied as", "Extents in multiples of", "Tiles of 2.x", "of 3.x"),
+        [
+            (
+                _target(each),
+                each.dtype.name,
+                f"{_factors(each)}, by {'tensor cores' if each.by_tensor_cores else 'float32 units'}",
+                str(each.access),
+                str(len(TILES[name])),
+                str(len(HOPPER_TILES.get(name, ()))),
+            )
+            for name, each in NUMBERS.items()
+        ],
+    )
+
+
+def _target(numbers: Numbers) -> str:
+    precision = next((name for name, each in LOWER.items() if each == numbers), "")
+    return f"`cutlass(precision={precision})`" if precision else "`cutlass`"
+
+
+def _factors(numbers: Numbers) -> str:
+    return "TF32" if numbers == LOWER["tf32"] else (numbers.narrowed or numbers.dtype).name
+
+
+def _refusals() -> Iterator[str]:
+    yield from _rows(
+        ("Never", "Why"),
+        [(name.removeprefix("cutlass.").replace("_", " "), reason) for name, (_, reason) in NEVER.items()],
+    )
+
+
+def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    for cells in (head, ["---"] * len(head), *rows):
+        yield f"| {' | '.join(cells)} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints the tables, or writes them into a page."""
+    parser = argparse.ArgumentParser(prog="collage_cutlass.table", description=main.__doc__)
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="a Markdown file with the two marks")
+    page = parser.parse_args(arguments).write
+    if page is None:
+        print(tables())
+        return
+    page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    print(table())
+    main()

@@ -22,7 +22,7 @@ from collage_core.testing import stream_of
 from collage_core.testing.fake_hardware import FakeMemory
 from collage_core.testing.fake_stream import FakeStream
 from collage_cutlass.library import Call, CutlassError
-from collage_cutlass.problem import Chain, Conv, Gemm
+from collage_cutlass.problem import Chain, Conv, Gemm, Move
 from collage_cutlass.toolkit import CompileError
 
 Array = np.ndarray[Any, Any]
@@ -81,8 +81,10 @@ class Said:
     """What a source says of its kernel."""
 
     element: np.dtype[Any]
+    result: np.dtype[Any]
     by_tensor_cores: bool
     access: int
+    result_access: int
     b_by_columns: bool
     activation: str
     source: str
@@ -95,8 +97,10 @@ class Said:
 
         return cls(
             element=_NUMPY[one(r"^using Element = ([\w:]+);")],
+            result=_NUMPY[one(r"^using Result = ([\w:]+);")],
             by_tensor_cores=one(r"^using OperatorClass = cutlass::arch::(\w+);") == "OpClassTensorOp",
             access=int(one(r"^constexpr int kAccess = (\d+);")),
+            result_access=int(one(r"^constexpr int kResultAccess = (\d+);")),
             b_by_columns="using LayoutB = cutlass::layout::ColumnMajor;" in text,
             activation=one(r"^#define COLLAGE_ACTIVATION (\w+)$"),
             source=one(r"^#define COLLAGE_SOURCE (\w+)$"),
@@ -121,28 +125,30 @@ class Emulated:
         def multiply() -> None:
             m, n, k = problem.m, problem.n, problem.k
             for number in range(problem.batch):
-                a = self._matrix(on, places["a"], (m, k), problem.a.ld, 1, number * problem.a.stride)
+                a = self._matrix(on, places["a"], (m, k), (problem.a.ld, 1), number * problem.a.stride, said.element)
                 steps = (1, problem.b.ld) if said.b_by_columns else (problem.b.ld, 1)
-                b = self._matrix(on, places["b"], (k, n), *steps, number * problem.b.stride)
+                b = self._matrix(on, places["b"], (k, n), steps, number * problem.b.stride, said.element)
                 beside = None
                 if "source" in places:
                     start = number * problem.source.stride
-                    beside = self._matrix(on, places["source"], (m, n), problem.source.ld, 1, start)
-                bias = self._matrix(on, places["bias"], (1, n), 0, 1, 0) if "bias" in places else None
+                    beside = self._matrix(on, places["source"], (m, n), (problem.source.ld, 1), start, said.result)
+                bias = None
+                if "bias" in places:
+                    bias = self._matrix(on, places["bias"], (1, n), (0, 1), 0, said.result)
                 made = self._finished(self._rounded(a) @ self._rounded(b), chain, bias, beside)
                 start = number * problem.result.stride
-                self._matrix(on, places["result"], (m, n), problem.result.ld, 1, start)[...] = made
+                self._matrix(on, places["result"], (m, n), (problem.result.ld, 1), start, said.result)[...] = made
 
         along_b = problem.k if said.b_by_columns else problem.n
-        return self._enqueued(on, "gemm", multiply, places, (problem.k, along_b, problem.n))
+        return self._enqueued(on, "gemm", multiply, places, (problem.k, along_b), (problem.n,))
 
     def conv(self, problem: Conv, chain: Chain, places: Mapping[str, int], device: int, stream: int) -> Call:
-        on = stream_of(stream)
+        on, said = stream_of(stream), self._said
 
         def convolve() -> None:
             of = problem
-            x = self._rounded(self._packed(on, places["x"], (of.n, of.h, of.w, of.c)))
-            weight = self._rounded(self._packed(on, places["filter"], (of.k, of.r, of.s, of.c)))
+            x = self._rounded(self._packed(on, places["x"], (of.n, of.h, of.w, of.c), said.element))
+            weight = self._rounded(self._packed(on, places["filter"], (of.k, of.r, of.s, of.c), said.element))
             total = np.zeros((of.n, of.p, of.q, of.k))
             for p, q, r, s in np.ndindex(of.p, of.q, of.r, of.s):
                 h = p * of.strides[0] - of.pads[0] + r * of.dilations[0]
@@ -152,22 +158,24 @@ class Emulated:
             beside = None
             if "source" in places:
                 extents = (1, 1, 1, of.k) if of.source_is_vector else total.shape
-                beside = self._packed(on, places["source"], extents)
-            bias = self._packed(on, places["bias"], (of.k,)) if "bias" in places else None
+                beside = self._packed(on, places["source"], extents, said.result)
+            bias = self._packed(on, places["bias"], (of.k,), said.result) if "bias" in places else None
             made = self._finished(total, chain, bias, beside)
-            self._packed(on, places["result"], total.shape)[...] = made
+            self._packed(on, places["result"], total.shape, said.result)[...] = made
 
-        return self._enqueued(on, "conv", convolve, places, (problem.c, problem.k))
+        return self._enqueued(on, "conv", convolve, places, (problem.c,), (problem.k,))
 
-    def turn(self, extents: tuple[int, int, int], given: int, result: int, device: int, stream: int) -> Call:
-        on = stream_of(stream)
-        batch, rows, columns = extents
+    def move(self, move: Move, given: int, result: int, device: int, stream: int) -> Call:
+        on, said = stream_of(stream), self._said
+        name = " ".join(filter(None, ("turn" * move.turned, "narrow" * move.narrowed)))
 
-        def turned() -> None:
-            into = self._packed(on, result, (batch, columns, rows))
-            into[...] = self._packed(on, given, extents).transpose(0, 2, 1)
+        def copied() -> None:
+            made = self._packed(on, given, move.extents, said.result)
+            made = made.transpose(0, 2, 1) if move.turned else made
+            dtype = said.element if move.narrowed else said.result
+            self._packed(on, result, made.shape, dtype)[...] = made.astype(dtype)
 
-        return self._enqueued(on, "turn", turned, {"given": given, "result": result}, ())
+        return self._enqueued(on, name, copied, {"given": given, "result": result}, (), ())
 
     def place(self, array: Array, device: int, stream: int) -> FakeMemory:
         self.calls.append(f"place {array.nbytes}")
@@ -178,11 +186,20 @@ class Emulated:
         return made
 
     def _enqueued(
-        self, on: FakeStream, name: str, work: Callable[[], None], places: Mapping[str, int], extents: tuple[int, ...]
+        self,
+        on: FakeStream,
+        name: str,
+        work: Callable[[], None],
+        places: Mapping[str, int],
+        read: tuple[int, ...],
+        written: tuple[int, ...],
     ) -> Call:
+        """What enqueues; `read` and `written` are extents along which elements lie side by side."""
+
         def call() -> None:
             self.calls.append(name)
-            if any(extent % self._said.access for extent in extents):
+            said = self._said
+            if any(each % said.access for each in read) or any(each % said.result_access for each in written):
                 raise CutlassError(f"collage_{name}: Error Misaligned Operand")
             if any(place % DEVICE_ALIGNMENT_BYTES for place in places.values()):
                 raise CutlassError(f"collage_{name}: an address is not aligned")
@@ -205,14 +222,22 @@ class Emulated:
         if said.source == "kBefore":
             x = x + beside
         x = activated(said.activation, x, chain.first, chain.second)
-        return (x + beside if said.source == "kAfter" else x).astype(said.element)
+        return (x + beside if said.source == "kAfter" else x).astype(said.result)
 
-    def _packed(self, on: FakeStream, pointer: int, shape: tuple[int, ...]) -> Array:
-        return on.device.view(pointer, shape, self._said.element)
+    def _packed(self, on: FakeStream, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        return on.device.view(pointer, shape, dtype)
 
-    def _matrix(self, on: FakeStream, pointer: int, shape: tuple[int, int], row: int, column: int, start: int) -> Array:
+    def _matrix(
+        self,
+        on: FakeStream,
+        pointer: int,
+        shape: tuple[int, int],
+        steps: tuple[int, int],
+        start: int,
+        dtype: np.dtype[Any],
+    ) -> Array:
         """A matrix by the steps from row to row and from column to column, in elements."""
-        size = self._said.element.itemsize
+        (row, column), size = steps, dtype.itemsize
         count = (shape[0] - 1) * row + (shape[1] - 1) * column + 1
-        flat = on.device.view(pointer + start * size, (count,), self._said.element)
+        flat = on.device.view(pointer + start * size, (count,), dtype)
         return np.lib.stride_tricks.as_strided(flat, shape, (row * size, column * size))

@@ -18,7 +18,9 @@ from .emulator import Emulated, FakeCompiler
 H100 = Device(name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="580.65.06", memory_bytes=80 << 30)
 HOST = Host(system="Linux x86_64", cpu="test", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1, devices=(H100,))
 TARGET = Target(toolchain="cutlass", device="cuda:0", fingerprint=FakeCompiler.identity)
-TF32 = dataclasses.replace(TARGET, options=(("precision", "tf32"),), exact=False)
+TF32, FP16, BF16 = (
+    dataclasses.replace(TARGET, options=(("precision", each),), exact=False) for each in ("tf32", "fp16", "bf16")
+)
 
 
 def plugin_over(compiler: FakeCompiler, calls: list[str] | None = None) -> CutlassPlugin:

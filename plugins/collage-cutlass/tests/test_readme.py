@@ -1,20 +1,45 @@
-"""The README's table is the one that the patterns make."""
+"""The README's tables are those that the patterns, types and devices make."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from collage_cutlass.architectures import ARCHITECTURES
+from collage_cutlass.numbers import NUMBERS
 from collage_cutlass.patterns import FORMS
-from collage_cutlass.table import table
+from collage_cutlass.table import BEGIN, END, main, tables, written
 
 README = Path(__file__).parents[1] / "README.md"
 
 
-def test_the_readme_has_the_table_of_the_patterns() -> None:
-    assert table() in README.read_text(encoding="utf-8"), "put what `python -m collage_cutlass.table` prints into it"
+def test_the_readme_has_the_tables() -> None:
+    page = README.read_text(encoding="utf-8")
+
+    assert written(page) == page, "run `python -m collage_cutlass.table --write README.md` in the plugin's folder"
 
 
-def test_the_table_names_every_form() -> None:
-    named = {cell for row in table().splitlines() for cell in row.split("`") if cell.startswith("cutlass.")}
+def test_the_tables_name_every_form_type_and_device() -> None:
+    made = tables()
 
-    assert set(FORMS) <= named
+    named = {cell for row in made.splitlines() for cell in row.split("`") if cell.startswith("cutlass.")}
+    assert set(FORMS) == named
+    assert all(f"`sm_{each.name}` | {each.specifier}" in made for each in ARCHITECTURES)
+    assert {f"`cutlass(precision={name})`" in made for name in ("tf32", "fp16", "bf16")} == {True}
+    assert sum(row.startswith("| `cutlass") for row in made.splitlines()) == len(NUMBERS)
+
+
+def test_another_row_changes_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
+
+    main(["--write", str(page)])
+
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert tables() in text
+    assert "old" not in text
+    with pytest.raises(ValueError, match="has no"):
+        written("no marks")

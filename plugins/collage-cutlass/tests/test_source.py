@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_cutlass.activations import ACTIVATIONS
-from collage_cutlass.library import ConvArguments, GemmArguments, TurnArguments
-from collage_cutlass.menu import TILES, Tile
+from collage_cutlass.activations import FUNCTORS
+from collage_cutlass.library import ConvArguments, GemmArguments, MoveArguments
+from collage_cutlass.menu import HOPPER_TILES, TILES, HopperTile, Tile
 from collage_cutlass.numbers import NUMBERS
 from collage_cutlass.problem import Source
 from collage_cutlass.source import TEMPLATES, Kernel
@@ -21,6 +21,20 @@ from collage_cutlass.source import TEMPLATES, Kernel
 from .emulator import Said, activated
 
 _TILE = Tile((128, 64, 32), (2, 2, 1), 6)
+_HOPPER_TILE = HopperTile((128, 64, 32), (2, 1), "Pingpong")
+_SAID_OF_TILES = {
+    Tile: [
+        "using Threadblock = cutlass::gemm::GemmShape<128, 64, 32>;",
+        "using Warp = cutlass::gemm::GemmShape<64, 32, 32>;",
+        "constexpr int kStages = 6;",
+    ],
+    HopperTile: [
+        "using Threadblock = cute::Shape<cute::_128, cute::_64, cute::_32>;",
+        "using Cluster = cute::Shape<cute::_2, cute::_1, cute::_1>;",
+        "using Schedule = cutlass::gemm::KernelTmaWarpSpecializedPingpong;",
+        "using EpilogueSchedule = cutlass::epilogue::TmaWarpSpecialized;",
+    ],
+}
 _C = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "float": ctypes.c_float, "void *": ctypes.c_void_p}
 
 
@@ -29,16 +43,19 @@ def template(name: str) -> str:
 
 
 def test_a_source_says_what_was_asked_for() -> None:
-    for kind, numbers, source in itertools.product(TEMPLATES, NUMBERS.values(), Source):
-        kernel = Kernel(kind=kind, numbers=numbers, activation="Swish", source=source, tile=_TILE, b_by_columns=True)
+    for (kind, tile_type), numbers, source in itertools.product(TEMPLATES, NUMBERS.values(), Source):
+        tile = _TILE if tile_type is Tile else _HOPPER_TILE
+        kernel = Kernel(kind=kind, numbers=numbers, activation="Swish", source=source, tile=tile, b_by_columns=True)
 
         said = Said.of(kernel.text)
 
-        assert (said.activation, said.source, said.access) == ("Swish", source.value, numbers.access)
+        assert (said.activation, said.source) == ("Swish", source.value)
+        assert (said.access, said.result_access) == (numbers.access, numbers.result_access)
         assert said.element.itemsize == numbers.itemsize
+        assert said.result == numbers.dtype.numpy()
+        assert said.element == (numbers.narrowed or numbers.dtype).numpy()
         assert said.b_by_columns == (kind == "gemm")
-        assert "using Threadblock = cutlass::gemm::GemmShape<128, 64, 32>;" in kernel.text
-        assert "using Warp = cutlass::gemm::GemmShape<64, 32, 32>;" in kernel.text
+        assert set(_SAID_OF_TILES[tile_type]) <= set(kernel.text.splitlines())
         assert "//@" not in kernel.text
 
 
@@ -54,14 +71,9 @@ def test_every_activation_and_source_has_its_own_text() -> None:
 def test_every_functor_is_defined_in_the_epilogue() -> None:
     defined = set(re.findall(r"^struct (\w+) \{\n  CUTLASS_HOST_DEVICE", template("epilogue.cuh"), re.MULTILINE))
 
-    # those that look at the match are "Clip" and those named after their operator
-    asked = {"Clip", "LeakyRelu", "Elu"}
-    for name in ("gelu", "gelu_tanh", "silu", "quick_gelu", "relu", "sigmoid", "softplus", "tanh", ""):
-        functor, *_ = ACTIVATIONS[name].functor(None)  # type: ignore[arg-type]
-        asked.add(functor)
-    assert asked == defined
+    assert set(FUNCTORS) == defined
     assert {f"k{each.name.title()}" for each in Source} == {each.value for each in Source}
-    for functor in asked:
+    for functor in FUNCTORS:
         activated(functor, np.zeros(1), 0.0, 0.0)  # the emulation knows it too
 
 
@@ -70,7 +82,8 @@ def test_every_functor_is_defined_in_the_epilogue() -> None:
     [
         ("gemm_sm80.cu", "CollageGemm", GemmArguments),
         ("conv_sm80.cu", "CollageConv", ConvArguments),
-        ("conv_sm80.cu", "CollageTurn", TurnArguments),
+        ("gemm_sm90.cu", "CollageGemm", GemmArguments),
+        ("calls.cuh", "CollageMove", MoveArguments),
     ],
 )
 def test_structures_have_the_members_of_the_c_structs(file: str, name: str, structure: Any) -> None:
@@ -94,3 +107,18 @@ def test_tiles_are_of_whole_warps_and_instructions_and_fit_the_largest_device(na
         assert all(warp % each == 0 for warp, each in zip(tile.warp, numbers.instruction, strict=True))
         assert tile.shared_bytes(numbers.itemsize) <= 163 << 10  # of an A100, the least that all of them are for
     assert len({tile.name for tile in TILES[name]}) == len(TILES[name])
+
+
+@pytest.mark.parametrize("name", HOPPER_TILES)
+def test_tiles_of_hopper_are_what_its_schedules_take(name: str) -> None:
+    for tile in HOPPER_TILES[name]:
+        m, n, k = tile.block
+        # a group of four warps multiplies 64 rows at once, by 8 to 256 columns (PTX ISA, "wgmma.mma_async"); two share
+        # a cooperative tile; shared memory's swizzle is of 128 bytes
+        assert m % (128 if tile.schedule == "Cooperative" else 64) == 0
+        assert n % 8 == 0
+        assert n <= 256
+        assert k * NUMBERS[name].itemsize == 128
+        assert m * n // (256 if tile.schedule == "Cooperative" else 128) <= 128  # sums that a thread keeps
+        assert tile.cluster[0] * tile.cluster[1] <= 8  # more is not portable (CUDA programming guide, "Clusters")
+    assert len({tile.name for tile in HOPPER_TILES[name]}) == len(HOPPER_TILES[name])

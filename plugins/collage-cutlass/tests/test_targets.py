@@ -19,7 +19,7 @@ from .emulator import FakeCompiler
 from .machine import H100, HOST, plugin_over
 
 
-def test_every_device_that_is_compiled_for_has_the_plain_target_and_tf32() -> None:
+def test_every_device_that_is_compiled_for_has_the_plain_target_and_three_precisions() -> None:
     a100 = dataclasses.replace(H100, name="cuda:1", model="NVIDIA A100", compute_capability="8.0")
     t4 = dataclasses.replace(H100, name="cuda:2", model="Tesla T4", compute_capability="7.5")
     host = dataclasses.replace(HOST, devices=(H100, a100, t4))
@@ -30,8 +30,11 @@ def test_every_device_that_is_compiled_for_has_the_plain_target_and_tf32() -> No
     assert {each.name: each.exact for each in answer} == {
         "cutlass@cuda:0": True,
         "cutlass@cuda:1": True,
-        "cutlass(precision=tf32)@cuda:0": False,
-        "cutlass(precision=tf32)@cuda:1": False,
+        **{
+            f"cutlass(precision={precision})@cuda:{number}": False
+            for precision in ("tf32", "fp16", "bf16")
+            for number in (0, 1)
+        },
     }
     assert {(each.joins, each.mixable) for each in answer} == {(Joins.NONE, True)}
     assert {each.fingerprint for each in answer} == {FakeCompiler.identity}

@@ -75,14 +75,14 @@ struct Chain {
   }
 };
 
-template <class Element, int kAccess, class Activation, Source kSource>
+template <class Result, int kAccess, class Activation, Source kSource>
 class Finish {
  public:
-  using ElementOutput = Element;
-  using ElementC = Element;
-  using ElementZ = Element;
-  using ElementT = Element;
-  using ElementVector = Element;
+  using ElementOutput = Result;
+  using ElementC = Result;
+  using ElementZ = Result;
+  using ElementT = Result;
+  using ElementVector = Result;
   using ElementAccumulator = float;
   using ElementCompute = float;
   static int const kElementsPerAccess = kAccess;
@@ -94,9 +94,9 @@ class Finish {
 
   using FragmentAccumulator = cutlass::Array<float, kAccess>;
   using FragmentCompute = cutlass::Array<float, kAccess>;
-  using FragmentC = cutlass::Array<Element, kAccess>;
-  using FragmentZ = cutlass::Array<Element, kAccess>;
-  using FragmentT = cutlass::Array<Element, kAccess>;
+  using FragmentC = cutlass::Array<Result, kAccess>;
+  using FragmentZ = cutlass::Array<Result, kAccess>;
+  using FragmentT = cutlass::Array<Result, kAccess>;
   using FragmentOutput = FragmentZ;
 
   struct Params {
@@ -112,11 +112,11 @@ class Finish {
 
   CUTLASS_HOST_DEVICE void operator()(FragmentZ& z, FragmentT&, FragmentAccumulator const& x, FragmentC const& source,
                                       FragmentCompute const& bias) const {
-    FragmentCompute given = cutlass::NumericArrayConverter<float, Element, kAccess>()(source);
+    FragmentCompute given = cutlass::NumericArrayConverter<float, Result, kAccess>()(source);
     FragmentCompute made;
     CUTLASS_PRAGMA_UNROLL
     for (int i = 0; i < kAccess; ++i) made[i] = chain_(x[i], bias[i], given[i]);
-    z = cutlass::NumericArrayConverter<Element, float, kAccess>()(made);
+    z = cutlass::NumericArrayConverter<Result, float, kAccess>()(made);
   }
 
   CUTLASS_HOST_DEVICE void operator()(FragmentZ& z, FragmentT&, FragmentAccumulator const& x,
@@ -124,7 +124,7 @@ class Finish {
     FragmentCompute made;
     CUTLASS_PRAGMA_UNROLL
     for (int i = 0; i < kAccess; ++i) made[i] = chain_(x[i], bias[i], 0.0f);
-    z = cutlass::NumericArrayConverter<Element, float, kAccess>()(made);
+    z = cutlass::NumericArrayConverter<Result, float, kAccess>()(made);
   }
 
  private:
