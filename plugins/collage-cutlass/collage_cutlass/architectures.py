@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from collage_core.contract import Device
+from collage_core.contract.nvidia import capability
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +58,6 @@ ARCHITECTURES = (
     ),
 )
 """The newest first. What is compiled for `90a` may use all that Hopper has, and runs on nothing else."""
-
-
-def capability(device: Device) -> tuple[int, int]:
-    """Its compute capability as numbers, `(0, 0)` if it has none.
-
-    Examples:
-        >>> capability(Device(name="cuda:0", model="", compute_capability="9.0", driver="", memory_bytes=0))
-        (9, 0)
-    """
-    major, _, minor = device.compute_capability.partition(".")
-    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
 def architecture_of(device: Device) -> Architecture | None:

@@ -107,7 +107,7 @@ class Compiled:
         contexts: Devices, for memory of weights.
 
     Raises:
-        OSError: If it cannot be loaded.
+        OSError: If it cannot be loaded, or is of another version of this plugin.
     """
 
     def __init__(self, data: bytes, folder: Path | None = None, contexts: Contexts | None = None) -> None:
@@ -118,9 +118,12 @@ class Compiled:
             self._library: Any = ctypes.CDLL(path)
         finally:
             Path(path).unlink()
-        self._library.collage_status.restype = ctypes.c_char_p
-        self._library.collage_chain.restype = ctypes.c_float
-        self._library.collage_error.restype = ctypes.c_char_p
+        try:
+            self._library.collage_status.restype = ctypes.c_char_p
+            self._library.collage_chain.restype = ctypes.c_float
+            self._library.collage_error.restype = ctypes.c_char_p
+        except AttributeError as error:
+            raise OSError(f"it is none that this version of the plugin compiles: {error}") from error
         self._contexts = contexts or PrimaryContexts()
 
     def gemm(self, problem: Gemm, chain: Chain, places: Mapping[str, int], device: int, stream: int) -> Call:

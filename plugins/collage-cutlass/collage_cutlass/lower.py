@@ -24,7 +24,7 @@ from collage_cutlass.patterns import FORMS, matcher_of
 from collage_cutlass.problem import Gemm
 from collage_cutlass.program import Program, assembled
 from collage_cutlass.source import Kernel
-from collage_cutlass.toolkit import OLDEST_DRIVERS, CompileError, Compiler, library_key
+from collage_cutlass.toolkit import CompileError, Compiler, library_key, oldest_driver
 
 LIBRARY = "kernel.so"
 SOURCE = "kernel.cu"
@@ -143,13 +143,12 @@ def _artifact(
     files: dict[str, bytes],
     key: str,
 ) -> Artifact:
-    driver = OLDEST_DRIVERS.get(compiler.major, max(OLDEST_DRIVERS.values()))
     return Artifact(
         files=files,
         metadata={**parts.program.to_json(), "compiler": compiler.identity, "key": key},
         requires=(
             Requirement(kind="compute_capability", name="cuda", specifier=architecture.specifier),
-            Requirement(kind="driver", name="cuda", specifier=f">={driver}"),
+            Requirement(kind="driver", name="cuda", specifier=f">={oldest_driver(compiler.major)}"),
         ),
         constants=parts.constants,
         workspace_bytes=parts.program.scratch_bytes,

@@ -101,6 +101,10 @@ NEVER: Mapping[str, tuple[Callable[[], Pattern], str]] = MappingProxyType(
             lambda: is_op("ConvInteger", "QLinearConv", "MatMulInteger", "QLinearMatMul"),
             "integers: their rescaling is an epilogue of its own, which nothing here has",
         ),
+        "cutlass.attention": (
+            lambda: is_op("Softmax", "Attention"),
+            "nothing here compiles attention as one kernel; its products are taken alone",
+        ),
         "cutlass.conv_transpose": (
             lambda: is_op("ConvTranspose"),
             "a transposed convolution is the gradient of another one, which nothing here compiles",

@@ -16,9 +16,11 @@ from collage_core.contract import (
     KernelFunction,
     Obstacle,
     RunContext,
+    Supported,
     Target,
     Unsupported,
 )
+from collage_core.contract.nvidia import driver_problem, gpu_targets, usable_gpus
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
 from collage_cutlass.architectures import ARCHITECTURES, architecture_of
@@ -29,30 +31,20 @@ from collage_cutlass.menu import Shortlist
 from collage_cutlass.numbers import LOWER
 from collage_cutlass.patterns import register
 from collage_cutlass.shortlist import Heuristics
-from collage_cutlass.toolkit import OLDEST_DRIVERS, Compiler, MissingToolError, find_compiler
-
-PRECISIONS = ("", *LOWER)
+from collage_cutlass.toolkit import Compiler, MissingToolError, find_compiler, oldest_driver
 
 
-def targets(devices: Sequence[Device], identity: str) -> list[Target]:
-    """The plain target of each device first, then the precisions, which all that is compiled for has.
-
-    Args:
-        devices: CUDA devices that something is compiled for.
-        identity: Versions of compiler and headers.
-    """
-    return [
-        Target(
-            toolchain="cutlass",
-            device=device.name,
-            options=(("precision", precision),) if precision else (),
-            fingerprint=identity,
-            joins=Joins.NONE,
-            exact=not precision,
-        )
-        for precision in PRECISIONS
-        for device in devices
-    ]
+def usable_devices(host: Host) -> tuple[Device, ...] | Unsupported:
+    """The GPUs that something here is compiled for, or why there is none."""
+    found = usable_gpus(host, least=min(each.oldest for each in ARCHITECTURES))
+    if isinstance(found, Unsupported):
+        return found
+    usable = tuple(device for device in found if architecture_of(device) is not None)
+    if usable:
+        return usable
+    shown = ", ".join(f"{each.name} is {each.model} of {each.compute_capability}" for each in found)
+    known = ", ".join(each.specifier for each in ARCHITECTURES)
+    return Unsupported(f"it compiles for compute capability {known}; {shown}", Obstacle.COMPUTE_CAPABILITY)
 
 
 class CutlassPlugin:
@@ -77,31 +69,26 @@ class CutlassPlugin:
         self._libraries: dict[str, Library] = {}
 
     @hookimpl
+    def collage_check_host(self, host: Host) -> Supported | Unsupported:
+        """Whether there is a GPU that something is compiled for, and a driver for a CUDA there is an nvcc of."""
+        found = usable_devices(host)
+        return found if isinstance(found, Unsupported) else Supported()
+
+    @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
         """`cutlass@cuda:N`, and with `precision=tf32`, `fp16` and `bf16`."""
-        devices = [device for device in host.devices if device.kind == "cuda"]
-        if not devices:
-            return Unsupported(
-                "this machine shows no NVIDIA GPU: it has none, no driver for it (is there libnvidia-ml.so.1, does "
-                "nvidia-smi list one?), or CUDA_VISIBLE_DEVICES hides it",
-                Obstacle.NO_DEVICE,
-            )
-        usable = [device for device in devices if architecture_of(device) is not None]
-        if not usable:
-            shown = ", ".join(f"{each.name} is {each.model} of {each.compute_capability}" for each in devices)
-            known = ", ".join(each.specifier for each in ARCHITECTURES)
-            reason = f"it compiles for compute capability {known}; {shown}"
-            return Unsupported(reason, Obstacle.COMPUTE_CAPABILITY)
+        usable = usable_devices(host)
+        if isinstance(usable, Unsupported):
+            return usable
         try:
             compiler = self._found()
         except MissingToolError as missing:
             return Unsupported(str(missing), Obstacle.LIBRARY_VERSION if missing.version else Obstacle.NO_LIBRARY)
-        oldest = OLDEST_DRIVERS.get(compiler.major, max(OLDEST_DRIVERS.values()))
-        branch = usable[0].driver.partition(".")[0]
-        if not branch.isdigit() or int(branch) < oldest:
-            reason = f"NVIDIA's driver {usable[0].driver} is too old for {compiler.identity}; install {oldest} or newer"
-            return Unsupported(reason, Obstacle.DRIVER_TOO_OLD)
-        return targets(usable, compiler.identity)
+        if (problem := driver_problem(usable[0], oldest_driver(compiler.major))) is not None:
+            return problem
+        return gpu_targets(
+            usable, toolchain="cutlass", fingerprint=compiler.identity, joins=Joins.NONE, precisions=LOWER
+        )
 
     @hookimpl
     def collage_register_patterns(self, table: PatternTable, target: Target) -> None:

@@ -10,13 +10,14 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from collage_core.contract.nvidia import OLDEST_DRIVERS
 from collage_cutlass.activations import ACTIVATIONS
 from collage_cutlass.architectures import ARCHITECTURES
 from collage_cutlass.menu import HOPPER_TILES, TILES
 from collage_cutlass.numbers import LOWER, NUMBERS, Numbers
 from collage_cutlass.patterns import FORMS, NEVER
 from collage_cutlass.problem import Source
-from collage_cutlass.toolkit import HEADERS, HEADERS_VERSION, OLDEST_DRIVERS, OLDEST_NVCC
+from collage_cutlass.toolkit import HEADERS, HEADERS_VERSION, OLDEST_NVCC
 
 BEGIN, END = "<!-- python -m collage_cutlass.table --write README.md -->", "<!-- end -->"
 

@@ -14,14 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from collage_core.contract.nvidia import OLDEST_DRIVERS
+
 HEADERS = "nvidia-cutlass"
 """The distribution whose headers are included; nothing of it is imported."""
 
 HEADERS_VERSION = "4.2.0.0"
 """The version the templates were written against."""
-
-OLDEST_DRIVERS = {13: 580, 12: 525}
-"""First branch of the driver that runs what each major version of nvcc makes (CUDA's release notes)."""
 
 OLDEST_NVCC = (12, 0)
 """The first that knows `sm_90a`."""
@@ -155,6 +154,11 @@ def header_folders() -> Iterator[Path]:
         path = Path(each) / "source" / "include"
         if (path / "cutlass" / "cutlass.h").exists():
             yield path
+
+
+def oldest_driver(major: int) -> int:
+    """First branch of the driver that runs what an nvcc of a major version makes; a newer one asks for no less."""
+    return OLDEST_DRIVERS.get(major, max(OLDEST_DRIVERS.values()))
 
 
 def _compilers() -> Iterator[Path]:

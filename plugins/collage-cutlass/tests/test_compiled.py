@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from collage_core.contract import BuildContext, Host
+from collage_core.errors import DeviceError
 from collage_cutlass.architectures import ARCHITECTURES, Architecture
-from collage_cutlass.library import Compiled, CutlassError
-from collage_cutlass.menu import TILES, Tile
+from collage_cutlass.library import Call, Compiled
+from collage_cutlass.menu import HOPPER_TILES, TILES, AnyTile
 from collage_cutlass.numbers import NUMBERS, Numbers
 from collage_cutlass.plugin import CutlassPlugin
-from collage_cutlass.problem import Chain, Gemm, Matrices, Source
+from collage_cutlass.problem import Chain, Gemm, Matrices, Move, Source
 from collage_cutlass.source import Kernel
 from collage_cutlass.toolkit import MissingToolError, Nvcc, find_compiler
 
@@ -42,7 +43,7 @@ def compiler() -> Nvcc:
 
 
 def made(
-    compiler: Nvcc, kind: str, numbers: Numbers, tile: Tile, chain: Chain, architecture: Architecture = HOPPER
+    compiler: Nvcc, kind: str, numbers: Numbers, tile: AnyTile, chain: Chain, architecture: Architecture = HOPPER
 ) -> Compiled:
     kernel = Kernel(
         kind=kind, numbers=numbers, activation=chain.activation, source=chain.source, tile=tile, b_by_columns=True
@@ -59,22 +60,36 @@ def check_epilogue(library: Compiled, chain: Chain) -> None:
         assert library.chain(chain, float(x), bias, source) == pytest.approx(wanted, rel=2e-6, abs=2e-6)
 
 
+def check_without_a_device(call: Call, function: str) -> None:
+    """CUDA's runtime, which is inside, says what is missing."""
+    if Host.this().devices:
+        return
+    with pytest.raises(DeviceError, match=f"{function}: .*(driver|device)"):
+        call()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "numbers", "chain"),
+    ("kind", "numbers", "tiles", "chain"),
     [
-        ("gemm", "f16", Chain("Gelu", Source.AFTER)),
-        ("gemm", "f32", Chain("Swish", Source.SCALE, 1.0)),
-        ("conv", "bf16", Chain("Clip", Source.BEFORE, -0.5, 2.0)),
-        ("conv", "tf32", Chain("Softplus", Source.NONE)),
+        ("gemm", "f16", TILES, Chain("Gelu", Source.AFTER)),
+        ("gemm", "f32", TILES, Chain("Swish", Source.SCALE, 1.0)),
+        ("gemm", "f32_by_bf16", TILES, Chain("Tanh", Source.NONE)),
+        ("conv", "bf16", TILES, Chain("Clip", Source.BEFORE, -0.5, 2.0)),
+        ("conv", "tf32", TILES, Chain("Softplus", Source.NONE)),
+        ("conv", "f32_by_f16", TILES, Chain("Elu", Source.AFTER, 0.7)),
+        ("gemm", "bf16", HOPPER_TILES, Chain("GeluTanh", Source.AFTER)),
+        ("gemm", "tf32", HOPPER_TILES, Chain("LeakyRelu", Source.NONE, 0.2)),
+        ("gemm", "f32_by_f16", HOPPER_TILES, Chain("Sigmoid", Source.SCALE)),
     ],
 )
 def test_kernels_compile_and_load_and_compute_the_right_epilogue(
-    kind: str, numbers: str, chain: Chain, compiler: Nvcc
+    kind: str, numbers: str, tiles: Mapping[str, Sequence[AnyTile]], chain: Chain, compiler: Nvcc
 ) -> None:
-    library = made(compiler, kind, NUMBERS[numbers], TILES[numbers][-1], chain)
+    library = made(compiler, kind, NUMBERS[numbers], tiles[numbers][-1], chain)
 
     check_epilogue(library, chain)
+    check_without_a_device(library.move(Move((1, 2, 3), turned=True), 0, 0, 0, 0), "collage_move")
 
 
 @pytest.mark.slow
@@ -91,8 +106,6 @@ def test_what_the_plugin_builds_is_what_it_loads_and_a_call_without_a_device_say
 
     assert list(tmp_path.glob("*.so")) == []
     assert json.dumps(artifact.metadata)
-    if not Host.this().devices:
-        problem = Gemm(m=8, n=8, k=8, batch=1, a=Matrices(8, 0), b=Matrices(8, 0), result=Matrices(8, 0))
-        call = library.gemm(problem, Chain("Swish", Source.NONE, 1.0), {"a": 0, "b": 0, "result": 0}, 0, 0)
-        with pytest.raises(CutlassError, match="collage_gemm: Error Internal"):
-            call()
+    problem = Gemm(m=8, n=8, k=8, batch=1, a=Matrices(8, 0), b=Matrices(8, 0), result=Matrices(8, 0))
+    call = library.gemm(problem, Chain("Swish", Source.NONE, 1.0), {"a": 0, "b": 0, "result": 0}, 0, 0)
+    check_without_a_device(call, "collage_gemm")

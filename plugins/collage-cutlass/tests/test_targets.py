@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from collage_core.contract import Host, Joins, Unsupported
+from collage_core.registry import Toolchain
 from collage_cutlass import toolkit
 from collage_cutlass.plugin import CutlassPlugin
 from collage_cutlass.toolkit import HEADERS_VERSION, MissingToolError, find_compiler
@@ -53,7 +54,8 @@ def without(reason: str, *, version: bool = False) -> CutlassPlugin:
         (None, plugin_over(FakeCompiler()), "shows no NVIDIA GPU", "no device"),
         ({"compute_capability": "7.5"}, plugin_over(FakeCompiler()), "is NVIDIA H100 of 7.5", "compute capability"),
         ({"compute_capability": "10.0"}, plugin_over(FakeCompiler()), ">=9.0,<9.1", "compute capability"),
-        ({"driver": "570.1"}, plugin_over(FakeCompiler()), "driver 570.1 is too old", "driver too old"),
+        ({"driver": "570.1"}, plugin_over(FakeCompiler()), "driver 570.1 is too old; install 580", "driver too old"),
+        ({"driver": "470.1"}, plugin_over(FakeCompiler()), "driver 470.1 is too old; install 525", "driver too old"),
         ({}, without("there is no nvcc"), "there is no nvcc", "no library"),
         ({}, without("nvcc 11.8 is too old", version=True), "too old", "library version"),
     ],
@@ -63,7 +65,7 @@ def test_a_machine_that_cannot_run_it_is_told_why(
 ) -> None:
     devices = () if device is None else (dataclasses.replace(H100, **device),)
 
-    answer = plugin.collage_targets(dataclasses.replace(HOST, devices=devices))
+    answer = Toolchain("cutlass", plugin).targets(dataclasses.replace(HOST, devices=devices))
 
     assert isinstance(answer, Unsupported)
     assert reason in answer.reason
@@ -72,7 +74,7 @@ def test_a_machine_that_cannot_run_it_is_told_why(
 
 @pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
 def test_this_machine_is_told_that_it_has_no_gpu_before_any_compiler_is_looked_for() -> None:
-    answer = without("there is no nvcc").collage_targets(Host.this())
+    answer = without("there is no nvcc").collage_check_host(Host.this())
 
     assert isinstance(answer, Unsupported)
     assert "shows no NVIDIA GPU" in answer.reason
