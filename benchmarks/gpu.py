@@ -6,8 +6,10 @@ Usage:
 
 One model at one batch and precision is one race under `benchmarks/judge`, which imports nothing of Collage: torch
 eager, `torch.compile(mode="max-autotune")`, ONNX Runtime's CUDA provider and TensorRT where they are installed, each
-of `--toolchains` alone, and what `collage optimize` makes of all of them. Everybody computes in the same precision,
-from the same weights, with CUDA graphs if they can; what is timed is said in `contenders/torch_module.py`.
+of `--toolchains` alone, what `collage optimize` makes of all of them, and the paper's ablation: of native code
+generation, and of one toolchain more in each step. Without `--toolchains` these are all that are made for GPUs and
+that `collage doctor` finds usable on the device; why the others are not, the page says. Everybody computes in the same
+precision, from the same weights, with CUDA graphs if they can; what is timed is said in `contenders/torch_module.py`.
 
 What is there already is not done again, so an interrupted run resumes: weights, models, packages, tuning records,
 Inductor's cache and races are all kept in DIR and FILE. With `--minutes` nothing new is begun after that long; the
@@ -39,6 +41,7 @@ from rich.console import Console
 from benchmarks.gpu_page import faults, markdown
 from benchmarks.gpu_plan import (
     PRECISIONS,
+    TOOLCHAINS,
     Case,
     Entrant,
     alone,
@@ -46,13 +49,16 @@ from benchmarks.gpu_plan import (
     entrants,
     optimize_command,
     prepare_command,
+    usable,
 )
-from benchmarks.gpu_steps import Clock, OutOfTimeError, gpu, made, targets_here
+from benchmarks.gpu_steps import Clock, OutOfTimeError, gpu, made, targets_here, unusable_here
 from benchmarks.judge import report as reports
 from benchmarks.judge.inputs import read
 from benchmarks.judge.rounds import Protocol, compete
 from benchmarks.models.torch_zoo import ZOO
 from benchmarks.page import environment, noting, written
+
+ALL = ",".join(TOOLCHAINS)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--precision", default="fp32", metavar="A,B", help=f"of {', '.join(PRECISIONS)}")
     result.add_argument("--only", metavar="A,B", help="contenders; --list shows them")
     result.add_argument(
-        "--toolchains", default="cublas,triton", metavar="A,B", help="what Collage mixes; each alone, too"
+        "--toolchains", metavar="A,B", help=f"what Collage mixes; each alone, too; default: of {ALL} those usable here"
     )
     result.add_argument("--device", default="cuda:0", help="cuda:N, numbered as nvidia-smi does; cpu to rehearse")
     result.add_argument("--preset", default="", help="as for `collage optimize`")
@@ -100,6 +106,7 @@ class Races:
         self._console = console
         self._only = alone(options.only) if options.only else None
         self._targets: list[str] | None = None
+        self._unusable: dict[str, str] = {}
         self.done: dict[str, dict[str, Any]] = {}
         if options.results and options.results.is_file():
             content = json.loads(options.results.read_text(encoding="utf-8"))
@@ -110,6 +117,27 @@ class Races:
         options = self._options
         return entrants(case, options.work, self._only, options.toolchains, options.device)
 
+    def choose(self) -> None:
+        """Has `--toolchains` mean those that are made for GPUs and usable on the device, where nothing was said.
+
+        Raises:
+            ValueError: If none is; says why.
+        """
+        options = self._options
+        found = usable(self._targets_here(options.deadline), options.device)
+        unusable = unusable_here(options.work)
+        self._unusable = {name: unusable.get(name, "not installed") for name in TOOLCHAINS if name not in found}
+        if not found:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self._unusable.items())
+            raise ValueError(f"no toolchain is usable on {options.device}: {reasons}")
+        options.toolchains = ",".join(found)
+        planned(options)  # whom `--only` names may be none of these
+
+    def _targets_here(self, deadline_s: float) -> list[str]:
+        if self._targets is None:
+            self._targets = targets_here(self._options.work, deadline_s)
+        return self._targets
+
     def run(self, plan: Iterable[Case]) -> None:
         """Runs what is not there yet, writing after each race.
 
@@ -118,7 +146,8 @@ class Races:
         """
         for case in plan:
             known = self.done.get(case.key)
-            if known is not None and known["device"] == self._device and not self._options.again:
+            of = self._device, self._options.toolchains
+            if known is not None and (known["device"], known["toolchains"]) == of and not self._options.again:
                 continue
             self._console.print(f"{case.key} ...")
             self.done[case.key] = self._race(case)
@@ -165,6 +194,7 @@ class Races:
             "device": self._device,
             "protocol": dataclasses.asdict(protocol),
             "toolchains": options.toolchains,
+            "unusable": self._unusable,
             **summary,
             "rounds_us": rounds,
         }
@@ -175,10 +205,9 @@ class Races:
         if package is None:
             return ""
         left = self._clock.left(options.deadline, f"{entrant.contender.name} of {case.key}")
-        if self._targets is None:
-            self._targets = targets_here(options.work, left)
+        targets = self._targets_here(left)
         settings = {"preset": options.preset, "budget": options.budget, "seed": str(options.seed)}
-        command = optimize_command(package, case, options.work, self._targets, settings, options.device)
+        command = optimize_command(package, case, options.work, targets, settings, options.device)
         return made(package.path, command, left, options.again)
 
     def _compete(
@@ -235,7 +264,7 @@ def planned(options: argparse.Namespace) -> list[Case]:
         raise ValueError(f"--batch is a list of numbers from 1 on, not {options.batch!r}")
     names = options.names or [name for name, each in ZOO.items() if not each.asked_for]
     plan = cases(names, batches, precisions)
-    entrants(plan[0], options.work, alone(options.only) if options.only else None, options.toolchains)
+    entrants(plan[0], options.work, alone(options.only) if options.only else None, options.toolchains or ALL)
     return plan
 
 
@@ -256,6 +285,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = time.monotonic()
     try:
         plan = planned(options)
+        chosen = bool(options.toolchains)
+        options.toolchains = options.toolchains or ALL
         if options.list:
             for line in listed(plan, Races(options, "", Clock(), console)):
                 print(line)
@@ -272,6 +303,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str((options.work / "inductor").resolve()))
     end = None if options.minutes is None else start + 60 * options.minutes
     races = Races(options, device, Clock(end=end), console)
+    if not chosen and options.device != "cpu":
+        try:
+            races.choose()
+        except ValueError as error:
+            print(f"gpu: {error}", file=sys.stderr)
+            return 2
     try:
         races.run(plan)
     except OutOfTimeError as stopped:

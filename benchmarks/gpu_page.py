@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.gpu_plan import COLLAGE, EAGER, MAX_AUTOTUNE
+from benchmarks.gpu_plan import COLLAGE, EAGER, MAX_AUTOTUNE, STEPS, TOOLCHAINS, Step, ablation, toolchain_of
 from benchmarks.judge.statistics import Interval, geometric_mean, median_interval
 from benchmarks.page import head, lines_of
 
@@ -26,12 +27,18 @@ def ran(race: Mapping[str, Any], name: str | None) -> Mapping[str, Any] | None:
     return next((row for row in race["contenders"] if row["name"] == name and "latency_ms" in row), None)
 
 
-def round_ratios(race: Mapping[str, Any], base: str | None) -> list[float]:
-    """By round, how many times as long as the plan another contender takes; none if either did not run."""
+def round_ratios(race: Mapping[str, Any], base: str | None, of: str = COLLAGE) -> list[float]:
+    """By round, how many times as long as the plan another contender takes; none if either did not run.
+
+    Args:
+        race: Which.
+        base: The other contender.
+        of: Whose plan: the one of all toolchains, or a row of the ablation.
+    """
     rounds = race["rounds_us"]
-    if base not in rounds or COLLAGE not in rounds:
+    if base not in rounds or of not in rounds:
         return []
-    return [other / own for other, own in zip(rounds[base], rounds[COLLAGE], strict=True)]
+    return [other / own for other, own in zip(rounds[base], rounds[of], strict=True)]
 
 
 def faults(race: Mapping[str, Any]) -> list[str]:
@@ -50,7 +57,22 @@ def faults(race: Mapping[str, Any]) -> list[str]:
     ratio = plan.get("ratio_vs_best_single")
     if ratio and ratio["ci95"][1] > SLOWER:
         found.append(f"it may be slower than {race['best_single']}: up to {ratio['ci95'][1]:.2f} of its time")
-    return found
+    return [*found, *_slowed(race)]
+
+
+def _slowed(race: Mapping[str, Any]) -> Iterator[str]:
+    """Steps of the ablation that may be slower than the one before: one choice more has made the plan worse."""
+    for before, step in itertools.pairwise(steps(race)):
+        ratios = round_ratios(race, step.contender, before.contender)
+        if ratios and (ratio := median_interval(ratios)).high > SLOWER:
+            added = " and ".join(step.added)
+            yield f"with {added} it may be slower than without: up to {ratio.high:.2f} of {before.contender}'s time"
+
+
+def steps(race: Mapping[str, Any]) -> list[Step]:
+    """The rows of a race's ablation that ran; nothing unless two did."""
+    found = [step for step in ablation(race.get("toolchains", "")) if step.contender in race["rounds_us"]]
+    return found if len(found) > 1 else []
 
 
 def rows(races: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
@@ -77,6 +99,65 @@ def means(races: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
                 yield precision, name, f"{len(ratios)} of {len(of)}", f"{mean.value:.2f}", _ends(mean)
 
 
+def _columns(races: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """What the ablations of some races add, in the order of their steps."""
+    found = {step.added for race in races for step in steps(race)}
+
+    def place(added: tuple[str, ...]) -> tuple[int, int, tuple[str, ...]]:
+        name = toolchain_of(added[0])
+        where = [name in step for step in STEPS]
+        return where.index(True) if name in TOOLCHAINS else len(STEPS), -len(added), added
+
+    return sorted(found, key=place)
+
+
+def ablation_lines(races: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The ablations, as a table: what each step takes, and how many times as fast as the first it is.
+
+    One row for each race that has one, and one for the geometric mean over those of each precision, of those that have
+    the step. A toolchain that a machine refuses, or whose plan did not run, leaves its column empty.
+    """
+    columns = _columns(races)
+    named = [" and ".join(added) for added in columns]
+    lines = []
+    for race in races:
+        ran_steps = {step.added: step for step in steps(race)}
+        if not ran_steps:
+            continue
+        first = next(iter(ran_steps.values())).contender
+        cells = [_step(race, ran_steps.get(added), first) for added in columns]
+        lines.append((race["name"], str(race["batch"]), race["precision"], *cells))
+    for precision in dict.fromkeys(race["precision"] for race in races):
+        of = [race for race in races if race["precision"] == precision and steps(race)]
+        if len(of) > 1:
+            lines.append(("geometric mean", "", precision, *(_mean_step(of, added) for added in columns)))
+    if not lines:
+        return []
+    headings = [*("model", "batch", "precision"), *named[:1], *(f"+ {name}" for name in named[1:])]
+    return lines_of(headings, lines)
+
+
+def _step(race: Mapping[str, Any], step: Step | None, first: str) -> str:
+    row = None if step is None else ran(race, step.contender)
+    if step is None or row is None:
+        return ""
+    if step.contender == first:
+        return f"{_milliseconds(row)} ms"
+    ratio = median_interval(round_ratios(race, first, step.contender))
+    return f"{_milliseconds(row)} ms, {ratio.value:.2f} ({_ends(ratio)})"
+
+
+def _mean_step(races: Sequence[Mapping[str, Any]], added: tuple[str, ...]) -> str:
+    ratios = []
+    for race in races:
+        first, *others = steps(race)
+        ratios += [round_ratios(race, first.contender, step.contender) for step in others if step.added == added]
+    if not ratios:
+        return ""
+    mean = geometric_mean(ratios)
+    return f"{mean.value:.2f} ({_ends(mean)}), {len(ratios)} of {len(races)} races"
+
+
 def markdown(races: Sequence[Mapping[str, Any]]) -> str:
     """All races, as a page."""
     last = max(races, key=lambda race: str(race["date"]))
@@ -96,6 +177,12 @@ def markdown(races: Sequence[Mapping[str, Any]]) -> str:
     if found:
         lines += ["", "Geometric means of the speed-ups:", ""]
         lines += lines_of(("precision", "against", "races", "mean", "95 %"), found)
+    if table := ablation_lines(races):
+        about = (
+            "One toolchain more in each column, as in the ablation of Collage's paper: how long the plan takes, and "
+            "how many times as fast as the plan of the first column it is."
+        )
+        lines += ["", about, "", *table]
     for title, items in (
         ("What the plans do not hold:", _faulty(races)),
         ("How each runs, by its own word:", _notes(races)),
@@ -159,5 +246,7 @@ def _failed(races: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for row in race["contenders"]:
             if "failed" in row:
                 said.setdefault((row["name"], row["failed"]), []).append(_where(race))
+        for name, reason in race.get("unusable", {}).items():
+            said.setdefault((name, reason), []).append(_where(race))
     for (name, reason), where in said.items():
         yield f"{name}: {reason} ({'; '.join(where)})"

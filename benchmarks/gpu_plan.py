@@ -13,6 +13,11 @@ from benchmarks.models.torch_zoo.files import Files
 
 COLLAGE, MAX_AUTOTUNE, EAGER = "collage", "max-autotune", "torch-eager"
 
+STEPS = (("triton",), ("cublas",), ("cudnn",), ("cutlass",), ("tensorrt", "tensorrt_rtx"))
+"""The toolchains for GPUs, native code generation first, in the order in which the paper's ablation adds them; TensorRT
+in either edition, since a device is served by one of them."""
+TOOLCHAINS = tuple(name for step in STEPS for name in step)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
@@ -120,14 +125,76 @@ _TORCH: Mapping[str, tuple[Kind, Mapping[str, str]]] = {
     MAX_AUTOTUNE: ("outside", {"mode": "max-autotune"}),
     "max-autotune-frozen": ("outside", {"mode": "max-autotune", "freezing": "true"}),
 }
-_RUNTIMES = {"onnxruntime-cuda": "onnxruntime_cuda.py", "tensorrt": "tensorrt_engine.py"}
+_RUNTIMES = {"onnxruntime-cuda": "onnxruntime_cuda.py", "tensorrt-engine": "tensorrt_engine.py"}
 STANDARD = (EAGER, MAX_AUTOTUNE, *_RUNTIMES, COLLAGE)
 """Who runs unless `--only` says otherwise; each of `--toolchains` alone does, too."""
 
 
 def known(toolchains: str) -> tuple[str, ...]:
     """Every contender there is, each toolchain alone last."""
-    return (*_TORCH, *_RUNTIMES, COLLAGE, *alone(toolchains))
+    rows = (step.contender for step in ablation(toolchains))
+    return tuple(dict.fromkeys((*_TORCH, *_RUNTIMES, COLLAGE, *rows, *alone(toolchains))))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A row of the ablation.
+
+    Attributes:
+        added: The toolchains that the row before has not.
+        toolchains: All that Collage mixes in it, as for `--toolchains`.
+        contender: Who runs it: one toolchain alone in the first, `COLLAGE` in the last.
+    """
+
+    added: tuple[str, ...]
+    toolchains: str
+    contender: str
+
+
+def ablation(toolchains: str) -> list[Step]:
+    """Native code generation, and one toolchain more in each step, as the paper adds them; others than `STEPS` last.
+
+    Args:
+        toolchains: What Collage mixes.
+
+    Returns:
+        Nothing if there is only one step, which compares nothing.
+
+    Examples:
+        >>> [step.contender for step in ablation("cublas,cudnn,triton")]
+        ['triton', 'triton+cublas', 'collage']
+    """
+    left = list(alone(toolchains))
+    groups = [tuple(each for each in left if toolchain_of(each) in step) for step in STEPS]
+    groups.append(tuple(each for each in left if toolchain_of(each) not in TOOLCHAINS))
+    found: list[Step] = []
+    mixed: tuple[str, ...] = ()
+    for group in filter(None, groups):
+        mixed += group
+        contender = COLLAGE if len(mixed) == len(left) else "+".join(mixed)
+        found.append(Step(added=group, toolchains=",".join(mixed), contender=contender))
+    return found if len(found) > 1 else []
+
+
+def toolchain_of(target: str) -> str:
+    """The toolchain of a target's name.
+
+    Examples:
+        >>> toolchain_of("triton(precision=tf32)@cuda:0")
+        'triton'
+    """
+    return re.split(r"[(@]", target)[0]
+
+
+def usable(targets: Iterable[str], device: str) -> list[str]:
+    """The toolchains of `TOOLCHAINS` that have a target on a device.
+
+    Args:
+        targets: By name, as `collage doctor` lists them.
+        device: Which.
+    """
+    there = {toolchain_of(target) for target in targets if target.endswith(f"@{device}")}
+    return [name for name in TOOLCHAINS if name in there]
 
 
 def alone(toolchains: str) -> tuple[str, ...]:
@@ -148,23 +215,25 @@ def entrants(
     Args:
         case: Which.
         work: Folder of its files.
-        only: Names, of `known`; None for `STANDARD` and each toolchain alone.
+        only: Names, of `known`; None for `STANDARD`, the rows of the ablation and each toolchain alone.
         toolchains: What Collage mixes, and each alone.
         device: What they run on.
 
     Raises:
         ValueError: If a name is unknown.
     """
-    names = (*STANDARD, *alone(toolchains)) if only is None else tuple(only)
+    rows = {step.contender: step.toolchains for step in ablation(toolchains)}
+    names = (*STANDARD, *rows, *alone(toolchains)) if only is None else tuple(only)
     strangers = [name for name in names if name not in known(toolchains)]
     if strangers:
         raise ValueError(f"no contender {', '.join(strangers)}; there are {', '.join(known(toolchains))}")
     files = case.files(work)
     common = {"device": device, "tf32": str(case.precision.tf32).lower()}
-    return [_entrant(name, case, files, toolchains, common) for name in dict.fromkeys(names)]
+    mixes = {**rows, COLLAGE: toolchains}
+    return [_entrant(name, case, files, mixes, common) for name in dict.fromkeys(names)]
 
 
-def _entrant(name: str, case: Case, files: Files, toolchains: str, common: Mapping[str, str]) -> Entrant:
+def _entrant(name: str, case: Case, files: Files, mixes: Mapping[str, str], common: Mapping[str, str]) -> Entrant:
     if name in _TORCH:
         kind, own = _TORCH[name]
         options = {"model": str(files.weights), "architecture": case.name, "dtype": case.precision.dtype}
@@ -172,13 +241,13 @@ def _entrant(name: str, case: Case, files: Files, toolchains: str, common: Mappi
         return Entrant(contender=Contender(name=name, file=file, kind=kind, options={**options, **common, **own}))
     if name in _RUNTIMES:
         return Entrant(contender=Contender(name=name, file=CONTENDERS / _RUNTIMES[name], kind="single", options=common))
-    mixed = name == COLLAGE
-    label = "mix" if mixed else re.sub(r"[^\w.-]+", "_", name)
-    package = Package(path=files.folder / f"{case.key}.{label}.collage", toolchains=toolchains if mixed else name)
+    mixed = mixes.get(name, name)  # in the package's name, too: what was made of others is another package
+    label = re.sub(r"[^\w.-]+", "_", "+".join(sorted(alone(mixed))))
+    package = Package(path=files.folder / f"{case.key}.{label}.collage", toolchains=mixed)
     contender = Contender(
         name=name,
         file=CONTENDERS / "collage_package.py",
-        kind="outside" if mixed else "single",
+        kind="single" if mixed == name else "outside",
         options={"model": str(package.path), "device": common["device"]},
     )
     return Entrant(contender=contender, package=package)
@@ -216,11 +285,11 @@ def optimize_command(
         command += [f"--{name}", value] if value else []
     if case.precision.tf32:
         command += ["--max-error", str(MAX_ERROR)]
-    toolchains = {re.split(r"[(@]", each)[0] for each in alone(package.toolchains)}
+    toolchains = set(map(toolchain_of, alone(package.toolchains)))
     for target in targets:
         coarse = case.precision.tf32 and _is_too_coarse(target)
         elsewhere = "@cuda:" in target and not target.endswith(f"@{device}")
-        if re.split(r"[(@]", target)[0] in toolchains and (coarse or elsewhere):
+        if toolchain_of(target) in toolchains and (coarse or elsewhere):
             command += ["--exclude", target]
     return command
 

@@ -105,6 +105,15 @@ def made(done: Path, command: Sequence[str], deadline_s: float, again: bool = Fa
     return reason
 
 
+def unusable_here(work: Path) -> dict[str, str]:
+    """Why toolchains are not usable, by name, as `collage doctor` said it to `targets_here`."""
+    file = work / "doctor.json"
+    if not file.is_file():
+        return {}
+    found = json.loads(file.read_text(encoding="utf-8"))
+    return {str(each["name"]): str(each["unusable"]) for each in found["toolchains"] if each["unusable"]}
+
+
 def targets_here(work: Path, deadline_s: float) -> list[str]:
     """Every target that the installed toolchains offer, by name, as `collage doctor` finds them."""
     file = work / "doctor.json"

@@ -156,7 +156,7 @@ def test_collage_mixes_all_toolchains_and_each_runs_alone(tmp_path: Path) -> Non
     }
     assert len({package.path for package in packages.values()}) == 3
     assert {name for name, each in found.items() if each.contender.kind == "single"} == {
-        *("cublas", "triton", "onnxruntime-cuda", "tensorrt")
+        *("cublas", "triton", "onnxruntime-cuda", "tensorrt-engine")
     }
 
 
