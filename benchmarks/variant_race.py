@@ -33,7 +33,7 @@ from collage_core.measure.trials import Trials
 from collage_core.measure.values import encode_value
 from collage_core.pipeline.proposals import propose, target_rule
 from collage_core.registry import Toolchain
-from collage_core.testing.kernel_check import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs
 
 TOLERANCES = {"float32": 1e-3, "float16": 1e-2, "bfloat16": 4e-2}
 """What kernels may be off, relative to the result's scale: float32 as in a search, 16-bit floats by their rounding."""

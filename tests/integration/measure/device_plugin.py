@@ -30,12 +30,12 @@ caching = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("
 near = MockToolchain("near", costs_us={})
 hindered = Hindered()
 
+
 @atexit.register
 def complain() -> None:
     """Once the device is lost, as CuPy does for each piece of its memory when the interpreter ends."""
     if FRAGILE._asked > 4:
         print("Exception ignored in: 'cupy.cuda.memory.Memory.__dealloc__'\n" * 20, file=sys.stderr)
-
 
 
 ROUNDED = dataclasses.replace(TARGETS[0], exact=False, rounds=frozenset(PRODUCTS))
