@@ -22,7 +22,8 @@ type, a graph launched a thousand times. It goes from a kernel function to NumPy
             assert relative_error(y, right) < 1e-2
             kernel.check_replays(1000 if machine.is_real else 10)
 
-On a fake device a call that waits fails its test. How often the host waits in a longer run is asked so, of both:
+`machine.check` does to single candidates, perhaps against numbers of your own, what `check_plugin` does to all. On a
+fake device a call that waits fails its test; how often the host waits in a longer run is asked so, of both:
 
     with machine.calls() as calls:
         run()
@@ -33,7 +34,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
@@ -43,12 +45,14 @@ import numpy as np
 from collage_core.contract import Artifact, Host, KernelFunction, Target, Unsupported
 from collage_core.device import DeviceStream, OpenDevice
 from collage_core.errors import DeviceError
+from collage_core.fusion import SubGraph
 from collage_core.registry import Toolchain
 from collage_core.testing.bound_kernel import BoundKernel
 from collage_core.testing.contexts import build_context, run_context
 from collage_core.testing.device_calls import logged, traced
 from collage_core.testing.fake_device import FakeDevice
 from collage_core.testing.fake_stream import FakeStream
+from collage_core.testing.kernel_check import KernelCheck
 
 _MOST_VARIANTS = 16
 _DEADLINE_S = 600.0
@@ -176,6 +180,45 @@ class DeviceMachine:
             raise AssertionError(f"{target.name} does not load variant {artifact.variant!r}: {kernel.reason}")
         given = [feeds[spec.name] for spec in function.inputs]
         return BoundKernel(kernel, artifact, function, given, self.stream, aligned=aligned, keeps=run)
+
+    def check(
+        self,
+        sub_graphs: Iterable[SubGraph],
+        values: Mapping[str, Any],
+        target: Target,
+        *,
+        tolerance: float,
+        max_variants: int = 1,
+    ) -> None:
+        """Does to candidates what `check_plugin` does to all that a plugin claims.
+
+        Args:
+            sub_graphs: The candidates, of one model.
+            values: The model's values in one run, by name: what `evaluate` gives, or what is right for a target that
+                rounds.
+            target: One of the toolchain's.
+            tolerance: Largest error, relative to a tensor's scale.
+            max_variants: Variants of a candidate that are tried.
+
+        Raises:
+            AssertionError: If one is refused or breaks the contract; names which and how.
+        """
+        with tempfile.TemporaryDirectory(prefix="collage-check-") as folder:
+            check = KernelCheck(
+                self.toolchain,
+                target,
+                Path(folder),
+                threads=1,
+                tolerance=tolerance,
+                max_variants=max_variants,
+                host=self.host,
+                device=self.stream,
+            )
+            for sub_graph in sub_graphs:
+                outcome = check.run(sub_graph, values)
+                problems = [f"it is refused: {outcome.reason}"] if isinstance(outcome, Unsupported) else outcome
+                if problems:
+                    raise AssertionError(f"{target.name}, {', '.join(sub_graph.names)}: {'; '.join(problems)}")
 
     def calls(self) -> AbstractContextManager[list[str]]:
         """What is asked of the device in a block, there once that has ended; `device_calls` says which calls wait.

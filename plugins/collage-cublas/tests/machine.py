@@ -11,6 +11,7 @@ from collage_core.fusion import CandidateBounds, kernel_function
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.pipeline.proposals import Proposals, propose, target_rule
 from collage_core.registry import Toolchain
+from collage_core.testing import DeviceMachine, FakeDevice
 from collage_cublas.library import Library
 from collage_cublas.plugin import CublasPlugin
 
@@ -26,6 +27,12 @@ TF32, FP16, BF16 = (
 
 def plugin_over(library: Library) -> CublasPlugin:
     return CublasPlugin(lambda majors: library)
+
+
+def emulated(emulator: Emulator | None = None) -> DeviceMachine:
+    """That machine, where cuBLASLt is emulated."""
+    toolchain = Toolchain("cublas", plugin_over(emulator or Emulator()))
+    return DeviceMachine.fake(toolchain, HOST, FakeDevice("cuda:0"))
 
 
 def proposals(of: onnx_ir.Model | DataflowGraph, target: Target = TARGET) -> Proposals:

@@ -20,11 +20,10 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.reference import evaluate
 from collage_core.registry import Toolchain
-from collage_core.testing import DeviceMachine, FakeDevice, GraphBuilder, check_plugin
+from collage_core.testing import DeviceMachine, GraphBuilder, check_plugin
 from collage_cublas.plugin import CublasPlugin
 
-from .emulator import Emulator
-from .machine import HOST, largest, plugin_over
+from .machine import emulated, largest
 
 DTYPES = ("FLOAT", "FLOAT16", "BFLOAT16")
 TOLERANCES = {"FLOAT": 1e-4, "FLOAT16": 1e-2, "BFLOAT16": 5e-2}
@@ -44,10 +43,6 @@ LAYOUTS = tuple(itertools.product((False, True), (False, True), ((), (3,))))
 
 
 WORKSPACE_BYTES = 1 << 25
-
-
-def emulated() -> DeviceMachine:
-    return DeviceMachine.fake(Toolchain("cublas", plugin_over(Emulator())), HOST, FakeDevice("cuda:0"))
 
 
 def real() -> DeviceMachine:

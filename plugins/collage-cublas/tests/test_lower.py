@@ -27,7 +27,7 @@ from collage_core.device import buffer_on, placed_on
 from collage_core.errors import KernelError
 from collage_core.fusion import kernel_function
 from collage_core.testing import FakeDevice, GraphBuilder, dense
-from collage_core.testing.contexts import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs, run_context
 from collage_cublas.library import (
     ALGORITHM_BYTES,
     Compute,
@@ -272,9 +272,7 @@ def test_a_call_enqueues_and_nothing_happens_before_the_stream_comes_to_it(build
     stream = device.open("cuda:0")
     what = function()
     artifact = lowered(Emulator(), build, what)[1]
-    names = {content: name for name, content in what.constants.items()}
-    weights = {each: placed_on(stream, "w", what.constant(names[each])) for each in artifact.constants.values()}
-    run = RunContext(threads=1, device="cuda:0", stream=stream.handle, placed=weights)
+    run = run_context(artifact, what, TARGET, stream)
     kernel = plugin_over(Emulator()).collage_load(TARGET, artifact, run)
     assert not isinstance(kernel, Unsupported)
     x = placed_on(stream, what.inputs[0].name, np.ones((4, 16), np.float32))

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,17 +15,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from collage_core.contract import Unsupported
-from collage_core.fusion import SubGraph
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.reference import evaluate
-from collage_core.registry import Toolchain
-from collage_core.testing import FakeDevice, GraphBuilder
-from collage_core.testing.kernel_check import KernelCheck
+from collage_core.testing import GraphBuilder
 
 from .emulator import Emulator
-from .machine import HOST, TARGET, plugin_over, proposals
+from .machine import TARGET, emulated, proposals
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -175,24 +169,10 @@ def test_what_is_claimed_is_right_and_nothing_expressible_is_refused(case: Case)
 
 
 def check_numbers(model: onnx_ir.Model, candidates: Any) -> None:
-    graph = DataflowGraph(model)
     emulator = Emulator()
-    values = evaluate(model, random_inputs(graph, seed=0)).values
-    with tempfile.TemporaryDirectory() as folder:
-        check = KernelCheck(
-            Toolchain("cublas", plugin_over(emulator)),
-            TARGET,
-            Path(folder),
-            threads=1,
-            tolerance=1e-4,
-            max_variants=1,
-            host=HOST,
-            device=FakeDevice("cuda:0").open("cuda:0"),
-        )
-        for candidate in candidates:
-            outcome = check.run(SubGraph(graph, candidate.sub_graph.nodes).labelled(candidate.sub_graph.label), values)
-            assert not isinstance(outcome, Unsupported), outcome.reason
-            assert outcome == []
+    values = evaluate(model, random_inputs(DataflowGraph(model), seed=0)).values
+    sub_graphs = [candidate.sub_graph for candidate in candidates]
+    emulated(emulator).check(sub_graphs, values, TARGET, tolerance=1e-4)
     assert not emulator.attributes  # every descriptor was given back
 
 

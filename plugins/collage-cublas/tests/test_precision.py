@@ -17,19 +17,16 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
-from collage_core.fusion import SubGraph
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.narrowing import Narrowed, narrowed_products
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.reference import evaluate
-from collage_core.registry import Toolchain
-from collage_core.testing import FakeDevice, GraphBuilder
+from collage_core.testing import GraphBuilder
 from collage_core.testing.contexts import MemoryBlobs
-from collage_core.testing.kernel_check import KernelCheck
 from collage_cublas.library import DataType, Layout
 
 from .emulator import Emulator
-from .machine import BF16, FP16, HOST, TARGET, largest, plugin_over, proposals
+from .machine import BF16, FP16, TARGET, emulated, largest, plugin_over, proposals
 
 
 def layer() -> onnx_ir.Model:
@@ -77,19 +74,8 @@ def test_every_way_multiplies_rounded_factors_and_adds_float32(name: str, target
     values = dict(evaluate(model, feeds).values)
     exact, right = values[result], evaluate(rounded.model, feeds).values[result]
     values[result] = right
-    check = KernelCheck(
-        Toolchain("cublas", plugin_over(emulator)),
-        target,
-        tmp_path,
-        threads=1,
-        tolerance=1e-6,
-        max_variants=8,
-        host=HOST,
-        device=FakeDevice("cuda:0").open("cuda:0"),
-    )
 
-    sub_graph = SubGraph(graph, candidate.sub_graph.nodes).labelled(candidate.sub_graph.label)
-    assert check.run(sub_graph, values) == []
+    emulated(emulator).check([candidate.sub_graph], values, target, tolerance=1e-6, max_variants=8)
 
     assert np.abs(right - exact).max() > 1e-5  # so that float32 itself would have been found out
     assert not emulator.attributes

@@ -1,22 +1,16 @@
-"""Candidates against ONNX's reference, on the emulation or on a GPU."""
+"""Candidates against ONNX's reference, on the emulation."""
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import onnx_ir
 
-from collage_core.contract import Target, Unsupported
+from collage_core.contract import Target
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.reference import evaluate
-from collage_core.registry import Toolchain
-from collage_core.testing import FakeDevice
-from collage_core.testing.kernel_check import KernelCheck
 
 from .emulator import Emulator
-from .machine import HOST, TARGET, plugin_over, proposals
+from .machine import TARGET, emulated, proposals
 
 TOLERANCES = {"FLOAT": 1e-4, "FLOAT16": 1e-2, "BFLOAT16": 5e-2}
 
@@ -32,19 +26,6 @@ def check_numbers(
     graph, emulator = DataflowGraph(model), Emulator()
     values = evaluate(model, random_inputs(graph, seed=0)).values
     found = proposals(graph, target, regions=regions)
-    with tempfile.TemporaryDirectory() as folder:
-        check = KernelCheck(
-            Toolchain("cudnn", plugin_over(emulator)),
-            target,
-            Path(folder),
-            threads=1,
-            tolerance=tolerance,
-            max_variants=2,
-            host=HOST,
-            device=FakeDevice("cuda:0").open("cuda:0"),
-        )
-        for candidate in found.candidates:
-            outcome = check.run(candidate.sub_graph, values)
-            assert not isinstance(outcome, Unsupported), outcome.reason
-            assert outcome == [], candidate.sub_graph.names
+    sub_graphs = [candidate.sub_graph for candidate in found.candidates]
+    emulated(emulator).check(sub_graphs, values, target, tolerance=tolerance, max_variants=2)
     return [candidate.sub_graph.label for candidate in found.candidates], emulator

@@ -10,6 +10,7 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.narrowing import PRODUCTS
 from collage_core.pipeline.proposals import Proposals, propose, target_rule
 from collage_core.registry import Toolchain
+from collage_core.testing import DeviceMachine, FakeDevice
 from collage_cudnn.library import Library
 from collage_cudnn.loading import FRONTEND
 from collage_cudnn.plugin import CudnnPlugin
@@ -32,6 +33,12 @@ TF32 = Target(
 
 def plugin_over(library: Library) -> CudnnPlugin:
     return CudnnPlugin(lambda: library, lambda: FRONTEND)
+
+
+def emulated(emulator: Emulator | None = None) -> DeviceMachine:
+    """That machine, where cuDNN is emulated."""
+    toolchain = Toolchain("cudnn", plugin_over(emulator or Emulator()))
+    return DeviceMachine.fake(toolchain, HOST, FakeDevice("cuda:0"))
 
 
 def proposals(of: onnx_ir.Model | DataflowGraph, target: Target = TARGET, *, regions: bool = False) -> Proposals:

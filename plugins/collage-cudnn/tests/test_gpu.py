@@ -19,7 +19,7 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.reference import evaluate
 from collage_core.registry import Toolchain
-from collage_core.testing import DeviceMachine, FakeDevice, check_plugin
+from collage_core.testing import DeviceMachine, check_plugin
 from collage_cudnn.plugin import CudnnPlugin
 
 from .cases import (
@@ -33,8 +33,7 @@ from .cases import (
     rms_norm,
 )
 from .checking import TOLERANCES
-from .emulator import Emulator
-from .machine import HOST, largest, plugin_over
+from .machine import emulated, largest
 
 Make = Callable[[onnx_ir.DataType], onnx_ir.Model]
 WIDE = {"x": (2, 64, 14, 14), "kernel": (64, 64, 3, 3), "pads": [1] * 4}
@@ -69,13 +68,7 @@ FORMS: dict[str, Make] = {
     "region": block,
 }
 DTYPES = ("FLOAT", "FLOAT16", "BFLOAT16")
-
-
 WORKSPACE_BYTES = 1 << 26
-
-
-def emulated() -> DeviceMachine:
-    return DeviceMachine.fake(Toolchain("cudnn", plugin_over(Emulator())), HOST, FakeDevice("cuda:0"))
 
 
 def real() -> DeviceMachine:

@@ -7,15 +7,15 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import onnx_ir
 import pytest
 
 from collage_core.contract import Artifact, Buffer, BuildContext, Requirement, RunContext, TensorSpec, Unsupported
-from collage_core.device import buffer_on, placed_on
+from collage_core.device import buffer_on
 from collage_core.errors import KernelError
 from collage_core.fusion import kernel_function
 from collage_core.testing import FakeDevice
+from collage_core.testing.contexts import run_context
 from collage_cudnn.graph import Graph
 from collage_cudnn.library import MULTIPLYING
 
@@ -208,14 +208,8 @@ class Loaded:
     def __init__(self, artifact: Artifact, function: Any, emulator: Emulator) -> None:
         self.device = FakeDevice("cuda:0")
         self.stream = self.device.open("cuda:0")
-        names = {content: name for name, content in function.constants.items()}
-        constants = {content: function.constant(names[content]) for content in artifact.constants.values()}
-        self.placed = {content: placed_on(self.stream, content, array) for content, array in constants.items()}
-        self.run = RunContext(
-            threads=1, device="cuda:0", constants=constants, placed=self.placed, stream=self.stream.handle
-        )
-        self.plugin = plugin_over(emulator)
-        self.answer = self.plugin.collage_load(TARGET, artifact, self.run)
+        self.run = run_context(artifact, function, TARGET, self.stream)
+        self.answer = plugin_over(emulator).collage_load(TARGET, artifact, self.run)
         self.inputs = [buffer_on(self.stream, spec) for spec in function.inputs]
         self.outputs = [buffer_on(self.stream, spec) for spec in function.outputs]
         self.workspace = self.scratch(artifact.workspace_bytes)
@@ -306,10 +300,8 @@ def test_each_stream_has_a_handle_of_its_own(build: BuildContext) -> None:
     function = largest(convolution("Relu", dtype=FLOAT16))
     emulator.calls.clear()
     device = FakeDevice("cuda:0")
-    constants = {content: np.asarray(function.constant(name)) for name, content in function.constants.items()}
     for stream in (device.open("cuda:0"), device.open("cuda:0")):
-        placed = {content: placed_on(stream, content, array) for content, array in constants.items()}
-        run = RunContext(threads=1, device="cuda:0", constants=constants, placed=placed, stream=stream.handle)
+        run = run_context(artifact, function, TARGET, stream)
         for _ in range(2):
             assert not isinstance(plugin.collage_load(TARGET, artifact, run), Unsupported)
 

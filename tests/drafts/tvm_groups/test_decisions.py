@@ -16,7 +16,7 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.pipeline.proposals import propose, target_rule
 from collage_core.registry import Toolchain
 from collage_core.testing import GraphBuilder, chain, dense
-from collage_core.testing.contexts import MemoryBlobs
+from collage_core.testing.contexts import MemoryBlobs, build_context
 from tests.drafts.tvm_groups.lower import lower
 from tests.drafts.tvm_groups.plugin import plugin
 from tests.drafts.tvm_groups.schedules import Schedule, processor_level
@@ -105,18 +105,7 @@ def group(*shape: int, seed: int = 0) -> KernelFunction:
 
 @pytest.fixture
 def build(tmp_path: Path) -> BuildContext:
-    return BuildContext(
-        threads=1,
-        effort=1,
-        deadline_s=60,
-        tuning_s=30,
-        workspace_limit_bytes=0,
-        seed=0,
-        blobs=MemoryBlobs(),
-        scratch=tmp_path,
-        max_variants=8,
-        host=HOST,
-    )
+    return build_context(tmp_path, tuning_s=30, workspace_limit_bytes=0, max_variants=8, host=HOST)
 
 
 def variants(recorder: Recorder, build: BuildContext, function: KernelFunction | None = None) -> Iterator[Artifact]:

@@ -38,7 +38,7 @@ from collage_core.measure.values import encode_value
 from collage_core.reference import evaluate
 from collage_core.registry import Toolchain
 from collage_core.testing import GraphBuilder, check_plugin, operator_models
-from collage_core.testing.contexts import MemoryBlobs
+from collage_core.testing.contexts import build_context
 from tests.drafts.tvm_groups.operators import EXPRESSIONS
 from tests.drafts.tvm_groups.plugin import plugin
 
@@ -94,17 +94,7 @@ def test_it_keeps_the_contract() -> None:
 
 @pytest.fixture
 def build(tmp_path: Path) -> BuildContext:
-    return BuildContext(
-        threads=2,
-        effort=2,
-        deadline_s=60,
-        tuning_s=30,
-        workspace_limit_bytes=0,
-        seed=0,
-        blobs=MemoryBlobs(),
-        scratch=tmp_path,
-        max_variants=8,
-    )
+    return build_context(tmp_path, threads=2, effort=2, tuning_s=30, workspace_limit_bytes=0, max_variants=8)
 
 
 def test_every_arrangement_gives_the_same_numbers(build: BuildContext, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from collage_core.contract import Artifact, BuildContext, Host, Target, Unsupported
+from collage_core.contract import Artifact, Host, Target, Unsupported
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.model_io import load_model
@@ -15,7 +15,7 @@ from collage_core.passes.call_sites import call_sites
 from collage_core.passes.prepare import prepare
 from collage_core.registry import load_toolchain
 from collage_core.runtime import save_package
-from collage_core.testing.contexts import MemoryBlobs
+from collage_core.testing import build_context
 
 
 def packaged(
@@ -31,15 +31,7 @@ def packaged(
     partitioned = apply_partitioning(Partitioning(graph, (kernel,)))
     artifacts: dict[str, Artifact] = {}
     with tempfile.TemporaryDirectory() as folder:
-        build = BuildContext(
-            threads=1,
-            effort=0,
-            deadline_s=60.0,
-            workspace_limit_bytes=1 << 30,
-            seed=0,
-            blobs=MemoryBlobs(),
-            scratch=Path(folder),
-        )
+        build = build_context(Path(folder), effort=0, workspace_limit_bytes=1 << 30)
         for site in call_sites(partitioned):
             variants = library.lower(targets[0], site.kernel_function(), build)
             assert not isinstance(variants, Unsupported), variants.reason

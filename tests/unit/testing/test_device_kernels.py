@@ -29,6 +29,8 @@ from collage_core.errors import DeviceCaptureError, DeviceUseError
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.hookspecs import hookimpl
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.random_inputs import random_inputs
+from collage_core.reference import evaluate
 from collage_core.registry import Toolchain
 from collage_core.testing import BoundKernel, DeviceMachine, FakeDevice, MockToolchain, single_matmul, stream_of
 from collage_core.testing.device_calls import waits
@@ -160,12 +162,13 @@ def test_lowering_is_told_of_the_machine_and_what_is_asked_for(tmp_path: Path) -
     assert build.blobs.get("anything") is None
 
 
-def test_a_refusal_is_said_in_the_toolchains_words(tmp_path: Path) -> None:
-    class Refuses(Mock):
-        @hookimpl
-        def collage_lower(self) -> Unsupported:
-            return Unsupported("no kernel of 3 rows")
+class Refuses(Mock):
+    @hookimpl
+    def collage_lower(self) -> Unsupported:
+        return Unsupported("no kernel of 3 rows")
 
+
+def test_a_refusal_is_said_in_the_toolchains_words(tmp_path: Path) -> None:
     class DoesNotLoad(Mock):
         @hookimpl
         def collage_load(self) -> Unsupported:
@@ -207,16 +210,22 @@ class AtOnce(Mock):
 
 
 class Counts(Mock):
-    """Adds how often it has run."""
+    """Adds how often what was enqueued has run."""
+
+    first: ClassVar[int] = 0
 
     def call(self, call: BoundCall, run: RunContext, places: Sequence[Buffer]) -> None:
         call()
-        place, stream, runs = places[-1], stream_of(run.stream), itertools.count()
+        place, stream, runs = places[-1], stream_of(run.stream), itertools.count(self.first)
 
         def add() -> None:
             stream.device.view(place.pointer, place.spec.static_shape, np.float32)[...] += next(runs)
 
         stream.enqueue("add", add)
+
+
+class Off(Counts):
+    first: ClassVar[int] = 1
 
 
 class LeavesOneOut(Mock):
@@ -262,6 +271,32 @@ def test_what_cannot_be_captured_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(DeviceCaptureError, match="allocates while it is captured"):
         kernel.check_replays(3)
+
+
+# Candidates, by all that the conformance kit looks for
+
+
+def check(kind: Callable[[FakeDevice], Mock]) -> None:
+    graph = DataflowGraph(single_matmul(m=3, n=5, k=7))
+    values = evaluate(graph.model, random_inputs(graph, seed=0)).values
+    machine(kind).check([SubGraph(graph, graph.all_mask)], values, PLAIN, tolerance=1e-5)
+
+
+def test_a_candidate_that_is_right_passes() -> None:
+    check(Mock)
+
+
+@pytest.mark.parametrize(
+    ("kind", "complaint"),
+    [
+        (Off, r"mock@made-up:0, matmul_0: wrong numbers"),
+        (Waits, r"mock@made-up:0, matmul_0: DeviceUseError: .*waits for the stream"),
+        (Refuses, r"mock@made-up:0, matmul_0: it is refused: no kernel of 3 rows"),
+    ],
+)
+def test_a_candidate_that_is_not_is_named(kind: type[Mock], complaint: str) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        check(kind)
 
 
 # Machines
