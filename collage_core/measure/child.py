@@ -18,7 +18,6 @@ from typing import IO
 
 import psutil
 
-from collage_core import errors
 from collage_core.errors import WireError, WorkerError
 from collage_core.measure import memory
 from collage_core.measure.frames import Frame, FrameParser
@@ -257,7 +256,7 @@ def _environment() -> dict[str, str]:
     `-P` keeps the working directory off the path: a file named like a library must not break a worker.
     """
     environment = dict(os.environ)
-    root = Path(errors.__file__).parents[1]
+    root = Path(__file__).parents[2]
     if root.name not in ("site-packages", "dist-packages"):
         known = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = os.pathsep.join([str(root), *([known] if known else [])])

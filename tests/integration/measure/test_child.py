@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
+import collage_core
 from collage_core.errors import WorkerError
 from collage_core.measure import child as module
 from collage_core.measure.child import ChildProcess
@@ -34,6 +35,16 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield start
     for child in started:
         child.kill()
+
+
+def test_it_finds_the_collage_that_started_it_and_no_part_of_that_by_its_bare_name() -> None:
+    root = Path(collage_core.__file__).parents[1]
+    if root.name in ("site-packages", "dist-packages"):
+        pytest.skip("what is installed there is found anyway")
+
+    first, *_ = module._environment()["PYTHONPATH"].split(os.pathsep)
+
+    assert Path(first) == root
 
 
 def test_what_it_prints_without_end_fills_no_disk(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
