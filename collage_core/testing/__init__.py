@@ -10,12 +10,15 @@
 
 `collage_core.testing.strategies` has strategies for hypothesis, which it imports. How single kernels are tried on a
 device, a fake one or a real one, is said in `collage_core.testing.device_kernels`.
+
+What looks at kernels, candidates and plans is imported when it is first used: a toolchain made of what is here is
+loaded by worker processes, too, and these have no use for a search.
 """
 
-from collage_core.testing.bound_kernel import BoundKernel
-from collage_core.testing.conformance import Conformance, check_plugin
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from collage_core.testing.contexts import build_context
-from collage_core.testing.device_kernels import DeviceMachine
 from collage_core.testing.fake_device import FakeDevice
 from collage_core.testing.fake_hardware import FakeArray
 from collage_core.testing.fake_stream import FakeStream, stream_of
@@ -23,10 +26,15 @@ from collage_core.testing.graphs import GraphBuilder
 from collage_core.testing.mock import CandidateView, MockToolchain, per_operator
 from collage_core.testing.models import chain, crossed, dense, diamond, mnist, single_matmul
 from collage_core.testing.operator_models import operator_models
-from collage_core.testing.partition import partition
 from collage_core.testing.random_models import random_model
 from collage_core.testing.reasons import NoFit, OutPriced, Refused, Unbuildable, Unusable, WhyNot
-from collage_core.testing.result import ChosenKernel, PartitionResult
+
+if TYPE_CHECKING:
+    from collage_core.testing.bound_kernel import BoundKernel
+    from collage_core.testing.conformance import Conformance, check_plugin
+    from collage_core.testing.device_kernels import DeviceMachine
+    from collage_core.testing.partitioning import partition
+    from collage_core.testing.result import ChosenKernel, PartitionResult
 
 __all__ = [
     "BoundKernel",
@@ -60,3 +68,21 @@ __all__ = [
     "single_matmul",
     "stream_of",
 ]
+
+_MODULES = {
+    "BoundKernel": "bound_kernel",
+    "ChosenKernel": "result",
+    "Conformance": "conformance",
+    "DeviceMachine": "device_kernels",
+    "PartitionResult": "result",
+    "check_plugin": "conformance",
+    "partition": "partitioning",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -21,11 +21,18 @@ def said_by(folder: Path, script: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("module", ["measure.worker", "measure.contender", "passes.prepare_scout"])
-def test_what_core_runs_so_imports_no_sympy(module: str, tmp_path: Path) -> None:
-    script = f"import sys, collage_core.{module}\nprint('onnx_ir' in sys.modules, 'sympy.core' in sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "evaluates"), [("measure.worker", False), ("measure.contender", False), ("passes.prepare_scout", True)]
+)
+def test_what_core_runs_so_imports_no_sympy_and_the_evaluator_where_it_evaluates(
+    module: str, evaluates: bool, tmp_path: Path
+) -> None:
+    script = f"""
+import sys, collage_core.{module}
+print(*(name in sys.modules for name in ("onnx_ir", "sympy.core", "onnx.reference")))
+"""
 
-    assert said_by(tmp_path, script) == ["True False"]
+    assert said_by(tmp_path, script) == [f"True False {evaluates}"]
 
 
 def test_a_dimension_is_computed_with_all_the_same(tmp_path: Path) -> None:

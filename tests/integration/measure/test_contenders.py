@@ -27,14 +27,12 @@ def test_contenders_take_turns_and_failures_cost_only_themselves() -> None:
             contender("slow", seconds=0.004),
             contender("absent", call="nonsense"),
             contender("broken", call="broken"),
-            contender("stuck", call="stuck"),
             contender("dies", seconds=0.001, dies_after=30),
         ],
         rounds=3,
         burst_s=0.03,
         min_runs=2,
         warmup_s=0.0,
-        deadline_s=12.0,
         progress=lambda done, total: bursts.append((done, total)),
     )
 
@@ -44,17 +42,28 @@ def test_contenders_take_turns_and_failures_cost_only_themselves() -> None:
     assert len(fast) == len(slow) == 3
     assert statistics.median(fast[0]) < statistics.median(slow[0])
     assert all(len(samples) >= 2 for samples in slow)
-    assert bursts[-1] == (18, 18)
+    assert bursts[-1] == (15, 15)
     for name, stage, reason in [
         ("absent", Stage.LOAD, "nonsense"),
         ("broken", Stage.LOAD, "RuntimeError: no such model"),
-        ("stuck", Stage.LOAD, "deadline"),
         ("dies", Stage.RUN, "SIGABRT"),
     ]:
         failed = timed[name]
         assert isinstance(failed, Failed)
         assert failed.stage is stage
         assert reason in failed.reason
+
+
+def test_a_contender_that_hangs_costs_itself_only() -> None:
+    timed = interleaved(
+        [contender("fast", seconds=0.001), contender("stuck", call="stuck")], rounds=1, burst_s=0.01, deadline_s=5.0
+    )
+
+    stuck = timed["stuck"]
+    assert isinstance(stuck, Failed)
+    assert stuck.stage is Stage.LOAD
+    assert "deadline" in stuck.reason
+    assert not isinstance(timed["fast"], Failed)
 
 
 def test_contenders_need_names_of_their_own() -> None:

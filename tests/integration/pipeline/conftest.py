@@ -36,9 +36,9 @@ def few_rounds() -> Iterator[None]:
     """Whole plans run for a moment."""
     quick = options.PRESETS["quick"]
     with pytest.MonkeyPatch.context() as patch:
-        small = dataclasses.replace(quick, operators=24, rounds=2, round_s=0.005)
+        small = dataclasses.replace(quick, operators=24, challengers=1, rounds=2, round_s=0.005)
         patch.setitem(options.PRESETS, "quick", small)
-        patch.setattr(race, "FIRST_ROUNDS", 1)
+        patch.setattr(race, "FIRST_ROUNDS", 2)  # one heat: a second would start every process anew
         yield
 
 

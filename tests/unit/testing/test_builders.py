@@ -88,9 +88,14 @@ def test_equal_seeds_give_equal_weights() -> None:
     assert weights(1) == weights(1) != weights(2)
 
 
-def test_the_kit_needs_neither_pytest_nor_hypothesis() -> None:
-    script = (
-        "import sys\nsys.modules['pytest'] = sys.modules['hypothesis'] = None\n"
-        "import collage_core.testing as kit\nassert set(kit.__all__) <= set(dir(kit))"
-    )
+def test_the_kit_needs_neither_pytest_nor_hypothesis_and_no_search_until_something_is_searched() -> None:
+    script = """
+import sys
+sys.modules["pytest"] = sys.modules["hypothesis"] = None
+import collage_core.testing as kit
+assert not {"collage_core.search", "collage_core.pipeline", "collage_core.runtime"} & set(sys.modules)
+assert all(hasattr(kit, name) for name in kit.__all__)
+assert callable(kit.partition) and callable(kit.check_plugin)
+assert not hasattr(kit, "nonsense")
+"""
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
