@@ -127,7 +127,8 @@ class DeviceStream(Protocol):
     def capture(self, enqueue: Callable[[], None]) -> DeviceGraph:
         """What a function enqueues, as a graph; none of it is run.
 
-        While it is called nothing may be allocated or waited for, and no copy may touch host memory that is not pinned.
+        While it is called nothing may be allocated, given back or waited for, and no copy may touch host memory that is
+        not pinned. Cycles are not collected meanwhile, so what only the collector would give back is no harm.
         The stream is as it was before when something in it raises.
 
         Raises:

@@ -91,6 +91,11 @@ class FakeHardware:
         """Its time."""
         return self.time.clock_us
 
+    @property
+    def freed(self) -> int:
+        """How many pieces of memory were given back."""
+        return len(self._freed)
+
     def kinds(self, *wanted: str) -> list[str]:
         """Kinds of operations in the log, in order; only those wanted, if some are named."""
         return [operation.kind for operation in self.log if not wanted or operation.kind in wanted]

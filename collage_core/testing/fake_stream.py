@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from collage_core.contract import ALIGNMENT_BYTES, Buffer, TensorSpec
-from collage_core.device import Event
+from collage_core.device import Event, uncollected
 from collage_core.errors import DeviceCaptureError, DeviceUseError, FeedError
 from collage_core.testing.fake_hardware import DLPACK_EXTENSION, GARBAGE, Array, FakeArray, FakeHardware, FakeMemory
 from collage_core.testing.fake_time import Range, copy_us
@@ -173,11 +173,14 @@ class FakeStream:
         self._not_captured("captures within a capture")
         self.device.note("capture")
         captured: list[_Enqueued] = []
-        self._captured = captured
-        try:
-            enqueue()
-        finally:
-            self._captured = None
+        with uncollected():
+            self._captured, freed = captured, self.device.freed
+            try:
+                enqueue()
+            finally:
+                self._captured = None
+            if self.device.freed > freed:
+                raise DeviceCaptureError(self.name, "memory is given back while a call is captured")
         return FakeGraph(self, captured)
 
     def taken(self, spec: TensorSpec, array: Any) -> Buffer:
