@@ -17,7 +17,9 @@ from collage_triton.tiles import Tile
 ALIGNED_BYTES = 16
 """What the faster of an artifact's two cubins takes addresses to be multiples of: the widest load of a thread."""
 
-_SHARED_KIB: Mapping[str, int] = MappingProxyType({"8.0": 163, "8.6": 99, "8.7": 163, "8.9": 99, "12.0": 99})
+_SHARED_KIB: Mapping[str, int] = MappingProxyType(
+    {"8.0": 163, "8.6": 99, "8.7": 163, "8.9": 99, "12.0": 99, "12.1": 99}
+)
 """Most shared memory of a program, by compute capability; 227 from 9.0 on. CUDA C++ Programming Guide, table
 "Technical Specifications per Compute Capability"."""
 

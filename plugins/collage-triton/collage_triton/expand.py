@@ -83,10 +83,7 @@ class Expander:
                 dtype,
             )
         if value in self._leaves:
-            shape = shape_of(value)
-            if math.prod(shape) > LARGEST:
-                raise Refused(f"{value.name!r} has {math.prod(shape)} elements; offsets are 32 bits wide")
-            return terms.load(self._leaves[value], terms.ravel(index, shape), dtype)
+            return terms.load(self._leaves[value], terms.ravel(index, shape_of(value)), dtype)
         node = value.producer()
         if node is None:
             raise Refused(f"nothing is known of {value.name!r}")
@@ -108,12 +105,15 @@ def shape_of(value: onnx_ir.Value) -> tuple[int, ...]:
     """Static shape of a value.
 
     Raises:
-        Refused: If it is not known.
+        Refused: If it is not known, or has more elements than offsets can say, be they read, written or in between.
     """
     shape = value.shape
     if shape is None or not all(isinstance(extent, int) for extent in shape):
         raise Refused(f"the shape of {value.name!r} is not known before it runs; loops are compiled for one")
-    return tuple(int(extent) for extent in shape.numpy())
+    extents = tuple(int(extent) for extent in shape.numpy())
+    if math.prod(extents) > LARGEST:
+        raise Refused(f"{value.name!r} has {math.prod(extents)} elements; offsets are 32 bits wide")
+    return extents
 
 
 def dtype_of(value: onnx_ir.Value) -> str:

@@ -21,6 +21,9 @@ from collage_triton.scalars import Scalars
 from collage_triton.terms import Term, Terms, Var, value_of
 from collage_triton.windows import windows_of
 
+MOST_BATCHES = 65535
+"""Of a grid along its second axis (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
@@ -40,7 +43,11 @@ class Layout:
 
 
 def layout_of(t: Terms, node: onnx_ir.Node) -> Layout:
-    """The layout of a product's result: groups of a convolution and batches of matrices are separate products."""
+    """The layout of a product's result: groups of a convolution and batches of matrices are separate products.
+
+    Raises:
+        Refused: If they are more than a grid takes.
+    """
     shape = shape_of(node.outputs[0])
     if node.op_type in ("Conv", "ConvTranspose"):
         groups = int(attribute(node, "group", 1))
@@ -51,6 +58,8 @@ def layout_of(t: Terms, node: onnx_ir.Node) -> Layout:
         return Layout((place[0], channel, *place[1:]), outer, inner, batch)
     split = len(shape) - 2 if len(shape_of(required(node, 1))) > 2 else 0
     outer, inner = t.var("x", 0, math.prod(shape[split:-1])), t.var("y", 1, shape[-1])
+    if math.prod(shape[:split]) > MOST_BATCHES:
+        raise Refused(f"{math.prod(shape[:split])} products of one batch; a grid takes {MOST_BATCHES}")
     batch = t.var("b", None, math.prod(shape[:split]))
     rows = t.unravel(t.of(outer), shape[split:-1])
     return Layout((*t.unravel(t.of(batch), shape[:split]), *rows, t.of(inner)), outer, inner, batch)

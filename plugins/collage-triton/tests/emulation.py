@@ -40,6 +40,9 @@ _TYPES: Mapping[str, str] = MappingProxyType(
 _SCRATCH = 2
 _INVALID_VALUE, _INVALID_IMAGE, _INVALID_HANDLE, _NOT_FOUND, _MISALIGNED = 1, 200, 400, 500, 716  # CUresult in cuda.h
 _MOST_THREADS = 1024
+_MOST_PROGRAMS = (2**31 - 1, 65535)  # of a grid, along its axes
+_WITHOUT_ASKING, _ASKED = 48 << 10, 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES in cuda.h
+_SHARED = 64 << 10
 
 
 def compile_source(
@@ -53,7 +56,7 @@ def compile_source(
         "capability": capability,
         "aligned": aligned,
     }
-    return Compiled(json.dumps(image).encode(), "kernel", 32 * tile.warps, 0, _SCRATCH)
+    return Compiled(json.dumps(image).encode(), "kernel", 32 * tile.warps, _SHARED, _SCRATCH)
 
 
 class EmulatedCuda:
@@ -70,6 +73,7 @@ class EmulatedCuda:
         self._interpreter = interpreter
         self._capability = capability
         self._images: list[dict[str, Any]] = []
+        self._shared: dict[int | None, int] = {}
 
     def cuInit(self, flags: int) -> int:  # noqa: N802  NVIDIA's name, as all that follow
         """Starts."""
@@ -110,7 +114,10 @@ class EmulatedCuda:
         return 0
 
     def cuFuncSetAttribute(self, function: ctypes.c_void_p, attribute: int, value: int) -> int:  # noqa: N802
-        """Nothing is asked of it."""
+        """How much shared memory a launch may ask for."""
+        if attribute != _ASKED:
+            return _INVALID_VALUE
+        self._shared[function.value] = value
         return 0
 
     def cuLaunchKernel(  # noqa: N802
@@ -129,8 +136,12 @@ class EmulatedCuda:
     ) -> int:
         """Enqueues the interpretation of a kernel."""
         image = self._images[(function.value or 0) - 1]
-        shape = (grid_z, threads_y, threads_z)
-        if shape != (1, 1, 1) or not 0 < threads <= _MOST_THREADS or threads % 32 or min(grid_x, grid_y) < 1:
+        shape, grid = (grid_z, threads_y, threads_z), (grid_x, grid_y)
+        if shape != (1, 1, 1) or not 0 < threads <= _MOST_THREADS or threads % 32:
+            return _INVALID_VALUE
+        if any(not 0 < programs <= most for programs, most in zip(grid, _MOST_PROGRAMS, strict=True)):
+            return _INVALID_VALUE
+        if shared_bytes > self._shared.get(function.value, _WITHOUT_ASKING):
             return _INVALID_VALUE
         pointers = [ctypes.cast(each, ctypes.POINTER(ctypes.c_uint64))[0] for each in arguments]
         places = list(zip(pointers, image["parameters"], strict=False))
@@ -141,7 +152,7 @@ class EmulatedCuda:
 
         def work() -> None:
             views = [self._device.view(at, (count,), np.dtype(dtype)) for at, (dtype, count) in places]
-            found = self._interpreter.run(image["source"], (grid_x, grid_y), views, image["outputs"])
+            found = self._interpreter.run(image["source"], grid, views, image["outputs"])
             for view, array in zip(views[len(views) - len(found) :], found, strict=True):
                 np.copyto(view, array)
 

@@ -7,7 +7,7 @@ import dataclasses
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,13 @@ from collage_core.registry import Toolchain
 from collage_core.testing import GraphBuilder, build_context, chain
 from collage_triton.compile import Compiled, compile_kernel
 from collage_triton.driver import Driver
+from collage_triton.emit import grid_of
 from collage_triton.errors import Refused
 from collage_triton.kernel import load
 from collage_triton.lower import ALIGNED, ANY, lower
 from collage_triton.nest import nest_of
 from collage_triton.plugin import plugin, targets
+from collage_triton.tiles import tiles
 
 from .checking import function_of
 from .emulation import H200, HOST
@@ -92,6 +94,41 @@ def test_what_has_no_loop_nest_is_refused_with_the_reason(model: onnx_ir.Model, 
 
     assert groups == set()
     assert reason in refusals
+
+
+def outer_product(g: GraphBuilder) -> onnx_ir.Value:
+    return g.op("MatMul", g.input("a", 1 << 16, 16), g.input("b", 16, 1 << 16))
+
+
+def outer_sum(g: GraphBuilder) -> onnx_ir.Value:
+    return g.op("Add", g.input("a", 1 << 16, 1), g.input("b", 1 << 16))
+
+
+def sum_of_an_outer_sum(g: GraphBuilder) -> onnx_ir.Value:
+    return g.op("ReduceSum", outer_sum(g), keepdims=0)
+
+
+@pytest.mark.parametrize("made", [outer_product, outer_sum, sum_of_an_outer_sum])
+def test_small_operands_of_something_that_offsets_do_not_reach_are_refused(
+    made: Callable[[GraphBuilder], onnx_ir.Value],
+) -> None:
+    g = GraphBuilder()
+
+    with pytest.raises(Refused, match="has 4294967296 elements; offsets are 32 bits wide"):
+        nest_of(function_of(g, made(g)))
+
+
+@pytest.mark.parametrize(("batch", "reason"), [((255, 257), ""), ((256, 256), "65536 products of one batch")])
+def test_a_batch_is_as_large_as_a_grid_takes(batch: tuple[int, int], reason: str) -> None:
+    g = GraphBuilder()
+    function = function_of(g, g.op("MatMul", g.input("a", *batch, 2, 3), g.input("b", *batch, 3, 2)))
+
+    if not reason:
+        nest = nest_of(function)
+        assert grid_of(nest, tiles(nest)[0])[1] == 65535
+        return
+    with pytest.raises(Refused, match=reason):
+        nest_of(function)
 
 
 def test_reductions_over_different_rows_are_no_one_kernel() -> None:
