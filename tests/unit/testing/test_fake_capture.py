@@ -32,7 +32,7 @@ def test_what_only_the_collector_would_give_back_waits_for_the_end_of_a_capture(
     leave_garbage()
 
     def enqueue() -> None:
-        kept = [[] for _ in range(10 * gc.get_threshold()[0])]  # many times what starts a collection
+        kept: list[list[int]] = [[] for _ in range(10 * gc.get_threshold()[0])]  # many times what starts a collection
         stream.enqueue("kernel", kept.clear)
 
     stream.capture(enqueue)  # raises if memory is given back meanwhile
