@@ -11,20 +11,20 @@ from .machine import HOST, plugin_over
 
 
 def test_the_plugin_keeps_the_contract() -> None:
-    models = {name: model for name, model in operator_models().items() if name in ("Conv", "Relu")}
-    models["convolution"] = convolution("Silu", inside=True, after=(2, 16, 4, 3))
+    models = {"Relu": operator_models()["Relu"]}
+    models["convolution"] = convolution("Silu", inside=True)
     models["product"] = product("Gelu", bias=(8,), constant=True)
     calls: list[str] = []
     toolchain = Toolchain("cutlass", plugin_over(FakeCompiler(), calls))
 
     conformance = check_plugin(
-        toolchain, models, host=HOST, open_device=FakeDevice("cuda:0").open, tolerance=2e-3, max_variants=2
+        toolchain, models, host=HOST, open_device=FakeDevice("cuda:0").open, tolerance=2e-3, max_variants=1
     )
 
     assert "Relu" in conformance.refused  # nothing before it
     assert {"convolution", "product"} <= set(conformance.ran)
-    # alone; with its activation; with the residual behind that: on the plain target and in three precisions
-    assert conformance.ran["convolution"] == 4 * 3
+    # alone and with its activation, on the plain target and in three precisions
+    assert conformance.ran["convolution"] == 4 * 2
     assert {"gemm", "conv", "turn", "narrow", "turn narrow"} <= set(calls)
 
 
