@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from collage_core.contract import (
+    PRECISIONS,
     Artifact,
     BuildContext,
     Device,
@@ -21,6 +22,7 @@ from collage_core.errors import LoweringError
 from collage_tensorrt.determinism import why_other_bits
 from collage_tensorrt.editions import Edition, listed
 from collage_tensorrt.engine import Settings, build_engine
+from collage_tensorrt.halved import halved
 
 ENGINE = "engine.plan"
 
@@ -61,6 +63,12 @@ def lower(
         return Unsupported(f"the machine has no {target.device}")
     if build.deterministic and (reason := why_other_bits(edition, function.model)):
         return Unsupported(reason)
+    precision = target.option("precision")
+    if precision in PRECISIONS:
+        narrow = halved(function, PRECISIONS[precision])
+        if isinstance(narrow, Unsupported):
+            return narrow
+        function = narrow
     if edition.ahead_of_time and listed(library, device) is None:
         return Unsupported(f"it does not build for compute capability {device.compute_capability}")
     if not edition.ahead_of_time:

@@ -19,7 +19,7 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
-from collage_core.contract.nvidia import driver_problem, gpu_targets, usable_gpus
+from collage_core.contract.nvidia import TENSOR_CORES, driver_problem, gpu_targets, usable_gpus
 from collage_core.device import Devices
 from collage_core.errors import DeviceError
 from collage_core.hookspecs import hookimpl
@@ -61,7 +61,7 @@ class TensorRtPlugin:
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
-        """Each device's target, and `precision=tf32` where tensor cores take that."""
+        """Each device's target, and those of the lower precisions that its tensor cores take."""
         edition, devices = self._edition, usable_gpus(host)
         if isinstance(devices, Unsupported):
             return devices
@@ -129,7 +129,7 @@ class TensorRtPlugin:
 
 
 def targets(edition: Edition, version: str, devices: Iterable[Device]) -> list[Target]:
-    """Targets of devices that can be built for, and of TF32.
+    """Targets of devices that can be built for, and of the precisions their tensor cores take.
 
     Args:
         edition: Which TensorRT.
@@ -141,7 +141,7 @@ def targets(edition: Edition, version: str, devices: Iterable[Device]) -> list[T
         toolchain=edition.toolchain,
         fingerprint=f"{edition.toolchain} {version}",
         joins=Joins.ANY,
-        precisions=["tf32"],
+        precisions=TENSOR_CORES,
     )
 
 

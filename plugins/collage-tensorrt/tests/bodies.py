@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir
+import pytest
 
 from collage_core.contract import Target
 from collage_core.ir.dataflow import DataflowGraph
@@ -103,13 +105,51 @@ def a_saved_plan_is_one_graph(machine: DeviceMachine, folder: Path) -> None:
     assert (launch.mode, launch.reason, len(launch.steps)) == ("graph", "", 2)
 
 
+def in_precision(machine: DeviceMachine, precision: str) -> Target | None:
+    """The target of a lower precision; None if there is none."""
+    return next((target for target in machine.targets if target.option("precision") == precision), None)
+
+
 def error_of_a_product(machine: DeviceMachine, target: Target, folder: Path) -> float:
     """Error of one product of float32, relative to its largest element, against float64."""
     g = GraphBuilder("product")
     model = g.model(g.op("MatMul", g.input("x", 64, 256), g.input("z", 256, 64)))
-    function = whole(model)
     feeds = random_inputs(DataflowGraph(model), seed=0)
+    right = feeds["x"].astype(np.float64) @ feeds["z"].astype(np.float64)
+    return float(np.abs(ran(machine, target, model, feeds, folder) - right).max() / np.abs(right).max())
+
+
+def model_error(machine: DeviceMachine, target: Target, model: onnx_ir.Model, folder: Path) -> float:
+    """Error of the only output of a model, against ONNX's reference."""
+    feeds = random_inputs(DataflowGraph(model), seed=0)
+    [output] = model.graph.outputs
+    return relative_error(ran(machine, target, model, feeds, folder), evaluate(model, feeds).values[str(output.name)])
+
+
+def ran(
+    machine: DeviceMachine, target: Target, model: onnx_ir.Model, feeds: Mapping[str, Any], folder: Path
+) -> np.ndarray[Any, Any]:
+    """The only output of a model, run whole."""
+    function = whole(model)
     [artifact] = machine.variants(function, target, folder, effort=1)
     [found] = machine.bound(function, target, artifact, feeds).run()
-    right = feeds["x"].astype(np.float64) @ feeds["z"].astype(np.float64)
-    return float(np.abs(found - right).max() / np.abs(right).max())
+    return found
+
+
+EPSILONS = {"fp16": 2.0**-10, "bf16": 2.0**-7}
+"""Of the types: float16 has 10 bits of fraction, bfloat16 7."""
+
+
+def a_product_is_rounded_to_its_precision(machine: DeviceMachine, precision: str, folder: Path) -> None:
+    """An error is there, and no larger than rounding two factors and their product makes it; a bias is exact."""
+    rounded = in_precision(machine, precision)
+    if rounded is None:
+        pytest.skip(f"this GPU has no tensor cores for {precision}")
+    epsilon = EPSILONS[precision]
+
+    # three roundings, each of half an epsilon at most; those of the factors average out over the sum
+    assert epsilon / 100 < error_of_a_product(machine, rounded, folder) < 2 * epsilon
+    g = GraphBuilder("biased")
+    zeros = g.constant("zeros", np.zeros((8, 8), np.float32))
+    model = g.model(g.op("Add", g.op("MatMul", g.input("x", 4, 8), zeros), g.weight("b", 8)))
+    assert model_error(machine, rounded, model, folder) == 0.0  # of the sum of 0 and a number that the type has not

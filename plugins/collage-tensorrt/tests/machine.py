@@ -34,8 +34,8 @@ EDITIONS = {"tensorrt": TENSORRT, "tensorrt_rtx": RTX}
 
 def target(edition: Edition = RTX, precision: str = "") -> Target:
     """As the plugin itself makes it."""
-    plain, rounded = targets(edition, "test", [RTX_4090])
-    return {"": plain, "tf32": rounded}[precision]
+    found = {each.option("precision") or "": each for each in targets(edition, "test", [RTX_4090])}
+    return found[precision]
 
 
 def plugin_over(library: Any, edition: Edition = RTX) -> TensorRtPlugin:

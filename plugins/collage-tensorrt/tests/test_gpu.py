@@ -53,10 +53,17 @@ def test_the_plugin_keeps_the_contract(machine: DeviceMachine) -> None:
 
 
 def test_float32_is_not_computed_in_tf32_unless_asked_for(machine: DeviceMachine, tmp_path: Path) -> None:
-    by_precision = {target.option("precision"): target for target in machine.targets}
-    if "tf32" not in by_precision:
+    tf32 = bodies.in_precision(machine, "tf32")
+    if tf32 is None:
         pytest.skip("this GPU has no TF32")
-    plain, rounded = (bodies.error_of_a_product(machine, by_precision[each], tmp_path) for each in ("", "tf32"))
+    plain, rounded = (bodies.error_of_a_product(machine, each, tmp_path) for each in (machine.target(), tf32))
 
     assert plain < 1e-6
     assert rounded < 1e-2
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_products_are_rounded_to_16_bits_where_that_is_asked_for(
+    precision: str, machine: DeviceMachine, tmp_path: Path
+) -> None:
+    bodies.a_product_is_rounded_to_its_precision(machine, precision, tmp_path)

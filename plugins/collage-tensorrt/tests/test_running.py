@@ -282,3 +282,10 @@ def test_tf32_is_a_target_of_its_own_and_float32_is_not_rounded(machine: DeviceM
 
     assert bodies.error_of_a_product(machine, plain, tmp_path) < 1e-6
     assert bodies.error_of_a_product(machine, tf32, tmp_path) < 1e-2
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_products_are_rounded_to_16_bits_where_that_is_asked_for(
+    precision: str, machine: DeviceMachine, tmp_path: Path
+) -> None:
+    bodies.a_product_is_rounded_to_its_precision(machine, precision, tmp_path)

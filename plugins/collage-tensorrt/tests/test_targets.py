@@ -25,7 +25,7 @@ NOTHING = dataclasses.replace(HOST, devices=())
 
 
 @pytest.mark.parametrize("name", EDITIONS)
-def test_every_device_has_the_plain_target_and_tf32_where_there_are_tensor_cores_for_it(name: str) -> None:
+def test_every_device_has_the_plain_target_and_those_precisions_there_are_tensor_cores_for(name: str) -> None:
     edition = EDITIONS[name]
     device, _ = fake()
     turing = dataclasses.replace(RTX_4090, name="cuda:1", model="NVIDIA T4", compute_capability="7.5")
@@ -38,6 +38,9 @@ def test_every_device_has_the_plain_target_and_tf32_where_there_are_tensor_cores
         f"{name}@cuda:0": True,
         f"{name}@cuda:1": True,
         f"{name}(precision=tf32)@cuda:0": False,
+        f"{name}(precision=fp16)@cuda:0": False,
+        f"{name}(precision=fp16)@cuda:1": False,
+        f"{name}(precision=bf16)@cuda:0": False,
     }
     assert {(each.joins, each.mixable, each.fingerprint) for each in answer} == {(Joins.ANY, True, f"{name} 1.7.1.116")}
 
@@ -56,7 +59,10 @@ def test_the_library_lists_the_device_of_the_tests(library: Any) -> None:
     answer = plugin_over(library).collage_targets(HOST)
 
     assert not isinstance(answer, Unsupported), answer.reason
-    assert [each.name for each in answer] == ["tensorrt_rtx@cuda:0", "tensorrt_rtx(precision=tf32)@cuda:0"]
+    assert [each.name for each in answer] == [
+        "tensorrt_rtx@cuda:0",
+        *(f"tensorrt_rtx(precision={precision})@cuda:0" for precision in ("tf32", "fp16", "bf16")),
+    ]
 
 
 def test_a_machine_without_a_gpu_is_told_so_before_any_library_is_looked_for() -> None:
