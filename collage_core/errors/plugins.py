@@ -50,6 +50,31 @@ class KernelLoadError(KernelError):
         )
 
 
+class LibraryClashError(KernelError):
+    """Kernels of a package have loaded two of a library of which a process has room for one.
+
+    Attributes:
+        library: In people's words: `"cuDNN"`.
+        between: The toolchains that loaded them; `""` for what was there before.
+        files: Their files, in the same order.
+    """
+
+    def __init__(self, library: str, between: tuple[str, str], files: tuple[str, str]) -> None:
+        self.library = library
+        self.between = between
+        self.files = files
+        one, other = (f"{who} has loaded {file}" for who, file in zip(between, files, strict=True))
+        if between[0]:
+            remedy = f"Install both for one CUDA, with one {library}, or optimize the model again on this machine"
+        else:
+            one = f"this process had loaded {files[0]} before"
+            remedy = f"Load the package in a process of its own, or install one {library} for all of them"
+        super().__init__(
+            f"two of {library}: {one}, {other}, and a process has room for one: what kernels compute, and whether they "
+            f"run, is not what was measured. {remedy}; `collage doctor` says which toolchains load which."
+        )
+
+
 class LoweredAgainWarning(UserWarning):
     """Kernels of a package did not fit this machine and were built anew; they work, unmeasured."""
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from collage_core.contract import BlobCache, Target, Unsupported
+from collage_core.device.libraries import loaded_libraries
 from collage_core.errors import CollageError, PluginError, WireError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.channel import Channel, prepare_process
 from collage_core.measure.codec import blobs_of
 from collage_core.measure.function_codec import decode_function
-from collage_core.measure.libraries import loaded_libraries
 from collage_core.measure.messages import (
     AskBuild,
     AskDevice,

@@ -10,7 +10,6 @@ common one, so such toolchains share no plan: each is searched with those it can
 from __future__ import annotations
 
 import dataclasses
-import filecmp
 import importlib.metadata
 import itertools
 import os
@@ -19,7 +18,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from collage_core.measure.libraries import LibraryFile
+from collage_core.device.libraries import LibraryFile
 from collage_core.pipeline.offers import Offer
 from collage_core.report.doctor_facts import ClashFacts
 
@@ -40,7 +39,7 @@ def loaded_clashes(loaded: Mapping[str, Sequence[str]]) -> tuple[ClashFacts, ...
     for one, other in itertools.combinations(libraries, 2):
         families: dict[str, tuple[LibraryFile, LibraryFile]] = {}
         for mine, theirs in itertools.product(libraries[one], libraries[other]):
-            if mine.stem == theirs.stem and not _is_same(mine, theirs):
+            if mine.stem == theirs.stem and not mine.serves_for(theirs):
                 families.setdefault(mine.family, (mine, theirs))
         for family, (mine, theirs) in sorted(families.items()):
             found.append(
@@ -126,7 +125,7 @@ def _preferred(libraries: Iterable[LibraryFile], folders: Iterable[str]) -> Iter
     for library, folder in itertools.product(libraries, dict.fromkeys(filter(None, folders))):
         path = Path(folder) / library.name
         other = LibraryFile(str(path), library.family, library.stem, library.major)
-        if not path.exists() or _is_same(library, other) or (folder, library.family) in said:
+        if not path.exists() or library.serves_for(other) or (folder, library.family) in said:
             continue
         said.add((folder, library.family))
         yield ClashFacts(
@@ -164,13 +163,3 @@ def _loader_cache() -> tuple[str, ...]:
         return ()
     done = subprocess.run([program, "-p"], capture_output=True, text=True, check=False, timeout=30)
     return tuple(line.partition(" => ")[2] for line in done.stdout.splitlines() if " => " in line)
-
-
-def _is_same(one: LibraryFile, other: LibraryFile) -> bool:
-    """Whether it is no matter which of two files serves."""
-    if one.major != other.major:
-        return False
-    try:
-        return os.path.samefile(one.path, other.path) or filecmp.cmp(one.path, other.path, shallow=False)
-    except OSError:
-        return one.path == other.path

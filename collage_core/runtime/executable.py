@@ -24,6 +24,7 @@ from collage_core.device import Devices, OpenDevice, open_device
 from collage_core.errors import KernelError, KernelLoadError
 from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.runtime.bound_run import BoundRun
+from collage_core.runtime.clashes import LibraryWatch
 from collage_core.runtime.copying import bound_copy_out, bound_transfer, bound_wait
 from collage_core.runtime.launching import BoundStep, Does
 from collage_core.runtime.loading import Load, Loaded, Loader, LoweredAgain, Relower
@@ -80,6 +81,7 @@ class Executable:
         Raises:
             ModelError: If the model is not a partitioned one.
             KernelLoadError: If a kernel cannot be loaded.
+            LibraryClashError: If two toolchains have loaded two of a library of which there is room for one.
             DeviceError: If a device has not the memory its values need.
         """
         sites = call_sites(model)
@@ -95,7 +97,13 @@ class Executable:
             devices=Devices(opening),
         )
         source = _Source(loader, {site.name: site for site in sites}, artifacts, targets)
-        return cls(wiring, {site.name: source(site.name) for site in sites}, source)
+        watch = LibraryWatch()
+        kernels: dict[str, Loaded] = {}
+        for site in sites:
+            kernels[site.name] = source(site.name)
+            watch.look(targets[site.name].toolchain)
+        watch.look_again()
+        return cls(wiring, kernels, source)
 
     @property
     def inputs(self) -> tuple[ir.Value, ...]:

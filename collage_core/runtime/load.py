@@ -34,6 +34,7 @@ def load(
         UsageError: If that is no number of threads.
         PackageError: If the file is no sound package.
         KernelLoadError: If a toolchain or a device is missing or refuses; it says which and why.
+        LibraryClashError: If toolchains of the plan load two of a library of which a process has room for one.
         DeviceError: If a device has not the memory the plan needs.
     """
     if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):

@@ -1,11 +1,14 @@
 """Which of NVIDIA's libraries this process has loaded, and from where.
 
-Asked in a toolchain's worker once it has said what it offers: by then its libraries are there.
+Asked in a toolchain's worker once it has said what it offers: by then its libraries are there; and while kernels of a
+package are loaded.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import filecmp
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +43,15 @@ class LibraryFile:
     def name(self) -> str:
         """By which programs ask for it: `"libcudnn_ops.so.9"`."""
         return f"{self.stem}.so.{self.major}"
+
+    def serves_for(self, other: LibraryFile) -> bool:
+        """Whether it is no matter which of two files serves, as of copies."""
+        if self.major != other.major:
+            return False
+        try:
+            return os.path.samefile(self.path, other.path) or filecmp.cmp(self.path, other.path, shallow=False)
+        except OSError:
+            return self.path == other.path
 
     @classmethod
     def at(cls, path: str) -> LibraryFile | None:

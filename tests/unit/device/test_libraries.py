@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from collage_core.measure.libraries import LibraryFile, loaded_libraries
+from collage_core.device.libraries import LibraryFile, loaded_libraries
 
 MAPS = """\
 5581c0000000-5581c0001000 r--p 00000000 08:01 123        /usr/bin/python3.12
