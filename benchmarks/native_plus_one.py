@@ -1,14 +1,20 @@
-"""Core's own kernels and one toolchain against giving that toolchain all it takes, judged from outside.
+"""Native kernels and one toolchain against giving that toolchain all it takes, judged from outside.
 
 Usage:
     python -m benchmarks.native_plus_one [NAME...] --work DIR [--results FILE.json] [--toolchains A,B] [--rounds N]
+        [--device cuda:0] [--native NAME] [--also A,B]
 
-For each model and toolchain: `collage optimize` with that toolchain alone, and what `collage partition --for` it
-marks, made a package as it stands: `optimize` respects what is marked. Where the toolchain does not take every node,
-core's own kernels, the reference, run the rest of both; elsewhere they would only be slower, and are left out. Both
-packages run against each other under `benchmarks/judge`, which imports nothing of Collage. A search that may use less
-of a toolchain must never end worse than the rule that uses as much as possible. Where both come to the same plan there
-is nothing to time. Models that are in the results already are not done again.
+For each model and toolchain: `collage optimize` with that toolchain and native kernels, and what `collage partition
+--for` the toolchain marks, made a package as it stands: `optimize` respects what is marked, and native kernels run the
+rest. Both packages run against each other under `benchmarks/judge`, which imports nothing of Collage. A search that may
+use less of a toolchain must never end worse than the rule that uses as much as possible. Where both come to the same
+plan there is nothing to time. Models that are in the results already are not done again.
+
+Native kernels are core's own on the CPU, the reference, which are left out where the toolchain takes every node, since
+they would only be slower; on a GPU those that `triton` generates, which always take part. `--also` names toolchains
+that run what neither has, as ONNX Runtime on the CPU. On a GPU inputs and outputs are in its memory.
+
+Ends with 0; 1 if a plan is worse than giving the toolchain all it takes, or failed; 2 where there is no such GPU.
 """
 
 from __future__ import annotations
@@ -27,6 +33,8 @@ import onnx
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.gpu_plan import toolchain_of, usable
+from benchmarks.gpu_steps import gpu, targets_here
 from benchmarks.judge import inputs as judged_inputs
 from benchmarks.judge.contender import CONTENDERS, Contender
 from benchmarks.judge.rounds import Protocol, compete
@@ -34,25 +42,52 @@ from benchmarks.judge.statistics import paired_ratio
 from benchmarks.models import MODELS
 from benchmarks.page import environment, head, lines_of, noting, written
 from collage_core import pipeline
+from collage_core.errors import CollageError
 from collage_core.ir.model_io import save_model
 
-_OWN = "reference"
+CPU_TOOLCHAINS = "onnxruntime,openvino"
+_DOCTOR_S = 600.0
 _ALLOWED = 1.01
 """A plan is worse if even the lower end of the interval is above this."""
 HEADINGS = ("model", "toolchain", "kernels", "of partition_for", "ratio", "95 %", "verdict")
+
+
+class CommandError(Exception):
+    """A command of `collage` failed; the text is what it said."""
 
 
 def run(command: Sequence[str]) -> None:
     """Runs a command of `collage`.
 
     Raises:
-        subprocess.CalledProcessError: If it fails.
+        CommandError: If it fails.
     """
-    subprocess.run([sys.executable, "-m", "collage_core.cli", *command], check=True)
+    full = [sys.executable, "-m", "collage_core.cli", *command]
+    done = subprocess.run(full, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
+        raise CommandError(f"collage {command[0]}: {last[0]}")
+
+
+def native_of(options: argparse.Namespace) -> str:
+    """Whose kernels are the native ones."""
+    named: str | None = options.native
+    if named is not None:
+        return named
+    return "reference" if options.device == "cpu" else f"triton@{options.device}"
 
 
 def measured(name: str, toolchain: str, options: argparse.Namespace, protocol: Protocol) -> dict[str, Any]:
     """One model on one toolchain, as JSON."""
+    found: dict[str, Any] = {"name": name, "toolchain": toolchain, "kernels": None, "ratio": None, "ci95": None}
+    try:
+        return found | _compared(name, toolchain, options, protocol)
+    except (CommandError, CollageError) as error:
+        return found | {"verdict": f"failed: {' '.join(str(error).split())}"}
+
+
+def _compared(name: str, toolchain: str, options: argparse.Namespace, protocol: Protocol) -> dict[str, Any]:
+    """What comes of both packages: kernels of each, their ratio and its interval, and a verdict."""
     work: Path = options.work
     model, stem = work / f"{name}.onnx", work / f"{name}.{toolchain}"
     if not model.is_file():
@@ -61,9 +96,12 @@ def measured(name: str, toolchain: str, options: argparse.Namespace, protocol: P
         write_models([name, "--out", str(work)])
     marked = Path(f"{stem}.marked.onnx")
     shapes = _shapes(name)
-    partition = pipeline.partition(model, toolchain, input_shapes=_bound(name))
+    on_cpu = options.device == "cpu"
+    target = toolchain if on_cpu else f"{toolchain}@{options.device}"
+    partition = pipeline.partition(model, target, input_shapes=_bound(name))
     save_model(partition.model, marked)
-    targets = toolchain if partition.taken == partition.kernel_nodes else f"{toolchain},{_OWN}"
+    others = [] if on_cpu and partition.taken == partition.kernel_nodes else [native_of(options), *options.also]
+    targets = ",".join([target, *others])
     packages = {"collage": Path(f"{stem}.collage"), "partition_for": Path(f"{stem}.marked.collage")}
     plans: dict[str, list[dict[str, Any]]] = {}
     for contender, source in (("collage", model), ("partition_for", marked)):
@@ -72,10 +110,11 @@ def measured(name: str, toolchain: str, options: argparse.Namespace, protocol: P
         command += ["--preset", options.preset, "--tuning-db", str(work / options.database), "--json", str(document)]
         run([*command, *(shapes if source is model else [])])
         plans[contender] = json.loads(document.read_text(encoding="utf-8"))["regions"]
-    found: dict[str, Any] = {"name": name, "toolchain": toolchain}
+    found: dict[str, Any] = {}
     found["kernels"] = {contender: len(plan) for contender, plan in plans.items()}
     used = [[region["toolchain"] for region in plans[contender]] for contender in packages]
-    if used[0] == used[1] and len(used[0]) == 1:  # of several kernels it does not say that they are the same
+    if used[0] == used[1] and len(used[0]) == 1 and on_cpu:
+        # of several kernels it does not say that they are the same, nor of one that its variant is
         return found | {"ratio": 1.0, "ci95": [1.0, 1.0], "verdict": "the same plan"}
     proto = onnx.load(model, load_external_data=False)
     file = judged_inputs.beside(model)
@@ -84,7 +123,11 @@ def measured(name: str, toolchain: str, options: argparse.Namespace, protocol: P
         judged_inputs.read(file) if file.is_file() else judged_inputs.random(proto, 0),
         [output.name for output in proto.graph.output],
         [
-            Contender(name=contender, file=CONTENDERS / "collage_package.py", options={"model": str(package)})
+            Contender(
+                name=contender,
+                file=CONTENDERS / "collage_package.py",
+                options={"model": str(package), "device": options.device if _is_cuda(options.device) else "cpu"},
+            )
             for contender, package in packages.items()
         ],
         protocol,
@@ -101,6 +144,17 @@ def measured(name: str, toolchain: str, options: argparse.Namespace, protocol: P
     return found | {"ratio": ratio.value, "ci95": [ratio.low, ratio.high], "verdict": verdict}
 
 
+def _on_gpu(options: argparse.Namespace) -> list[str]:
+    """The toolchains that are usable on a device, but for the native one."""
+    options.work.mkdir(parents=True, exist_ok=True)
+    found = usable(targets_here(options.work, _DOCTOR_S), options.device)
+    return [name for name in found if name != toolchain_of(native_of(options))]
+
+
+def _is_cuda(device: str) -> bool:
+    return device.startswith("cuda:")
+
+
 def _bound(name: str) -> dict[str, tuple[int, ...]]:
     return {each: array.shape for each, array in MODELS[name].make_inputs().items()}
 
@@ -114,7 +168,8 @@ def _shapes(name: str) -> list[str]:
 
 def row(found: Mapping[str, Any]) -> tuple[str, ...]:
     """One model on one toolchain, as text under `HEADINGS`."""
-    kernels = (str(found["kernels"][contender]) for contender in ("collage", "partition_for"))
+    counts = found["kernels"] or {}
+    kernels = (str(counts.get(contender, "")) for contender in ("collage", "partition_for"))
     ratio = ("", "")
     if found["ratio"] is not None:
         ratio = f"{found['ratio']:.3f}", f"{found['ci95'][0]:.3f} to {found['ci95'][1]:.3f}"
@@ -125,12 +180,14 @@ def markdown(report: Mapping[str, Any]) -> str:
     """What was found, as a page."""
     protocol = report["protocol"]
     how = (
-        "`collage optimize` with one toolchain against `collage partition --for` it, core's own kernels running what "
-        f"it does not take, both as packages, judged by `benchmarks/judge`: {protocol['rounds']} rounds, in which "
+        "`collage optimize` with one toolchain and native kernels against `collage partition --for` the toolchain, "
+        f"native kernels ({report.get('native', 'reference')}) running what it does not take, both as packages, judged "
+        f"by `benchmarks/judge`: {protocol['rounds']} rounds, in which "
         f"each, in a process of its own, runs for {protocol['seconds']} s. The ratio is the median over rounds of both "
         "medians' quotient, its interval a bootstrap over rounds."
     )
-    lines = head("One toolchain and core against partition_for", report, how, f"{protocol['threads']} threads")
+    where = report.get("device", f"{protocol['threads']} threads")
+    lines = head("One toolchain and native kernels against partition_for", report, how, where)
     return "\n".join([*lines, *lines_of(HEADINGS, map(row, report["models"]))]) + "\n"
 
 
@@ -141,19 +198,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, required=True, metavar="DIR", help="models, packages, the database")
     parser.add_argument("--database", default="tuning.sqlite", metavar="NAME", help="the database's file in DIR")
     parser.add_argument("--results", type=Path, metavar="FILE.json", help="write everything there")
-    parser.add_argument("--toolchains", default="onnxruntime,openvino", metavar="A,B", help="each alone")
+    parser.add_argument(
+        "--toolchains", metavar="A,B", help=f"each alone; default: {CPU_TOOLCHAINS}; on a GPU those usable there"
+    )
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda:N")
+    parser.add_argument("--native", metavar="TARGET", help="whose kernels are the native ones; see above")
+    parser.add_argument("--also", default=[], type=lambda text: text.split(","), metavar="A,B", help="see above")
     parser.add_argument("--preset", default="default")
     parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--seconds", type=float, default=0.08, help="least duration of a burst")
     noting(parser)
     options = parser.parse_args(arguments)
+    facts: dict[str, str] = {"native": native_of(options)}
+    if _is_cuda(options.device):
+        try:
+            facts["device"] = gpu(options.device)
+        except ValueError as error:
+            print(f"native_plus_one: {error}", file=sys.stderr)
+            return 2
+    toolchains = options.toolchains or (CPU_TOOLCHAINS if options.device == "cpu" else ",".join(_on_gpu(options)))
     options.work.mkdir(parents=True, exist_ok=True)
-    protocol = Protocol(threads=len(os.sched_getaffinity(0)), rounds=options.rounds)
+    protocol = Protocol(threads=len(os.sched_getaffinity(0)), rounds=options.rounds, seconds=options.seconds)
     results: list[dict[str, Any]] = []
     if options.results and options.results.is_file():
         results = json.loads(options.results.read_text(encoding="utf-8"))["models"]
     done = {(each["name"], each["toolchain"]) for each in results}
     for name in options.names or MODELS:
-        for toolchain in options.toolchains.split(","):
+        for toolchain in toolchains.split(","):
             if (name, toolchain) in done:
                 continue
             results.append(measured(name, toolchain, options, protocol))
@@ -161,6 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 report: dict[str, Any] = {
                     "schema_version": 1,
                     **environment(),
+                    **facts,
                     "protocol": dataclasses.asdict(protocol),
                 }
                 report["models"] = results
