@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 from collage_core.device import Contexts
-from collage_core.errors import DeviceMemoryError
+from collage_core.errors import DeviceMemoryError, KernelError, LoweringError
 from collage_cublas.casting import KERNELS, THREADS
 
 Call: TypeAlias = Callable[[], None]
@@ -23,10 +23,18 @@ ALGORITHM_BYTES = 64
 """Of a `cublasLtMatmulAlgo_t`."""
 
 _ALLOC_FAILED = 3  # CUBLAS_STATUS_ALLOC_FAILED in cublas_api.h
+_OF_A_PRODUCT = (7, 8, 15)  # CUBLAS_STATUS_INVALID_VALUE, _ARCH_MISMATCH and _NOT_SUPPORTED
 
 
-class CublasError(Exception):
-    """A call failed; its message has the function and the library's word for the status."""
+class CublasError(LoweringError, KernelError):
+    """A call failed, for no reason that lies in the product; its message has the function and the status in words.
+
+    Core asks the device afterwards whether it still answers, since the library's words may hide that it does not.
+    """
+
+
+class NotSupportedError(CublasError):
+    """The library has nothing for the product on this device, and never will have in this version."""
 
 
 class DataType(enum.IntEnum):
@@ -186,7 +194,8 @@ class Library(Descriptors, Protocol):
         """Up to `count` algorithms, best guess first; of `matmul` only descriptors count.
 
         Raises:
-            CublasError: If the library has none, or fails.
+            NotSupportedError: If the library has none.
+            CublasError: If it fails.
         """
 
     def bound(self, handle: int, matmul: Matmul) -> Call:
@@ -387,4 +396,6 @@ class CublasLt:
     def _error(self, function: str, status: int) -> Exception:
         word = self._library.cublasLtGetStatusString(status)
         text = f"cublasLt{function}: {word.decode() if word else status}"
-        return DeviceMemoryError("cuda", text) if status == _ALLOC_FAILED else CublasError(text)
+        if status == _ALLOC_FAILED:
+            return DeviceMemoryError("cuda", text)
+        return NotSupportedError(text) if status in _OF_A_PRODUCT else CublasError(text)

@@ -20,7 +20,7 @@ from collage_core.contract import (
 )
 from collage_core.patterns import Mismatch, match_model
 from collage_cublas.describing import Described
-from collage_cublas.library import Config, CublasError, DataType, Found, Library, Preference, Reduction
+from collage_cublas.library import Config, DataType, Found, Library, NotSupportedError, Preference, Reduction
 from collage_cublas.patterns import FORMS, matcher_of
 from collage_cublas.product import Product
 from collage_cublas.reading import product_of
@@ -50,6 +50,10 @@ def lower(
 
     Returns:
         The variants, those of a precision's ways in turn; or why there is none.
+
+    Raises:
+        CublasError: If the library fails at something that it does not refuse.
+        DeviceError: If the device has not the memory, or is lost.
     """
     form = FORMS.get(function.composite)
     if form is None:
@@ -72,7 +76,7 @@ def lower(
             return operands  # a weight that is out of range is so however it is rounded
         try:
             made.append(lowering.variants(way, product, operands))
-        except CublasError as error:
+        except NotSupportedError as error:
             refused.append(Unsupported(str(error)))
     in_turn = [each for row in itertools.zip_longest(*made) for each in row if each is not None]
     wanted = [each for each in in_turn if build.variant in (None, each.name)]
@@ -112,13 +116,14 @@ class _Lowering:
         """The algorithms of one way; none if another way's variant is wanted.
 
         Raises:
-            CublasError: If the library has none, or fails.
+            NotSupportedError: If the library has none.
+            CublasError: If it fails.
         """
         if self.build.variant is not None and way.name and not self.build.variant.startswith(f"{way.name}_"):
             return []
         limit = self.build.workspace_limit_bytes - operands.cast_bytes
         if limit < 0:
-            raise CublasError(f"what is rounded takes {operands.cast_bytes} bytes of workspace, too many")
+            raise NotSupportedError(f"what is rounded takes {operands.cast_bytes} bytes of workspace, too many")
         return [_Variant(way, product, operands, found) for found in self._algorithms(way, product, limit)]
 
     def artifact(self, variant: _Variant) -> Artifact:

@@ -21,7 +21,7 @@ from collage_core.contract.nvidia import TENSOR_CORES, cuda_majors, gpu_targets,
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
 from collage_cublas.kernel import load
-from collage_cublas.library import CublasError, Library
+from collage_cublas.library import Library
 from collage_cublas.loading import OLDEST_VERSION, open_library, spelt
 from collage_cublas.lower import lower
 from collage_cublas.patterns import register
@@ -86,19 +86,17 @@ class CublasPlugin:
         device = build.host.device(target.device)
         if device is None:
             return Unsupported(f"the machine has no {target.device}")
-        try:
-            library = self._opened(cuda_majors(device.driver))
-            return lower(library, lambda: self._handle(target.device), target, device, function, build)
-        except (OSError, CublasError) as error:
-            return Unsupported(str(error))
+        library = self._opened(cuda_majors(device.driver))
+        return lower(library, lambda: self._handle(target.device), target, device, function, build)
 
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
         """The product with one algorithm."""
         try:
-            return load(self._opened(), lambda: self._handle(run.device), artifact, run)
-        except (OSError, CublasError) as error:
-            return Unsupported(str(error))
+            library = self._opened()
+        except OSError as error:
+            return Unsupported(f"cuBLASLt cannot be loaded ({error})", Obstacle.NO_LIBRARY)
+        return load(library, lambda: self._handle(run.device), artifact, run)
 
     def _opened(self, majors: tuple[int, ...] = ()) -> Library:
         if self._library is None:
