@@ -7,12 +7,11 @@ import dataclasses
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from collage_core.contract import Artifact, BlobCache, Host, Obstacle, Target, Unsupported
+from collage_core.contract import BlobCache, Host, Obstacle, Target, Unsupported
 from collage_core.errors import PluginError, WireError, WorkerError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.child import ChildProcess
@@ -39,7 +38,7 @@ from collage_core.measure.messages import (
 )
 from collage_core.measure.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Outcome, Refused, Stage
 from collage_core.measure.values import decode_value
-from collage_core.measure.wire_values import WireArtifact, WireFunction
+from collage_core.measure.wire_values import WireFunction
 
 _START_S = 120.0
 _STARTS = 2
@@ -168,7 +167,7 @@ class Worker:
         return outcome
 
     def build(self, ask: AskBuild) -> Built | Refused | Failed:
-        """Makes an artifact; `artifact_of` turns what it answers into one."""
+        """Makes an artifact; `artifact_codec.artifact_of` turns what it answers into one."""
         try:
             outcome: Built | Refused | Failed = self._ask(ask, ask.deadline_s, Built, Refused, Failed)
         except WorkerError as error:
@@ -316,85 +315,6 @@ class Worker:
         self, child: ChildProcess, message: Message, deadline: float, attachments: Mapping[str, bytes] | None = None
     ) -> None:
         child.send(self._codec.encode(message, self._requests, attachments), deadline)
-
-
-class WorkerPool:
-    """One worker per toolchain, each started when first needed; leaving the context kills them.
-
-    Args:
-        sources: The toolchains.
-        store: Blobs they share with the driver.
-        cache: See `Worker`.
-    """
-
-    def __init__(
-        self,
-        sources: Iterable[PluginSource],
-        store: BlobStore,
-        *,
-        cache: Callable[[Target], BlobCache] | None = None,
-    ) -> None:
-        self.store = store
-        self._workers = {source.toolchain: Worker(source, store, cache=cache) for source in sources}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @property
-    def toolchains(self) -> tuple[str, ...]:
-        """Names of the toolchains."""
-        return tuple(self._workers)
-
-    def worker(self, toolchain: str) -> Worker:
-        """The worker of a toolchain, running or not.
-
-        Raises:
-            KeyError: If the pool has none.
-        """
-        return self._workers[toolchain]
-
-    def begin(self, toolchains: Iterable[str]) -> None:
-        """Starts the workers of some toolchains, and waits for none.
-
-        Raises:
-            KeyError: If the pool has none of a name.
-        """
-        for name in toolchains:
-            self._workers[name].begin()
-
-    def libraries(self) -> dict[str, tuple[str, ...]]:
-        """What each has loaded, by toolchain; nothing of those not asked for their targets, or that have none."""
-        return {name: worker.libraries for name, worker in self._workers.items()}
-
-    def close(self) -> None:
-        """Kills all of them."""
-        with contextlib.ExitStack() as stack:
-            for worker in self._workers.values():
-                stack.callback(worker.close)
-
-
-def artifact_of(wire: WireArtifact, store: BlobStore) -> Artifact:
-    """The artifact a worker built.
-
-    Raises:
-        WireError: If a file of it is not in the store.
-    """
-    return Artifact(
-        files={name: store.read(blob) for name, blob in wire.files.items()},
-        metadata=wire.metadata,
-        requires=wire.requires,
-        constants=wire.constants,
-        workspace_bytes=wire.workspace_bytes,
-        variant=wire.variant,
-        capturable=wire.capturable,
-        deterministic=wire.deterministic,
-        dynamic=wire.dynamic,
-    )
 
 
 class _NoCache:

@@ -37,7 +37,6 @@ from collage_core.fusion.spec import CandidateKernel
 from collage_core.fusion.sub_graph import SubGraph
 from collage_core.measure import memory
 from collage_core.measure.capture import Capture
-from collage_core.measure.client import WorkerPool
 from collage_core.measure.function_codec import FunctionEncoder
 from collage_core.measure.messages import AskBuild, AskMeasure
 from collage_core.measure.outcomes import BuildSettings, Built, Failed, Outcome, Refused, Stage, Tolerance
@@ -51,6 +50,7 @@ from collage_core.measure.records import (
     to_record,
 )
 from collage_core.measure.wire_values import WireFunction, WireValue
+from collage_core.measure.worker_pool import WorkerPool
 
 CacheKey: TypeAlias = tuple[str, str]
 """Name of a target and key of a candidate: what a search looks costs up by."""

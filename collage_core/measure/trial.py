@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import shutil
@@ -35,53 +34,27 @@ from collage_core.contract import (
     workspace_of,
 )
 from collage_core.device import Devices, DeviceStream, is_lost, placed_on
-from collage_core.errors import CollageError, DeviceError
+from collage_core.errors import CollageError
 from collage_core.ir.quantised import roundings
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.clock import time_call
 from collage_core.measure.device_clock import time_on_device
+from collage_core.measure.failing import Stopped, failing_as, text_of
 from collage_core.measure.function_codec import decode_function
 from collage_core.measure.messages import AskBuild, AskEvaluate, AskMeasure, Progress
-from collage_core.measure.outcomes import Failed, Refused, Stage, Tolerance
+from collage_core.measure.outcomes import Failed, Refused, Stage
 from collage_core.measure.rotation import rotated, weights_bytes_of
 from collage_core.measure.staged import Staged
+from collage_core.measure.two_runs import Bound, run_twice
 from collage_core.measure.values import decode_value
-from collage_core.measure.verify import aliased, aligned_buffer, judge, same_bits, spoil
+from collage_core.measure.verify import aligned_buffer
 from collage_core.measure.wire_values import WireValue
 from collage_core.registry import Toolchain
 
 _NOT_DETERMINISTIC = "equal inputs may give other bits each time, and --deterministic asks for the same"
-_OTHER_BITS = "it gave other bits when run again, and --deterministic asks for the same"
 
 _SHARE_FOR_VARIANTS = 0.5
 """Part of the deadline after which no further variant is begun: one that hangs should not cost the others."""
-
-
-class Stopped(Exception):  # noqa: N818  not an error: it carries an outcome
-    """Ends a trial of one variant with its outcome."""
-
-    def __init__(self, outcome: Refused | Failed) -> None:
-        self.outcome = outcome
-        super().__init__(outcome.reason)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Bound:
-    """A kernel ready to be called.
-
-    Attributes:
-        call: The call.
-        inputs: Its inputs, holding the values given.
-        outputs: Where it writes.
-        staged: Of a kernel of a device, its places there, for which `inputs` and `outputs` stand.
-        workspace: Of one of the CPU, its scratch memory; the kernel may keep nothing of it but the address.
-    """
-
-    call: BoundCall
-    inputs: tuple[Buffer, ...]
-    outputs: tuple[Buffer, ...]
-    staged: Staged | None = None
-    workspace: Buffer | None = None
 
 
 class Trial:
@@ -302,42 +275,17 @@ class Trial:
     def check(
         self, bound: Bound, expected: Sequence[WireValue | None], ask: AskMeasure | AskBuild
     ) -> tuple[float, bool]:
-        """Runs twice; returns the larger error and whether both gave the same bits.
-
-        The first run starts from outputs that are wrong everywhere, the second from those of the first: one shows
-        what is never written, the other what is added to.
-        """
+        """Runs twice; returns the larger error and whether both gave the same bits."""
         rights = [None if value is None else decode_value(value, self._store) for value in expected]
-        for buffer, right in zip(bound.outputs, rights, strict=True):
-            spoil(buffer, right)
-        places = [buffer.value for buffer in (*bound.inputs, *bound.outputs)]
-        self.run(bound)
-        with failing_as(Stage.CHECK):
-            problem = aliased(bound.inputs, bound.outputs, places)
-        if problem:
-            raise Stopped(Failed(stage=Stage.CHECK, reason=problem))
-        first = self._judged(bound, rights, ask.tolerance)
-        kept = [_copied(buffer.value) for buffer in bound.outputs]
-        for buffer, value in zip(bound.inputs, self._values, strict=True):
-            if buffer.spec.kind is not ValueKind.FOREIGN and not same_bits(buffer.array, np.asarray(value)):
-                raise Stopped(Failed(stage=Stage.CHECK, reason=f"it writes its input {buffer.spec.name!r}"))
-        self.run(bound)
-        same = [same_bits(buffer.value, value) for buffer, value in zip(bound.outputs, kept, strict=True)]
-        if all(same):
-            return first, True
-        # where the model itself asks for chance, which the reference cannot say, other bits are no fault
-        if self._settings.deterministic and not all(
-            each or right is None for each, right in zip(same, rights, strict=True)
-        ):
-            raise Stopped(Refused(reason=_OTHER_BITS))
-        return max(first, self._judged(bound, rights, ask.tolerance, " when run again")), False
-
-    def _judged(self, bound: Bound, rights: Sequence[Any], tolerance: Tolerance, when: str = "") -> float:
-        with failing_as(Stage.CHECK):
-            verdict = judge(bound.outputs, rights, tolerance, self._rounded)
-        if isinstance(verdict, str):
-            raise Stopped(Failed(stage=Stage.CHECK, reason=f"wrong numbers{when}: {verdict}"))
-        return verdict
+        return run_twice(
+            bound,
+            functools.partial(self.run, bound),
+            self._values,
+            rights,
+            tolerance=ask.tolerance,
+            rounded=self._rounded,
+            deterministic=self._settings.deterministic,
+        )
 
     def discard(self, artifact: Artifact | None, outcome: Refused | Failed) -> None:
         """Notes why a variant is out; the first such reason is the candidate's if none is in."""
@@ -357,33 +305,11 @@ class Trial:
                 continue
             # if not lost, it may say once what the variant is out for
             if error := first if is_lost(first) else _failure(device.synchronise):
-                self._lost(_text(error))
+                self._lost(text_of(error))
 
     def why_none(self) -> Refused | Failed:
         """The outcome when no variant is usable."""
         return self.outcome or Refused(reason="it yielded no variant")
-
-
-class failing_as:  # noqa: N801  reads as a statement
-    """Turns an exception in its block into the failure of a stage.
-
-    Args:
-        stage: What is being done.
-        lost: Told why when the exception is that a device was lost; None to tell nobody.
-    """
-
-    def __init__(self, stage: Stage, lost: Callable[[str], None] | None = None) -> None:
-        self._stage = stage
-        self._lost = lost
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, Stopped):
-            if self._lost is not None and is_lost(error):
-                self._lost(_text(error))
-            raise Stopped(Failed(stage=self._stage, reason=_text(error))) from error
 
 
 def _failure(call: Callable[[], None]) -> Exception | None:
@@ -392,12 +318,6 @@ def _failure(call: Callable[[], None]) -> Exception | None:
     except Exception as error:
         return error
     return None
-
-
-def _text(error: Exception) -> str:
-    """An error as a reason; of a device's, its kind is what a reader looks for first."""
-    complete = isinstance(error, CollageError) and not isinstance(error, DeviceError)
-    return str(error) if complete else f"{type(error).__name__}: {error}"
 
 
 def _constants(function: KernelFunction, artifact: Artifact) -> Mapping[str, np.ndarray[Any, Any]]:
@@ -411,7 +331,3 @@ def _workspace(size: int) -> Buffer | None:
     if size == 0:
         return None
     return aligned_buffer(TensorSpec(name="workspace", dtype=onnx_ir.DataType.UINT8, shape=(size,)))
-
-
-def _copied(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value

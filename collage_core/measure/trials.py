@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from collage_core.contract import Artifact, BlobCache, Target
+from collage_core.contract import BlobCache, Target
 from collage_core.device import Devices, DeviceStream
+from collage_core.measure.artifact_codec import encode_artifact
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.device_times import time_device
+from collage_core.measure.failing import Stopped, failing_as
 from collage_core.measure.messages import AskBuild, AskDevice, AskEvaluate, AskMeasure, Progress
 from collage_core.measure.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Refused, Stage
-from collage_core.measure.trial import Stopped, Trial, failing_as
+from collage_core.measure.trial import Trial
 from collage_core.measure.values import encode_value
-from collage_core.measure.wire_values import WireArtifact
 from collage_core.registry import Toolchain
 
 
@@ -106,7 +106,8 @@ class Trials:
                     error, _ = trial.check(trial.bind(artifact), ask.expected, ask)
                 else:
                     trial.load(artifact)
-                wire = self._encode(artifact)
+                with failing_as(Stage.LOWER):
+                    wire = encode_artifact(artifact, self._store)
             except Stopped as stopped:
                 trial.discard(artifact, stopped.outcome)
                 continue
@@ -144,22 +145,6 @@ class Trials:
 
     def _lose_device(self, reason: str) -> None:
         self.lost = reason
-
-    def _encode(self, artifact: Artifact) -> WireArtifact:
-        with failing_as(Stage.LOWER):
-            metadata = json.loads(json.dumps(dict(artifact.metadata), allow_nan=False))
-            files = {name: self._store.put(data) for name, data in artifact.files.items()}
-        return WireArtifact(
-            files=files,
-            metadata=metadata,
-            requires=artifact.requires,
-            constants=dict(artifact.constants),
-            workspace_bytes=artifact.workspace_bytes,
-            variant=artifact.variant,
-            capturable=artifact.capturable,
-            deterministic=artifact.deterministic,
-            dynamic=artifact.dynamic,
-        )
 
 
 def _median(measured: Measured) -> float:

@@ -11,8 +11,8 @@ import onnx_ir
 from collage_core.contract import Artifact, Json, Target
 from collage_core.errors import PlanBuildError
 from collage_core.fusion import CandidateKernel
+from collage_core.measure.artifact_codec import artifact_of
 from collage_core.measure.blobs import BlobStore
-from collage_core.measure.client import artifact_of
 from collage_core.measure.outcomes import Built
 from collage_core.measure.source import MeasuringCostSource
 from collage_core.passes.apply import apply_partitioning

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from collage_core.contract import CopyFigures, Host, Target, Unsupported
 from collage_core.database import TuningStore
-from collage_core.measure.client import WorkerPool
 from collage_core.measure.codec import make_converter
 from collage_core.measure.outcomes import DeviceTimes, Failed
+from collage_core.measure.worker_pool import WorkerPool
 
 HOST = "cpu"
 

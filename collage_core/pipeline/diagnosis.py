@@ -13,7 +13,8 @@ from collage_core.database.location import VARIABLE
 from collage_core.device import why_unusable
 from collage_core.errors import PluginError
 from collage_core.measure.blobs import BlobStore
-from collage_core.measure.client import PluginSource, WorkerPool
+from collage_core.measure.client import PluginSource
+from collage_core.measure.worker_pool import WorkerPool
 from collage_core.pipeline.clashes import installed_clashes, loaded_clashes
 from collage_core.pipeline.facts import host_facts
 from collage_core.pipeline.offers import answers

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from collage_core.contract import Host, Supported, Target, TargetSpelling, Unsupported, split_targets
 from collage_core.errors import PluginError, UsageError, did_you_mean
-from collage_core.measure.client import WorkerPool
+from collage_core.measure.worker_pool import WorkerPool
 from collage_core.registry import PluginFailure, Registry, Toolchain
 
 ON_REQUEST = frozenset({"reference"})

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from collage_core.contract import Artifact, Host
 from collage_core.errors import KernelLoadError
+from collage_core.measure.artifact_codec import artifact_of
 from collage_core.measure.blobs import BlobStore
-from collage_core.measure.client import PluginSource, Worker, artifact_of
+from collage_core.measure.client import PluginSource, Worker
 from collage_core.measure.function_codec import FunctionEncoder
 from collage_core.measure.messages import AskBuild
 from collage_core.measure.outcomes import BuildSettings, Built, Tolerance

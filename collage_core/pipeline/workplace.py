@@ -18,8 +18,9 @@ from collage_core.errors import EvaluationError, UsageError
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import worker_fallback
-from collage_core.measure.client import PluginSource, WorkerPool
+from collage_core.measure.client import PluginSource
 from collage_core.measure.source import database_cache
+from collage_core.measure.worker_pool import WorkerPool
 from collage_core.pipeline.clashes import kept_apart, loaded_clashes
 from collage_core.pipeline.copies import HostCopies
 from collage_core.pipeline.device_figures import (

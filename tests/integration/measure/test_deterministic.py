@@ -14,11 +14,12 @@ from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, S
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture
-from collage_core.measure.client import PluginSource, Worker, WorkerPool
+from collage_core.measure.client import PluginSource, Worker
 from collage_core.measure.messages import AskBuild, AskMeasure
 from collage_core.measure.outcomes import Built, Measured, Refused
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.measure.source import MeasuringCostSource
+from collage_core.measure.worker_pool import WorkerPool
 from collage_core.pipeline.options import OptimizeOptions
 from collage_core.pipeline.settings import measure_settings
 from tests.integration.measure.conftest import add_ask, add_function

@@ -18,8 +18,9 @@ from collage_core.errors import KernelLoadError
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
+from collage_core.measure.artifact_codec import artifact_of
 from collage_core.measure.blobs import BlobStore
-from collage_core.measure.client import PluginSource, Worker, artifact_of
+from collage_core.measure.client import PluginSource, Worker
 from collage_core.measure.function_codec import FunctionEncoder
 from collage_core.measure.messages import AskBuild
 from collage_core.measure.outcomes import BuildSettings, Built, DeviceTimes, Failed, Measured, Stage, Tolerance

@@ -16,10 +16,11 @@ from collage_core.errors import DatabaseDamagedError, DatabaseDiskError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture
 from collage_core.measure.child import ChildProcess
-from collage_core.measure.client import Worker, WorkerPool
+from collage_core.measure.client import Worker
 from collage_core.measure.outcomes import BuildSettings, Failed, Measured, Stage, Tolerance
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.measure.source import MeasureSettings, MeasuringCostSource, database_cache
+from collage_core.measure.worker_pool import WorkerPool
 from tests.integration.measure.conftest import SOURCE, add_ask, faulty_target
 from tests.integration.measure.test_source import candidate, chain
 

@@ -16,10 +16,11 @@ from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.narrowing import PRODUCTS
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture
-from collage_core.measure.client import PluginSource, WorkerPool
+from collage_core.measure.client import PluginSource
 from collage_core.measure.outcomes import Built, Failed, Measured, Refused
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.measure.source import MeasuringCostSource
+from collage_core.measure.worker_pool import WorkerPool
 from collage_core.pipeline.options import OptimizeOptions
 from collage_core.pipeline.settings import measure_settings
 from collage_core.testing import GraphBuilder

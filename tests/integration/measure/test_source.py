@@ -23,13 +23,15 @@ from collage_core.fusion import (
     kernel_function,
 )
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.artifact_codec import artifact_of
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture, worker_fallback
-from collage_core.measure.client import PluginSource, Worker, WorkerPool, artifact_of
+from collage_core.measure.client import PluginSource, Worker
 from collage_core.measure.messages import AskBuild, AskMeasure
 from collage_core.measure.outcomes import BuildSettings, Built, Failed, Measured, Refused, Stage, Tolerance
 from collage_core.measure.random_inputs import random_inputs
 from collage_core.measure.source import MeasureSettings, MeasuringCostSource, database_cache
+from collage_core.measure.worker_pool import WorkerPool
 from tests.integration.measure.conftest import SOURCE, faulty_target
 
 Make = Callable[..., MeasuringCostSource]

@@ -17,8 +17,9 @@ from collage_core.contract import Artifact, Host, KernelFunction, Target
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
 from collage_core.ir.content import constant_of
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.measure.artifact_codec import artifact_of
 from collage_core.measure.blobs import BlobStore
-from collage_core.measure.client import PluginSource, Worker, artifact_of
+from collage_core.measure.client import PluginSource, Worker
 from collage_core.measure.function_codec import FunctionEncoder
 from collage_core.measure.messages import AskBuild
 from collage_core.measure.outcomes import BuildSettings, Built, Tolerance

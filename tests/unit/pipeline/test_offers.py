@@ -8,7 +8,7 @@ import pytest
 from collage_core.contract import Host, Supported, Target, Unsupported
 from collage_core.errors import UsageError
 from collage_core.hookspecs import hookimpl
-from collage_core.measure.client import WorkerPool
+from collage_core.measure.worker_pool import WorkerPool
 from collage_core.pipeline.offers import Offer, Selection, offers, selected_targets
 from collage_core.registry import PluginFailure, Registry, Toolchain
 from collage_core.testing import MockToolchain

@@ -1,12 +1,7 @@
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -16,38 +11,19 @@ from collage_core.contract import (
     Artifact,
     BoundCall,
     Buffer,
-    Host,
     Kernel,
-    Requirement,
     RunContext,
     Target,
     Unsupported,
 )
-from collage_core.errors import FeedError, KernelLoadError, KernelRunError, ModelError
+from collage_core.errors import KernelRunError
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.index_set import iterate_bits
-from collage_core.passes.call_sites import CallSite
 from collage_core.runtime import Executable, Session
-from tests.unit.runtime.mocks import MOCK, MockKernel, MockToolchain, partition, reference
+from tests.unit.runtime.mocks import MOCK, MockToolchain, partition, reference
+from tests.unit.runtime.running import X, assert_same, run
 
 Parse = Callable[[str], ir.Model]
-
-X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
-
-
-def run(model: ir.Model, feeds: dict[str, Any], toolchain: MockToolchain | None = None) -> list[Any]:
-    return Session((toolchain or MockToolchain()).build(model)).run(None, feeds)
-
-
-def assert_same(got: list[Any], expected: list[Any]) -> None:
-    assert len(got) == len(expected)
-    for one, other in zip(got, expected, strict=True):
-        if isinstance(other, list):
-            assert_same(one, other)
-        else:
-            assert one.shape == np.shape(other)
-            assert one.dtype == np.asarray(other).dtype or one.dtype == object
-            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -218,122 +194,6 @@ def test_a_failing_kernel_is_named(parsed: Parse) -> None:
         assert caught.value.nodes
 
 
-def test_a_refused_artifact_is_lowered_again(parsed: Parse) -> None:
-    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { a = Neg(x) y = Exp(a) }"))
-    toolchain = MockToolchain(refuse=["made for another CPU"])
-    asked = []
-
-    def relower(site: CallSite) -> Artifact:
-        asked.append(site.name)
-        return toolchain.lower(site)
-
-    executable = toolchain.build(model, relower=relower)
-
-    assert asked == ["k0000"]
-    assert_same(Session(executable).run(None, {"x": X}), [np.exp(-X)])
-
-
-def test_a_refused_artifact_without_relowering_is_one_error(parsed: Parse) -> None:
-    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
-
-    with pytest.raises(KernelLoadError, match=r"'k0000' of mock .* made for another CPU"):
-        MockToolchain(refuse=["made for another CPU"]).build(model)
-
-
-@pytest.mark.parametrize(
-    ("requirement", "reason"),
-    [
-        (Requirement(kind="library", name="numpy", specifier="<1"), "needs numpy<1, .* is installed"),
-        (Requirement(kind="library", name="no-such-library"), "needs no-such-library, which is not installed"),
-        (Requirement(kind="library", name="numpy", specifier="not one"), "no version specifier"),
-        (Requirement(kind="isa", name="avx9000"), "CPU feature avx9000"),
-    ],
-)
-def test_an_unmet_requirement_is_found_before_loading(parsed: Parse, requirement: Requirement, reason: str) -> None:
-    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
-    toolchain = MockToolchain(requires=(requirement,))
-
-    with pytest.raises(KernelLoadError, match=reason):
-        toolchain.build(model)
-    assert toolchain.loaded == 0
-
-
-def test_met_requirements_are_no_obstacle(parsed: Parse) -> None:
-    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
-    host = Host(system="Linux", cpu="test", physical_cores=1, cpu_flags=frozenset({"avx512f"}), memory_bytes=1 << 30)
-    needs = (
-        Requirement(kind="isa", name="AVX512F"),
-        Requirement(kind="library", name="numpy", specifier=">=2"),
-        Requirement(kind="driver", name="cuda", specifier=">=13"),
-    )
-
-    assert MockToolchain(requires=needs).build(model, host=host)
-
-
-def test_a_node_nobody_runs_is_refused(parsed: Parse) -> None:
-    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
-    toolchain = MockToolchain()
-    artifacts = toolchain.lower_all(model)
-    for function in model.functions.values():
-        function.metadata_props.clear()
-
-    with pytest.raises(ModelError, match=r"node 'k0000' .* has no kernel"):
-        Executable.build(model, artifacts, dict.fromkeys(artifacts, MOCK), toolchain.load, threads=1)
-
-
-def test_bound_arrays_are_read_and_written_in_place(parsed: Parse) -> None:
-    model = parsed("g (float[2,3] x) => (float[2,3] y, float[2,3] z) { a = Neg(x) y = Exp(a) z = Abs(a) }")
-    executable = MockToolchain().build(partition(model))
-    x, y = X.copy(), np.zeros_like(X)
-
-    bound = executable.bind({"x": x}, {"y": y})
-    bound.call()
-
-    assert bound.outputs["y"] is y
-    np.testing.assert_array_equal(y, np.exp(-X))
-    np.testing.assert_array_equal(bound.outputs["z"], np.abs(X))
-    x += 1
-    assert bound.run()[0] is y
-    np.testing.assert_array_equal(y, np.exp(-X - 1))
-
-
-def test_bound_runs_share_the_calls_inside(parsed: Parse) -> None:
-    model = parsed("g (float[2,3] x) => (float[2,3] y) { a = Neg(x) b = Abs(a) c = Neg(b) y = Exp(c) }")
-    executable = MockToolchain().build(partition(model))
-
-    one, other = executable.bind(), executable.bind()
-
-    same = [a.call is b.call for a, b in zip(one.steps, other.steps, strict=True)]
-    assert same == [False, True, True, False]
-    assert not np.shares_memory(one.outputs["y"], other.outputs["y"])
-
-
-@pytest.mark.parametrize(
-    ("inputs", "outputs", "reason"),
-    [
-        ({"nope": X}, {}, "no such input; it has x"),
-        ({}, {"nope": X}, "no such output; it has y"),
-        ({"x": X.astype(np.float64)}, {}, r"bind an array of float32\[2, 3\].* got float64\[2, 3\]"),
-        ({"x": X.T.copy().T}, {}, "not C-contiguous"),
-        ({"x": X.tolist()}, {}, "not list"),
-        ({}, {"y": np.broadcast_to(np.float32(0), (2, 3))}, "read-only"),
-    ],
-)
-def test_arrays_that_do_not_fit_cannot_be_bound(parsed: Parse, inputs: Any, outputs: Any, reason: str) -> None:
-    executable = MockToolchain().build(partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }")))
-
-    with pytest.raises(FeedError, match=reason):
-        executable.bind(inputs, outputs)
-
-
-def test_an_output_cannot_be_bound_to_the_memory_of_an_input(parsed: Parse) -> None:
-    executable = MockToolchain().build(partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }")))
-    memory = X.copy()
-
-    with pytest.raises(FeedError, match="shares memory with that of 'x'"):
-        executable.bind({"x": memory}, {"y": memory})
-
-
 def test_a_profile_names_every_step(parsed: Parse) -> None:
     model = parsed("""g (float[2,3] x) => (float[2,3] y, float[6] z) <int64[1] flat = {6}>
     { a = Neg(x) y = Exp(a) z = Reshape(x, flat) }""")
@@ -350,80 +210,6 @@ def test_a_profile_names_every_step(parsed: Parse) -> None:
     events = profile.chrome_trace()["traceEvents"]
     assert [event["ph"] for event in events].count("X") == 12
     assert {event["tid"] for event in events} == {0, 1}
-
-
-def test_scratch_directories_are_removed(parsed: Parse, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
-    executable = MockToolchain().build(model)
-    assert len(list(tmp_path.iterdir())) == 1
-
-    del executable
-
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(KernelLoadError):
-        MockToolchain(refuse=["no"]).build(model)
-    assert not list(tmp_path.iterdir())
-
-
-def test_clones_that_are_gone_leave_no_directories(
-    parsed: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    toolchain = MockToolchain()
-    executable = toolchain.build(partition(parsed("g (float[2,3] x) => (float[2,3] y) { a = Neg(x) y = Exp(a) }")))
-    before = sorted(tmp_path.rglob("*"))
-    for _ in range(3):
-        clone = executable.clone()
-        bound = clone.bind()
-        bound.inputs["x"][:] = X
-        assert_same(bound.run(), [np.exp(-X)])
-    toolchain.refuse = ["no"]
-    with pytest.raises(KernelLoadError):
-        executable.clone()
-
-    assert len(sorted(tmp_path.rglob("*"))) == len(before) + 2  # of the last clone
-
-    del clone, bound
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_shared_kernels_keep_their_directories(parsed: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MockKernel, "reentrant", True, raising=False)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    executable = MockToolchain().build(partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }")))
-    before = sorted(tmp_path.rglob("*"))
-
-    clone = executable.clone()
-    del executable
-
-    assert sorted(tmp_path.rglob("*")) == before
-    del clone
-    assert not list(tmp_path.iterdir())
-
-
-FORKED = """
-import os, sys
-import onnx, onnx_ir as ir
-from tests.unit.runtime.mocks import MockToolchain, partition
-
-model = ir.from_onnx_text('<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y) { y = Neg(x) }')
-executable = MockToolchain().build(partition(model))
-child = os.fork()
-if child == 0:
-    sys.exit(0)
-assert os.waitpid(child, 0)[1] == 0
-assert executable.clone().bind().run()
-"""
-
-
-def test_a_forked_child_that_ends_takes_nothing_from_its_parent(tmp_path: Path) -> None:
-    # as a server does that loads before it starts its workers
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "TMPDIR": str(tmp_path)}
-
-    subprocess.run([sys.executable, "-P", "-c", FORKED], env=environment, check=True, timeout=60)
-
-    assert not list(tmp_path.iterdir())
 
 
 def test_views_of_values_that_move_are_made_in_every_run(parsed: Parse) -> None:

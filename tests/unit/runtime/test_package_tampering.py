@@ -24,7 +24,7 @@ from collage_core.errors import MemoryNeededError, PackageDamagedError, PackageE
 from collage_core.runtime import load, load_package
 from collage_core.runtime.package import manifest as manifest_module
 from tests.unit.runtime.mocks import reference
-from tests.unit.runtime.test_package import X, registry, rewrite, save
+from tests.unit.runtime.packages import X, registry, rewrite, save
 
 Parse = Callable[[str], ir.Model]
 Entries = dict[str, bytes]

@@ -1,0 +1,177 @@
+"""A worker begins when it is asked, is replaced when it grew or died, and ends with its driver."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+import collage_core
+from collage_core.contract import Host
+from collage_core.errors import WorkerError
+from collage_core.measure.blobs import BlobStore
+from collage_core.measure.client import PluginSource, Worker
+from collage_core.measure.memory import private_bytes
+from collage_core.measure.messages import AskMeasure
+from collage_core.measure.outcomes import Failed, Measured, Stage
+from collage_core.measure.worker_pool import WorkerPool
+from tests.integration.measure.conftest import SOURCE, add_ask, faulty_target
+
+Ask = Callable[..., AskMeasure]
+
+
+def test_a_plugin_that_does_not_import_is_a_refusal_and_is_not_tried_again(store: BlobStore) -> None:
+    worker = Worker(PluginSource(toolchain="absent", plugin="no_such_module:plugin"), store)
+
+    assert "no_such_module" in getattr(worker.targets(Host.this()), "reason", "")
+    assert worker.pid is None
+    with pytest.raises(WorkerError, match="no_such_module"):
+        worker.ping()
+
+
+def test_leaving_a_pool_kills_its_workers(store: BlobStore) -> None:
+    with WorkerPool([SOURCE], store) as pool:
+        pool.worker("faulty").ping()
+        pid = pool.worker("faulty").pid
+        assert pid is not None
+        assert psutil.pid_exists(pid)
+
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_worker_killed_from_outside_is_started_again(worker: Worker, ask: Ask) -> None:
+    worker.ping()
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+
+    outcome = worker.measure(ask(""))
+
+    assert isinstance(outcome, Measured) or "SIGKILL" in outcome.reason
+    assert isinstance(worker.measure(ask("")), Measured)
+
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def spare_bytes(store: BlobStore) -> int:
+    """What a worker holds after a request that leaks nothing."""
+    worker = Worker(SOURCE, store)
+    try:
+        assert isinstance(worker.measure(add_ask(store, faulty_target())), Measured)
+        assert worker.pid is not None
+        return private_bytes(worker.pid)
+    finally:
+        worker.close()
+
+
+def test_a_worker_that_grew_is_replaced_before_the_next_request(store: BlobStore, ask: Ask, spare_bytes: int) -> None:
+    worker = Worker(SOURCE, store, memory_limit_bytes=spare_bytes + 140 * MIB)
+    try:
+        assert isinstance(worker.measure(ask("")), Measured)
+        small = worker.measure(ask("hoards")), worker.pid  # 48 MiB more
+        grown = worker.measure(ask("hoards")), worker.pid
+        after = worker.measure(ask("")), worker.pid
+    finally:
+        worker.close()
+
+    assert [isinstance(outcome, Measured) for outcome, _ in (small, grown, after)] == [True] * 3
+    assert small[1] is not None
+    assert grown[1] is None
+    assert after[1] not in (None, small[1])
+
+
+def test_a_worker_that_grows_without_bound_is_stopped_and_says_so(store: BlobStore, ask: Ask, spare_bytes: int) -> None:
+    worker = Worker(SOURCE, store, memory_limit_bytes=spare_bytes + 300 * MIB)
+    try:
+        outcome = worker.measure(ask("leaks"))
+        after = worker.measure(ask(""))
+    finally:
+        worker.close()
+
+    assert isinstance(outcome, Failed)
+    assert outcome.stage is Stage.RUN
+    assert re.fullmatch(
+        r"worker memory: it grew to \d+ MiB, more than the \d+ MiB it may, and was killed.*", outcome.reason
+    )
+    assert isinstance(after, Measured)
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("talks-for-ever", "deadline"), ("leaks-and-talks", "memory")])
+def test_a_worker_that_never_stops_talking_is_stopped(
+    store: BlobStore, ask: Ask, spare_bytes: int, mode: str, kind: str
+) -> None:
+    worker = Worker(SOURCE, store, memory_limit_bytes=spare_bytes + 300 * MIB)
+    try:
+        worker.ping(60)
+        outcome = worker.measure(ask(mode, deadline_s=2.0 if kind == "deadline" else 60.0))
+    finally:
+        worker.close()
+
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith(f"worker {kind}: ")
+
+
+def test_workers_that_were_begun_start_side_by_side_and_answer_when_asked(store: BlobStore, tmp_path: Path) -> None:
+    (tmp_path / "stillborn.py").write_text("import os\nos._exit(3)\n", encoding="utf-8")
+    dead = PluginSource(toolchain="stillborn", plugin="stillborn:plugin", paths=(str(tmp_path),))
+    with WorkerPool([SOURCE, dead], store) as pool:
+        pool.begin(pool.toolchains)
+        begun = {name: pool.worker(name).pid for name in pool.toolchains}
+        pool.begin(pool.toolchains)
+
+        assert None not in begun.values()
+        pool.worker("faulty").ping(60)
+        assert pool.worker("faulty").pid == begun["faulty"]
+        for _ in range(3):  # the first start was one of the two it may fail
+            with pytest.raises(WorkerError, match="exited with status 3"):
+                pool.worker("stillborn").ping(60)
+
+
+def test_a_worker_that_does_not_start_twice_is_given_up(store: BlobStore, tmp_path: Path) -> None:
+    (tmp_path / "stillborn.py").write_text("import os\nos._exit(3)\n", encoding="utf-8")
+    worker = Worker(PluginSource(toolchain="stillborn", plugin="stillborn:plugin", paths=(str(tmp_path),)), store)
+
+    reasons = []
+    for _ in range(2):
+        with pytest.raises(WorkerError, match="exited with status 3") as caught:
+            worker.ping()
+        reasons.append(caught.value)
+    (tmp_path / "stillborn.py").unlink()
+
+    with pytest.raises(WorkerError) as caught:
+        worker.ping()
+    assert caught.value is reasons[1]
+
+
+def test_a_worker_does_not_outlive_its_driver(store: BlobStore, tmp_path: Path) -> None:
+    program = textwrap.dedent(
+        f"""
+        import sys, time
+        from pathlib import Path
+        from collage_core.measure.blobs import BlobStore
+        from collage_core.measure.client import PluginSource, Worker
+        from collage_core.measure.worker_pool import WorkerPool
+        source = PluginSource(toolchain="faulty", plugin={SOURCE.plugin!r}, paths={SOURCE.paths!r})
+        worker = Worker(source, BlobStore(Path({str(store.directory)!r})))
+        worker.ping(60)
+        print(worker.pid, flush=True)
+        time.sleep(600)
+        """
+    )
+    root = Path(collage_core.__file__).parents[1]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}  # a killed driver leaves its temporary folders
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=root, env=environment) as driver:
+        assert driver.stdout is not None
+        orphan = psutil.Process(int(driver.stdout.readline()))
+        driver.kill()
+
+    orphan.wait(timeout=10)
