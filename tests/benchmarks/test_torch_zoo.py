@@ -1,6 +1,7 @@
 """The zoo of `benchmarks/gpu.py`: sizes as published, weights that keep a signal alive, exports that mean the same.
 
-PyTorch is 200 MB and more, so the default environment has it not, and these tests are skipped there.
+PyTorch is 200 MB and more, so the default environment has it not, and these tests are skipped there; `tox -e torch` has
+it.
 """
 
 from __future__ import annotations
