@@ -25,10 +25,11 @@ from collage_core.device import Devices
 from collage_core.fusion import CandidateBounds, SubGraph, kernel_function
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.measure.blobs import BlobStore
+from collage_core.measure.failing import Stopped
 from collage_core.measure.function_codec import FunctionEncoder
 from collage_core.measure.messages import AskMeasure
 from collage_core.measure.outcomes import BuildSettings, Measured, Tolerance
-from collage_core.measure.trial import Stopped, Trial
+from collage_core.measure.trial import Trial
 from collage_core.measure.trials import Trials
 from collage_core.measure.values import encode_value
 from collage_core.pipeline.proposals import propose, target_rule
