@@ -16,9 +16,12 @@ _STATUS = re.compile(r"(?<!Reason): CUDNN_STATUS_([A-Z_]+)")
 
 _MEMORY = ("ALLOC_FAILED", "ALLOCATION_FAILED")
 _BROKEN = ("EXECUTION_FAILED", "INTERNAL_ERROR")
+_LACKING = ("NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING",)
+"""NVRTC, or the driver: engines that compile say so where it is missing, and none where it is there (seen with 9.20.0
+and the properties of an H100)."""
 _OF_A_GRAPH = ("NOT_SUPPORTED", "BAD_PARAM")
 _OF_A_DRIVER = ("NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER", "NOT_SUPPORTED_INCOMPATIBLE_CUDART")
-_OF_AN_INSTALLATION = ("NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING", "NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE")
+_OF_AN_INSTALLATION = "NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE"
 
 
 class CudnnError(LoweringError, KernelError):
@@ -37,8 +40,8 @@ def cudnn_error(device: str, text: str, *, refused: bool = False) -> CudnnError 
 
     Args:
         device: The device's name.
-        text: What it says. Its first line names what failed; others are a log of all it tried, where lack of memory and
-            failures of the device count, but what single engines do not support does not.
+        text: What it says. Its first line names what failed; others are a log of all it tried, where lack of memory, of
+            NVRTC or the driver and failures of the device count, but what single engines do not support does not.
         refused: Whether the frontend says that the graph is not supported; believed unless a status says otherwise.
 
     Examples:
@@ -48,7 +51,7 @@ def cudnn_error(device: str, text: str, *, refused: bool = False) -> CudnnError 
         CudnnError('cudnnFinalize failed, cudnn_status: CUDNN_STATUS_EXECUTION_FAILED')
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it gave no reason"]
-    for sort in (_MEMORY, _BROKEN):
+    for sort in (_MEMORY, _BROKEN, _LACKING):
         for line in lines:
             if any(word in status for status in _STATUS.findall(line) for word in sort):
                 said = line if line == lines[0] else f"{lines[0]}: {line}"
@@ -57,5 +60,5 @@ def cudnn_error(device: str, text: str, *, refused: bool = False) -> CudnnError 
     if not set(_OF_A_DRIVER).isdisjoint(statuses):
         return DriverTooOldError(device, lines[0])
     of_the_graph = all(status.startswith(_OF_A_GRAPH) for status in statuses) if statuses else refused
-    lasting = of_the_graph and set(_OF_AN_INSTALLATION).isdisjoint(statuses)
+    lasting = of_the_graph and _OF_AN_INSTALLATION not in statuses
     return NotSupportedError(lines[0]) if lasting else CudnnError(lines[0])

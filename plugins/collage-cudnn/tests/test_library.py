@@ -59,6 +59,8 @@ Warning: CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE; Reason: an engine th
         (f"{LOG}\nError: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED; Reason: x", True, DeviceMemoryError),
         (f"{LOG}\nError: CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER; Reason: x", True, CudnnError),
         (f"{UNFINISHED}INTERNAL_ERROR_COMPILATION_FAILED", True, CudnnError),
+        # seen without NVRTC
+        (f"{LOG}\nWarning: CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING; Reason: x", True, CudnnError),
         (f"{UNFINISHED}NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER", True, DriverTooOldError),
         (f"{UNFINISHED}NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE", True, CudnnError),
         ("", False, CudnnError),
