@@ -19,6 +19,21 @@ Check = Callable[[Match], Supported | Unsupported]
 AttrsGetter = Callable[[Match], Mapping[str, str]]
 
 
+class _Analysed:
+    """A pattern and its matcher, which is made when it is first asked for.
+
+    Args:
+        pattern: The pattern.
+    """
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+
+    @cached_property
+    def matcher(self) -> Matcher:
+        return Matcher(self.pattern)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FusionPattern:
     """A group of operators a toolchain has one kernel for.
@@ -43,17 +58,17 @@ class FusionPattern:
     check: Check | None = None
     attrs_getter: AttrsGetter | None = None
     priority: int = 0
+    _analysed: _Analysed | None = dataclasses.field(default=None, repr=False, compare=False)
+    """Shared with what `dataclasses.replace` makes of this: large patterns take milliseconds to analyse."""
 
     def __post_init__(self) -> None:
+        if self._analysed is None or self._analysed.pattern is not self.pattern:
+            object.__setattr__(self, "_analysed", _Analysed(self.pattern))
         if self.annotations:
             inside = reachable(self.pattern)
             strange = [name for name, part in self.annotations.items() if part not in inside]
             if strange:
                 raise ValueError(f"annotation {strange[0]!r} of pattern {self.name!r} is no part of the pattern")
-
-    @cached_property
-    def _matcher(self) -> Matcher:
-        return Matcher(self.pattern)
 
     def match(self, graph: DataflowGraph, index: int) -> Match | Mismatch:
         """Matches the pattern with its root at one node; `check` is not asked.
@@ -62,7 +77,8 @@ class FusionPattern:
             graph: The graph.
             index: The node.
         """
-        found = self._matcher.match(graph, index)
+        assert self._analysed is not None, "made when this was"
+        found = self._analysed.matcher.match(graph, index)
         return found.annotated(self.annotations) if isinstance(found, Match) else found
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import onnx_ir
@@ -7,7 +8,7 @@ import pytest
 
 from collage_core.contract import Supported, Unsupported
 from collage_core.ir.dataflow import DataflowGraph
-from collage_core.patterns import NodeContext, PatternTable, is_op
+from collage_core.patterns import FusionPattern, Match, Matcher, NodeContext, Pattern, PatternTable, is_op
 
 Parsed = Callable[..., onnx_ir.Model]
 
@@ -69,3 +70,27 @@ def test_a_node_context_answers_what_predicates_ask(parsed: Parsed) -> None:
     assert weight.shape == (2, 1, 3, 3)
     assert node.constant(7) is None
     assert not node.has_bodies
+
+
+def test_an_entry_with_another_check_matches_by_what_is_known_of_the_pattern(
+    parsed: Parsed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analysed = []
+
+    class Counted(Matcher):
+        def __init__(self, pattern: Pattern) -> None:
+            analysed.append(pattern)
+            super().__init__(pattern)
+
+    monkeypatch.setattr("collage_core.patterns.table.Matcher", Counted)
+    graph = DataflowGraph(parsed("g (float[2] x) => (float[2] y) { a = Exp(x) y = Relu(a) }"))
+    relu, exp = is_op("Relu"), is_op("Exp")
+    entry = FusionPattern(name="mock.relu", pattern=relu)
+
+    entries = [entry, *(dataclasses.replace(entry, check=lambda match: Supported()) for _ in range(2))]
+    found = [isinstance(each.match(graph, 1), Match) for each in entries]
+
+    assert found == [True] * 3
+    assert analysed == [relu]
+    assert isinstance(dataclasses.replace(entry, pattern=exp).match(graph, 0), Match)
+    assert analysed == [relu, exp]
