@@ -22,12 +22,12 @@ def resnext(*, narrower: int = 16, groups: int = 8) -> onnx_ir.Model:
         options = {"pads": [size // 2] * 4, "strides": [stride] * 2, "group": group}
         made = g.op("Conv", value, *operands, **options)
         rows = (int(value.shape[2]) + 2 * (size // 2) - size) // stride + 1
-        made.shape = onnx_ir.Shape([1, channels, rows, rows])
+        made.dtype, made.shape = onnx_ir.DataType.FLOAT, onnx_ir.Shape([1, channels, rows, rows])
         return made
 
     def relu(value: onnx_ir.Value) -> onnx_ir.Value:
         made = g.op("Relu", value)
-        made.shape = value.shape
+        made.dtype, made.shape = value.dtype, value.shape
         return made
 
     value = relu(conv(g.input("x", 1, 3, 64, 64), 64 // narrower * 4, 7, stride=2))
@@ -39,6 +39,6 @@ def resnext(*, narrower: int = 16, groups: int = 8) -> onnx_ir.Model:
             wide = conv(wide, outer, 1)
             skip = value if number else conv(value, outer, 1, stride=stride)
             joined = g.op("Add", wide, skip)
-            joined.shape = wide.shape
+            joined.dtype, joined.shape = wide.dtype, wide.shape
             value = relu(joined)
     return g.model(value)

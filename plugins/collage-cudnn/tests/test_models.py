@@ -49,8 +49,8 @@ CHAINS: dict[str, tuple[Any, Mapping[str, int]]] = {
     ("name", "dtype"),
     [
         ("resnet50", "float32"),
-        pytest.param("resnet50", "float16", marks=pytest.mark.slow),
-        pytest.param("resnext50", "float32", marks=pytest.mark.slow),
+        ("resnet50", "float16"),
+        ("resnext50", "float32"),
         ("resnext50", "float16"),
     ],
 )
@@ -117,7 +117,7 @@ def attention_answers(model: onnx_ir.Model) -> list[str]:
     return answers
 
 
-@pytest.mark.parametrize("form", ["torchscript", pytest.param("dynamo", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", ["torchscript", "dynamo"])
 @pytest.mark.parametrize("name", ["bert", "vit", "gpt2"])
 def test_every_attention_block_is_taken_in_float16_and_refused_with_a_reason_in_float32(name: str, form: str) -> None:
     single = attention_answers(prepare(read(name, form)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from benchmarks.models import MODELS
 from collage_core.contract import Artifact, BuildContext
 from collage_core.fusion import kernel_function
 from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.index_set import iterate_bits
 from collage_core.passes.call_sites import call_sites
 from collage_core.passes.prepare import prepare
 from collage_core.pipeline.proposals import Proposals
@@ -22,6 +24,7 @@ from collage_core.runtime import load_package, save_package
 from collage_tensorrt.lower import ENGINE
 from tests.exports.blocks import CONFIGURATIONS, blocks
 from tests.exports.reading import read
+from tests.resnext import DEPTHS, resnext
 from tests.unit.runtime.fakes import split
 
 from .machine import lowered, plugin_over, proposals, target
@@ -119,6 +122,32 @@ def test_every_node_of_the_suite_is_claimed_or_refused(name: str, rtx: Any) -> N
 @pytest.mark.parametrize("name", SLOW_SUITE)
 def test_every_node_of_the_large_suite_is_claimed_or_refused(name: str, rtx: Any) -> None:
     check_suite(name, SLOW_SUITE[name], rtx)
+
+
+@pytest.mark.parametrize("name", ["resnext50", pytest.param("resnet50", marks=pytest.mark.slow)])
+def test_every_convolution_of_a_resnet_is_taken_alone_and_with_what_is_behind_it(name: str, rtx: Any) -> None:
+    """53 convolutions: 33 with a ReLU behind, and one in each block with what the block adds and a ReLU."""
+    graph = DataflowGraph(prepare(resnext())) if name == "resnext50" else suite_graph(name)
+    found = proposals(plugin_over(rtx), graph, target())
+    groups = {each.sub_graph.nodes & graph.needs_kernel for each in found.candidates}
+
+    assert refused_operators(graph, found) == {}
+    assert has_whole(graph, found)
+    kinds: collections.Counter[str] = collections.Counter()
+    for index, node in enumerate(graph.nodes):
+        if node.op_type != "Conv":
+            continue
+        kinds["alone"] += 1 << index in groups
+        [behind] = iterate_bits(graph.users(node.outputs[0]))
+        if graph.nodes[behind].op_type == "Relu":
+            kinds["activated"] += 1 << index | 1 << behind in groups
+        else:
+            [last] = iterate_bits(graph.users(graph.nodes[behind].outputs[0]))
+            kinds["added"] += 1 << index | 1 << behind | 1 << last in groups
+    blocks_of_it = sum(DEPTHS)
+    assert kinds["alone"] == 1 + 3 * blocks_of_it + len(DEPTHS) == 53
+    assert kinds["activated"] == 1 + 2 * blocks_of_it
+    assert kinds["added"] >= blocks_of_it  # where the skip is a convolution, too, the Add may be with either
 
 
 def check_suite(name: str, wanted: Mapping[str, str], rtx: Any) -> None:
