@@ -210,7 +210,9 @@ def _reason(found: Proposals, thing: Alternatives, claimant: Claimant) -> str:
                 answer = entry.check(match)
                 if isinstance(answer, Unsupported):
                     return answer.reason
-    return next((found.refusals[index] for index in iterate_bits(mask) if index in found.refusals), "no reason given")
+    # that of what makes it such a thing comes before that of a product, which others have, too
+    places = sorted(iterate_bits(mask), key=lambda index: graph.nodes[index].op_type not in ("Conv", "Softmax"))
+    return next((found.refusals[index] for index in places if index in found.refusals), "no reason given")
 
 
 def row(name: str, toolchain: str) -> tuple[str, ...]:

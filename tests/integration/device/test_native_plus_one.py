@@ -64,15 +64,21 @@ def test_a_toolchain_of_a_device_with_native_kernels_is_no_worse_than_all_it_tak
     assert "native kernels (near) running what it does not take" in page
 
 
-def test_what_nobody_takes_is_a_failure_in_words(rehearsal: Path) -> None:
-    status, [row] = compared(
-        rehearsal, "layers", "--device", "fake:0", "--toolchains", "far", "--native", "several", "--rounds", "1"
-    )
+def test_what_nobody_takes_is_a_failure_in_words(rehearsal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: Sequence[str]) -> None:
+        raise native_plus_one.CommandError(f"collage {command[0]}: no toolchain runs node 'softmax_0'")
+
+    monkeypatch.setattr(native_plus_one, "run", run)
+    status, [row] = compared(rehearsal, "layers", "--device", "fake:0", "--toolchains", "far", "--native", "near")
 
     assert status == 1
-    assert row["verdict"].startswith("failed: ")
-    assert "softmax_0" in row["verdict"]
+    assert row["verdict"] == "failed: collage optimize: no toolchain runs node 'softmax_0'"
     assert native_plus_one.row(row)[2:] == ("", "", "", "", row["verdict"])
+
+
+def test_a_command_that_fails_says_why() -> None:
+    with pytest.raises(native_plus_one.CommandError, match=r"collage optimize: .*no-such-model\.onnx"):
+        native_plus_one.run(["optimize", "no-such-model.onnx", "-o", "x.collage"])
 
 
 def test_native_kernels_are_the_references_on_the_cpu_and_tritons_on_a_gpu() -> None:
