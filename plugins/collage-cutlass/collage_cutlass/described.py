@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 import onnx_ir
 
 from collage_core.contract import TensorSpec, Unsupported
+from collage_core.ir.content import constant_of
 from collage_core.patterns import Match
 from collage_cutlass.activations import ACTIVATIONS
 from collage_cutlass.numbers import Numbers, numbers_for
-from collage_cutlass.problem import Chain, Problem, Source
+from collage_cutlass.problem import Chain, Gemm, Matrices, Problem, Source
 
 MOST = 2**31 - 1
 """Elements of an extent, and of an image: CUTLASS 2.x counts both in `int`."""
@@ -30,12 +31,27 @@ class Described:
         chain: What follows.
         operands: Values by the operand they are: of a product `a` and `b`, of a convolution `x` and `filter`; `bias`
             and `source` where there are such.
+        turned: Whether a product's second factor is a weight that the model has the other way round.
     """
 
     problem: Problem
     numbers: Numbers
     chain: Chain
     operands: Mapping[str, onnx_ir.Value]
+    turned: bool = False
+
+    def for_wgmma(self) -> Described:
+        """The same with both factors along what is summed over, where they are of four bytes and one is a weight.
+
+        Where `wgmma` takes them only so (`menu.tiles_of`), a weight is worth being turned, once, when it is loaded.
+        """
+        problem, numbers = self.problem, self.numbers
+        if not isinstance(problem, Gemm) or not numbers.by_tensor_cores or numbers.itemsize != 4:
+            return self
+        if problem.b.by_columns or constant_of(self.operands["b"]) is None:
+            return self
+        b = Matrices(problem.k, problem.b.stride, by_columns=True)
+        return dataclasses.replace(self, problem=dataclasses.replace(problem, b=b), turned=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,8 @@ def lower(
     architecture = architecture_of(device)
     if architecture is None:
         return Unsupported(f"nothing is compiled for {device.model} of compute capability {device.compute_capability}")
+    if architecture.wgmma:
+        found = found.for_wgmma()
     whole = assembled(found, function)
     if isinstance(whole, Unsupported):
         return whole

@@ -165,11 +165,12 @@ class _Assembly:
         return None
 
     def factors(self) -> dict[str, tuple[int, int, int]]:
-        """Extents of the factors: of a convolution's, whose channels go last, and of a product's, which stay."""
+        """Extents of the factors: of those that are turned as matrices, of others in a row."""
         of = self._described.problem
         if isinstance(of, Conv):
             return {"x": (of.n, of.c, of.h * of.w), "filter": (of.k, of.c, of.r * of.s)}
-        return {name: (1, 1, self._count(name)) for name in ("a", "b")}
+        flat = {name: (1, 1, self._count(name)) for name in ("a", "b")}
+        return {**flat, "b": (flat["b"][2] // (of.k * of.n), of.k, of.n)} if self._described.turned else flat
 
     def move(self, operand: str, extents: tuple[int, int, int], *, factor: bool) -> None:
         """Has an operand where the call wants it: turned where that moves anything, rounded where it is not yet."""

@@ -21,8 +21,9 @@ from collage_core.testing import FakeDevice, GraphBuilder
 from collage_core.testing.kernel_check import KernelCheck
 
 from .cases import convolution, product, weight
+from .checking import check_numbers
 from .emulator import FakeCompiler
-from .machine import BF16, FP16, HOST, TF32, largest, plugin_over, proposals
+from .machine import BF16, FP16, H100, HOST, TF32, largest, plugin_over, proposals
 
 
 def square() -> onnx_ir.Model:
@@ -133,8 +134,23 @@ def test_rounding_takes_workspace_within_the_limit(build: BuildContext) -> None:
     assert "rounding factors takes 16384 bytes" in answer.reason
 
 
-def test_tf32_has_no_copies(build: BuildContext) -> None:
-    [artifact, *_] = lowered(product("Silu", constant=True), TF32, build)
+def test_tf32_has_no_copies_but_of_a_weight_when_it_is_loaded_for_wgmma(build: BuildContext) -> None:
+    model = product("Silu", a=(3, 16), b=(16, 8), constant=True)
+
+    [artifact, other, *_] = lowered(model, TF32, build)
 
     assert artifact.workspace_bytes == 0
     assert list(artifact.constants) == ["w"]
+    assert [artifact.variant[:3], other.variant[:4]] == ["tma", "tile"]
+    _, calls = check_numbers(model, TF32, tolerance=2e-3)
+    assert calls[:2] == ["place 512", "gemm"]
+    a100 = dataclasses.replace(H100, model="NVIDIA A100", compute_capability="8.0")
+    elsewhere = dataclasses.replace(build, host=dataclasses.replace(HOST, devices=(a100,)))
+    for each in lowered(model, TF32, elsewhere):
+        assert each.metadata["made"] == {}
+
+
+def test_a_second_factor_that_is_computed_or_given_transposed_is_read_as_it_lies(build: BuildContext) -> None:
+    for model in (product("Silu"), product("Silu", turned=True), product("Silu", turned=True, constant=True)):
+        _, calls = check_numbers(model, TF32, tolerance=2e-3)
+        assert calls[0] == "gemm"
