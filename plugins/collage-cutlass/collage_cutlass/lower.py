@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 
 from collage_core.contract import (
     Artifact,
@@ -18,18 +17,22 @@ from collage_core.contract import (
 )
 from collage_core.patterns import Mismatch, match_model
 from collage_cutlass.architectures import Architecture, architecture_of
+from collage_cutlass.building import Job, libraries
 from collage_cutlass.described import Described
 from collage_cutlass.menu import AnyTile, Shortlist, ranked
 from collage_cutlass.patterns import FORMS, matcher_of
 from collage_cutlass.problem import Gemm
 from collage_cutlass.program import Program, assembled
 from collage_cutlass.source import Kernel
-from collage_cutlass.toolkit import CompileError, Compiler, library_key, oldest_driver
+from collage_cutlass.toolkit import Compiler, library_key, oldest_driver
 
 LIBRARY = "kernel.so"
 SOURCE = "kernel.cu"
 HURRY_S = 100.0
 """A kernel of CUTLASS 3.x takes most of a minute to compile; where a candidate has less than this, it comes last."""
+
+REPLACED = 2
+"""Most tiles that are begun for each variant core will try."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,10 +90,11 @@ def lower(
         tile
         for tile in ranked(found.problem, found.numbers, architecture, shortlist, in_a_hurry=in_a_hurry)
         if build.variant in (None, tile.name)
-    ][: max(1, build.max_variants)]
+    ]
     if not tiles:
         return Unsupported(f"no tile is named {build.variant!r}")
-    made = _variants(compiler, architecture, build, found, _Parts(program, constants), tiles)
+    jobs = [_job(compiler, architecture, found, tile) for tile in tiles[: REPLACED * max(1, build.max_variants)]]
+    made = _variants(compiler, architecture, build, _Parts(program, constants), jobs)
     try:
         first = next(made)
     except StopIteration as nothing:
@@ -98,62 +102,34 @@ def lower(
     return itertools.chain((first,), made)
 
 
+def _job(compiler: Compiler, architecture: Architecture, found: Described, tile: AnyTile) -> Job:
+    source = Kernel.of(found.problem, found.numbers, found.chain.activation, found.chain.source, tile).text
+    return Job(tile, source, library_key(compiler, source, architecture.flags))
+
+
 def _variants(
-    compiler: Compiler,
-    architecture: Architecture,
-    build: BuildContext,
-    found: Described,
-    parts: _Parts,
-    tiles: list[AnyTile],
+    compiler: Compiler, architecture: Architecture, build: BuildContext, parts: _Parts, jobs: list[Job]
 ) -> Generator[Artifact, None, str]:
     """The variants in order; returns the reason if there is none."""
-    reasons: list[str] = []
-    chain = found.chain
-    sources = [Kernel.of(found.problem, found.numbers, chain.activation, chain.source, tile).text for tile in tiles]
-    keys = [library_key(compiler, source, architecture.flags) for source in sources]
-    with ThreadPoolExecutor(max_workers=max(1, build.threads)) as pool:
-        # the blob cache is asked and told by this thread alone: nothing says that it may be by several
-        known = [build.blobs.get(key) for key in keys]
-        pending: list[Future[bytes] | None] = [
-            pool.submit(compiler.compiled, source, architecture.flags, build.deadline_s) if library is None else None
-            for source, library in zip(sources, known, strict=True)
-        ]
+    made = libraries(compiler, architecture.flags, jobs, build)
+    while True:
         try:
-            for tile, source, key, library, coming in zip(tiles, sources, keys, known, pending, strict=True):
-                if coming is not None:
-                    try:
-                        library = coming.result()
-                    except CompileError as error:
-                        reasons.append(f"{tile.name}: {error}")
-                        continue
-                    build.blobs.put(key, library)
-                assert library is not None, "what is not known is compiled"
-                files = {LIBRARY: library, SOURCE: source.encode()}
-                yield _artifact(compiler, architecture, parts, tile, files, key)
-        finally:
-            for coming in pending:  # nobody wants them any more
-                if coming is not None:
-                    coming.cancel()
-    return "; ".join(dict.fromkeys(reasons))
+            job, library = next(made)
+        except StopIteration as nothing:
+            return str(nothing.value)
+        yield _artifact(compiler, architecture, parts, job, library)
 
 
-def _artifact(
-    compiler: Compiler,
-    architecture: Architecture,
-    parts: _Parts,
-    tile: AnyTile,
-    files: dict[str, bytes],
-    key: str,
-) -> Artifact:
+def _artifact(compiler: Compiler, architecture: Architecture, parts: _Parts, job: Job, library: bytes) -> Artifact:
     return Artifact(
-        files=files,
-        metadata={**parts.program.to_json(), "compiler": compiler.identity, "key": key},
+        files={LIBRARY: library, SOURCE: job.source.encode()},
+        metadata={**parts.program.to_json(), "compiler": compiler.identity, "key": job.key},
         requires=(
             Requirement(kind="compute_capability", name="cuda", specifier=architecture.specifier),
             Requirement(kind="driver", name="cuda", specifier=f">={oldest_driver(compiler.major)}"),
         ),
         constants=parts.constants,
         workspace_bytes=parts.program.scratch_bytes,
-        variant=tile.name,
+        variant=job.tile.name,
         capturable=True,
     )

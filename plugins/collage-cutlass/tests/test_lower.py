@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from collage_core.contract import Artifact, BuildContext, RunContext, Unsupported
+from collage_core.testing.contexts import MemoryBlobs
+from collage_cutlass.building import Job, libraries
 from collage_cutlass.lower import LIBRARY, SOURCE
 from collage_cutlass.menu import HOPPER_TILES, TILES
+from collage_cutlass.toolkit import CompileError
 
 from .cases import FLOAT16, convolution, product
 from .emulator import FakeCompiler
@@ -83,19 +87,47 @@ def test_one_variant_is_compiled_where_one_is_wanted(build: BuildContext) -> Non
     assert len(compiler.asked) == 1
 
 
-def test_a_tile_that_does_not_compile_is_left_out_and_if_none_does_that_is_the_reason(build: BuildContext) -> None:
-    everything = len(lowered(FakeCompiler(), dataclasses.replace(build, max_variants=99)))
-    stubborn = FakeCompiler(lambda source: "nvcc exits with 1: no" if "GemmShape<64, 64, 64>;" in source else "")
-    build = dataclasses.replace(build, blobs=type(build.blobs)(), max_variants=99)
+def test_a_tile_that_does_not_compile_is_replaced_and_if_none_does_that_is_the_reason(build: BuildContext) -> None:
+    wanted = [each.variant for each in lowered(FakeCompiler(), dataclasses.replace(build, max_variants=4))]
+    first = "cute::Shape<cute::_64, cute::_64, cute::_64>"
+    assert wanted[0] == "tma64x64x64_cluster2x1_pingpong"
+    stubborn = FakeCompiler(lambda source: "nvcc exits with 1: no" if f"Threadblock = {first}" in source else "")
 
-    found = lowered(stubborn, build)
+    found = lowered(stubborn, dataclasses.replace(build, blobs=MemoryBlobs()))
 
-    assert 0 < len(found) < everything
+    assert [each.variant for each in found] == wanted[1:]
     broken = FakeCompiler(lambda source: "nvcc exits with 1: no space left")
-    build = dataclasses.replace(build, blobs=type(build.blobs)())
-    answer = plugin_over(broken).collage_lower(TARGET, largest(MODEL), build)
+    answer = plugin_over(broken).collage_lower(TARGET, largest(MODEL), dataclasses.replace(build, blobs=MemoryBlobs()))
     assert isinstance(answer, Unsupported)
     assert "no space left" in answer.reason
+    assert len(broken.asked) == 2 * build.max_variants
+
+
+def test_a_compilation_leaves_time_for_another_one(build: BuildContext) -> None:
+    limits = []
+
+    class Timed(FakeCompiler):
+        def compiled(self, source: str, flags: tuple[str, ...], limit_s: float) -> bytes:
+            limits.append(limit_s)
+            time.now += limit_s
+            raise CompileError(f"nvcc took longer than {limit_s:.0f} s")
+
+    time = SimpleNamespace(now=100.0)
+    jobs = [Job(tile, f"{tile}", f"{tile}") for tile in TILES["f16"][:3]]
+    one = dataclasses.replace(build, max_variants=1, deadline_s=100.0)
+
+    made = libraries(Timed(), (), jobs, one, clock=lambda: float(time.now))
+    with pytest.raises(StopIteration, match=r"longer than 60 s; .*longer than 24 s; .*longer than 10 s"):
+        next(made)
+
+    assert limits == pytest.approx([60.0, 24.0, 9.6])
+
+
+def test_with_little_time_what_compiles_fast_comes_first(build: BuildContext) -> None:
+    [hurried] = lowered(FakeCompiler(), dataclasses.replace(build, max_variants=1, deadline_s=60.0))
+    [other] = lowered(FakeCompiler(), dataclasses.replace(build, max_variants=1, deadline_s=120.0))
+
+    assert (hurried.variant[:4], other.variant[:3]) == ("tile", "tma")
 
 
 def test_workspace_for_turned_images_is_within_the_limit_or_refused(build: BuildContext) -> None:
