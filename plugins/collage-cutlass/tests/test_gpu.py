@@ -23,6 +23,7 @@ from collage_core.testing import DeviceMachine, FakeDevice, check_plugin
 from collage_cutlass.plugin import CutlassPlugin
 
 from .cases import ACTIVATIONS, BFLOAT16, FLOAT, FLOAT16, convolution, product
+from .checking import TOLERANCES
 from .emulator import FakeCompiler
 from .machine import HOST, largest, plugin_over
 
@@ -43,7 +44,7 @@ def real() -> DeviceMachine:
 ON_GPU = pytest.mark.gpu("cupy")
 BOTH = pytest.mark.parametrize("on", [emulated, pytest.param(real, marks=ON_GPU)])
 
-LIMITS = {"FLOAT": 1e-5, "FLOAT16": 1e-2, "BFLOAT16": 5e-2, "tf32": 2e-3, "fp16": 2e-3, "bf16": 2e-2}
+LIMITS = {**TOLERANCES, "tf32": 2e-3, "fp16": 2e-3, "bf16": 2e-2}
 """Most a result is off, relative to its scale, by the model's type or by what the target rounds float32 to."""
 
 
