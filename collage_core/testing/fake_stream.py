@@ -1,11 +1,12 @@
 """A stream of a fake device: it does nothing before it has to.
 
 What is enqueued runs only when somebody waits for the stream, so a wait that is missing shows as stale data. Copies
-from pinned memory read it when they run, not when they are enqueued.
+read the host's memory when they run, not when they are enqueued, so what was changed or is gone by then shows, too.
 """
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import itertools
 import weakref
@@ -36,6 +37,13 @@ def stream_of(handle: int | None) -> FakeStream:
     if stream is None:
         raise DeviceUseError("fake", f"{handle} is no stream of it")
     return stream
+
+
+def _owner(array: Array) -> Array:
+    """The array whose memory this one shows."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +133,15 @@ class FakeStream:
         """See `DeviceStream.write`."""
         if not self.device.is_pinned(source):
             self._not_captured("copies from memory that is not pinned")
-            source = source.copy()
-        nbytes = source.nbytes
-        moved = _Enqueued(work=lambda: self._move(pointer, source), us=copy_us(nbytes), writes=((pointer, nbytes),))
-        self._put("write", str(nbytes), moved)
+        owner, address, nbytes = weakref.ref(_owner(source)), source.ctypes.data, source.nbytes
 
-    def _move(self, pointer: int, source: Array) -> None:
-        np.copyto(self.device.view(pointer, source.shape, source.dtype), source)
+        def work() -> None:
+            if owner() is None:
+                raise DeviceUseError(self.name, "memory of the host is gone before a copy from there was waited for")
+            place = self.device.view(pointer, (nbytes,), np.uint8)
+            ctypes.memmove(place.ctypes.data, address, nbytes)
+
+        self._put("write", str(nbytes), _Enqueued(work=work, us=copy_us(nbytes), writes=((pointer, nbytes),)))
 
     def read(self, target: Array, pointer: int) -> None:
         """See `DeviceStream.read`."""

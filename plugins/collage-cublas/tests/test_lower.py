@@ -277,7 +277,8 @@ def test_a_call_enqueues_and_nothing_happens_before_the_stream_comes_to_it(build
     assert not isinstance(kernel, Unsupported)
     x = placed_on(stream, what.inputs[0].name, np.ones((4, 16), np.float32))
     y = buffer_on(stream, what.outputs[0])
-    stream.write(y.pointer, np.full((4, 8), -1, np.float32))
+    spoilt = np.full((4, 8), -1, np.float32)
+    stream.write(y.pointer, spoilt)
     stream.synchronise()
     array = device.peek(y.pointer, (4, 8), np.float32)
 
