@@ -1,9 +1,12 @@
-"""Tests that need a GPU are skipped with the reason where there is none, or not what they need besides."""
+"""Tests that need a GPU are skipped with the reason where there is none, or not what they need besides.
+
+One that loses it is the last.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 import pytest
 
@@ -23,3 +26,28 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("gpu"):
         if reason := why_not(marker.args):
             pytest.skip(reason)
+
+
+def why_lost() -> str:
+    """What the GPU says if it does not answer this process any more; empty if it does, or was never asked."""
+    from collage_core.device import open_device
+    from collage_core.errors import DeviceError, DeviceLostError
+
+    try:
+        open_device("cuda:0").synchronise()
+    except DeviceLostError as error:
+        return str(error)
+    except DeviceError:
+        return ""
+    return ""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Ends the run once a test has lost the GPU: all that follow would fail for it, in this process."""
+    report = yield
+    if report.failed and item.get_closest_marker("gpu") and (reason := why_lost()):
+        item.session.shouldfail = f"{item.nodeid} lost the GPU; for the others leave it out by --deselect. {reason}"
+    return report

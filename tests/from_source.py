@@ -6,7 +6,9 @@ metadata, by which plugins are found and versions known, and that is written int
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -56,8 +58,29 @@ def environment(paths: Iterable[str]) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)}
 
 
+def missing(project: Path = ROOT) -> list[str]:
+    """What a project and these tests ask for and this Python has not got, as they ask for it.
+
+    Optional parts and versions are not looked at: what asks for those says so itself.
+    """
+    asked = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    asked += (project / "tests" / "requirements.txt").read_text(encoding="utf-8").split()
+    return [each for each in asked if not _has(re.split(r"[^\w.-]", each)[0])]
+
+
+def _has(distribution: str) -> bool:
+    try:
+        importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
 def main() -> int:
-    """Runs Python with the arguments given; its exit status."""
+    """Runs Python with the arguments given; its exit status, 2 if something is missing that they take."""
+    if lacking := missing():
+        print(f"this Python has not got {', '.join(lacking)}", file=sys.stderr)
+        return 2
     with tempfile.TemporaryDirectory(prefix="collage-") as folder:
         done = subprocess.run(
             [sys.executable, *sys.argv[1:]], cwd=ROOT, env=environment(described(Path(folder))), check=False

@@ -44,7 +44,6 @@ import numpy as np
 
 from collage_core.contract import Artifact, Host, KernelFunction, Target, Unsupported
 from collage_core.device import DeviceStream, OpenDevice
-from collage_core.errors import DeviceError
 from collage_core.fusion import SubGraph
 from collage_core.registry import Toolchain
 from collage_core.testing.bound_kernel import BoundKernel
@@ -92,6 +91,7 @@ class DeviceMachine:
         """This machine and one of its devices, opened as core does; or why the toolchain runs nothing there.
 
         Raises:
+            DeviceError: If the toolchain has a target there, and the device cannot be used: that is no reason to skip.
             PluginError: If the plugin breaks the contract.
         """
         host = Host.this()
@@ -100,10 +100,7 @@ class DeviceMachine:
             return offered
         if all(target.device != device for target in offered):
             return Unsupported(f"{toolchain.name} has no target on {device}, only {', '.join(t.name for t in offered)}")
-        try:
-            stream = toolchain.open_device(device)
-        except DeviceError as error:
-            return Unsupported(str(error))
+        stream = toolchain.open_device(device)
         return cls(toolchain=toolchain, host=host, stream=stream, opening=toolchain.open_device, is_real=True)
 
     @property

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from collage_core import device
 from collage_core.contract import Device, Host
+from collage_core.errors import DeviceLostError
 
 pytest_plugins = ["pytester"]
 
@@ -52,3 +54,46 @@ def test_what_is_missing_skips_what_needs_it(
     assert said.keys() == skipped.keys()
     assert all(skipped[name] in said[name] for name in said), said
     assert len([each for each in reports if each.when == "call" and each.passed]) == 4 - len(skipped)
+
+
+LOSING = """
+    import pytest
+
+    def test_before() -> None: ...
+
+    @pytest.mark.gpu
+    def test_that_loses_it() -> None:
+        assert False
+
+    @pytest.mark.gpu
+    def test_after() -> None: ...
+"""
+
+
+class Answering:
+    """A GPU, as far as it is asked whether it is lost."""
+
+    def __init__(self, *, lost: bool) -> None:
+        self._lost = lost
+
+    def synchronise(self) -> None:
+        if self._lost:
+            raise DeviceLostError("cuda:0", "cudaErrorIllegalAddress")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_test_that_loses_the_gpu_is_the_last_and_is_named(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    host = dataclasses.replace(Host.this(), devices=(GPU,))
+    monkeypatch.setattr(Host, "this", classmethod(lambda cls: host))
+    monkeypatch.setattr(device, "open_device", lambda name: Answering(lost=lost))
+    pytester.makeconftest((ROOT / "conftest.py").read_text(encoding="utf-8"))
+    pytester.makeini("[pytest]\nmarkers = gpu(*modules): needs a GPU")
+    pytester.makepyfile(LOSING)
+
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+
+    result.assert_outcomes(passed=1 if lost else 2, failed=1)
+    said = "*test_that_loses_it lost the GPU; for the others leave it out by --deselect.*IllegalAddress*"
+    (result.stdout.fnmatch_lines if lost else result.stdout.no_fnmatch_line)(said)

@@ -55,7 +55,7 @@ def real() -> DeviceMachine:
 MACHINES = {"emulated": emulated, "real": real}
 
 
-@pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu)])
+@pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu("cupy"))])
 def machine(request: pytest.FixtureRequest) -> DeviceMachine:
     return MACHINES[request.param]()
 
@@ -90,7 +90,7 @@ def combinations() -> Iterator[Any]:
         layouts = [LAYOUTS[number % len(LAYOUTS)]]
         yield pytest.param(emulated, DTYPES[number % len(DTYPES)], epilogue, layouts, id=f"emulated-{epilogue}")
     for dtype, epilogue in itertools.product(DTYPES, EPILOGUES):
-        yield pytest.param(real, dtype, epilogue, LAYOUTS, id=f"real-{dtype}-{epilogue}", marks=pytest.mark.gpu)
+        yield pytest.param(real, dtype, epilogue, LAYOUTS, id=f"real-{dtype}-{epilogue}", marks=pytest.mark.gpu("cupy"))
 
 
 @pytest.mark.parametrize(("on", "dtype", "epilogue", "layouts"), list(combinations()))

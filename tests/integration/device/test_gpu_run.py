@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from collage_core.contract import Host
-from tests.from_source import ROOT
+from tests.from_source import ROOT, missing
 
 
 def from_source(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -30,6 +31,17 @@ def test_a_source_tree_looks_installed() -> None:
     version, *toolchains = done.stdout.split()
     assert re.fullmatch(r"\d+\.\d+\.\d+", version)
     assert {"reference", "onnxruntime", "openvino", "cublas", "triton", "sampler"} <= set(toolchains)
+
+
+def test_what_is_asked_for_and_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "requirements.txt").write_text("pytest-nobody-has[all]>=3\npytest>=8\n", encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\ndependencies = ["numpy>=2.0", "nobodys-lib"]', encoding="utf-8"
+    )
+
+    assert missing(tmp_path) == ["nobodys-lib", "pytest-nobody-has[all]>=3"]
+    assert missing() == []
 
 
 @pytest.mark.slow
