@@ -99,8 +99,9 @@ class Session:
         Args:
             inputs: Arrays to read from, by name: C-contiguous, of the exact dtype and shape. Inputs not named get
                 arrays of their own, to be written into through `BoundRun.inputs`. Arrays of a device of the plan, which
-                speak DLPack, are read where they are; a device's name has one made there.
-            outputs: Arrays to write into, likewise.
+                speak DLPack, are read where they are; a device's name has one made there. What writes such an array
+                on a stream of the caller's has to be done before a run: the plan's own stream waits for no other.
+            outputs: Arrays to write into, likewise. They are written when a run returns.
 
         Raises:
             FeedError: If a name is unknown, or an array does not fit or overlaps one that is written.
