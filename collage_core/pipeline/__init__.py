@@ -3,8 +3,9 @@
 Its names are imported when they are first used, so that a process that only runs a package imports no search.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from collage_core.late_names import late_names
 
 if TYPE_CHECKING:
     from collage_core.pipeline.benchmark import bench
@@ -35,27 +36,22 @@ __all__ = [
     "partition",
 ]
 
-_MODULES = {
-    "BenchOptions": "options",
-    "CollageFuseOps": "collage_fuse_ops",
-    "OptimizeOptions": "options",
-    "Optimized": "optimized",
-    "PRESETS": "options",
-    "Partitioned": "partition_for",
-    "Preset": "options",
-    "bench": "benchmark",
-    "compare": "comparison",
-    "doctor": "diagnosis",
-    "inspect": "inspection",
-    "load": "loading",
-    "optimize": "optimization",
-    "partition": "partition_for",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = late_names(
+    __name__,
+    {
+        "BenchOptions": "options",
+        "CollageFuseOps": "collage_fuse_ops",
+        "OptimizeOptions": "options",
+        "Optimized": "optimized",
+        "PRESETS": "options",
+        "Partitioned": "partition_for",
+        "Preset": "options",
+        "bench": "benchmark",
+        "compare": "comparison",
+        "doctor": "diagnosis",
+        "inspect": "inspection",
+        "load": "loading",
+        "optimize": "optimization",
+        "partition": "partition_for",
+    },
+)

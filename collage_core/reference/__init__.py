@@ -4,9 +4,9 @@ ONNX's operators are imported when something is first evaluated: a worker only c
 would import.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from collage_core.late_names import late_names
 from collage_core.reference.compare import Discrepancy, compare, relative_error
 
 if TYPE_CHECKING:
@@ -22,10 +22,4 @@ __all__ = [
     "relative_error",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.evaluator"), name)
-    globals()[name] = value
-    return value
+__getattr__ = late_names(__name__, dict.fromkeys(("Evaluation", "Fallback", "NodeEvaluator", "evaluate"), "evaluator"))

@@ -15,10 +15,9 @@ What looks at kernels, candidates and plans is imported when it is first used: a
 loaded by worker processes, too, and these have no use for a search.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from collage_core.testing.contexts import build_context
+from collage_core.late_names import late_names
 from collage_core.testing.fake_device import FakeDevice
 from collage_core.testing.fake_hardware import FakeArray
 from collage_core.testing.fake_stream import FakeStream, stream_of
@@ -32,6 +31,7 @@ from collage_core.testing.reasons import NoFit, OutPriced, Refused, Unbuildable,
 if TYPE_CHECKING:
     from collage_core.testing.bound_kernel import BoundKernel
     from collage_core.testing.conformance import Conformance, check_plugin
+    from collage_core.testing.contexts import build_context
     from collage_core.testing.device_kernels import DeviceMachine
     from collage_core.testing.partitioning import partition
     from collage_core.testing.result import ChosenKernel, PartitionResult
@@ -69,20 +69,16 @@ __all__ = [
     "stream_of",
 ]
 
-_MODULES = {
-    "BoundKernel": "bound_kernel",
-    "ChosenKernel": "result",
-    "Conformance": "conformance",
-    "DeviceMachine": "device_kernels",
-    "PartitionResult": "result",
-    "check_plugin": "conformance",
-    "partition": "partitioning",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = late_names(
+    __name__,
+    {
+        "BoundKernel": "bound_kernel",
+        "ChosenKernel": "result",
+        "Conformance": "conformance",
+        "DeviceMachine": "device_kernels",
+        "PartitionResult": "result",
+        "build_context": "contexts",
+        "check_plugin": "conformance",
+        "partition": "partitioning",
+    },
+)

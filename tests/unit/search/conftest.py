@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 import pytest
 
@@ -27,9 +28,12 @@ class Instance:
     def costs(self) -> CostTable:
         return CostTable(self.costs_us)
 
+    @cached_property
+    def targets(self) -> dict[str, SearchTarget]:
+        return {target.name: target for target in self.problem.targets}
+
     def price_us(self, candidate: SearchCandidate) -> float:
-        [target] = [t for t in self.problem.targets if t.name == candidate.target]
-        return self.costs_us[candidate.target, candidate.key] + target.dispatch_us
+        return self.costs_us[candidate.target, candidate.key] + self.targets[candidate.target].dispatch_us
 
     def with_candidates(self, candidates: Sequence[SearchCandidate]) -> Instance:
         return dataclasses.replace(self, problem=dataclasses.replace(self.problem, candidates=tuple(candidates)))
@@ -75,26 +79,26 @@ def all_covers(instance: Instance) -> Iterator[Plan]:
     """Every partitioning of the nodes that need a kernel, cyclic ones and mixed-up targets included."""
     needs = [n for n in range(instance.problem.node_count) if not instance.host >> n & 1]
     usable = [
-        candidate
+        (candidate, frozenset(members(candidate.nodes)) & frozenset(needs))
         for candidate in dict.fromkeys(instance.problem.candidates)
         if instance.costs_us.get((candidate.target, candidate.key), INVALID) != INVALID
     ]
+    holding = {node: [(candidate, kernels) for candidate, kernels in usable if node in kernels] for node in needs}
 
     def extend(plan: Plan, covered: frozenset[int]) -> Iterator[Plan]:
         left = [node for node in needs if node not in covered]
         if not left:
             yield plan
             return
-        for candidate in usable:
-            kernels = frozenset(members(candidate.nodes)) & frozenset(needs)
-            if left[0] in kernels and not kernels & covered:
+        for candidate, kernels in holding[left[0]]:
+            if not kernels & covered:
                 yield from extend((*plan, candidate), covered | kernels)
 
     yield from extend((), frozenset())
 
 
 def targets_mix(instance: Instance, plan: Plan) -> bool:
-    used = [t for t in instance.problem.targets if t.name in {c.target for c in plan}]
+    used = [instance.targets[name] for name in {c.target for c in plan}]
     if len(used) > 1 and not all(target.mixable for target in used):
         return False
     return not any(a.toolchain in b.excludes for a in used for b in used if a is not b)
@@ -106,13 +110,12 @@ def legal_plans(instance: Instance) -> list[Plan]:
 
 def rank(instance: Instance, plan: Plan) -> tuple[int, int, int, list[tuple[int, str, str, str, int, str]]]:
     """Cost, kernels, toolchains, then names from the lowest node on."""
-    toolchain = {target.name: target.toolchain for target in instance.problem.targets}
     names = [
-        (c.rank, toolchain[c.target], c.target, c.label, c.nodes, c.key)
+        (c.rank, instance.targets[c.target].toolchain, c.target, c.label, c.nodes, c.key)
         for c in plan  # in the order of their lowest node, by construction
     ]
     total = sum(round(instance.price_us(c) * 1e6) for c in plan)
-    return (total, len(plan), len({toolchain[c.target] for c in plan}), names)
+    return (total, len(plan), len({toolchain for _, toolchain, *_ in names}), names)
 
 
 def brute_force(instance: Instance) -> Plan | None:

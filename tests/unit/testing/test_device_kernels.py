@@ -25,7 +25,7 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
-from collage_core.errors import DeviceCaptureError, DeviceUseError
+from collage_core.errors import DeviceCaptureError, DeviceError, DeviceUseError
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.hookspecs import hookimpl
 from collage_core.ir.dataflow import DataflowGraph
@@ -342,7 +342,6 @@ def test_a_device_that_is_there_is_opened_as_core_opens_it() -> None:
     [
         (MockToolchain("mock", costs_us={}, unusable="no library"), "no library"),
         (Mock(FakeDevice(NAME), [ELSEWHERE]), "mock has no target on made-up:0, only mock@made-up:1"),
-        (Mock(FakeDevice("made-up:1")), "device made-up:0"),
     ],
 )
 def test_why_nothing_runs_on_a_device_is_an_answer(toolchain: MockToolchain, reason: str) -> None:
@@ -350,3 +349,8 @@ def test_why_nothing_runs_on_a_device_is_an_answer(toolchain: MockToolchain, rea
 
     assert isinstance(answer, Unsupported)
     assert answer.reason.startswith(reason)
+
+
+def test_a_device_that_is_offered_and_cannot_be_opened_is_no_reason_to_skip() -> None:
+    with pytest.raises(DeviceError, match="made-up:0"):
+        DeviceMachine.real(Toolchain("mock", Mock(FakeDevice("made-up:1"))), NAME)

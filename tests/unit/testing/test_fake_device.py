@@ -36,7 +36,7 @@ def test_memory_given_back_while_it_is_captured_is_an_error() -> None:
     stream = FakeDevice().open("fake:0")
     held = [stream.allocate(4)]
 
-    with pytest.raises(DeviceCaptureError, match="memory is given back while it is captured"):
+    with pytest.raises(DeviceCaptureError, match="memory is given back while a call is captured"):
         stream.capture(held.clear)
 
 
