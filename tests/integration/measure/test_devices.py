@@ -61,7 +61,7 @@ def fragile(store: BlobStore) -> Iterator[Worker]:
     yield from worker_of(store, "far", "fragile")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def caching(store: BlobStore) -> Iterator[Worker]:
     yield from worker_of(store, "far", "caching")
 

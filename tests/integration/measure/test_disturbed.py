@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from collage_core.contract import UNMEASURED, Host, Protocol
-from collage_core.database import MemoryStore, TuningStore
+from collage_core.database import MAX_ATTEMPTS, MemoryStore, TuningStore
 from collage_core.errors import DatabaseDamagedError, DatabaseDiskError
 from collage_core.measure.blobs import BlobStore
 from collage_core.measure.capture import Capture
@@ -83,7 +83,7 @@ def test_an_interrupted_candidate_is_no_poison(
     wanted = candidate(chain(), 0)
     with monkeypatch.context() as patch:
         patch.setattr(*place, disturbs)
-        for _ in range(4):
+        for _ in range(MAX_ATTEMPTS + 1):
             with pytest.raises((KeyboardInterrupt, DatabaseDiskError)):
                 bench.source.measure([wanted])
             assert bench.database.attempts(bench.source.record_key(wanted)) == 0

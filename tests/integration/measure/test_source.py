@@ -224,7 +224,7 @@ def test_an_attempt_of_a_run_that_was_killed_counts(
 def test_what_hangs_or_raises_is_tried_once(
     make: Make, graph: DataflowGraph, asked: list[AskMeasure | AskBuild]
 ) -> None:
-    make(deadline_s=2.0).measure([candidate(graph, 0, "hangs"), candidate(graph, 0, "raises-in-run")])
+    make(deadline_s=1.0).measure([candidate(graph, 0, "hangs"), candidate(graph, 0, "raises-in-run")])
 
     assert len(asked) == 2
 
