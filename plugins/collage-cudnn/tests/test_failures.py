@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from collage_core.contract import BuildContext, RunContext, Unsupported
-from collage_core.device import is_lost, placed_on
+from collage_core.device import is_lost
 from collage_core.errors import DeviceLostError, DeviceMemoryError, LoweringError, PluginError
 from collage_core.measure.records import is_short_of_memory
 from collage_core.registry import Toolchain
 from collage_core.testing import FakeDevice
+from collage_core.testing.contexts import run_context
 from collage_cudnn.errors import CudnnError
 from collage_cudnn.graph import Graph
 from collage_cudnn.plugin import CudnnPlugin
@@ -88,10 +89,7 @@ def test_a_kernel_that_the_device_has_no_room_for_or_is_gone_for_is_no_refusal(
     artifact = next(iter(answer))
     assert artifact.variant.startswith("nhwc_")  # of which weights are made
     stream = FakeDevice("cuda:0").open("cuda:0")
-    names = {content: name for name, content in function.constants.items()}
-    constants = {content: function.constant(names[content]) for content in artifact.constants.values()}
-    placed = {content: placed_on(stream, content, array) for content, array in constants.items()}
-    run = RunContext(threads=1, device="cuda:0", constants=constants, placed=placed, stream=stream.handle)
+    run = run_context(artifact, function, TARGET, stream)
 
     with pytest.raises(PluginError) as caught:
         toolchain.load(TARGET, artifact, run)
