@@ -45,7 +45,7 @@ class KernelLoadError(KernelError):
         self.nodes = nodes
         self.reason = reason
         super().__init__(
-            f"kernel {site!r} of {target} ({_some(nodes)}) cannot be loaded here: {reason}. "
+            f"kernel {site!r} of {target} ({_some(nodes)}) cannot be loaded here: {reason.rstrip('.')}. "
             "Install what it needs, or optimize the model again on this machine."
         )
 
