@@ -24,7 +24,7 @@ from collage_core.contract import (
     Unsupported,
 )
 from collage_core.device import buffer_on, placed_on
-from collage_core.errors import KernelError
+from collage_core.errors import KernelError, LoweringError
 from collage_core.fusion import kernel_function
 from collage_core.testing import FakeDevice, GraphBuilder, dense
 from collage_core.testing.contexts import MemoryBlobs, run_context
@@ -337,7 +337,5 @@ def test_a_place_that_is_less_aligned_than_the_algorithm_needs_is_refused_when_b
 
 @pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
 def test_the_real_library_without_a_gpu_says_so_when_it_is_first_needed(library: CublasLt, build: BuildContext) -> None:
-    answer = plugin_over(library).collage_lower(TARGET, function(), build)
-
-    assert isinstance(answer, Unsupported)
-    assert "libcuda.so.1" in answer.reason
+    with pytest.raises(LoweringError, match=r"libcuda\.so\.1"):
+        plugin_over(library).collage_lower(TARGET, function(), build)
