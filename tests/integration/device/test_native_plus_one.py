@@ -14,8 +14,10 @@ from click.testing import CliRunner
 from benchmarks import native_plus_one
 from benchmarks.gpu_plan import usable
 from benchmarks.gpu_steps import targets_here
+from benchmarks.judge.contender import Contender
+from benchmarks.judge.rounds import Outcome, Protocol
 from collage_core.cli import main as collage
-from collage_core.ir.model_io import save_model
+from collage_core.ir.model_io import load_model, save_model
 from tests.integration.device.models import layers
 from tests.integration.device.test_optimize import X
 from tests.integration.device.toolchains import noted
@@ -45,6 +47,53 @@ def rehearsal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+class Noted:
+    """In place of `collage optimize` and of the judge: commands are noted, and contenders take what is said here."""
+
+    def __init__(self, took_us: Mapping[str, float]) -> None:
+        self.commands: list[list[str]] = []
+        self.contenders: list[Contender] = []
+        self.took_us = took_us
+
+    def run(self, command: Sequence[str]) -> None:
+        self.commands.append(list(command))
+        regions = [{"toolchain": "far@fake:0"}] * (3 if ".marked." in command[1] else 2)
+        Path(command[command.index("--json") + 1]).write_text(json.dumps({"regions": regions}), encoding="utf-8")
+
+    def compete(
+        self, model: Path, inputs: object, outputs: object, contenders: Sequence[Contender], protocol: Protocol
+    ) -> list[Outcome]:
+        self.contenders += contenders
+        return [Outcome(contender=each, rounds_us=[[self.took_us[each.name]]] * protocol.rounds) for each in contenders]
+
+
+@pytest.mark.parametrize(
+    ("collage_us", "status", "verdict"), [(10.0, 0, "no worse"), (9.0, 0, "better"), (12.0, 1, "WORSE")]
+)
+def test_the_same_toolchains_make_both_packages_and_their_ratio_is_judged(
+    collage_us: float, status: int, verdict: str, rehearsal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = Noted({"collage": collage_us, "partition_for": 10.0})
+    monkeypatch.setattr(native_plus_one, "run", noted.run)
+    monkeypatch.setattr(native_plus_one, "compete", noted.compete)
+    arguments = ["layers", "--device", "fake:0", "--toolchains", "far", "--native", "near", "--also", "beyond"]
+
+    ended, [row] = compared(rehearsal, *arguments, "--rounds", "3")
+
+    assert (ended, row["verdict"], row["ratio"]) == (status, verdict, pytest.approx(collage_us / 10))
+    assert row["kernels"] == {"collage": 2, "partition_for": 3}
+    chosen = [command[command.index("--toolchains") + 1] for command in noted.commands]
+    assert chosen == ["far@fake:0,near,beyond"] * 2
+    plain, marked = (Path(command[1]).name for command in noted.commands)
+    assert (plain, marked) == ("layers.onnx", "layers.far.marked.onnx")
+    left = [node.op_type for node in load_model(rehearsal / marked).graph if not node.domain]
+    assert left == ["Softmax"]  # all else `partition --for` gave to the toolchain
+    assert [Path(each.options["model"]).suffix for each in noted.contenders] == [".collage"] * 2
+    page = (rehearsal / "results.md").read_text(encoding="utf-8")
+    assert "native kernels (near) running what it does not take" in page
+
+
+@pytest.mark.slow
 def test_a_toolchain_of_a_device_with_native_kernels_is_no_worse_than_all_it_takes(rehearsal: Path) -> None:
     """`far` takes all but the Softmax, which `near`, on the CPU, runs in both packages."""
     before = len(noted())
@@ -60,8 +109,6 @@ def test_a_toolchain_of_a_device_with_native_kernels_is_no_worse_than_all_it_tak
     assert row["verdict"] in ("better", "no worse", "WORSE")
     assert row["kernels"]["partition_for"] >= 3  # two stretches, and what is between them
     assert row["ci95"][0] <= row["ratio"] <= row["ci95"][1]
-    page = (rehearsal / "results.md").read_text(encoding="utf-8")
-    assert "native kernels (near) running what it does not take" in page
 
 
 def test_what_nobody_takes_is_a_failure_in_words(rehearsal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
