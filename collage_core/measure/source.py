@@ -66,6 +66,8 @@ class MeasureSettings:
 
     Attributes:
         build: How they are built.
+        device_variants: How many variants are tried of one on a device, where that is not what `build` says: libraries
+            for devices offer many algorithms and guess among them, and each takes microseconds.
         protocol: How they are timed.
         tolerance: How exact they must be.
         inexact_tolerance: How exact those of targets must be that do not compute in the model's own dtypes.
@@ -74,11 +76,18 @@ class MeasureSettings:
     """
 
     build: BuildSettings
+    device_variants: int | None = None
     protocol: Protocol = dataclasses.field(default_factory=Protocol)
     tolerance: Tolerance = dataclasses.field(default_factory=Tolerance)
     inexact_tolerance: Tolerance = dataclasses.field(default_factory=Tolerance)
     deadline_s: float = 120.0
     memory_bytes: int = dataclasses.field(default_factory=memory.limit_bytes)
+
+    def build_for(self, target: Target) -> BuildSettings:
+        """How candidates of a target are built."""
+        if target.device == "cpu" or self.device_variants is None:
+            return self.build
+        return dataclasses.replace(self.build, max_variants=self.device_variants)
 
     def limits(self, target: Target) -> Limits:
         """What kernels of a target are held to."""
@@ -289,7 +298,7 @@ class MeasuringCostSource:
             variant=variant,
             inputs=inputs,
             expected=expected,
-            build=self.settings.build,
+            build=self.settings.build_for(target),
             tolerance=self.settings.limits(target).tolerance,
             deadline_s=self.settings.deadline_s,
         )
@@ -348,7 +357,7 @@ class MeasuringCostSource:
             function=function,
             inputs=inputs,
             expected=expected,
-            build=self.settings.build,
+            build=self.settings.build_for(target),
             protocol=self.settings.protocol,
             tolerance=self.settings.limits(target).tolerance,
             deadline_s=self.settings.deadline_s,

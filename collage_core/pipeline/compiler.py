@@ -55,6 +55,7 @@ AT_ONCE: Final = Preset(
     protocol=Protocol(warmup_runs=1, warmup_s=0.0, min_samples=1, max_samples=1, duration_s=0.0, min_sample_us=0.0),
     effort=0,
     max_variants=1,
+    device_variants=1,
     deadline_s=60.0,
 )
 """One sample of each candidate: enough to prefer what is not far slower, and no decision of anybody's."""
@@ -107,6 +108,7 @@ class Compiler:
         limits = Tolerance(relative=tolerance, mismatched=tolerance)
         self._settings = MeasureSettings(
             build=BuildSettings(threads=workplace.threads, effort=preset.effort, max_variants=preset.max_variants),
+            device_variants=preset.device_variants,
             protocol=preset.protocol,
             tolerance=limits,
             inexact_tolerance=limits,

@@ -38,7 +38,8 @@ class Preset:
         race_s: No heat of the race begins after so many seconds.
         protocol: How candidates are timed.
         effort: What `BuildContext.effort` says to toolchains.
-        max_variants: Variants of a candidate that are timed.
+        max_variants: Variants of a candidate that are timed, on the CPU.
+        device_variants: The same on a device.
         deadline_s: Seconds a worker has for one candidate.
         evaluations: Plans that the second level times, of `--search two-level`.
     """
@@ -54,6 +55,7 @@ class Preset:
     protocol: Protocol
     effort: int
     max_variants: int
+    device_variants: int
     deadline_s: float
     evaluations: int = 24
 
@@ -73,6 +75,7 @@ PRESETS: Mapping[str, Preset] = {
             protocol=Protocol(warmup_runs=2, warmup_s=0.01, min_samples=3, duration_s=0.05),
             effort=0,
             max_variants=1,
+            device_variants=1,
             deadline_s=60.0,
             evaluations=8,
         ),
@@ -88,6 +91,7 @@ PRESETS: Mapping[str, Preset] = {
             protocol=Protocol(warmup_runs=3, warmup_s=0.02, min_samples=5, duration_s=0.12),
             effort=1,
             max_variants=1,
+            device_variants=4,
             deadline_s=120.0,
         ),
         Preset(
@@ -102,6 +106,7 @@ PRESETS: Mapping[str, Preset] = {
             protocol=Protocol(warmup_runs=5, warmup_s=0.05, min_samples=9, duration_s=0.4),
             effort=2,
             max_variants=4,
+            device_variants=16,
             deadline_s=600.0,
             evaluations=96,
         ),

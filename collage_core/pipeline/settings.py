@@ -32,6 +32,7 @@ def measure_settings(options: OptimizeOptions, threads: int) -> MeasureSettings:
             max_variants=preset.max_variants,
             deterministic=options.deterministic,
         ),
+        device_variants=preset.device_variants,
         protocol=preset.protocol,
         tolerance=Tolerance(relative=exact, mismatched=exact),
         inexact_tolerance=Tolerance(relative=inexact, mismatched=inexact),

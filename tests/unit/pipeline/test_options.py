@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from collage_core.errors import UsageError
 from collage_core.fusion import CandidateBounds
 from collage_core.pipeline.options import PRESETS, OptimizeOptions
+from collage_core.pipeline.settings import measure_settings
+from tests.unit.pipeline.fakes import a_target
 
 
 @pytest.mark.parametrize(
@@ -54,9 +57,21 @@ def test_presets_grow() -> None:
     quick, default, extensive = PRESETS["quick"], PRESETS["default"], PRESETS["extensive"]
 
     assert list(PRESETS) == ["quick", "default", "extensive"]
-    for name in ("operators", "coalesce_rounds", "challengers", "rounds", "round_s", "effort", "max_variants"):
+    grows = ("operators", "coalesce_rounds", "challengers", "rounds", "round_s", "effort", "max_variants")
+    for name in (*grows, "device_variants"):
         values = [getattr(preset, name) for preset in (quick, default, extensive)]
         assert values == sorted(values), name
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_of_kernels_on_a_device_more_variants_are_tried(name: str) -> None:
+    settings = measure_settings(OptimizeOptions(preset=name, seed=7), threads=2)
+
+    on_cpu, on_device = (settings.build_for(a_target("some", device=device)) for device in ("cpu", "cuda:0"))
+
+    assert on_cpu == settings.build
+    assert on_device.max_variants == PRESETS[name].device_variants >= on_cpu.max_variants
+    assert dataclasses.replace(on_device, max_variants=on_cpu.max_variants) == on_cpu
 
 
 def test_the_tolerance_is_the_users_or_a_thousandth() -> None:
