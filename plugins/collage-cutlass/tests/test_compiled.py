@@ -32,6 +32,7 @@ from .machine import TARGET, largest
 POINTS = np.linspace(-6, 6, 25)
 HOPPER = next(each for each in ARCHITECTURES if each.name == "90a")
 LIMIT_S = 1200.0
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,21 @@ def test_kernels_compile_and_load_and_compute_the_right_epilogue(
 
     check_epilogue(library, chain)
     check_without_a_device(library.move(Move((1, 2, 3), turned=True), 0, 0, 0, 0), "collage_move")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("architecture", "kind"), [("80", "gemm"), ("80", "conv"), ("86", "gemm")])
+def test_what_is_compiled_for_other_devices_has_code_for_them(architecture: str, kind: str, compiler: Nvcc) -> None:
+    of = next(each for each in ARCHITECTURES if each.name == architecture)
+    chain = Chain("Relu", Source.BEFORE)
+    kernel = Kernel(kind=kind, numbers=NUMBERS["f16"], activation="Relu", source=chain.source, tile=TILES["f16"][-1])
+
+    data = compiler.compiled(kernel.text, of.flags, LIMIT_S)
+
+    # how nvcc names the machine code it embeds, and the PTX that it does not
+    assert f"sm_{architecture}".encode() in data
+    assert b".target sm_" not in data
+    check_epilogue(Compiled(data), chain)
 
 
 @pytest.mark.slow
