@@ -17,6 +17,7 @@ import onnx
 import pytest
 
 from benchmarks import gpu
+from benchmarks.gpu_plan import ablation
 from benchmarks.judge.inputs import read
 from benchmarks.judge.statistics import disagreement
 from benchmarks.models.torch_zoo import ZOO
@@ -245,7 +246,8 @@ def test_a_whole_race(device: str, toolchains: str, tmp_path: Path) -> None:
     """Written, optimized, raced and told; on the CPU a rehearsal of what runs on the GPU."""
     if device != "cpu" and not torch.cuda.is_available():
         pytest.skip("no NVIDIA GPU, or a PyTorch without CUDA")
-    only = "torch-eager,onnxruntime-cuda,collage"
+    steps = [step.contender for step in ablation(toolchains)]  # of several toolchains only
+    only = ",".join(["torch-eager", "onnxruntime-cuda", "collage", *steps])
     results = tmp_path / "results.json"
 
     status = gpu.main(
@@ -266,4 +268,6 @@ def test_a_whole_race(device: str, toolchains: str, tmp_path: Path) -> None:
     else:
         assert rows["torch-eager"]["note"] == "one CUDA graph"
         assert "CUDA graphs of" in rows["collage"]["note"]
+        assert len(steps) == 2
+        assert all(rows[step]["max_error"] < 1e-4 for step in steps)
     assert "| dcgan | 1 | fp32 |" in results.with_suffix(".md").read_text(encoding="utf-8")
