@@ -8,12 +8,27 @@ from collections.abc import Mapping
 
 import pytest
 
-from benchmarks.gpu_claims import CLAIMANTS, DTYPES, HEAD, PAGE, SOURCES, attention, convolutions, graph_of, page, row
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.testing import GraphBuilder
-from collage_tensorrt.editions import RTX
 from tests.exports.blocks import blocks
 from tests.resnext import DEPTHS
+
+for plugin in ("collage_cudnn", "collage_cutlass", "collage_tensorrt"):
+    pytest.importorskip(plugin, reason=f"{plugin}, of which the page tells, is not installed")
+
+from benchmarks.gpu_claims import (  # noqa: E402
+    CLAIMANTS,
+    DTYPES,
+    HEAD,
+    PAGE,
+    SOURCES,
+    attention,
+    convolutions,
+    graph_of,
+    page,
+    row,
+)
+from collage_tensorrt.editions import RTX  # noqa: E402
 
 BLOCKS = sum(DEPTHS)
 COUNTS: Mapping[str, tuple[int, ...]] = {
