@@ -114,7 +114,7 @@ def gpu_targets(
     fingerprint: str,
     joins: Joins,
     precisions: Iterable[str],
-    rounds: Iterable[str] | None = None,
+    rounds: Mapping[str, Iterable[str]] = MappingProxyType({}),
 ) -> list[Target]:
     """Targets of some GPUs: the plain one of each first, then the precisions that its tensor cores take.
 
@@ -124,10 +124,9 @@ def gpu_targets(
         fingerprint: As in `Target`.
         joins: As in `Target`.
         precisions: Values of the option `precision`, of those in `TENSOR_CORES`.
-        rounds: As in `Target`, of those with a precision.
+        rounds: Operators that a precision rounds, as in `Target`; of one that is not here nobody can say.
     """
     known, wanted = tuple(devices), tuple(precisions)
-    rounded = None if rounds is None else frozenset(rounds)
     plain = [Target(toolchain=toolchain, device=each.name, fingerprint=fingerprint, joins=joins) for each in known]
     lower = [
         Target(
@@ -137,7 +136,7 @@ def gpu_targets(
             fingerprint=fingerprint,
             joins=joins,
             exact=False,
-            rounds=rounded,
+            rounds=frozenset(rounds[precision]) if precision in rounds else None,
         )
         for device in known
         for precision in wanted

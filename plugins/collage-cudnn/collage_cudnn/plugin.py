@@ -87,7 +87,7 @@ class CudnnPlugin:
             fingerprint=f"cudnn {version}, frontend {FRONTEND}",
             joins=Joins.ANY,
             precisions=["tf32"],
-            rounds=PRODUCTS,
+            rounds={"tf32": PRODUCTS},
         )
 
     @hookimpl

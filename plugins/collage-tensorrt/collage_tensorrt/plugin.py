@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from collage_core.contract import (
+    PRECISIONS,
     Artifact,
     BuildContext,
     Device,
@@ -23,6 +24,7 @@ from collage_core.contract.nvidia import TENSOR_CORES, driver_problem, gpu_targe
 from collage_core.device import Devices
 from collage_core.errors import DeviceError
 from collage_core.hookspecs import hookimpl
+from collage_core.ir.narrowing import PRODUCTS
 from collage_core.patterns import PatternTable
 from collage_tensorrt.editions import RTX, TENSORRT, Edition, capabilities, listed
 from collage_tensorrt.engine import Settings, build_engine
@@ -142,6 +144,7 @@ def targets(edition: Edition, version: str, devices: Iterable[Device]) -> list[T
         fingerprint=f"{edition.toolchain} {version}",
         joins=Joins.ANY,
         precisions=TENSOR_CORES,
+        rounds=dict.fromkeys(PRECISIONS, PRODUCTS),  # what TF32 is used for, the library decides
     )
 
 

@@ -10,7 +10,8 @@ import onnx_ir
 import pytest
 
 from collage_core.contract import PRECISIONS, BuildContext, KernelFunction, Unsupported
-from collage_core.fusion import kernel_function
+from collage_core.fusion import SubGraph, kernel_function
+from collage_core.fusion.spec import measured_as
 from collage_core.ir.dataflow import DataflowGraph
 from collage_core.ir.model_io import model_from_bytes, model_to_bytes
 from collage_core.measure.random_inputs import random_inputs
@@ -21,7 +22,8 @@ from collage_tensorrt.halved import halved
 from collage_tensorrt.lower import ENGINE
 from tests.exports.reading import read
 
-from .machine import lowered, plugin_over, proposals, target, whole
+from .emulated import Library
+from .machine import HOST, lowered, plugin_over, proposals, target, whole
 
 Array = np.ndarray[Any, Any]
 D = onnx_ir.DataType
@@ -135,6 +137,22 @@ def test_a_weight_that_the_type_cannot_hold_is_named() -> None:
     assert isinstance(answer, Unsupported)
     assert answer.reason == "the weight 'w' has a number of magnitude 7e+04, and float16 ends at 6.55e+04"
     assert isinstance(halved(whole(model), PRECISIONS["bf16"]), KernelFunction)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_what_holds_no_product_is_built_as_without_a_precision(precision: str, build: BuildContext) -> None:
+    """As `Target.rounds` says of the targets, so that it is measured once for all of them."""
+    g = GraphBuilder("norm")
+    function = whole(g.model(g.op("LayerNormalization", g.input("x", 4, 16), g.weight("s", 16), g.weight("b", 16))))
+    plugin = plugin_over(Library(rtx=True))
+    found = plugin.collage_targets(HOST)
+    assert not isinstance(found, Unsupported)
+    by_precision = {each.option("precision"): each for each in found}
+    graph = DataflowGraph(function.model)
+    plain, rounded = by_precision[""], by_precision[precision]
+
+    assert measured_as(rounded, SubGraph(graph, graph.all_mask)) == plain
+    assert lowered(plugin, function, build, rounded) == lowered(plugin, function, build, plain)
 
 
 # What the library makes of it. Its engines cannot be read without a device, so how large they are has to tell.

@@ -44,7 +44,7 @@ def targets(version: str, devices: Iterable[Device]) -> list[Target]:
         fingerprint=f"triton {version}",
         joins=Joins.NATIVE,
         precisions=TENSOR_CORES,
-        rounds=PRODUCTS,
+        rounds=dict.fromkeys(TENSOR_CORES, PRODUCTS),
     )
 
 

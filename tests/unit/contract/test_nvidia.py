@@ -100,7 +100,7 @@ def test_plain_targets_come_first_and_precisions_where_tensor_cores_take_them() 
         fingerprint="some 1",
         joins=Joins.NATIVE,
         precisions=("tf32", "fp16", "bf16"),
-        rounds=["MatMul"],
+        rounds={"tf32": ["MatMul", "Einsum"], "fp16": ["MatMul"]},
     )
 
     assert [each.name for each in found] == [
@@ -113,7 +113,7 @@ def test_plain_targets_come_first_and_precisions_where_tensor_cores_take_them() 
         "some(precision=fp16)@cuda:1",
     ]
     assert [each.exact for each in found] == [True] * 3 + [False] * 4
-    assert [each.rounds for each in found] == [None] * 3 + [{"MatMul"}] * 4
+    assert [each.rounds for each in found] == [None] * 3 + [{"MatMul", "Einsum"}, {"MatMul"}, None, {"MatMul"}]
     assert found[3].unrounded == found[0]
     assert {(each.fingerprint, each.joins) for each in found} == {("some 1", Joins.NATIVE)}
 
