@@ -82,6 +82,9 @@ class Library(Protocol):
     def handle(self, device: str, stream: int | None) -> int:
         """A new handle on a device; with a stream, whatever it enqueues goes there."""
 
+    def put_on(self, handle: int, stream: int) -> None:
+        """Has what a handle enqueues go to a stream."""
+
     def plans(
         self, graph: Graph, handle: int, *, exact: bool, workspace_limit_bytes: int, only: str | int | None = None
     ) -> Iterator[Found]:
@@ -141,11 +144,17 @@ class Cudnn:
         with self._failing(device), self._contexts.current(device):
             # not by the frontend, which keeps to itself why there is none
             self._call(device, "cudnnCreate", ctypes.byref(made))
-            if stream is not None:
-                self._call(device, "cudnnSetStream", made, ctypes.c_void_p(stream))
         assert made.value is not None
         self._devices[made.value] = device
+        if stream is not None:
+            self.put_on(made.value, stream)
         return made.value
+
+    def put_on(self, handle: int, stream: int) -> None:
+        """See `Library.put_on`."""
+        device = self._device(handle)
+        with self._failing(device), self._contexts.current(device):
+            self._call(device, "cudnnSetStream", ctypes.c_void_p(handle), ctypes.c_void_p(stream))
 
     def plans(
         self, graph: Graph, handle: int, *, exact: bool, workspace_limit_bytes: int, only: str | int | None = None

@@ -126,9 +126,12 @@ class CudnnPlugin:
         return self._library
 
     def _handle(self, device: str, stream: int | None) -> int:
-        if (device, stream) not in self._handles:
-            self._handles[device, stream] = self._opened().handle(device, stream)
-        return self._handles[device, stream]
+        known = self._handles.get((device, stream))
+        if known is None:
+            known = self._handles[device, stream] = self._opened().handle(device, stream)
+        elif stream is not None:  # that one may be gone, and another have its address
+            self._opened().put_on(known, stream)
+        return known
 
 
 plugin = CudnnPlugin()

@@ -70,6 +70,11 @@ class Emulator:
         self._streams[handle] = stream
         return handle
 
+    def put_on(self, handle: int, stream: int) -> None:
+        assert handle in self._streams
+        self.calls.append(f"put {handle} on {stream}")
+        self._streams[handle] = stream
+
     def plans(
         self, graph: Graph, handle: int, *, exact: bool, workspace_limit_bytes: int, only: str | int | None = None
     ) -> Iterator[Found]:
