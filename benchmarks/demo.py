@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ["bench", str(package), "--compare", *both, "--rounds", "12"],
         ):
             console.print(f"\n[bold]$ collage {shlex.join(step)}[/bold]", soft_wrap=True)
-            status = subprocess.run([sys.executable, "-m", "collage_core.cli", *step], check=False).returncode
+            status = subprocess.run([sys.executable, "-m", "collage.cli", *step], check=False).returncode
             if status != 0:
                 return status
     console.print(f"\ndone in {time.monotonic() - began:.0f} s; `collage explain {package}` says why each kernel won")

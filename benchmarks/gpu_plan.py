@@ -278,7 +278,7 @@ def optimize_command(
         device: The only GPU that takes part.
     """
     files = case.files(work)
-    command = [sys.executable, "-m", "collage_core.cli", "optimize", str(files.model), "-o", str(package.path)]
+    command = [sys.executable, "-m", "collage.cli", "optimize", str(files.model), "-o", str(package.path)]
     command += ["--toolchains", package.toolchains, "--tuning-db", str(work / "tuning.sqlite")]
     command += ["--json", str(package.report), "--inputs", str(files.inputs)]
     for name, value in settings.items():

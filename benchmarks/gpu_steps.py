@@ -118,7 +118,7 @@ def targets_here(work: Path, deadline_s: float) -> list[str]:
     """Every target that the installed toolchains offer, by name, as `collage doctor` finds them."""
     file = work / "doctor.json"
     file.unlink(missing_ok=True)
-    made(file, [sys.executable, "-m", "collage_core.cli", "doctor", "--json", str(file)], deadline_s, again=True)
+    made(file, [sys.executable, "-m", "collage.cli", "doctor", "--json", str(file)], deadline_s, again=True)
     if not file.is_file():
         return []
     found = json.loads(file.read_text(encoding="utf-8"))

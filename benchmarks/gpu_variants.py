@@ -35,10 +35,10 @@ from benchmarks.judge.report import write_json
 from benchmarks.page import environment
 from benchmarks.variant_race import TURN, Effort, Entry, raced
 from benchmarks.variant_shapes import DTYPES, SHAPES, Shape, layer_of
+from collage.options import PRESETS
 from collage_core.contract import Host, Protocol, Unsupported
 from collage_core.device import Devices
 from collage_core.errors import DeviceError
-from collage_core.pipeline.options import PRESETS
 from collage_core.registry import Registry
 
 VARIANTS = 16

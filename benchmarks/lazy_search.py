@@ -31,31 +31,31 @@ from rich.table import Table
 
 from benchmarks.models import MODELS
 from benchmarks.page import environment, head, lines_of, noting, written
-from collage_core.database import Purpose, RecordKey, TuningRecord, TuningStore, open_database
-from collage_core.database.memory import MemoryStore
+from collage.build.assemble import assemble
+from collage.decide.contenders import package_contender
+from collage.decide.decision import Timed, decide
+from collage.decide.race import HEAT_ROUNDS
+from collage.decide.shortlist import mixes, singles
+from collage.explore.exhaustive import Explorer
+from collage.explore.lazy import LazyExplorer
+from collage.measure.contenders.interleaved import Rounds, interleaved
+from collage.measure.driver.records import to_outcome
+from collage.measure.driver.source import MeasureSettings, MeasuringCostSource
+from collage.measure.statistics import ratio_interval
+from collage.measure.wire.outcomes import BuildSettings, Failed, Outcome, Tolerance
+from collage.options import PRESETS
+from collage.report.progress import LineProgress, Progress, SilentProgress
+from collage.setup.dispatch import dispatch_us
+from collage.setup.environment import Environment
+from collage.setup.queries import target_rules
+from collage.setup.targets import Selection
+from collage.setup.workload import Workload
+from collage.store import Purpose, RecordKey, TuningRecord, TuningStore, open_database
+from collage.store.memory import MemoryStore
+from collage_core.candidates.plan import Plan
+from collage_core.candidates.pool import CacheKey, CandidatePool
 from collage_core.errors import CollageError
 from collage_core.fusion import CandidateBounds, CandidateKernel
-from collage_core.measure.contenders import Rounds, interleaved
-from collage_core.measure.outcomes import BuildSettings, Failed, Outcome, Tolerance
-from collage_core.measure.records import to_outcome
-from collage_core.measure.source import CacheKey, MeasureSettings, MeasuringCostSource
-from collage_core.measure.statistics import ratio_interval
-from collage_core.pipeline.assemble import assemble
-from collage_core.pipeline.contenders import package_contender
-from collage_core.pipeline.decision import Timed, decide
-from collage_core.pipeline.dispatch import dispatch_us
-from collage_core.pipeline.explore import Explorer
-from collage_core.pipeline.lazy import LazyExplorer
-from collage_core.pipeline.offers import Selection
-from collage_core.pipeline.options import PRESETS
-from collage_core.pipeline.plan import Plan
-from collage_core.pipeline.pool import CandidatePool
-from collage_core.pipeline.queries import target_rules
-from collage_core.pipeline.race import HEAT_ROUNDS
-from collage_core.pipeline.shortlist import mixes, singles
-from collage_core.pipeline.subject import Subject
-from collage_core.pipeline.workplace import Workplace
-from collage_core.report.progress import LineProgress, Progress, SilentProgress
 
 NAMES = ("resnet50", "bert_base_6", "convnext_tiny")
 WITHIN = 1.01
@@ -129,15 +129,15 @@ class Bench:
         self.work = work
         self.progress = progress
         inputs = path.with_suffix(".inputs.npz")
-        self.subject = Subject(path, inputs=inputs if inputs.is_file() else None)
-        self.place = Workplace(Selection.parse(toolchains, (), inexact=False), tuning_db=str(work / "caches.sqlite"))
-        self.rules = target_rules(self.subject.graph, self.place, progress)
+        self.workload = Workload(path, inputs=inputs if inputs.is_file() else None)
+        self.place = Environment(Selection.parse(toolchains, (), inexact=False), tuning_db=str(work / "caches.sqlite"))
+        self.rules = target_rules(self.workload.graph, self.place, progress)
         self.dispatch_us = dispatch_us(self.place.database, self.place.host)
         preset = PRESETS[_PRESET]
         tolerance = Tolerance(relative=_RTOL, mismatched=_RTOL)
         self.options: dict[str, Any] = {
             "pool": self.place.pool,
-            "capture": self.subject.capture(self.place.store, self.place.fallback(self.subject.graph, None)),
+            "capture": self.workload.capture(self.place.store, self.place.fallback(self.workload.graph, None)),
             "host": self.place.host,
             "settings": MeasureSettings(
                 build=BuildSettings(threads=self.place.threads, effort=preset.effort, max_variants=preset.max_variants),
@@ -150,7 +150,7 @@ class Bench:
 
     def explored(self, strategy: str, source: MeasuringCostSource) -> list[Plan]:
         """Explores, and gives what would be timed end to end."""
-        pool = CandidatePool(self.subject.graph, source, self.dispatch_us)
+        pool = CandidatePool(self.workload.graph, source, self.dispatch_us)
         _STRATEGIES[strategy](
             pool,
             self.rules,
@@ -171,7 +171,7 @@ class Bench:
         source = MeasuringCostSource(database=MemoryStore(), **self.options)
         contenders = {}
         self.progress.phase("building plans", sum(len(plan.kernels) for plan in plans.values()))
-        document = self.subject.inputs_document(self.place.folder, self.place.store)
+        document = self.workload.inputs_document(self.place.folder, self.place.store)
         for key, plan in plans.items():
             package = self.place.folder / f"{key}.collage"
             try:

@@ -41,9 +41,9 @@ from benchmarks.judge.rounds import Protocol, compete
 from benchmarks.judge.statistics import paired_ratio
 from benchmarks.models import MODELS
 from benchmarks.page import environment, head, lines_of, noting, written
-from collage_core import pipeline
+from collage.commands.partition import partition as partition_model
 from collage_core.errors import CollageError
-from collage_core.ir.model_io import save_model
+from collage_core.ir.io.model_io import save_model
 
 CPU_TOOLCHAINS = "onnxruntime,openvino"
 _DOCTOR_S = 600.0
@@ -62,7 +62,7 @@ def run(command: Sequence[str]) -> None:
     Raises:
         CommandError: If it fails.
     """
-    full = [sys.executable, "-m", "collage_core.cli", *command]
+    full = [sys.executable, "-m", "collage.cli", *command]
     done = subprocess.run(full, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
@@ -98,7 +98,7 @@ def _compared(name: str, toolchain: str, options: argparse.Namespace, protocol: 
     shapes = _shapes(name)
     on_cpu = options.device == "cpu"
     target = toolchain if on_cpu else f"{toolchain}@{options.device}"
-    partition = pipeline.partition(model, target, input_shapes=_bound(name))
+    partition = partition_model(model, target, input_shapes=_bound(name))
     save_model(partition.model, marked)
     others = [] if on_cpu and partition.taken == partition.kernel_nodes else [native_of(options), *options.also]
     targets = ",".join([target, *others])

@@ -70,7 +70,7 @@ def own_tool(model: Path, package: Path, turns: int, threads: int) -> dict[str, 
         assert found is not None, "benchmark_app printed no median"
         theirs = float(found[1]) / (1e3 if found[2] == "us" else 1.0)
         report = package.with_suffix(".bench.json")
-        bench = [sys.executable, "-m", "collage_core.cli", "bench", str(package), "--duration", "3", "--rounds", "12"]
+        bench = [sys.executable, "-m", "collage.cli", "bench", str(package), "--duration", "3", "--rounds", "12"]
         _run([*bench, "--json", str(report)])
         [ours] = json.loads(report.read_text(encoding="utf-8"))["contenders"]
         ratios.append(ours["latency_ms"]["p50"] / theirs)
@@ -87,7 +87,7 @@ def own_tool(model: Path, package: Path, turns: int, threads: int) -> dict[str, 
 
 def loop_us(kernels: int = 256, runs: int = 400) -> float:
     """What the runtime's loop takes per kernel, of many that do nothing; calling them is part of it."""
-    from collage_core.runtime import BoundRun, BoundStep
+    from collage.runtime import BoundRun, BoundStep
 
     steps = [BoundStep(name=f"k{i}", target="", nodes=(), call=_nothing) for i in range(kernels)]
     run = BoundRun(steps=steps, inputs={}, outputs={}, order=[])
@@ -174,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(f"{name}, {target} ...")
             package = options.work / f"{name}-{JUDGES[target]}.collage"
             if not package.exists():
-                optimize = [sys.executable, "-m", "collage_core.cli", "optimize", str(model), "-o", str(package)]
+                optimize = [sys.executable, "-m", "collage.cli", "optimize", str(model), "-o", str(package)]
                 optimize += ["--toolchains", target, "--preset", "quick"]
                 _run([*optimize, "--tuning-db", str(options.work / "tuning.sqlite")])
             plans.append(direct(model, package, target, options.rounds))

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from collage_core.report.codec import record_from_document
-from collage_core.report.tables import comparison_table, predicted_against_measured, regions_table
-from collage_core.runtime import load_package
+from collage.report.documents.codec import record_from_document
+from collage.report.text.tables import comparison_table, predicted_against_measured, regions_table
+from collage.runtime import load_package
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir
 
-from collage_core.testing import GraphBuilder
+from collage_testing import GraphBuilder
 
 HIDDEN, HEADS, TOKENS = 16, 2, 4
 GROWTH = 2

@@ -32,6 +32,10 @@ from rich.table import Table
 
 from benchmarks.page import environment, head, lines_of, noting, written
 from benchmarks.search_models import densenet, transformer
+from collage.setup.copy_costs import HostCopies
+from collage.setup.device_figures import ASSUMED
+from collage_core.candidates.pool import CandidatePool
+from collage_core.candidates.proposals import TargetRule, propose
 from collage_core.contract import CopyFigures, Cost, Joins, Supported, Target
 from collage_core.fusion import (
     JOIN_ANYTHING,
@@ -46,15 +50,11 @@ from collage_core.fusion import (
     SubGraphConfig,
     default_rule,
 )
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import hashable, iterate_bits
-from collage_core.ir.op_kind import OpPatternKind
-from collage_core.ir.work import estimated_work_us
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import hashable, iterate_bits
+from collage_core.ir.graph.work import estimated_work_us
+from collage_core.ir.operators.op_kind import OpPatternKind
 from collage_core.patterns import PatternTable
-from collage_core.pipeline.copies import HostCopies
-from collage_core.pipeline.device_figures import ASSUMED
-from collage_core.pipeline.pool import CandidatePool
-from collage_core.pipeline.proposals import TargetRule, propose
 
 DEPTH = 8
 BOUNDS = CandidateBounds(max_depth=DEPTH, max_candidates=100_000)
@@ -119,7 +119,7 @@ class FormulaCosts:
             total += self._work[index] * handicap
         return total + LAUNCH_US
 
-    def outcome(self, candidate: CandidateKernel) -> None:
+    def rejection(self, candidate: CandidateKernel) -> None:
         """Nothing was ever measured."""
 
 

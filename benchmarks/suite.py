@@ -57,13 +57,13 @@ class Model:
         """What to do: a name, the file that says it is done, and the command."""
         folder = str(self.model.parent)
         yield "build", self.model, [sys.executable, "-m", "benchmarks.models", self.entry.name, "--out", folder]
-        optimize = [sys.executable, "-m", "collage_core.cli", "optimize", str(self.model), "-o", str(self.package)]
+        optimize = [sys.executable, "-m", "collage.cli", "optimize", str(self.model), "-o", str(self.package)]
         optimize += ["--toolchains", arguments.toolchains, "--preset", arguments.preset, "--json", str(self.found)]
         optimize += ["--tuning-db", str(self.database), *self.shapes()]
         if arguments.max_error is not None:
             optimize += ["--max-error", str(arguments.max_error)]
         yield "optimize", self.found, optimize
-        compare = [sys.executable, "-m", "collage_core.cli", "compare", str(self.model), str(self.package)]
+        compare = [sys.executable, "-m", "collage.cli", "compare", str(self.model), str(self.package)]
         compare += ["--json", str(self.compared), "--seed", "7"]
         if arguments.max_error is not None:
             compare += ["--rtol", str(arguments.max_error)]

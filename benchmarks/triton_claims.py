@@ -17,12 +17,12 @@ import onnx_ir
 
 from benchmarks.models import MODELS
 from benchmarks.page import lines_of
+from collage.prepare.steps import prepare
+from collage_core.candidates.proposals import Proposals, propose, target_rule
 from collage_core.contract import Device
 from collage_core.fusion import CandidateBounds
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import iterate_bits
-from collage_core.passes.prepare import prepare
-from collage_core.pipeline.proposals import Proposals, propose, target_rule
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
 from collage_core.registry import Toolchain
 from collage_triton.plugin import TritonPlugin, targets
 from tests.exports.blocks import CONFIGURATIONS

@@ -21,7 +21,7 @@ import onnx_ir
 from benchmarks.page import lines_of
 from benchmarks.triton_claims import README, proposals_for
 from collage_core.contract import Device
-from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_triton.elements import ELEMENT_TYPES
 from collage_triton.machine import LEAST_CAPABILITY, oldest_driver
 from collage_triton.rules import RULES

@@ -47,7 +47,7 @@ def run(command: Sequence[str]) -> None:
     Raises:
         subprocess.CalledProcessError: If it fails.
     """
-    subprocess.run([sys.executable, "-m", "collage_core.cli", *command], check=True)
+    subprocess.run([sys.executable, "-m", "collage.cli", *command], check=True)
 
 
 def measured(name: str, arguments: argparse.Namespace) -> dict[str, Any]:

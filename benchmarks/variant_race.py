@@ -20,21 +20,21 @@ import numpy as np
 
 from benchmarks.judge.statistics import Interval, median_interval
 from benchmarks.variant_shapes import Layer
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.function_codec import FunctionEncoder
+from collage.measure.wire.messages import AskMeasure
+from collage.measure.wire.outcomes import BuildSettings, Measured, Tolerance
+from collage.measure.wire.values import encode_value
+from collage.measure.worker.failing import Stopped
+from collage.measure.worker.trial import Trial
+from collage.measure.worker.trials import Trials
+from collage_core.candidates.proposals import propose, target_rule
 from collage_core.contract import Artifact, Measurement, Protocol, Target
 from collage_core.device import Devices
 from collage_core.fusion import CandidateBounds, SubGraph, kernel_function
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.blobs import BlobStore
-from collage_core.measure.failing import Stopped
-from collage_core.measure.function_codec import FunctionEncoder
-from collage_core.measure.messages import AskMeasure
-from collage_core.measure.outcomes import BuildSettings, Measured, Tolerance
-from collage_core.measure.trial import Trial
-from collage_core.measure.trials import Trials
-from collage_core.measure.values import encode_value
-from collage_core.pipeline.proposals import propose, target_rule
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
-from collage_core.testing.contexts import MemoryBlobs
+from collage_testing.kit.contexts import MemoryBlobs
 
 TOLERANCES = {"float32": 1e-3, "float16": 1e-2, "bfloat16": 4e-2}
 """What kernels may be off, relative to the result's scale: float32 as in a search, 16-bit floats by their rounding."""

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir
 
-from collage_core.testing import GraphBuilder
+from collage_testing import GraphBuilder
 
 Array = np.ndarray[Any, Any]
 

@@ -121,7 +121,8 @@ def collage_query(target: Target, model: KernelFunction) -> Mapping[str, str] | 
 
     Returns:
         Reason by name of each node the library refuses; empty when it takes all. None for no opinion. Libraries that
-        stop at the first node they refuse are asked again about each alone: `collage_core.ir.refused.refused_nodes`.
+        stop at the first node they refuse are asked again about each alone:
+        `collage_core.ir.graph.refused.refused_nodes`.
     """
     raise NotImplementedError
 

@@ -28,14 +28,15 @@ if os.geteuid() == 0:
 """
 """Code that makes the process it runs in subject to permissions, whoever runs it."""
 
-COMMAND = "import sys\nfrom collage_core.cli import main\nmain(sys.argv[1:], prog_name='collage')\n"
+COMMAND = "import sys\nfrom collage.cli import main\nmain(sys.argv[1:], prog_name='collage')\n"
 """Code of the command line."""
 
 
 def run_python(code: str, *arguments: object, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Runs code in a process of its own, under a command if wanted."""
     command = [*prefix, sys.executable, "-P", "-c", code, *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path.strip(os.pathsep)}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
 

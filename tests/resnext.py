@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir
 
-from collage_core.testing import GraphBuilder
+from collage_testing import GraphBuilder
 
 DEPTHS = (3, 4, 6, 3)
 """Blocks of each stage, of a ResNet-50, too (He et al., 2016, table 1)."""

@@ -23,7 +23,7 @@ def setup(
         threads: For how many threads the package was made is its own matter; this is not used.
         device: Where inputs and outputs are, `cpu` or a device of the plan.
     """
-    import collage_core as collage  # Not installed where only the toolchains are judged.
+    import collage  # Not installed where only the toolchains are judged.
 
     session = collage.load(model_path)
     if device == "cpu":

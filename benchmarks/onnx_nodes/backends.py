@@ -10,10 +10,10 @@ import onnx
 import onnx.reference
 from onnx.backend.base import Backend, BackendRep
 
-from collage_core.onnx_backend import CollageBackend, CollageRep
-from collage_core.pipeline.compiler import Compiler
-from collage_core.pipeline.offers import Selection
-from collage_core.pipeline.workplace import Workplace
+from collage.commands.compiler import Compiler
+from collage.onnx_backend import CollageBackend, CollageRep
+from collage.setup.environment import Environment
+from collage.setup.targets import Selection
 
 TOOLCHAINS = "onnxruntime,openvino,reference"
 THREADS = 2
@@ -83,10 +83,10 @@ def backend(name: str) -> Iterator[tuple[type[Backend], Callable[[], tuple[str, 
     elif name == "reference":
         yield ReferenceAlone, lambda: ReferenceAlone.toolchains
     else:
-        with Workplace(
+        with Environment(
             Selection.parse(TOOLCHAINS, (), inexact=False), tuning_db="memory:", threads=THREADS
-        ) as workplace:
-            shared = CollageBackend.sharing(Compiler(workplace))
+        ) as environment:
+            shared = CollageBackend.sharing(Compiler(environment))
             prepared: list[CollageRep] = []
 
             class Remembering(shared):  # type: ignore[misc,valid-type]

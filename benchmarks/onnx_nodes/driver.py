@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.onnx_nodes.cases import Outcome
-from collage_core.testing.isolated import IsolatedProcess, Lost
+from collage_testing.kit.isolated import IsolatedProcess, Lost
 
 ROOT = Path(__file__).parents[2]
 CASES_PER_PROCESS = 400

@@ -17,7 +17,7 @@ _TITLES = {"collage": "Collage", "onnxruntime": "ONNX Runtime", "reference": "ON
 
 _WHAT = """
 The {cases:,} node tests of `onnx.backend.test`, run by ONNX's own runner with its tolerances through
-`collage_core.onnx_backend`: each model is prepared, the installed toolchains propose candidates, which are built and
+`collage.onnx_backend`: each model is prepared, the installed toolchains propose candidates, which are built and
 checked in their workers, and the plan is loaded and run; `reference` gets only what no other toolchain computes
 rightly. Beside it, by the same runner, ONNX Runtime and ONNX's evaluator, each alone, as they come.
 """

@@ -10,7 +10,7 @@ import sys
 
 from benchmarks.onnx_nodes.backends import backend
 from benchmarks.onnx_nodes.cases import Cases
-from collage_core.testing.isolated import serve
+from collage_testing.kit.isolated import serve
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from collage_core.contract.realigned import Realigned, aligned
 from collage_core.contract.support import Obstacle, Supported, Unsupported
 from collage_core.contract.target import Joins, Target, TargetSpelling, split_targets
 from collage_core.contract.weights import Weights, converted, weight_named
-from collage_core.ir.tensor_spec import TensorSpec, ValueKind
+from collage_core.ir.values.tensor_spec import TensorSpec, ValueKind
 
 __all__ = [
     "ALIGNMENT_BYTES",

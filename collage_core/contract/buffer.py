@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir
 
 from collage_core.errors import KernelError
-from collage_core.ir.tensor_spec import TensorSpec, ValueKind
+from collage_core.ir.values.tensor_spec import TensorSpec, ValueKind
 
 ALIGNMENT_BYTES: Final = 64
 """What core's own places start at a multiple of, in the CPU's memory: a cache line, the widest vector register."""

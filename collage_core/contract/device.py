@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 from collage_core.contract.cuda_order import cuda_order
 
+HOST = "cpu"
+"""The device that inputs start on and outputs end on."""
+
 _NAME_BYTES = 96  # NVML_DEVICE_NAME_V2_BUFFER_SIZE and NVML_DEVICE_UUID_V2_BUFFER_SIZE in nvml.h
 _VERSION_BYTES = 80  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 

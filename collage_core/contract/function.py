@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import onnx_ir
 
-from collage_core.ir.canonical import structural_hash
-from collage_core.ir.content import content_hash, tensor_content_hash
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.tensor_spec import TensorSpec
+from collage_core.ir.graph.canonical import structural_hash
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.values.content import content_hash, tensor_content_hash
+from collage_core.ir.values.tensor_spec import TensorSpec
 
 __all__ = ["KernelFunction", "content_hash"]
 

@@ -11,7 +11,7 @@ import onnx_ir
 from collage_core.contract.function import KernelFunction
 from collage_core.contract.support import Unsupported
 from collage_core.contract.weights import converted
-from collage_core.ir.narrowing import Overflow, narrowed_products
+from collage_core.ir.operators.narrowing import Overflow, narrowed_products
 
 PRECISIONS: Mapping[str, onnx_ir.DataType] = MappingProxyType(
     {"fp16": onnx_ir.DataType.FLOAT16, "bf16": onnx_ir.DataType.BFLOAT16}

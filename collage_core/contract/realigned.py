@@ -9,7 +9,7 @@ import numpy as np
 
 from collage_core.contract.artifact import BoundCall
 from collage_core.contract.buffer import ALIGNMENT_BYTES, Buffer
-from collage_core.ir.tensor_spec import ValueKind
+from collage_core.ir.values.tensor_spec import ValueKind
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

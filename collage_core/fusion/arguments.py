@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from collage_core.fusion.combiners import Combiner, Finder, KnownGroups
 from collage_core.fusion.groups import Group
-from collage_core.ir.op_kind import OpPatternKind
+from collage_core.ir.operators.op_kind import OpPatternKind
 
 _K = OpPatternKind
 

@@ -9,7 +9,7 @@ from collage_core.fusion.combiners import Combiner, Finder, KnownGroups, Touchin
 from collage_core.fusion.groups import Group, inside_heads, inside_numbers, joined_parts, started, united
 from collage_core.fusion.kernel_graph import KernelGraph
 from collage_core.fusion.sub_graph import SubGraph
-from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
 
 JOINS_PER_GROUP = 200
 """Joins that are tried for each group that may be kept, on average. Models need up to thirty, whatever is joined."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from collage_core.contract.target import Target
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraph, SubGraphConfig
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import IndexSet, iterate_bits
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import IndexSet, iterate_bits
 
 
 class Units:

@@ -6,8 +6,8 @@ import dataclasses
 
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraphConfig
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,8 @@ import dataclasses
 from collage_core.fusion.closure import Closure
 from collage_core.fusion.combiners import DEFAULT_PRIMITIVES, Combiner
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import IndexSet
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import IndexSet
 
 
 @dataclasses.dataclass(frozen=True)

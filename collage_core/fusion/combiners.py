@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from collage_core.fusion.groups import Edge, Group
 from collage_core.fusion.kernel_graph import KernelGraph
-from collage_core.ir.op_kind import OpPatternKind
+from collage_core.ir.operators.op_kind import OpPatternKind
 
 _K = OpPatternKind
 

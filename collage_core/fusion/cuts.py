@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from collage_core.fusion.quantised import quantised_groups
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import iterate_bits
-from collage_core.ir.tensor_spec import ValueKind
-from collage_core.ir.work import estimated_work_us
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.work import estimated_work_us
+from collage_core.ir.values.tensor_spec import ValueKind
 
 _MAX_PLACES = 512
 """Places considered; in larger graphs, the best of each stretch of nodes."""

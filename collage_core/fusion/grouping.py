@@ -7,8 +7,8 @@ import operator
 from collections.abc import Sequence
 
 from collage_core.fusion.coalesce import Units, coalesced
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
 
 _MAX_MERGED_REGIONS = 64
 """With more regions than this, neighbours are not merged: the toolchain refuses too much for it to matter."""

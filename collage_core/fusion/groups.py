@@ -6,9 +6,9 @@ import dataclasses
 
 from collage_core.fusion.kernel_graph import KernelGraph
 from collage_core.fusion.sub_graph import SubGraph
-from collage_core.ir.canonical import Composite
-from collage_core.ir.index_set import iterate_bits
-from collage_core.ir.op_kind import OpPatternKind
+from collage_core.ir.graph.canonical import Composite
+from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.operators.op_kind import OpPatternKind
 
 Edge = tuple[int, int]
 """A kernel node and one that reads from it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collage_core.contract.function import KernelFunction
 from collage_core.fusion.sub_graph import SubGraph
-from collage_core.ir.extract import COMPOSITE_METADATA, extract
+from collage_core.ir.graph.extract import COMPOSITE_METADATA, extract
 
 
 def kernel_function(sub_graph: SubGraph, name: str) -> KernelFunction:

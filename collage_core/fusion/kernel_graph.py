@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from collage_core.ir.content import constant_of
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import iterate_bits
-from collage_core.ir.op_kind import OpPatternKind
-from collage_core.ir.walk import is_pure_node
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.walk import is_pure_node
+from collage_core.ir.operators.op_kind import OpPatternKind
+from collage_core.ir.values.content import constant_of
 
 _NEAR = 1024
 """Descendants so many nodes ahead are kept as one mask per node; what is further off is walked to."""

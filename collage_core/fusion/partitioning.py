@@ -8,8 +8,8 @@ from functools import cached_property
 
 from collage_core.errors import PartitioningError
 from collage_core.fusion.spec import CandidateKernel
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collage_core.ir.content import constant_of
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import IndexSet, iterate_bits
-from collage_core.ir.quantised import is_dequantize, is_quantize
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import IndexSet, iterate_bits
+from collage_core.ir.operators.quantised import is_dequantize, is_quantize
+from collage_core.ir.values.content import constant_of
 
 
 def quantised_groups(graph: DataflowGraph) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from collage_core.fusion.grouping import maximal_regions
 from collage_core.fusion.quantised import is_split
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraph, labelled_parts
-from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
 
 
 def supported_nodes(graph: DataflowGraph, outcome: RuleOutcome, context: RuleContext) -> int:

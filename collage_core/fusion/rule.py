@@ -11,7 +11,7 @@ from collage_core.contract.target import Target
 from collage_core.fusion.bounds import CandidateBounds
 from collage_core.fusion.quantised import quantised_groups
 from collage_core.fusion.sub_graph import SubGraph
-from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,12 +9,12 @@ from functools import cached_property
 import onnx_ir
 
 from collage_core.contract.support import Supported, Unsupported
-from collage_core.ir.canonical import Composite, structural_hash
-from collage_core.ir.content import constant_of
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.extract import extract
-from collage_core.ir.index_set import IndexSet, hashable, iterate_bits
-from collage_core.ir.op_kind import OpPatternKind
+from collage_core.ir.graph.canonical import Composite, structural_hash
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.extract import extract
+from collage_core.ir.graph.index_set import IndexSet, hashable, iterate_bits
+from collage_core.ir.operators.op_kind import OpPatternKind
+from collage_core.ir.values.content import constant_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from collage_core.contract.target import Joins
 from collage_core.fusion.quantised import grown, is_split
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraph, labelled_parts
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import IndexSet, iterate_bits
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import IndexSet, iterate_bits
 
 _NAMES_SHOWN = 4
 

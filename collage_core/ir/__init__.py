@@ -1,1 +1,1 @@
-"""Models, indices over them, and candidates cut out of them."""
+"""The intermediate representation: models of onnx_ir, and indices over their graphs."""

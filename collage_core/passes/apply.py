@@ -8,11 +8,11 @@ import onnx_ir
 
 from collage_core.fusion.partitioning import Partitioning
 from collage_core.fusion.spec import CandidateKernel
-from collage_core.ir.canonical import canonical_form
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.extract import COLLAGE_DOMAIN, MIN_IR_VERSION
-from collage_core.ir.tensor_spec import ValueKind
-from collage_core.ir.value_bounds import BOUND_METADATA
+from collage_core.ir.graph.canonical import canonical_form
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.extract import COLLAGE_DOMAIN, MIN_IR_VERSION
+from collage_core.ir.operators.value_bounds import BOUND_METADATA
+from collage_core.ir.values.tensor_spec import ValueKind
 from collage_core.passes.marking import NODES_METADATA, Mark, MarkedFunctions
 
 

@@ -9,11 +9,11 @@ import onnx_ir
 
 from collage_core.contract.function import KernelFunction
 from collage_core.errors import ModelError
-from collage_core.ir.canonical import CanonicalForm, Composite
-from collage_core.ir.content import constant_of
-from collage_core.ir.dataflow import COMPILER_METADATA, PRIMITIVE_METADATA, DataflowGraph
-from collage_core.ir.extract import COLLAGE_DOMAIN, COMPOSITE_METADATA, extract_form
-from collage_core.ir.value_bounds import BOUND_METADATA
+from collage_core.ir.graph.canonical import CanonicalForm, Composite
+from collage_core.ir.graph.dataflow import COMPILER_METADATA, PRIMITIVE_METADATA, DataflowGraph
+from collage_core.ir.graph.extract import COLLAGE_DOMAIN, COMPOSITE_METADATA, extract_form
+from collage_core.ir.operators.value_bounds import BOUND_METADATA
+from collage_core.ir.values.content import constant_of
 from collage_core.passes.marking import NODES_METADATA, PARTS_METADATA, TARGET_METADATA
 
 

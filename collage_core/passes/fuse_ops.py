@@ -16,8 +16,8 @@ from collage_core.fusion.coalesce import Units
 from collage_core.fusion.post_dominator import FuseLimits, post_dominator_groups
 from collage_core.fusion.quantised import is_split, quantised_groups
 from collage_core.fusion.sub_graph import SubGraph
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import IndexSet, iterate_bits
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import IndexSet, iterate_bits
 from collage_core.passes.marking import Mark, mark_groups
 from collage_core.patterns import FusionPattern, Mismatch
 

@@ -20,8 +20,8 @@ from collage_core.fusion import (
     supported_nodes,
     with_whole_groups,
 )
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
 from collage_core.passes.marking import Mark, give_call, mark_groups
 
 

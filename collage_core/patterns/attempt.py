@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import onnx_ir
 
-from collage_core.ir.content import constant_of
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.values.content import constant_of
 from collage_core.patterns.context import NodeContext
 from collage_core.patterns.domination import dominated_values
 from collage_core.patterns.match import Mismatch

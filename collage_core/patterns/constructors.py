@@ -67,7 +67,7 @@ def any_op(domain: str | None = None) -> Operator:
     """An operator of any type, perhaps only of one domain (`""` for ai.onnx).
 
     Examples:
-        >>> from collage_core.ir.op_kind import OpPatternKind
+        >>> from collage_core.ir.operators.op_kind import OpPatternKind
         >>> elementwise = any_op().has_kind(OpPatternKind.ELEMENTWISE, OpPatternKind.BROADCAST)
     """
     return Operator((), "" if domain == "ai.onnx" else domain)

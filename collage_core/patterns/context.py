@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import onnx_ir
 
-from collage_core.ir.content import constant_of
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.op_kind import OpPatternKind
-from collage_core.ir.tensor_spec import TensorSpec
-from collage_core.ir.walk import bodies
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.walk import bodies
+from collage_core.ir.operators.op_kind import OpPatternKind
+from collage_core.ir.values.content import constant_of
+from collage_core.ir.values.tensor_spec import TensorSpec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir
 
-from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns.attempt import Attempt
 from collage_core.patterns.match import Match, Mismatch
 from collage_core.patterns.pattern import Pattern

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir
 
-from collage_core.ir.attribute_defaults import default_attribute
+from collage_core.ir.operators.attribute_defaults import default_attribute
 from collage_core.patterns.context import NodeContext
 from collage_core.patterns.pattern import Operator
 

@@ -14,8 +14,8 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from collage_core.ir.op_kind import OpPatternKind
-from collage_core.ir.tensor_spec import TensorSpec
+from collage_core.ir.operators.op_kind import OpPatternKind
+from collage_core.ir.values.tensor_spec import TensorSpec
 from collage_core.patterns.context import NodeContext
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from collage_core.contract.support import Supported, Unsupported
-from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns.context import NodeContext
 from collage_core.patterns.match import Match, Mismatch
 from collage_core.patterns.matcher import Matcher

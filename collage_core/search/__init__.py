@@ -1,7 +1,7 @@
 """The search for the least-cost partitioning, over a `CostSource`; it measures nothing itself."""
 
-from collage_core.search.accounting import copies_of
 from collage_core.search.copies import CopyCosts, CopyTable, DeviceCopies, DeviceCopy, SharedValue
+from collage_core.search.copy_model import copies_of
 from collage_core.search.costs import CostSource, CostTable
 from collage_core.search.estimates import FittedEstimates
 from collage_core.search.exact import ExactSearch, SearchLimits, SearchResult, search

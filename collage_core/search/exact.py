@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from collage_core.contract.cost import INVALID, Unmeasured
 from collage_core.errors import NoCoverError, SearchError
-from collage_core.search.accounting import Traffic
 from collage_core.search.bounds import node_prices
 from collage_core.search.constraints import advance
 from collage_core.search.copies import DeviceCopy
+from collage_core.search.copy_model import Traffic
 from collage_core.search.costs import PICOSECONDS_PER_US, CostSource, ask
-from collage_core.search.layers import KERNEL_BITS, Edges, Key, Move, Path, Step, Sweep, state_key
+from collage_core.search.layered import KERNEL_BITS, Edges, Key, Move, Path, Step, Sweep, state_key
 from collage_core.search.order import execution_order
 from collage_core.search.prepared import Prepared, Shape, prepare
 from collage_core.search.problem import SearchCandidate, SearchProblem, bits, compatible_sets

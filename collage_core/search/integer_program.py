@@ -20,7 +20,7 @@ from typing import Any
 
 from collage_core.contract.cost import INVALID, Unmeasured
 from collage_core.errors import NoCoverError, SearchError, SolverMissingError
-from collage_core.search.accounting import MAKES, NOBODY, READS, Accounting, Traffic
+from collage_core.search.copy_model import MAKES, NOBODY, READS, CopyModel, Traffic
 from collage_core.search.costs import CostSource, ask
 from collage_core.search.exact import Allow
 from collage_core.search.order import execution_order
@@ -141,8 +141,8 @@ class _Program:
         self._variables = list(cheapest.values())
         self._names = sorted({variable.candidate.target for variable in self._variables})
         self._circles: list[list[int]] = []
-        self._accounting = prepared.copies
-        self._copies = [] if self._accounting is None else _copies(problem, self._accounting, self._variables)
+        self._copy_model = prepared.copies
+        self._copies = [] if self._copy_model is None else _copies(problem, self._copy_model, self._variables)
 
     def solve(self, limit_s: float) -> Certificate:
         covered = 0
@@ -169,10 +169,10 @@ class _Program:
         raise SearchError(f"the integer program still had circles after {_ROUNDS} cuts")
 
     def _copies_us(self, chosen: list[int]) -> float:
-        if self._accounting is None:
+        if self._copy_model is None:
             return 0.0
         traffics = (self._variables[index].traffic for index in chosen)
-        return sum(copy.cost_us for copy in self._accounting.copies_of(each for each in traffics if each is not None))
+        return sum(copy.cost_us for copy in self._copy_model.copies_of(each for each in traffics if each is not None))
 
     def _relaxed(self, limit_s: float) -> tuple[list[int], float]:
         """Least cost while circles that were not met yet are allowed: candidates chosen, and the bound."""
@@ -237,7 +237,7 @@ class _Program:
         return chosen, float(result.mip_dual_bound)
 
 
-def _copies(problem: SearchProblem, accounting: Accounting, variables: list[_Variable]) -> list[_Copy]:
+def _copies(problem: SearchProblem, copy_model: CopyModel, variables: list[_Variable]) -> list[_Copy]:
     """Every copy that costs something, or is impossible, and that some choice makes necessary."""
     assert problem.copies is not None
     makers: dict[tuple[int, int], list[int]] = {}  # variables by value and device
@@ -250,15 +250,15 @@ def _copies(problem: SearchProblem, accounting: Accounting, variables: list[_Var
             elif role == READS:
                 readers.setdefault((value, variable.traffic.device), []).append(index)
     found = []
-    every = range(len(accounting.devices))
+    every = range(len(copy_model.devices))
     for value, facts in enumerate(problem.copies.values):
-        given = accounting.start_of(value)
+        given = copy_model.start_of(value)
         for source, destination in itertools.permutations(every, 2):
-            cost_us = accounting.cost_us(value, source, destination)
+            cost_us = copy_model.cost_us(value, source, destination)
             if not cost_us or (source != given if given != NOBODY else (value, source) not in makers):
                 continue
             groups = _groups(readers.get((value, destination), ()), facts.readers & problem.needs_kernel, variables)
-            always = facts.ends_on == accounting.devices[destination]
+            always = facts.ends_on == copy_model.devices[destination]
             if groups or always:
                 made = makers[value, source] if given == NOBODY else None
                 found.append(_Copy(cost_us, made, groups, always))

@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Iterator
 
 from collage_core.search.exact import Allow, ExactSearch, SearchResult
-from collage_core.search.layers import Edges, Move, State
+from collage_core.search.layered import Edges, Move, State
 
 
 def k_best(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from collage_core.errors import SearchError
-from collage_core.ir.index_set import hashable
-from collage_core.search.accounting import Accounting, Traffic
+from collage_core.ir.graph.index_set import hashable
+from collage_core.search.copy_model import CopyModel, Traffic
 from collage_core.search.problem import SearchCandidate, SearchProblem, bits
 
 
@@ -49,7 +49,7 @@ class Prepared:
     problem: SearchProblem
     shapes: tuple[Shape | None, ...]
     order: tuple[int, ...]
-    copies: Accounting | None
+    copies: CopyModel | None
     traffic: tuple[Traffic | None, ...]
 
 
@@ -101,7 +101,7 @@ def prepare(problem: SearchProblem) -> Prepared:
     known: dict[object, Shape] = {}
     shapes = {name: _shape(problem, watched, *parts, known) for name, parts in raw.items()}
     found = tuple(shapes[name] for name in names)
-    copies = None if problem.copies is None else Accounting(problem, problem.copies)
+    copies = None if problem.copies is None else CopyModel(problem, problem.copies)
     if copies is not None and len(copies.devices) == 1:
         copies = None
     return Prepared(

@@ -185,7 +185,7 @@ def test_only_the_gpu_that_is_named_takes_part(tmp_path: Path) -> None:
 
 
 def test_what_optimize_is_asked_is_what_its_command_line_takes(tmp_path: Path) -> None:
-    from collage_core.cli.optimize import optimize
+    from collage.cli.optimize import optimize
 
     of = case(precision="tf32")
     for path in (of.files(tmp_path).model, of.files(tmp_path).inputs):

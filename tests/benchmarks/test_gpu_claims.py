@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.testing import GraphBuilder
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_testing import GraphBuilder
 from tests.exports.blocks import blocks
 from tests.resnext import DEPTHS
 

@@ -18,7 +18,7 @@ from benchmarks.judge.rounds import Protocol, compete
 from benchmarks.judge.statistics import disagreement
 from benchmarks.judge.worker import load_setup
 from benchmarks.models import MODELS
-from collage_core.runtime.launching import Launch
+from collage.runtime.kernels.launching import Launch
 
 QUICK = Protocol(threads=1, rounds=1, seconds=0.0, min_runs=2, warmup_s=0.0, settle_s=0.0, deadline_s=120.0)
 INPUTS = {"x": np.arange(6, dtype=np.float32).reshape(2, 3)}
@@ -328,7 +328,7 @@ class Session:
 
 def test_a_package_on_a_device_has_inputs_and_outputs_there_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session()
-    monkeypatch.setattr("collage_core.load", lambda path: session)
+    monkeypatch.setattr("collage.load", lambda path: session)
     call: Any = collage_package.setup("x.collage", {"x": np.float32([1, 2])}, 1, device="cuda:0")
 
     assert session.calls[:3] == [("bind", {"x": "cuda:0"}, {"y": "cuda:0"}), ("set", [1.0, 2.0]), "wait"]

@@ -29,8 +29,8 @@ from collage_core.contract import (
 from collage_core.device import Devices
 from collage_core.hookspecs import hookimpl
 from collage_core.registry import PluginFailure, Registry, Toolchain
-from collage_core.testing import FakeDevice, MockToolchain
-from collage_core.testing.fake_kernel import load_on_fake
+from collage_testing.kit import ExecutingMock, FakeDevice
+from collage_testing.kit.fake_kernel import load_on_fake
 from tests.integration.device import emulations
 
 SHAPES = (
@@ -50,7 +50,7 @@ H100 = Device(name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driv
 HOST = Host(system="", cpu="", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1, devices=(H100,))
 
 
-class Menu(MockToolchain):
+class Menu(ExecutingMock):
     """Has the variants of a menu, in its order; a negative time is a kernel that gives wrong numbers.
 
     Attributes:

@@ -12,9 +12,9 @@ import pytest
 from benchmarks.models import MODELS
 from benchmarks.models.torch_zoo import ZOO
 from benchmarks.variant_shapes import DTYPES, SHAPES, Shape, layer_of, slid
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.passes.prepare import prepare
-from collage_core.reference import compare, evaluate
+from collage.prepare.steps import prepare
+from collage.reference import compare, evaluate
+from collage_core.ir.graph.dataflow import DataflowGraph
 
 SMALL = {
     "product": Shape(model="m", layer="l", operator="MatMul", reads=(2, 5, 8), weight=(8, 6)),

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from collage_core.ir.tensor_spec import TensorSpec
+from collage_core.ir.values.tensor_spec import TensorSpec
 from collage_core.patterns import NodeContext, Pattern, is_constant, is_op, wildcard
 from collage_core.patterns.library.epilogue import any_of
 from collage_core.patterns.pattern import Constant

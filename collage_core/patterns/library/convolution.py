@@ -27,9 +27,9 @@ def conv_pattern(
         prefix: Goes before the names, where a pattern holds two convolutions.
 
     Examples:
-        >>> from collage_core.ir.dataflow import DataflowGraph
+        >>> from collage_core.ir.graph.dataflow import DataflowGraph
         >>> from collage_core.patterns import match
-        >>> from collage_core.testing import mnist
+        >>> from collage_testing import mnist
         >>> found = match(conv_pattern(bias=True, activation="Relu"), DataflowGraph(mnist()), 3)
         >>> [node.name for node in found.contexts], found.captures["bias"].name
         (['conv_0', 'add_0', 'relu_0'], 'b0')

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable
 from typing import TypeAlias
 
-from collage_core.ir.tensor_spec import TensorSpec
+from collage_core.ir.values.tensor_spec import TensorSpec
 from collage_core.patterns import NodeContext, Pattern, is_constant, is_op, wildcard
 
 Activation: TypeAlias = str | Callable[[Pattern], Pattern]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from collage_core.ir.tensor_spec import TensorSpec
+from collage_core.ir.values.tensor_spec import TensorSpec
 from collage_core.patterns import NodeContext, Pattern, is_op, wildcard
 from collage_core.patterns.library.arithmetic import scaled as multiplied
 from collage_core.patterns.library.epilogue import Activation, Steps, any_of, finished, is_vector, vector
@@ -49,7 +49,7 @@ def matmul_pattern(
 
     Examples:
         >>> from collage_core.patterns import match_model
-        >>> from collage_core.testing import dense
+        >>> from collage_testing import dense
         >>> found = match_model(matmul_pattern(bias=True, activation="Relu"), dense(activation="Relu"))
         >>> sorted(found.captures)
         ['a', 'activation', 'b', 'bias', 'product']

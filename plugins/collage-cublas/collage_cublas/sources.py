@@ -16,8 +16,8 @@ from collage_core.contract import (
     converted,
     out_of_range,
 )
-from collage_core.ir.content import constant_of
-from collage_core.ir.narrowing import overflow
+from collage_core.ir.operators.narrowing import overflow
+from collage_core.ir.values.content import constant_of
 from collage_core.patterns import Match
 from collage_cublas.library import DataType
 from collage_cublas.reading import stored

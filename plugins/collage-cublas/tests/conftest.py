@@ -9,9 +9,9 @@ import pytest
 
 from collage_core.contract import BuildContext
 from collage_core.device import PrimaryContexts
-from collage_core.testing import build_context
 from collage_cublas.library import CublasLt, Descriptors
 from collage_cublas.loading import wheels
+from collage_testing.kit import build_context
 
 from .emulator import Notes
 from .machine import HOST

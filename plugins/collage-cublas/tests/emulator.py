@@ -18,7 +18,6 @@ import ml_dtypes
 import numpy as np
 
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES
-from collage_core.testing import FakeDevice, stream_of
 from collage_cublas.library import (
     ALGORITHM_BYTES,
     Compute,
@@ -34,6 +33,7 @@ from collage_cublas.library import (
     Preference,
     Reduction,
 )
+from collage_testing.kit import FakeDevice, stream_of
 
 _NUMPY = {
     DataType.R_32F: np.dtype(np.float32),

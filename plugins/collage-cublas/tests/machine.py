@@ -6,14 +6,14 @@ import dataclasses
 
 import onnx_ir
 
+from collage_core.candidates.proposals import Proposals, propose, target_rule
 from collage_core.contract import Device, Host, KernelFunction, Target
 from collage_core.fusion import CandidateBounds, kernel_function
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.pipeline.proposals import Proposals, propose, target_rule
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
-from collage_core.testing import DeviceMachine, FakeDevice
 from collage_cublas.library import Library
 from collage_cublas.plugin import CublasPlugin
+from collage_testing.kit import DeviceMachine, FakeDevice
 
 from .emulator import Emulator
 

@@ -8,8 +8,9 @@ import onnx_ir
 import pytest
 
 from collage_core.registry import Toolchain
-from collage_core.testing import FakeDevice, GraphBuilder, check_plugin, dense, operator_models
 from collage_cublas.library import Descriptors
+from collage_testing import GraphBuilder, dense, operator_models
+from collage_testing.kit import FakeDevice, check_plugin
 
 from .emulator import Emulator
 from .machine import HOST, plugin_over

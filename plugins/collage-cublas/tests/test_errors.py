@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from collage.measure.driver.records import is_short_of_memory
 from collage_core.contract import BuildContext, KernelFunction, Unsupported
 from collage_core.device import PrimaryContexts, is_lost
 from collage_core.errors import DeviceLostError, DeviceMemoryError, LoweringError, PluginError
-from collage_core.measure.records import is_short_of_memory
 from collage_core.registry import Toolchain
-from collage_core.testing import dense
 from collage_cublas.library import CublasError, CublasLt, Found, Matmul, NotSupportedError
+from collage_testing import dense
 
 from .emulator import Emulator
 from .machine import TARGET, largest, plugin_over

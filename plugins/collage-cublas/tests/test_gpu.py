@@ -15,13 +15,14 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage.reference import evaluate
+from collage.setup.random_inputs import random_inputs
 from collage_core.contract import Unsupported
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.random_inputs import random_inputs
-from collage_core.reference import evaluate
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
-from collage_core.testing import DeviceMachine, GraphBuilder, check_plugin
 from collage_cublas.plugin import CublasPlugin
+from collage_testing import GraphBuilder
+from collage_testing.kit import DeviceMachine, check_plugin
 
 from .machine import emulated, largest
 

@@ -26,8 +26,6 @@ from collage_core.contract import (
 from collage_core.device import buffer_on, placed_on
 from collage_core.errors import KernelError, LoweringError
 from collage_core.fusion import kernel_function
-from collage_core.testing import FakeDevice, GraphBuilder, dense
-from collage_core.testing.contexts import MemoryBlobs, run_context
 from collage_cublas.library import (
     ALGORITHM_BYTES,
     Compute,
@@ -39,6 +37,9 @@ from collage_cublas.library import (
     Layout,
     Preference,
 )
+from collage_testing import GraphBuilder, dense
+from collage_testing.kit import FakeDevice
+from collage_testing.kit.contexts import MemoryBlobs, run_context
 
 from .emulator import ALGORITHMS, Emulator
 from .machine import H100, HOST, TARGET, TF32, largest, plugin_over, proposals

@@ -9,8 +9,8 @@ import onnx_ir
 import pytest
 
 from benchmarks.models import MODELS
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.passes.prepare import prepare
+from collage.prepare.steps import prepare
+from collage_core.ir.graph.dataflow import DataflowGraph
 from tests.exports.blocks import CONFIGURATIONS
 from tests.exports.reading import read
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.random_inputs import random_inputs
-from collage_core.reference import evaluate
-from collage_core.testing import GraphBuilder
+from collage.reference import evaluate
+from collage.setup.random_inputs import random_inputs
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_testing import GraphBuilder
 
 from .emulator import Emulator
 from .machine import TARGET, emulated, proposals

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from collage_core.testing import GraphBuilder, dense
+from collage_testing import GraphBuilder, dense
 
 from .machine import TF32, proposals
 

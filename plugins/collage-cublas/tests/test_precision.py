@@ -10,6 +10,8 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage.reference import evaluate
+from collage.setup.random_inputs import random_inputs
 from collage_core.contract import (
     PRECISIONS,
     Artifact,
@@ -17,13 +19,11 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.narrowing import Narrowed, narrowed_products
-from collage_core.measure.random_inputs import random_inputs
-from collage_core.reference import evaluate
-from collage_core.testing import GraphBuilder
-from collage_core.testing.contexts import MemoryBlobs
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.operators.narrowing import Narrowed, narrowed_products
 from collage_cublas.library import DataType, Layout
+from collage_testing import GraphBuilder
+from collage_testing.kit.contexts import MemoryBlobs
 
 from .emulator import Emulator
 from .machine import BF16, FP16, TARGET, emulated, largest, plugin_over, proposals

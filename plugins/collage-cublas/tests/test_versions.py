@@ -8,20 +8,21 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from collage.reference import evaluate
+from collage.runtime import Executable, Session, loader
+from collage.runtime.kernels.loading import Relower
+from collage.setup.random_inputs import random_inputs
 from collage_core.contract import Artifact, BuildContext
 from collage_core.errors import DeviceMemoryError, KernelLoadError
 from collage_core.fusion import Partitioning
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.random_inputs import random_inputs
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import CallSite, call_sites
-from collage_core.reference import evaluate
 from collage_core.registry import Registry, Toolchain
-from collage_core.runtime import Executable, Session, loader
-from collage_core.runtime.loading import Relower
-from collage_core.testing import FakeDevice, dense
-from collage_core.testing.contexts import MemoryBlobs
 from collage_cublas.plugin import CublasPlugin
+from collage_testing import dense
+from collage_testing.kit import FakeDevice
+from collage_testing.kit.contexts import MemoryBlobs
 
 from .emulator import Emulator, Notes
 from .machine import HOST, TARGET, plugin_over, proposals

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import onnx_ir
 
 from collage_core.contract import TensorSpec, Unsupported
-from collage_core.ir.content import constant_of
+from collage_core.ir.values.content import constant_of
 from collage_core.patterns import Match
 from collage_cudnn.described import Described, Drawing, common_dtype, one_result
 from collage_cudnn.epilogue import finish

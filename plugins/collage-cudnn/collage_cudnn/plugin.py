@@ -19,7 +19,7 @@ from collage_core.contract import (
 )
 from collage_core.contract.nvidia import driver_problem, gpu_targets, usable_gpus
 from collage_core.hookspecs import hookimpl
-from collage_core.ir.narrowing import PRODUCTS
+from collage_core.ir.operators.narrowing import PRODUCTS
 from collage_core.patterns import PatternTable
 from collage_cudnn.kernel import load
 from collage_cudnn.library import Library

@@ -14,7 +14,7 @@ from typing import Any
 import onnx_ir
 
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Json
-from collage_core.ir.content import constant_of
+from collage_core.ir.values.content import constant_of
 from collage_cudnn.described import Described, Operand
 from collage_cudnn.graph import DataType, Graph, Tensor, lie_alike
 from collage_cudnn.library import Conversion

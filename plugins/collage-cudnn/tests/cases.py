@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir
 
-from collage_core.testing import GraphBuilder
+from collage_testing import GraphBuilder
 
 FLOAT, FLOAT16, BFLOAT16 = onnx_ir.DataType.FLOAT, onnx_ir.DataType.FLOAT16, onnx_ir.DataType.BFLOAT16
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import onnx_ir
 
+from collage.reference import evaluate
+from collage.setup.random_inputs import random_inputs
 from collage_core.contract import Target
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.random_inputs import random_inputs
-from collage_core.reference import evaluate
+from collage_core.ir.graph.dataflow import DataflowGraph
 
 from .emulator import Emulator
 from .machine import TARGET, emulated, proposals

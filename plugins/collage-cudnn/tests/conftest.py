@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collage_core.contract import BuildContext
-from collage_core.testing import build_context
+from collage_testing.kit import build_context
 
 from .machine import HOST
 

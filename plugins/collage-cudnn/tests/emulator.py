@@ -19,11 +19,11 @@ import ml_dtypes
 import numpy as np
 
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES
-from collage_core.testing import FakeDevice, FakeStream, stream_of
-from collage_core.testing.fake_hardware import FakeMemory
 from collage_cudnn.errors import CudnnError, NotSupportedError
 from collage_cudnn.graph import Graph
 from collage_cudnn.library import Conversion, Enqueue, Found
+from collage_testing.kit import FakeDevice, FakeStream, stream_of
+from collage_testing.kit.fake_hardware import FakeMemory
 
 VERSION = 92000
 PLANS = (("eng10_k2=7", 1 << 12), ("eng45_k2=1", 0), ("eng22_k2=4", 1 << 20), ("eng0", 1 << 40))

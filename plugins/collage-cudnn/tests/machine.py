@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import onnx_ir
 
+from collage_core.candidates.proposals import Proposals, propose, target_rule
 from collage_core.contract import Device, Host, Joins, KernelFunction, Target
 from collage_core.fusion import CandidateBounds, kernel_function
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.narrowing import PRODUCTS
-from collage_core.pipeline.proposals import Proposals, propose, target_rule
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.operators.narrowing import PRODUCTS
 from collage_core.registry import Toolchain
-from collage_core.testing import DeviceMachine, FakeDevice
 from collage_cudnn.library import Library
 from collage_cudnn.loading import FRONTEND
 from collage_cudnn.plugin import CudnnPlugin
+from collage_testing.kit import DeviceMachine, FakeDevice
 
 from .emulator import Emulator
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import onnx_ir
 
 from collage_core.registry import Toolchain
-from collage_core.testing import FakeDevice, check_plugin, operator_models
+from collage_testing import operator_models
+from collage_testing.kit import FakeDevice, check_plugin
 
 from .cases import attention, block, convolution, layer_norm, product
 from .emulator import Emulator

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
+from collage.measure.driver.records import is_short_of_memory
 from collage_core.contract import BuildContext, RunContext, Unsupported
 from collage_core.device import is_lost
 from collage_core.errors import DeviceLostError, DeviceMemoryError, LoweringError, PluginError
-from collage_core.measure.records import is_short_of_memory
 from collage_core.registry import Toolchain
-from collage_core.testing import FakeDevice
-from collage_core.testing.contexts import run_context
 from collage_cudnn.errors import CudnnError
 from collage_cudnn.graph import Graph
 from collage_cudnn.plugin import CudnnPlugin
+from collage_testing.kit import FakeDevice
+from collage_testing.kit.contexts import run_context
 
 from .cases import FLOAT16, convolution
 from .emulator import Emulator

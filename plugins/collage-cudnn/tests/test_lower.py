@@ -14,10 +14,10 @@ from collage_core.contract import Artifact, Buffer, BuildContext, Requirement, R
 from collage_core.device import buffer_on
 from collage_core.errors import KernelError
 from collage_core.fusion import kernel_function
-from collage_core.testing import FakeDevice
-from collage_core.testing.contexts import run_context
 from collage_cudnn.graph import Graph
 from collage_cudnn.library import MULTIPLYING
+from collage_testing.kit import FakeDevice
+from collage_testing.kit.contexts import run_context
 
 from .cases import (
     BFLOAT16,

@@ -14,9 +14,9 @@ import onnx_ir
 import pytest
 
 from benchmarks.models import MODELS
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import iterate_bits
-from collage_core.passes.prepare import prepare
+from collage.prepare.steps import prepare
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
 from collage_core.patterns import PatternTable
 from collage_cudnn.patterns import register
 from tests.exports.blocks import blocks

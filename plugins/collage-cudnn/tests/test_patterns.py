@@ -9,9 +9,9 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from collage_core.testing import GraphBuilder
 from collage_cudnn.activations import ACTIVATIONS
 from collage_cudnn.patterns import FORMS, NEVER
+from collage_testing import GraphBuilder
 
 from .cases import FLOAT, FLOAT16, activated, attention, batch_norm, convolution, layer_norm, product, weight
 from .machine import TARGET, TF32, proposals

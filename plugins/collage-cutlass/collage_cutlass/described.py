@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import onnx_ir
 
 from collage_core.contract import TensorSpec, Unsupported
-from collage_core.ir.content import constant_of
+from collage_core.ir.values.content import constant_of
 from collage_core.patterns import Match
 from collage_cutlass.activations import ACTIVATIONS
 from collage_cutlass.numbers import Numbers, numbers_for

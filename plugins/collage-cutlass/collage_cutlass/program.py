@@ -10,8 +10,8 @@ from typing import Any
 import onnx_ir
 
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Json, KernelFunction, Unsupported, converted, out_of_range
-from collage_core.ir.content import constant_of
-from collage_core.ir.narrowing import overflow
+from collage_core.ir.operators.narrowing import overflow
+from collage_core.ir.values.content import constant_of
 from collage_cutlass.described import Described
 from collage_cutlass.problem import Chain, Conv, Gemm, Move, Problem, Source
 

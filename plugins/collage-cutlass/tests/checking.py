@@ -7,13 +7,13 @@ from pathlib import Path
 
 import onnx_ir
 
+from collage.reference import evaluate
+from collage.setup.random_inputs import random_inputs
 from collage_core.contract import Target, Unsupported
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.random_inputs import random_inputs
-from collage_core.reference import evaluate
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
-from collage_core.testing import FakeDevice
-from collage_core.testing.kernel_check import KernelCheck
+from collage_testing.kit import FakeDevice
+from collage_testing.kit.kernel_check import KernelCheck
 
 from .emulator import FakeCompiler
 from .machine import HOST, TARGET, plugin_over, proposals

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collage_core.contract import BuildContext
-from collage_core.testing.contexts import MemoryBlobs
+from collage_testing.kit.contexts import MemoryBlobs
 
 from .machine import HOST
 

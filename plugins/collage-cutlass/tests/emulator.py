@@ -18,12 +18,12 @@ import ml_dtypes
 import numpy as np
 
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES
-from collage_core.testing import stream_of
-from collage_core.testing.fake_hardware import FakeMemory
-from collage_core.testing.fake_stream import FakeStream
 from collage_cutlass.library import Call, CutlassError
 from collage_cutlass.problem import Chain, Conv, Gemm, Move
 from collage_cutlass.toolkit import CompileError
+from collage_testing.kit import stream_of
+from collage_testing.kit.fake_hardware import FakeMemory
+from collage_testing.kit.fake_stream import FakeStream
 
 Array = np.ndarray[Any, Any]
 

@@ -6,10 +6,10 @@ import dataclasses
 
 import onnx_ir
 
+from collage_core.candidates.proposals import Proposals, propose, target_rule
 from collage_core.contract import Device, Host, KernelFunction, Target
 from collage_core.fusion import CandidateBounds, kernel_function
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.pipeline.proposals import Proposals, propose, target_rule
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
 from collage_cutlass.plugin import CutlassPlugin
 

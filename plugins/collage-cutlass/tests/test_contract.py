@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collage_core.registry import Toolchain
-from collage_core.testing import FakeDevice, check_plugin, operator_models
+from collage_testing import operator_models
+from collage_testing.kit import FakeDevice, check_plugin
 
 from .cases import convolution, product
 from .emulator import FakeCompiler

@@ -14,13 +14,13 @@ from typing import Any
 import onnx_ir
 import pytest
 
+from collage.reference import compare, evaluate
+from collage.setup.random_inputs import random_inputs
 from collage_core.contract import KernelFunction, Target, Unsupported
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.random_inputs import random_inputs
-from collage_core.reference import compare, evaluate
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
-from collage_core.testing import DeviceMachine, FakeDevice, check_plugin
 from collage_cutlass.plugin import CutlassPlugin
+from collage_testing.kit import DeviceMachine, FakeDevice, check_plugin
 
 from .cases import ACTIVATIONS, BFLOAT16, FLOAT, FLOAT16, convolution, product
 from .checking import TOLERANCES

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from collage_core.contract import Artifact, BuildContext, RunContext, Unsupported
-from collage_core.testing.contexts import MemoryBlobs
 from collage_cutlass.building import Job, libraries
 from collage_cutlass.lower import LIBRARY, SOURCE
 from collage_cutlass.menu import HOPPER_TILES, TILES
 from collage_cutlass.toolkit import CompileError
+from collage_testing.kit.contexts import MemoryBlobs
 
 from .cases import FLOAT16, convolution, product
 from .emulator import FakeCompiler

@@ -12,9 +12,9 @@ import onnx_ir
 import pytest
 
 from benchmarks.models import MODELS
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.passes.prepare import prepare
-from collage_core.pipeline.proposals import Proposals
+from collage.prepare.steps import prepare
+from collage_core.candidates.proposals import Proposals
+from collage_core.ir.graph.dataflow import DataflowGraph
 from tests.exports.blocks import blocks
 from tests.exports.reading import read
 from tests.halved import halved

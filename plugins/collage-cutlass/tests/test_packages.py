@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from collage.reference import compare, evaluate
+from collage.runtime import Executable, Session, load_package, loader, save_package
+from collage.setup.random_inputs import random_inputs
 from collage_core.contract import BuildContext, Obstacle, Target, Unsupported
 from collage_core.fusion import CandidateKernel, Partitioning
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.random_inputs import random_inputs
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import call_sites
-from collage_core.reference import compare, evaluate
 from collage_core.registry import Registry, Toolchain
-from collage_core.runtime import Executable, Session, load_package, loader, save_package
-from collage_core.testing import FakeDevice
 from collage_cutlass.plugin import CutlassPlugin
 from collage_cutlass.toolkit import MissingToolError
+from collage_testing.kit import FakeDevice
 
 from .cases import FLOAT16, convolution, product
 from .emulator import Emulated, FakeCompiler

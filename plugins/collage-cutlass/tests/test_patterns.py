@@ -8,7 +8,7 @@ import onnx_ir
 import pytest
 
 from collage_core.contract import Target
-from collage_core.testing import GraphBuilder
+from collage_testing import GraphBuilder
 
 from .cases import FLOAT16, convolution, product
 from .machine import TARGET, TF32, proposals

@@ -11,14 +11,15 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage.reference import evaluate
+from collage.setup.random_inputs import random_inputs
 from collage_core.contract import PRECISIONS, Artifact, BuildContext, Target, Unsupported
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.narrowing import Narrowed, narrowed_products
-from collage_core.measure.random_inputs import random_inputs
-from collage_core.reference import evaluate
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.operators.narrowing import Narrowed, narrowed_products
 from collage_core.registry import Toolchain
-from collage_core.testing import FakeDevice, GraphBuilder
-from collage_core.testing.kernel_check import KernelCheck
+from collage_testing import GraphBuilder
+from collage_testing.kit import FakeDevice
+from collage_testing.kit.kernel_check import KernelCheck
 
 from .cases import convolution, product, weight
 from .checking import check_numbers

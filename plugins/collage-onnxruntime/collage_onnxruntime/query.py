@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir
 
 from collage_core.contract import KernelFunction
-from collage_core.ir.refused import refused_nodes
+from collage_core.ir.graph.refused import refused_nodes
 from collage_onnxruntime.kernel import one_line
 from collage_onnxruntime.weights import detach, session_values
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collage_core.registry import load_toolchain
-from collage_core.testing import check_plugin, dense, operator_models
+from collage_testing import dense, operator_models
+from collage_testing.kit import check_plugin
 
 
 def test_the_plugin_keeps_the_contract() -> None:

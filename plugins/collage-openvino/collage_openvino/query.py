@@ -10,7 +10,7 @@ from typing import Any
 import onnx_ir
 
 from collage_core.contract import KernelFunction, Target
-from collage_core.ir.refused import refused_nodes
+from collage_core.ir.graph.refused import refused_nodes
 from collage_openvino.kernel import one_line, properties
 from collage_openvino.weights import read, source_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from collage_core.contract import Supported, Unsupported
-from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns import NodeContext
 from collage_openvino.patterns import takes
 

@@ -18,7 +18,7 @@ import numpy as np
 import onnx_ir
 
 from collage_core.contract import KernelFunction, Unsupported, in_precision
-from collage_core.ir.narrowing import PRODUCTS
+from collage_core.ir.operators.narrowing import PRODUCTS
 
 _FLOAT = onnx_ir.DataType.FLOAT
 

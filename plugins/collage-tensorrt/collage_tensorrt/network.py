@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx_ir
 
-from collage_core.ir.model_io import model_to_bytes
+from collage_core.ir.io.model_io import model_to_bytes
 from collage_tensorrt.dtypes import library_type
 from collage_tensorrt.messages import log_of, parser_reason, why
 

@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 import onnx_ir
 
-from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns import NodeContext
 from collage_tensorrt.editions import RTX, TENSORRT
 from collage_tensorrt.patterns import takes

@@ -24,7 +24,7 @@ from collage_core.contract.nvidia import TENSOR_CORES, driver_problem, gpu_targe
 from collage_core.device import Devices
 from collage_core.errors import DeviceError
 from collage_core.hookspecs import hookimpl
-from collage_core.ir.narrowing import PRODUCTS
+from collage_core.ir.operators.narrowing import PRODUCTS
 from collage_core.patterns import PatternTable
 from collage_tensorrt.editions import RTX, TENSORRT, Edition, capabilities, listed
 from collage_tensorrt.engine import Settings, build_engine

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir
 
-from collage_core.ir.refused import refused_nodes
+from collage_core.ir.graph.refused import refused_nodes
 from collage_tensorrt.network import read
 
 

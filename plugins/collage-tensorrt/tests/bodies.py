@@ -10,16 +10,17 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage.reference import evaluate
+from collage.reference.compare import relative_error
+from collage.runtime import Executable, Session, load_package, loader, save_package
+from collage.setup.random_inputs import random_inputs
 from collage_core.contract import Target
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.random_inputs import random_inputs
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.passes.call_sites import call_sites
-from collage_core.reference import evaluate
-from collage_core.reference.compare import relative_error
 from collage_core.registry import Registry
-from collage_core.runtime import Executable, Session, load_package, loader, save_package
-from collage_core.testing import DeviceMachine, GraphBuilder, mnist
-from tests.unit.runtime.fakes import split
+from collage_testing import GraphBuilder, mnist
+from collage_testing.kit import DeviceMachine
+from tests.engine.runtime.fakes import split
 
 from .machine import whole
 

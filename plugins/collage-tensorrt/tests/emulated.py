@@ -13,7 +13,7 @@ import dataclasses
 import enum
 from typing import Any
 
-from collage_core.testing import FakeDevice
+from collage_testing.kit import FakeDevice
 
 from .emulated_api import (
     VERSION,

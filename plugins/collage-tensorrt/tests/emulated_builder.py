@@ -7,7 +7,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from collage_core.ir.model_io import model_from_bytes
+from collage_core.ir.io.model_io import model_from_bytes
 
 from .emulated_api import (
     NO_DRIVER,

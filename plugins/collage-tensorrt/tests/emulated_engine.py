@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir
 
-from collage_core.ir.model_io import model_from_bytes
-from collage_core.reference import evaluate
-from collage_core.testing import FakeDevice, stream_of
+from collage.reference import evaluate
+from collage_core.ir.io.model_io import model_from_bytes
+from collage_testing.kit import FakeDevice, stream_of
 
 from .emulated_api import (
     NO_DRIVER,

@@ -9,16 +9,16 @@ from typing import Any
 
 import onnx_ir
 
-from collage_core import testing
+from collage_core.candidates.proposals import Proposals, propose, target_rule
 from collage_core.contract import Artifact, BuildContext, Device, Host, KernelFunction, Target
 from collage_core.device import DeviceStream
 from collage_core.fusion import CandidateBounds, SubGraph, kernel_function
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.pipeline.proposals import Proposals, propose, target_rule
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
-from collage_core.testing import FakeDevice, mnist
 from collage_tensorrt.editions import RTX, TENSORRT, Edition
 from collage_tensorrt.plugin import TensorRtPlugin, targets
+from collage_testing import kit, mnist
+from collage_testing.kit import FakeDevice
 
 from .emulated import Library
 
@@ -43,7 +43,7 @@ def plugin_over(library: Any, edition: Edition = RTX) -> TensorRtPlugin:
 
 
 def build_context(folder: Path, **fields: Any) -> BuildContext:
-    return testing.build_context(folder, **({"host": HOST} | fields))
+    return kit.build_context(folder, **({"host": HOST} | fields))
 
 
 def whole(model: onnx_ir.Model) -> KernelFunction:

@@ -12,8 +12,9 @@ import pytest
 
 from collage_core.contract import Host
 from collage_core.registry import Toolchain
-from collage_core.testing import FakeDevice, check_plugin, dense, operator_models
 from collage_tensorrt.editions import RTX, TENSORRT, Edition
+from collage_testing import dense, operator_models
+from collage_testing.kit import FakeDevice, check_plugin
 
 from .emulated import Library
 from .machine import HOST, plugin_over

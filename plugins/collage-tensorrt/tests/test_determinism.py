@@ -10,9 +10,9 @@ import onnx_ir
 import pytest
 
 from collage_core.contract import BuildContext, KernelFunction, TensorSpec, Unsupported
-from collage_core.testing import GraphBuilder
 from collage_tensorrt.determinism import why_other_bits
 from collage_tensorrt.editions import RTX, TENSORRT
+from collage_testing import GraphBuilder
 
 from .machine import EDITIONS, emulated, fake, lowered, plugin_over, target, whole
 

@@ -12,14 +12,14 @@ from typing import Any
 import onnx_ir
 import pytest
 
+from collage.runtime.kernels.requirements import check_requirements
 from collage_core.contract import BuildContext, KernelFunction, Requirement, TensorSpec, Unsupported, ValueKind
 from collage_core.errors import DeviceUnavailableError, LoweringError
-from collage_core.runtime.requirements import check_requirements
-from collage_core.testing import GraphBuilder
-from collage_core.testing.contexts import MemoryBlobs
 from collage_tensorrt.editions import RTX, TENSORRT
 from collage_tensorrt.lower import ENGINE
 from collage_tensorrt.plugin import TensorRtPlugin
+from collage_testing import GraphBuilder
+from collage_testing.kit.contexts import MemoryBlobs
 
 from .emulated import Library
 from .machine import (

@@ -11,8 +11,9 @@ import pytest
 
 from collage_core.contract import Unsupported
 from collage_core.registry import Toolchain
-from collage_core.testing import DeviceMachine, check_plugin, operator_models
 from collage_tensorrt.plugin import TensorRtPlugin
+from collage_testing import operator_models
+from collage_testing.kit import DeviceMachine, check_plugin
 
 from . import bodies
 from .machine import EDITIONS

@@ -9,17 +9,17 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage.prepare.steps import prepare
+from collage.reference import evaluate
+from collage.setup.random_inputs import random_inputs
 from collage_core.contract import PRECISIONS, BuildContext, KernelFunction, Unsupported
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.fusion.spec import measured_as
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.model_io import model_from_bytes, model_to_bytes
-from collage_core.measure.random_inputs import random_inputs
-from collage_core.passes.prepare import prepare
-from collage_core.reference import evaluate
-from collage_core.testing import GraphBuilder
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.io.model_io import model_from_bytes, model_to_bytes
 from collage_tensorrt.halved import halved
 from collage_tensorrt.lower import ENGINE
+from collage_testing import GraphBuilder
 from tests.exports.reading import read
 
 from .emulated import Library

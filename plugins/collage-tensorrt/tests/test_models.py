@@ -13,19 +13,19 @@ import onnx_ir
 import pytest
 
 from benchmarks.models import MODELS
+from collage.prepare.steps import prepare
+from collage.runtime import load_package, save_package
+from collage_core.candidates.proposals import Proposals
 from collage_core.contract import Artifact, BuildContext
 from collage_core.fusion import kernel_function
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
 from collage_core.passes.call_sites import call_sites
-from collage_core.passes.prepare import prepare
-from collage_core.pipeline.proposals import Proposals
-from collage_core.runtime import load_package, save_package
 from collage_tensorrt.lower import ENGINE
+from tests.engine.runtime.fakes import split
 from tests.exports.blocks import CONFIGURATIONS, blocks
 from tests.exports.reading import read
 from tests.resnext import DEPTHS, resnext
-from tests.unit.runtime.fakes import split
 
 from .machine import lowered, plugin_over, proposals, target
 

@@ -10,12 +10,12 @@ import onnx_ir
 import pytest
 
 from collage_core.contract import Supported, Unsupported
-from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns import NodeContext
-from collage_core.testing import GraphBuilder, mnist
 from collage_tensorrt.network import read
 from collage_tensorrt.patterns import takes
 from collage_tensorrt.query import problem, refusals
+from collage_testing import GraphBuilder, mnist
 
 from .emulated import Library
 from .machine import plugin_over, target, whole

@@ -9,9 +9,9 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from collage_core.testing import operator_models
 from collage_tensorrt.operators import TYPES, Case, Row, onnx_cases, page, rows
 from collage_tensorrt.query import problem
+from collage_testing import operator_models
 
 from .emulated import Library
 

@@ -23,8 +23,8 @@ from collage_core.contract import (
 from collage_core.device import buffer_on
 from collage_core.errors import DeviceCaptureError, DeviceLostError, DeviceMemoryError, KernelError
 from collage_core.registry import Toolchain
-from collage_core.testing import DeviceMachine, FakeDevice
 from collage_tensorrt.lower import ENGINE
+from collage_testing.kit import DeviceMachine, FakeDevice
 
 from . import bodies
 from .emulated import Library

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx_ir
 
-from collage_core.ir.content import constant_of
+from collage_core.ir.values.content import constant_of
 from collage_triton.elements import FLOATS, element_type
 from collage_triton.errors import Refused
 from collage_triton.terms import Term, Terms, Var

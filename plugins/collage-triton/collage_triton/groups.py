@@ -21,9 +21,9 @@ from collage_core.fusion import (
     UnionRule,
     kernel_function,
 )
-from collage_core.ir.content import constant_of
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.values.content import constant_of
 from collage_core.patterns import FusionPattern, PatternTable
 from collage_core.patterns.library.activations import gelu_pattern, quick_gelu_pattern, silu_pattern
 from collage_core.patterns.library.normalisation import layer_norm_pattern, rms_norm_pattern

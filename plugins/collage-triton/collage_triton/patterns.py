@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir
 
 from collage_core.contract import Supported, Unsupported, ValueKind
-from collage_core.ir.content import constant_of
+from collage_core.ir.values.content import constant_of
 from collage_core.patterns import NodeContext, PatternTable
 from collage_triton.elements import element_type
 from collage_triton.errors import Refused

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir
 
 from collage_core.contract import KernelFunction
-from collage_core.testing import GraphBuilder
+from collage_testing import GraphBuilder
 
 from .checking import function_of
 

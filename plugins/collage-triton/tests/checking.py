@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import onnx_ir
 
+from collage.reference import evaluate
 from collage_core.contract import KernelFunction
 from collage_core.fusion import SubGraph, kernel_function
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.reference import evaluate
-from collage_core.testing import GraphBuilder
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_testing import GraphBuilder
 from collage_triton.emit import grid_of, source_of
 from collage_triton.interpreter import Interpreter
 from collage_triton.nest import Nest, nest_of

@@ -18,7 +18,7 @@ import numpy as np
 from collage_core.contract import Device, Host
 from collage_core.errors import DeviceUseError
 from collage_core.registry import Toolchain
-from collage_core.testing import DeviceMachine, FakeDevice, stream_of
+from collage_testing.kit import DeviceMachine, FakeDevice, stream_of
 from collage_triton.compile import ALIGNED_BYTES, Compiled
 from collage_triton.driver import Driver
 from collage_triton.interpreter import Interpreter

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_core.testing import GraphBuilder
+from collage_testing import GraphBuilder
 
 from .cases import Build, D, number
 

@@ -26,7 +26,7 @@ def main(folder: Path, where: str) -> None:
     from collage_core.contract import Host
     from collage_core.device import open_device
     from collage_core.registry import Toolchain
-    from collage_core.testing import DeviceMachine
+    from collage_testing.kit import DeviceMachine
     from collage_triton.interpreter import Interpreter
     from collage_triton.plugin import TritonPlugin, targets
 

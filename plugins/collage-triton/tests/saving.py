@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from collage_core.contract import Artifact, KernelFunction, Requirement
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.model_io import model_from_bytes, model_to_bytes
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.io.model_io import model_from_bytes, model_to_bytes
 
 
 def save(function: KernelFunction, artifact: Artifact, folder: Path) -> None:

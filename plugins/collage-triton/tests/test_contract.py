@@ -9,7 +9,8 @@ import pytest
 
 from collage_core.contract import Host, Unsupported
 from collage_core.registry import Toolchain
-from collage_core.testing import Conformance, FakeDevice, GraphBuilder, check_plugin, dense, operator_models
+from collage_testing import GraphBuilder, dense, operator_models
+from collage_testing.kit import Conformance, FakeDevice, check_plugin
 from collage_triton.interpreter import Interpreter
 from collage_triton.machine import usable_devices
 from collage_triton.plugin import TritonPlugin, plugin

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collage.reference import evaluate
 from collage_core.contract import PRECISIONS, Artifact, KernelFunction, Target, Unsupported
 from collage_core.contract.nvidia import TENSOR_CORES
-from collage_core.reference import evaluate
 from collage_core.registry import Toolchain
-from collage_core.testing import BoundKernel, DeviceMachine
+from collage_testing.kit import BoundKernel, DeviceMachine
 from collage_triton.nest import nest_of
 from collage_triton.plugin import TritonPlugin
 from tests.from_source import ROOT

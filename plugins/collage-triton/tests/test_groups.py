@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from collage_core.testing import GraphBuilder
+from collage_testing import GraphBuilder
 from collage_triton.errors import Refused
 from collage_triton.nest import nest_of
 from collage_triton.tiles import Tile

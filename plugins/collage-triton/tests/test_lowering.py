@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage_core.candidates.proposals import propose, target_rule
 from collage_core.contract import (
     Artifact,
     Buffer,
@@ -25,10 +26,10 @@ from collage_core.contract import (
     Unsupported,
 )
 from collage_core.fusion import CandidateBounds
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.pipeline.proposals import propose, target_rule
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
-from collage_core.testing import GraphBuilder, build_context, chain
+from collage_testing import GraphBuilder, chain
+from collage_testing.kit import build_context
 from collage_triton.compile import Compiled, compile_kernel
 from collage_triton.driver import Driver
 from collage_triton.emit import grid_of

@@ -9,12 +9,12 @@ import itertools
 import pytest
 from rich.console import Console
 
+from collage.report.facts.doctor_facts import DoctorReport
+from collage.report.facts.record import ToolchainFacts
+from collage.report.text.fact_tables import doctor_summary
+from collage.setup.facts import host_facts
 from collage_core.contract import Device, Obstacle, Unsupported
-from collage_core.pipeline.facts import host_facts
 from collage_core.registry import Toolchain
-from collage_core.report.doctor_facts import DoctorReport
-from collage_core.report.fact_tables import doctor_summary
-from collage_core.report.record import ToolchainFacts
 from collage_triton.plugin import TritonPlugin
 
 from .emulation import H200, HOST, VERSIONS

@@ -8,7 +8,7 @@ import onnx_ir
 import pytest
 
 from benchmarks.triton_claims import EXPORTS, NAMES, README, Claims, claims_of, model_of, table, written
-from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
 from tests.exports.blocks import blocks
 
 LEFT_TO_OTHERS = {

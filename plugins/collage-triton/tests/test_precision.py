@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage.reference import evaluate
 from collage_core.contract import (
     PRECISIONS,
     Artifact,
@@ -23,10 +24,10 @@ from collage_core.contract import (
 )
 from collage_core.fusion import SubGraph
 from collage_core.fusion.spec import measured_as
-from collage_core.ir import narrowing
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.reference import evaluate
-from collage_core.testing import GraphBuilder, build_context
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.operators import narrowing
+from collage_testing import GraphBuilder
+from collage_testing.kit import build_context
 from collage_triton.compile import Compiled
 from collage_triton.emit import source_of
 from collage_triton.lower import lower

@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from collage.prepare.steps import prepare
+from collage_core.candidates.proposals import Proposals, propose, target_rule
 from collage_core.contract import Unsupported
 from collage_core.fusion import CandidateBounds, OpCallByKindRule, RuleContext, SubGraph, default_rule, kernel_function
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.passes.prepare import prepare
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns import PatternTable
-from collage_core.pipeline.proposals import Proposals, propose, target_rule
 from collage_core.registry import Toolchain
-from collage_core.testing import GraphBuilder, build_context
+from collage_testing import GraphBuilder
+from collage_testing.kit import build_context
 from collage_triton.errors import Refused
 from collage_triton.groups import CompilableRule, why_not
 from collage_triton.lower import lower

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collage_core.testing import GraphBuilder
+from collage_testing import GraphBuilder
 from collage_triton.emit import source_of
 from collage_triton.nest import nest_of
 from collage_triton.tiles import Tile

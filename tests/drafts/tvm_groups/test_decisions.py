@@ -10,13 +10,13 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage_core.candidates.proposals import propose, target_rule
 from collage_core.contract import Artifact, BuildContext, Host, Joins, KernelFunction, Target, Unsupported
 from collage_core.fusion import CandidateBounds, SubGraph, kernel_function
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.pipeline.proposals import propose, target_rule
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
-from collage_core.testing import GraphBuilder, chain, dense
-from collage_core.testing.contexts import MemoryBlobs, build_context
+from collage_testing import GraphBuilder, chain, dense
+from collage_testing.kit.contexts import MemoryBlobs, build_context
 from tests.drafts.tvm_groups.lower import lower
 from tests.drafts.tvm_groups.plugin import plugin
 from tests.drafts.tvm_groups.schedules import Schedule, processor_level

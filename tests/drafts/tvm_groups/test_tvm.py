@@ -14,6 +14,15 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage.measure.driver.client import PluginSource, Worker
+from collage.measure.driver.source import database_cache
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.function_codec import FunctionEncoder
+from collage.measure.wire.messages import AskBuild, AskMeasure
+from collage.measure.wire.outcomes import BuildSettings, Built, Measured, Tolerance
+from collage.measure.wire.values import encode_value
+from collage.reference import evaluate
+from collage.store import MemoryStore
 from collage_core.contract import (
     Buffer,
     BuildContext,
@@ -25,20 +34,12 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
-from collage_core.database import MemoryStore
 from collage_core.fusion import SubGraph, kernel_function
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.blobs import BlobStore
-from collage_core.measure.client import PluginSource, Worker
-from collage_core.measure.function_codec import FunctionEncoder
-from collage_core.measure.messages import AskBuild, AskMeasure
-from collage_core.measure.outcomes import BuildSettings, Built, Measured, Tolerance
-from collage_core.measure.source import database_cache
-from collage_core.measure.values import encode_value
-from collage_core.reference import evaluate
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
-from collage_core.testing import GraphBuilder, check_plugin, operator_models
-from collage_core.testing.contexts import build_context
+from collage_testing import GraphBuilder, operator_models
+from collage_testing.kit import check_plugin
+from collage_testing.kit.contexts import build_context
 from tests.drafts.tvm_groups.operators import EXPRESSIONS
 from tests.drafts.tvm_groups.plugin import plugin
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from collage import options
 from collage_core.hookspecs import ENTRY_POINT_GROUP
-from collage_core.pipeline import options
 from tests import from_source
 from tests.integration.device import toolchains
 

@@ -11,11 +11,11 @@ import sys
 
 import numpy as np
 
-import collage_core
+import collage
 
 
 def main(package: str, given: str, made: str) -> None:
-    session = collage_core.load(package)
+    session = collage.load(package)
     with np.load(given) as arrays:
         feeds = dict(arrays)
     for _ in range(3):

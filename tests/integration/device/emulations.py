@@ -12,7 +12,7 @@ import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
-from collage_core.testing import FakeDevice
+from collage_testing.kit import FakeDevice
 
 
 @contextlib.contextmanager

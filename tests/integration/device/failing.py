@@ -32,8 +32,8 @@ from collage_core.errors import (
 )
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
-from collage_core.testing import FakeDevice, FakeStream, stream_of
-from collage_core.testing.fake_kernel import load_on_fake, lower_for_fake
+from collage_testing.kit import FakeDevice, FakeStream, stream_of
+from collage_testing.kit.fake_kernel import load_on_fake, lower_for_fake
 
 TOO_MUCH = 1 << 40
 
@@ -64,7 +64,7 @@ def device_of(fault: str) -> str:
 
 
 def in_worker() -> bool:
-    return Path(sys.argv[0]).stem == "worker"
+    return Path(sys.argv[0]).stem == "worker_main"
 
 
 def lose(device: FakeDevice) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir
 
-from collage_core.testing import GraphBuilder
+from collage_testing import GraphBuilder
 
 
 def layers() -> onnx_ir.Model:

@@ -12,17 +12,17 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage.runtime import Executable, Session, loader, opener, save_package
+from collage_core.candidates.proposals import propose, target_rule
 from collage_core.contract import Artifact, Device, Host, Target
 from collage_core.device import OpenDevice
 from collage_core.fusion import CandidateBounds, CandidateKernel, Partitioning
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import iterate_bits
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import call_sites
-from collage_core.pipeline.proposals import propose, target_rule
 from collage_core.registry import Registry
-from collage_core.runtime import Executable, Session, loader, opener, save_package
-from collage_core.testing import DeviceMachine
+from collage_testing.kit import DeviceMachine
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

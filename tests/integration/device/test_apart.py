@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from collage.commands.doctor import doctor
+from collage.commands.optimize import optimize
+from collage.report.facts.record import Record
+from collage.report.text.explanation import explain
 from collage_core.errors import NoCoverError
-from collage_core.pipeline import doctor, optimize
 from collage_core.registry import Registry
-from collage_core.report.explanation import explain
-from collage_core.report.record import Record
 from tests.integration.device import toolchains
 from tests.integration.device.models import layers
 from tests.integration.device.test_optimize import options, ran_elsewhere

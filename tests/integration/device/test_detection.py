@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from collage_core.cli import main
+from collage.cli import main
+from collage.commands.doctor import doctor
 from collage_core.contract import Device
-from collage_core.pipeline import doctor
 from collage_core.registry import Registry
 from tests.integration.device.place import seen_as
 

@@ -10,15 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from collage.commands.load import load
+from collage.commands.optimize import optimize
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.outcomes import Failed, Outcome, Stage
+from collage.measure.worker.trials import Trials
+from collage.reference import compare, evaluate
+from collage.report.facts.record import Record
 from collage_core.contract import Device
-from collage_core.measure.blobs import BlobStore
-from collage_core.measure.outcomes import Failed, Outcome, Stage
-from collage_core.measure.trials import Trials
-from collage_core.pipeline import load, optimize
-from collage_core.reference import compare, evaluate
 from collage_core.registry import Toolchain
-from collage_core.report.record import Record
-from collage_core.testing.contexts import MemoryBlobs
+from collage_testing.kit.contexts import MemoryBlobs
 from tests.integration.device import failing
 from tests.integration.device.models import one_layer
 from tests.integration.device.place import seen_as

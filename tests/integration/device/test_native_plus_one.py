@@ -16,8 +16,8 @@ from benchmarks.gpu_plan import usable
 from benchmarks.gpu_steps import targets_here
 from benchmarks.judge.contender import Contender
 from benchmarks.judge.rounds import Outcome, Protocol
-from collage_core.cli import main as collage
-from collage_core.ir.model_io import load_model, save_model
+from collage.cli import main as collage
+from collage_core.ir.io.model_io import load_model, save_model
 from tests.integration.device.models import layers
 from tests.integration.device.test_optimize import X
 from tests.integration.device.toolchains import noted

@@ -15,14 +15,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from collage_core.cli import main
+from collage.cli import main
+from collage.commands.load import load
+from collage.commands.optimize import optimize
+from collage.options import OptimizeOptions
+from collage.reference import compare, evaluate
+from collage.report.facts.device_facts import speed
+from collage.report.facts.record import Record
+from collage.runtime import Session
 from collage_core.errors import DeviceLostError, DeviceMemoryError, KernelLoadError, KernelRunError
-from collage_core.pipeline import OptimizeOptions, load, optimize
-from collage_core.reference import compare, evaluate
-from collage_core.report.device_facts import speed
-from collage_core.report.record import Record
-from collage_core.runtime import Session
-from collage_core.testing.fake_time import BYTES_PER_US, COPY_US
+from collage_testing.kit.fake_time import BYTES_PER_US, COPY_US
 from tests.from_source import ROOT
 from tests.integration.device.models import layers
 from tests.integration.device.toolchains import device, noted

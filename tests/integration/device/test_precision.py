@@ -9,15 +9,15 @@ from pathlib import Path
 import onnx_ir
 import pytest
 
+from collage.commands.optimize import optimize
+from collage.reference import compare, evaluate
+from collage.report.facts.record import Record
+from collage.report.text.explanation import explain
+from collage.runtime import load_package
+from collage.store import open_database
 from collage_core.contract import PRECISIONS, weight_named
-from collage_core.database import open_database
-from collage_core.ir.narrowing import Narrowed, narrowed_products
-from collage_core.pipeline import optimize
-from collage_core.reference import compare, evaluate
-from collage_core.report.explanation import explain
-from collage_core.report.record import Record
-from collage_core.runtime import load_package
-from collage_core.testing import GraphBuilder
+from collage_core.ir.operators.narrowing import Narrowed, narrowed_products
+from collage_testing import GraphBuilder
 from tests.integration.device.models import layers
 from tests.integration.device.test_optimize import X, options, ran_elsewhere
 

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collage.reference import compare, evaluate
 from collage_core.contract import Device, Host, Unsupported
 from collage_core.errors import DeviceUnavailableError
-from collage_core.reference import compare, evaluate
 from collage_core.registry import Registry, Toolchain
-from collage_core.testing import DeviceMachine, FakeDevice
-from collage_core.testing.device_calls import last_work, launches, waits
+from collage_testing.kit import DeviceMachine, FakeDevice
+from collage_testing.kit.device_calls import last_work, launches, waits
 from tests.from_source import ROOT
 from tests.integration.device import emulations, toolchains
 from tests.integration.device.models import convolved, layers

@@ -25,9 +25,9 @@ from collage_core.contract import (
     Unsupported,
 )
 from collage_core.hookspecs import hookimpl
-from collage_core.ir.narrowing import PRODUCTS
-from collage_core.testing import FakeDevice, MockToolchain
-from collage_core.testing.fake_kernel import load_on_fake
+from collage_core.ir.operators.narrowing import PRODUCTS
+from collage_testing.kit import ExecutingMock, FakeDevice
+from collage_testing.kit.fake_kernel import load_on_fake
 
 LIBRARIES = "COLLAGE_TEST_LIBRARIES"
 """Variable with a folder that has one for each toolchain, with a library to load."""
@@ -47,7 +47,7 @@ def noted() -> list[str]:
         return []
 
 
-class Noted(MockToolchain):
+class Noted(ExecutingMock):
     """Notes what it lowers."""
 
     @hookimpl

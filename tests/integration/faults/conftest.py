@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from collage import options
+from collage.decide import race
+from collage.measure.driver import client, memory
+from collage.setup import queries
 from collage_core import plugin_calls
 from collage_core.hookspecs import ENTRY_POINT_GROUP
-from collage_core.measure import client, memory
-from collage_core.pipeline import options, queries, race
 from collage_core.registry import Registry
 from tests.integration.faults import misbehaving
 

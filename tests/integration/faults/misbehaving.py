@@ -31,7 +31,7 @@ from collage_core.contract import (
 )
 from collage_core.fusion import FusionRule, RuleContext, RuleOutcome
 from collage_core.hookspecs import hookimpl
-from collage_core.ir.dataflow import DataflowGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns import Match, NodeContext, PatternTable, is_op, wildcard
 
 LOG = "MISBEHAVING_LOG"

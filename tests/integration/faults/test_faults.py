@@ -16,11 +16,11 @@ import psutil
 import pytest
 from click.testing import CliRunner, Result
 
-from collage_core.cli import main
-from collage_core.ir.model_io import save_model
-from collage_core.pipeline import load
-from collage_core.reference import compare, evaluate
-from collage_core.testing import GraphBuilder
+from collage.cli import main
+from collage.commands.load import load
+from collage.reference import compare, evaluate
+from collage_core.ir.io.model_io import save_model
+from collage_testing import GraphBuilder
 from tests.integration.faults import misbehaving
 from tests.integration.faults.conftest import UNLOADABLE
 

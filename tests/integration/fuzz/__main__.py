@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from collage_core.testing import crossed, dense, diamond, mnist, operator_models, random_model
-from collage_core.testing.isolated import IsolatedProcess, Lost
-from collage_core.testing.mutated_models import Mutant, mutated
+from collage_testing import crossed, dense, diamond, mnist, operator_models, random_model
+from collage_testing.kit.isolated import IsolatedProcess, Lost
+from tests.fuzzing.mutated_models import Mutant, mutated
 
 ROOT = Path(__file__).parents[3]
 LIMIT_S: Mapping[str, float] = {"partition": 30.0, "ask": 120.0, "run": 300.0, "inspect": 120.0, "optimize": 600.0}

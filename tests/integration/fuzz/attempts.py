@@ -1,6 +1,6 @@
 """What is done with a mutant, and how it may end.
 
-Usage: python -m tests.integration.fuzz.attempts   (answers lines of `STAGE PATH`, see `collage_core.testing.isolated`)
+Usage: python -m tests.integration.fuzz.attempts   (answers lines of `STAGE PATH`, see `collage_testing.kit.isolated`)
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from collage.commands.compiler import AT_ONCE, Compiler
+from collage.commands.inspect import inspect
+from collage.commands.optimize import optimize
+from collage.options import OptimizeOptions
+from collage.prepare.steps import prepare
+from collage.prepare.validity import blamed_on
+from collage.report.progress import SilentProgress
+from collage.setup.environment import Environment
+from collage.setup.queries import target_rules
+from collage.setup.random_inputs import random_inputs
+from collage.setup.targets import Selection
+from collage_core.candidates.proposals import propose
 from collage_core.errors import CollageError
 from collage_core.fusion import CandidateBounds
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.model_io import load_model
-from collage_core.measure.random_inputs import random_inputs
-from collage_core.passes.prepare import prepare
-from collage_core.passes.prepare_validity import blamed_on
-from collage_core.pipeline import OptimizeOptions, inspect, optimize
-from collage_core.pipeline.compiler import AT_ONCE, Compiler
-from collage_core.pipeline.offers import Selection
-from collage_core.pipeline.proposals import propose
-from collage_core.pipeline.queries import target_rules
-from collage_core.pipeline.workplace import Workplace
-from collage_core.report.progress import SilentProgress
-from collage_core.testing import MockToolchain, partition
-from collage_core.testing.isolated import serve
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.io.model_io import load_model
+from collage_testing import MockToolchain, partition
+from collage_testing.kit.isolated import serve
 
 _FRAMES = 4
 _MEMORY = 24 << 30  # of addresses: a model that wants more than a machine has must not get it
@@ -65,7 +67,7 @@ def partitioned(path: Path) -> None:
     """Reads, prepares, indexes, partitions over mock toolchains and rewrites a model: no library, no process."""
     model = load_model(path)
     with blamed_on(model):
-        partition(model, _MOCKS, prepare=True, bounds=_BOUNDS)
+        partition(prepare(model), _MOCKS, bounds=_BOUNDS)
 
 
 _MOCKS = (MockToolchain("one", costs_us=lambda view: 1.0), MockToolchain("two", costs_us=lambda view: 2.0))
@@ -75,17 +77,17 @@ _BOUNDS = CandidateBounds(segments=3, max_depth=3, max_candidates=200)
 class Bench:
     """The installed toolchains, their workers started once for many mutants."""
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._workplace = workplace
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
         quick = dataclasses.replace(AT_ONCE, deadline_s=20.0)
-        self._compiler = Compiler(workplace, preset=quick)
+        self._compiler = Compiler(environment, preset=quick)
 
     def asked(self, path: Path) -> None:
         """What `inspect` does: every library says what it would take."""
         model = prepare(load_model(path))
         with blamed_on(model):
             graph = DataflowGraph(model)
-            for rule in target_rules(graph, self._workplace, SilentProgress()):
+            for rule in target_rules(graph, self._environment, SilentProgress()):
                 propose(rule, graph, _BOUNDS, cuts=None)
 
     def run(self, path: Path) -> None:
@@ -117,7 +119,7 @@ def main() -> None:
         @functools.cache
         def bench() -> Bench:
             selection = Selection.parse(None, (), inexact=False)
-            return Bench(stack.enter_context(Workplace(selection, tuning_db="memory:", threads=2)))
+            return Bench(stack.enter_context(Environment(selection, tuning_db="memory:", threads=2)))
 
         stages: Mapping[str, Callable[[Path], object]] = {
             "partition": partitioned,

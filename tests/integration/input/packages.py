@@ -6,16 +6,16 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from collage.prepare.steps import prepare
+from collage.runtime import save_package
 from collage_core.contract import Artifact, Host, Target, Unsupported
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.model_io import load_model
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.io.model_io import load_model
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import call_sites
-from collage_core.passes.prepare import prepare
 from collage_core.registry import load_toolchain
-from collage_core.runtime import save_package
-from collage_core.testing import build_context
+from collage_testing.kit import build_context
 
 
 def packaged(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from collage_core.cli import main
+from collage.cli import main
 
 MISUSE, FAILURE = 2, 1
 """Statuses: the command line says what is not there or does not fit; what it names cannot be used."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import collage_core
+from collage import load
+from collage.runtime import Session
 from collage_core.errors import FeedError
-from collage_core.runtime import Session
 from tests.hardship import COMMAND, run_python
 from tests.integration.input.bad_arrays import ROWS, STATUS, N, Row, X
 from tests.integration.input.packages import packaged
@@ -56,7 +56,7 @@ def test_in_a_process_of_its_own_it_is_one_message_too(desk: Desk) -> None:
 def session(request: pytest.FixtureRequest, good: Desk, tmp_path_factory: pytest.TempPathFactory) -> Session:
     path = tmp_path_factory.mktemp("packages") / f"{request.param}.collage"
     packaged(good.model, path, request.param)
-    return collage_core.load(path)
+    return load(path)
 
 
 def unaligned(array: Any) -> Any:

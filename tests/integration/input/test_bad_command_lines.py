@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import collage_core
+import collage
 from collage_core.errors import ModelError, UsageError
 from tests.hardship import COMMAND, ORDINARY, run_python
 from tests.integration.input.refusals import FAILURE, MISUSE, Desk, contents, the_message
@@ -237,13 +237,13 @@ def test_several_models_are_misuse(desk: Desk) -> None:
 )
 def test_in_python_it_is_one_error(options: Mapping[str, Any], message: str, desk: Desk) -> None:
     with pytest.raises(UsageError, match=message):
-        collage_core.optimize(desk.model, **{"toolchains": "reference", "tuning_db": "memory:", **options})
+        collage.optimize(desk.model, **{"toolchains": "reference", "tuning_db": "memory:", **options})
 
 
 @pytest.mark.parametrize("name", ["gone.onnx", "results"])
 def test_a_file_that_cannot_be_read_is_one_error_in_python(name: str, desk: Desk) -> None:
     with pytest.raises(ModelError, match=name):
-        collage_core.optimize(desk.folder / name, toolchains="reference", tuning_db="memory:")
+        collage.optimize(desk.folder / name, toolchains="reference", tuning_db="memory:")
 
 
 def test_a_folder_nobody_may_write_to_is_one_message(desk: Desk) -> None:

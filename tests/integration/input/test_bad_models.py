@@ -5,9 +5,9 @@ from __future__ import annotations
 import onnx_ir
 import pytest
 
+from collage.prepare.steps import check, prepare
 from collage_core.errors import InvalidModelError, ModelError
-from collage_core.ir.model_io import load_model
-from collage_core.passes.prepare import check, prepare
+from collage_core.ir.io.model_io import load_model
 from tests.hardship import COMMAND, ORDINARY, run_python
 from tests.integration.input.bad_models import EVERY_COMMAND, NEXT, OF_THE_FILE, PLUS_LATER, ROWS, Row, model, node
 from tests.integration.input.refusals import FAILURE, MISUSE, Desk, contents, the_message

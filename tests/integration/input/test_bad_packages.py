@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-import collage_core
+import collage
 from collage_core.errors import CollageError
 from tests.integration.input.bad_models import X, archive, model, node
 from tests.integration.input.refusals import FAILURE, MISUSE, Desk
@@ -64,7 +64,7 @@ def test_loading_it_raises_one_error_that_names_it(name: str, desk: Desk) -> Non
     path = ROWS[name][0](desk)
 
     with pytest.raises(CollageError, match=path.name):
-        collage_core.load(path)
+        collage.load(path)
 
 
 def test_a_package_given_as_a_model_says_what_it_is(desk: Desk) -> None:

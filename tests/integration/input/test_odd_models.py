@@ -20,12 +20,15 @@ import onnx_ir
 import pytest
 from click.testing import CliRunner, Result
 
-import collage_core as collage
-from collage_core.cli import main
+import collage
+from collage import options
+from collage.cli import main
+from collage.decide import race
+from collage.prepare.steps import prepare
 from collage_core.fusion import CandidateBounds
-from collage_core.ir.npz import from_arrays, to_arrays
-from collage_core.pipeline import options, race
-from collage_core.testing import MockToolchain, partition
+from collage_core.ir.io.npz import from_arrays, to_arrays
+from collage_testing import MockToolchain, partition
+from tests.integration.commands.conftest import BOTH, TINY, TINY_ARGUMENTS, alternating
 from tests.integration.input import (
     odd_bodies,
     odd_chance,
@@ -35,7 +38,6 @@ from tests.integration.input import (
     odd_values,
 )
 from tests.integration.input.odd_models import ODD, Joined, OddModel, joined, same
-from tests.integration.pipeline.conftest import BOTH, TINY, TINY_ARGUMENTS, alternating
 
 pytestmark = pytest.mark.plugins
 
@@ -96,7 +98,7 @@ def elsewhere(package: Path, *inputs: Path) -> list[dict[str, Any]]:
     found = []
     for number, path in enumerate(inputs):
         out = package.with_name(f"{path.stem}.{number}.out.npz")
-        code = "from collage_core.cli import main; main()"
+        code = "from collage.cli import main; main()"
         command = [
             sys.executable,
             "-P",
@@ -292,7 +294,7 @@ def test_what_is_deep_or_wide_is_partitioned(build: Callable[[], OddModel]) -> N
     one = build()
     tools = [MockToolchain(name, costs_us=lambda view, cost=cost: cost) for name, cost in (("one", 1.0), ("two", 2.0))]
 
-    result = partition(onnx_ir.from_proto(one.proto), tools, prepare=True, bounds=CandidateBounds.preset("quick"))
+    result = partition(prepare(onnx_ir.from_proto(one.proto)), tools, bounds=CandidateBounds.preset("quick"))
 
     assert {kernel.toolchain for kernel in result.kernels} == {"one"}
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import onnx
 import pytest
 
+from collage.prepare.steps import prepare
 from collage_core.contract import Host, Unsupported
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.model_io import load_model
-from collage_core.passes.prepare import prepare
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.io.model_io import load_model
 from collage_core.patterns import NodeContext
 from collage_core.registry import load_toolchain
 from tests.integration.input.bad_models import Y, model, node

@@ -7,13 +7,13 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage.measure.driver.client import PluginSource, Worker
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.function_codec import FunctionEncoder
+from collage.measure.wire.messages import AskMeasure
+from collage.measure.wire.outcomes import BuildSettings, Tolerance
+from collage.measure.wire.values import encode_value
 from collage_core.contract import KernelFunction, Protocol, Target, TensorSpec, content_hash
-from collage_core.measure.blobs import BlobStore
-from collage_core.measure.client import PluginSource, Worker
-from collage_core.measure.function_codec import FunctionEncoder
-from collage_core.measure.messages import AskMeasure
-from collage_core.measure.outcomes import BuildSettings, Tolerance
-from collage_core.measure.values import encode_value
 
 SOURCE = PluginSource(toolchain="faulty", plugin="faulty_plugin:plugin", paths=(str(Path(__file__).parent),))
 SIZE = 512

@@ -8,8 +8,8 @@ import sys
 
 from collage_core.contract import PRECISIONS, Obstacle, Target, Unsupported
 from collage_core.hookspecs import hookimpl
-from collage_core.ir.narrowing import PRODUCTS
-from collage_core.testing import FakeDevice, MockToolchain
+from collage_core.ir.operators.narrowing import PRODUCTS
+from collage_testing.kit import ExecutingMock, FakeDevice
 
 TARGETS = [Target(toolchain="far", device="fake:0", fingerprint="far 1")]
 
@@ -22,12 +22,12 @@ class Hindered:
         return Unsupported("driver 470 is too old; install 525", Obstacle.DRIVER_TOO_OLD)
 
 
-plugin = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0"))
-small = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0", memory_bytes=300))
+plugin = ExecutingMock("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0"))
+small = ExecutingMock("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0", memory_bytes=300))
 FRAGILE = FakeDevice("fake:0", lost_after=4)
-fragile = MockToolchain("far", costs_us={}, targets=TARGETS, device=FRAGILE)
-caching = MockToolchain("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0", cache_bytes=1 << 13))
-near = MockToolchain("near", costs_us={})
+fragile = ExecutingMock("far", costs_us={}, targets=TARGETS, device=FRAGILE)
+caching = ExecutingMock("far", costs_us={}, targets=TARGETS, device=FakeDevice("fake:0", cache_bytes=1 << 13))
+near = ExecutingMock("near", costs_us={})
 hindered = Hindered()
 
 
@@ -40,4 +40,4 @@ def complain() -> None:
 
 ROUNDED = dataclasses.replace(TARGETS[0], exact=False, rounds=frozenset(PRODUCTS))
 PRECISE = [*TARGETS, *(dataclasses.replace(ROUNDED, options=(("precision", each),)) for each in PRECISIONS)]
-precise = MockToolchain("far", costs_us={}, targets=PRECISE, device=FakeDevice("fake:0", cache_bytes=1 << 14))
+precise = ExecutingMock("far", costs_us={}, targets=PRECISE, device=FakeDevice("fake:0", cache_bytes=1 << 14))

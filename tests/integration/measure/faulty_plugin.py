@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from collage.measure.wire.messages import CachePut
 from collage_core.contract import (
     Artifact,
     BoundCall,
@@ -27,7 +28,6 @@ from collage_core.contract import (
 )
 from collage_core.errors import LoweringError
 from collage_core.hookspecs import hookimpl
-from collage_core.measure.messages import CachePut
 
 MODES = (
     "",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from collage.measure.driver.client import PluginSource, Worker
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.messages import AskBuild, AskMeasure
+from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Measured, Refused
 from collage_core.contract import Host, Target
-from collage_core.measure.blobs import BlobStore
-from collage_core.measure.client import PluginSource, Worker
-from collage_core.measure.messages import AskBuild, AskMeasure
-from collage_core.measure.outcomes import BuildSettings, Built, Failed, Measured, Refused
 from tests.integration.measure.conftest import add_ask
 from tests.integration.measure.context_plugin import WORKSPACE_BYTES
 

@@ -30,8 +30,8 @@ DRIVER = """
 import sys
 from pathlib import Path
 from collage_core.contract import Host
-from collage_core.measure.blobs import BlobStore
-from collage_core.measure.client import PluginSource, Worker
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.driver.client import PluginSource, Worker
 
 folder = Path(sys.argv[1])
 worker = Worker(PluginSource(toolchain="busy", plugin="busy_plugin:plugin", paths=(str(folder),)), BlobStore(folder))

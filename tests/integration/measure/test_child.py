@@ -12,10 +12,11 @@ from typing import Any
 import psutil
 import pytest
 
+import collage
 import collage_core
-from collage_core.errors import WorkerError
-from collage_core.measure import child as module
-from collage_core.measure.child import ChildProcess
+from collage.errors import WorkerError
+from collage.measure.driver import child as module
+from collage.measure.driver.child import ChildProcess
 
 MIB = 1 << 20
 Start = Callable[..., ChildProcess]
@@ -38,13 +39,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def test_it_finds_the_collage_that_started_it_and_no_part_of_that_by_its_bare_name() -> None:
-    root = Path(collage_core.__file__).parents[1]
-    if root.name in ("site-packages", "dist-packages"):
+    roots = [Path(package.__path__[0]).parent for package in (collage, collage_core)]
+    if any(root.name in ("site-packages", "dist-packages") for root in roots):
         pytest.skip("what is installed there is found anyway")
 
-    first, *_ = module._environment()["PYTHONPATH"].split(os.pathsep)
+    first, second, *_ = module._environment()["PYTHONPATH"].split(os.pathsep)
 
-    assert Path(first) == root
+    assert [Path(first), Path(second)] == roots
 
 
 def test_what_it_prints_without_end_fills_no_disk(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

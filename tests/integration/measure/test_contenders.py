@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from collage.measure.contenders.interleaved import Contender, ContenderProcess, interleaved
+from collage.measure.driver import memory
+from collage.measure.wire.messages import Prepared
+from collage.measure.wire.outcomes import Failed, Stage
 from collage_core.contract import Json
-from collage_core.measure import memory
-from collage_core.measure.contenders import Contender, ContenderProcess, interleaved
-from collage_core.measure.messages import Prepared
-from collage_core.measure.outcomes import Failed, Stage
 
 HERE = str(Path(__file__).parent)
 

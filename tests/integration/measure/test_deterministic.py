@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from collage.measure.driver.capture import Capture
+from collage.measure.driver.client import PluginSource, Worker
+from collage.measure.driver.source import MeasuringCostSource
+from collage.measure.driver.worker_pool import WorkerPool
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.messages import AskBuild, AskMeasure
+from collage.measure.wire.outcomes import Built, Measured, Refused
+from collage.options import OptimizeOptions
+from collage.setup.random_inputs import random_inputs
+from collage.setup.settings import measure_settings
+from collage.store import MemoryStore
 from collage_core.contract import INVALID, UNMEASURED, Host, Target
-from collage_core.database import MemoryStore
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, SubGraph
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.blobs import BlobStore
-from collage_core.measure.capture import Capture
-from collage_core.measure.client import PluginSource, Worker
-from collage_core.measure.messages import AskBuild, AskMeasure
-from collage_core.measure.outcomes import Built, Measured, Refused
-from collage_core.measure.random_inputs import random_inputs
-from collage_core.measure.source import MeasuringCostSource
-from collage_core.measure.worker_pool import WorkerPool
-from collage_core.pipeline.options import OptimizeOptions
-from collage_core.pipeline.settings import measure_settings
+from collage_core.ir.graph.dataflow import DataflowGraph
 from tests.integration.measure.conftest import add_ask, add_function
 
 SOURCE = PluginSource(toolchain="wavering", plugin="wavering_plugin:plugin", paths=(str(Path(__file__).parent),))

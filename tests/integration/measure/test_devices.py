@@ -12,27 +12,28 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage.measure.driver.client import PluginSource, Worker
+from collage.measure.wire.artifact_codec import artifact_of
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.function_codec import FunctionEncoder
+from collage.measure.wire.messages import AskBuild
+from collage.measure.wire.outcomes import BuildSettings, Built, DeviceTimes, Failed, Measured, Stage, Tolerance
+from collage.prepare.steps import prepare
+from collage.reference import evaluate
+from collage.runtime import load, save_package
+from collage.setup.device_figures import DeviceFigures, WorkerMeter, device_figures
+from collage.store.memory import MemoryStore
 from collage_core.contract import Host, Obstacle, Target, Unsupported
-from collage_core.database.memory import MemoryStore
 from collage_core.errors import KernelLoadError
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.index_set import iterate_bits
-from collage_core.measure.artifact_codec import artifact_of
-from collage_core.measure.blobs import BlobStore
-from collage_core.measure.client import PluginSource, Worker
-from collage_core.measure.function_codec import FunctionEncoder
-from collage_core.measure.messages import AskBuild
-from collage_core.measure.outcomes import BuildSettings, Built, DeviceTimes, Failed, Measured, Stage, Tolerance
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import call_sites
-from collage_core.passes.prepare import prepare
-from collage_core.pipeline.device_figures import DeviceFigures, WorkerMeter, device_figures
-from collage_core.reference import evaluate
 from collage_core.registry import Registry, Toolchain
-from collage_core.runtime import load, save_package
-from collage_core.testing import FakeDevice, GraphBuilder, MockToolchain
-from collage_core.testing.fake_time import BYTES_PER_US, COPY_US, MISS_BYTES_PER_US
+from collage_testing import GraphBuilder
+from collage_testing.kit import ExecutingMock, FakeDevice
+from collage_testing.kit.fake_time import BYTES_PER_US, COPY_US, MISS_BYTES_PER_US
 from tests.integration.measure.conftest import add_ask
 
 FAR = Target(toolchain="far", device="fake:0", fingerprint="far 1")
@@ -196,8 +197,8 @@ def test_a_plan_on_both_is_built_by_workers_packaged_loaded_and_run(
     )
 
     device = FakeDevice("fake:0")
-    here = MockToolchain("far", costs_us={}, targets=[FAR], device=device)
-    registry = Registry.of(Toolchain("far", here), Toolchain("near", MockToolchain("near", costs_us={})))
+    here = ExecutingMock("far", costs_us={}, targets=[FAR], device=device)
+    registry = Registry.of(Toolchain("far", here), Toolchain("near", ExecutingMock("near", costs_us={})))
     session = load(path, registry=registry)
     device.log.clear()
     for run in range(3):
@@ -209,11 +210,11 @@ def test_a_plan_on_both_is_built_by_workers_packaged_loaded_and_run(
     assert [len(device.kinds(kind)) for kind in ("write", "read", "synchronise", "allocate")] == [6, 6, 6, 0]
     assert [launch.mode for launch in session.launches] == ["graph", "graph"]
     with pytest.raises(KernelLoadError, match="device fake:0: neither core nor far knows it"):
-        load(path, registry=Registry.of(Toolchain("far", MockToolchain("far", costs_us={})), *near_only()))
+        load(path, registry=Registry.of(Toolchain("far", ExecutingMock("far", costs_us={})), *near_only()))
 
 
 def near_only() -> list[Toolchain]:
-    return [Toolchain("near", MockToolchain("near", costs_us={}))]
+    return [Toolchain("near", ExecutingMock("near", costs_us={}))]
 
 
 def dense_model() -> onnx_ir.Model:

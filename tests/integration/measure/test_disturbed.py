@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from collage.errors import DatabaseDamagedError, DatabaseDiskError
+from collage.measure.driver.capture import Capture
+from collage.measure.driver.child import ChildProcess
+from collage.measure.driver.client import Worker
+from collage.measure.driver.source import MeasureSettings, MeasuringCostSource, database_cache
+from collage.measure.driver.worker_pool import WorkerPool
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.outcomes import BuildSettings, Failed, Measured, Stage, Tolerance
+from collage.setup.random_inputs import random_inputs
+from collage.store import MAX_ATTEMPTS, MemoryStore, TuningStore
 from collage_core.contract import UNMEASURED, Host, Protocol
-from collage_core.database import MAX_ATTEMPTS, MemoryStore, TuningStore
-from collage_core.errors import DatabaseDamagedError, DatabaseDiskError
-from collage_core.measure.blobs import BlobStore
-from collage_core.measure.capture import Capture
-from collage_core.measure.child import ChildProcess
-from collage_core.measure.client import Worker
-from collage_core.measure.outcomes import BuildSettings, Failed, Measured, Stage, Tolerance
-from collage_core.measure.random_inputs import random_inputs
-from collage_core.measure.source import MeasureSettings, MeasuringCostSource, database_cache
-from collage_core.measure.worker_pool import WorkerPool
 from tests.integration.measure.conftest import SOURCE, add_ask, faulty_target
 from tests.integration.measure.test_source import candidate, chain
 

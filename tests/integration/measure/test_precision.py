@@ -9,22 +9,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from collage.measure.driver.capture import Capture
+from collage.measure.driver.client import PluginSource
+from collage.measure.driver.source import MeasuringCostSource
+from collage.measure.driver.worker_pool import WorkerPool
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.outcomes import Built, Failed, Measured, Refused
+from collage.options import OptimizeOptions
+from collage.setup.random_inputs import random_inputs
+from collage.setup.settings import measure_settings
+from collage.store import MemoryStore, TuningStore
 from collage_core.contract import INVALID, PRECISIONS, Host, Target
-from collage_core.database import MemoryStore, TuningStore
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, SubGraph
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.ir.narrowing import PRODUCTS
-from collage_core.measure.blobs import BlobStore
-from collage_core.measure.capture import Capture
-from collage_core.measure.client import PluginSource
-from collage_core.measure.outcomes import Built, Failed, Measured, Refused
-from collage_core.measure.random_inputs import random_inputs
-from collage_core.measure.source import MeasuringCostSource
-from collage_core.measure.worker_pool import WorkerPool
-from collage_core.pipeline.options import OptimizeOptions
-from collage_core.pipeline.settings import measure_settings
-from collage_core.testing import GraphBuilder
-from collage_core.testing.fake_time import MISS_BYTES_PER_US
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.operators.narrowing import PRODUCTS
+from collage_testing import GraphBuilder
+from collage_testing.kit.fake_time import MISS_BYTES_PER_US
 
 SOURCE = PluginSource(toolchain="far", plugin="device_plugin:precise", paths=(str(Path(__file__).parent),))
 PLAIN = Target(toolchain="far", device="fake:0", fingerprint="far 1")

@@ -11,8 +11,17 @@ import onnx_ir
 import pytest
 from onnx_ir.passes.common import ShapeInferencePass
 
+from collage.measure.driver.capture import Capture, worker_fallback
+from collage.measure.driver.client import PluginSource, Worker
+from collage.measure.driver.source import MeasureSettings, MeasuringCostSource, database_cache
+from collage.measure.driver.worker_pool import WorkerPool
+from collage.measure.wire.artifact_codec import artifact_of
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.messages import AskBuild, AskMeasure
+from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Measured, Refused, Stage, Tolerance
+from collage.setup.random_inputs import random_inputs
+from collage.store import MAX_ATTEMPTS, MemoryStore, TuningStore
 from collage_core.contract import INVALID, UNMEASURED, Host, Protocol, Target, Unmeasured
-from collage_core.database import MAX_ATTEMPTS, MemoryStore, TuningStore
 from collage_core.fusion import (
     CandidateKernel,
     FusionRule,
@@ -22,16 +31,7 @@ from collage_core.fusion import (
     SubGraph,
     kernel_function,
 )
-from collage_core.ir.dataflow import DataflowGraph
-from collage_core.measure.artifact_codec import artifact_of
-from collage_core.measure.blobs import BlobStore
-from collage_core.measure.capture import Capture, worker_fallback
-from collage_core.measure.client import PluginSource, Worker
-from collage_core.measure.messages import AskBuild, AskMeasure
-from collage_core.measure.outcomes import BuildSettings, Built, Failed, Measured, Refused, Stage, Tolerance
-from collage_core.measure.random_inputs import random_inputs
-from collage_core.measure.source import MeasureSettings, MeasuringCostSource, database_cache
-from collage_core.measure.worker_pool import WorkerPool
+from collage_core.ir.graph.dataflow import DataflowGraph
 from tests.integration.measure.conftest import SOURCE, faulty_target
 
 Make = Callable[..., MeasuringCostSource]

@@ -8,14 +8,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from collage.measure.driver.client import PluginSource, Worker
+from collage.measure.wire.artifact_codec import artifact_of
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.function_codec import FunctionEncoder
+from collage.measure.wire.messages import AskBuild, AskEvaluate, AskMeasure
+from collage.measure.wire.outcomes import Built, Failed, Measured, Refused, Stage
+from collage.measure.wire.wire_values import WireValue
 from collage_core.contract import Host, Target, Unsupported
-from collage_core.measure.artifact_codec import artifact_of
-from collage_core.measure.blobs import BlobStore
-from collage_core.measure.client import PluginSource, Worker
-from collage_core.measure.function_codec import FunctionEncoder
-from collage_core.measure.messages import AskBuild, AskEvaluate, AskMeasure
-from collage_core.measure.outcomes import Built, Failed, Measured, Refused, Stage
-from collage_core.measure.wire_values import WireValue
 from tests.integration.measure.conftest import SIZE, SOURCE, add_function
 
 Ask = Callable[..., AskMeasure]

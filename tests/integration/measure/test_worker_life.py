@@ -14,15 +14,16 @@ from pathlib import Path
 import psutil
 import pytest
 
+import collage
 import collage_core
+from collage.errors import WorkerError
+from collage.measure.driver.client import PluginSource, Worker
+from collage.measure.driver.memory import private_bytes
+from collage.measure.driver.worker_pool import WorkerPool
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.messages import AskMeasure
+from collage.measure.wire.outcomes import Failed, Measured, Stage
 from collage_core.contract import Host
-from collage_core.errors import WorkerError
-from collage_core.measure.blobs import BlobStore
-from collage_core.measure.client import PluginSource, Worker
-from collage_core.measure.memory import private_bytes
-from collage_core.measure.messages import AskMeasure
-from collage_core.measure.outcomes import Failed, Measured, Stage
-from collage_core.measure.worker_pool import WorkerPool
 from tests.integration.measure.conftest import SOURCE, add_ask, faulty_target
 
 Ask = Callable[..., AskMeasure]
@@ -157,9 +158,9 @@ def test_a_worker_does_not_outlive_its_driver(store: BlobStore, tmp_path: Path) 
         f"""
         import sys, time
         from pathlib import Path
-        from collage_core.measure.blobs import BlobStore
-        from collage_core.measure.client import PluginSource, Worker
-        from collage_core.measure.worker_pool import WorkerPool
+        from collage.measure.wire.blobs import BlobStore
+        from collage.measure.driver.client import PluginSource, Worker
+        from collage.measure.driver.worker_pool import WorkerPool
         source = PluginSource(toolchain="faulty", plugin={SOURCE.plugin!r}, paths={SOURCE.paths!r})
         worker = Worker(source, BlobStore(Path({str(store.directory)!r})))
         worker.ping(60)
@@ -167,9 +168,10 @@ def test_a_worker_does_not_outlive_its_driver(store: BlobStore, tmp_path: Path) 
         time.sleep(600)
         """
     )
-    root = Path(collage_core.__file__).parents[1]
-    environment = os.environ | {"TMPDIR": str(tmp_path)}  # a killed driver leaves its temporary folders
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=root, env=environment) as driver:
+    roots = [str(Path(package.__path__[0]).parent) for package in (collage, collage_core)]
+    # a killed driver leaves its temporary folders
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(roots)}
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment) as driver:
         assert driver.stdout is not None
         orphan = psutil.Process(int(driver.stdout.readline()))
         driver.kill()

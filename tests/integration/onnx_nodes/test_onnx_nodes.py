@@ -13,7 +13,7 @@ from benchmarks.onnx_nodes.__main__ import BACKENDS, run
 from benchmarks.onnx_nodes.backends import backend
 from benchmarks.onnx_nodes.cases import Cases, operators
 from benchmarks.onnx_nodes.table import document, page
-from collage_core import onnx_backend
+from collage import onnx_backend
 from collage_core.errors import FeedError, UsageError
 
 pytestmark = pytest.mark.plugins

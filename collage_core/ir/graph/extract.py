@@ -1,0 +1,152 @@
+"""A candidate as a model of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import onnx_ir
+
+from collage_core.ir.graph.canonical import CanonicalForm, Composite, canonical_form
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.values.tensor_spec import TensorSpec
+
+COLLAGE_DOMAIN = "collage"
+COMPOSITE_METADATA = "collage.composite"
+MIN_IR_VERSION = 10
+"""First IR version whose functions keep metadata and types of inner values."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Extraction:
+    """A candidate as a model of its own.
+
+    Attributes:
+        model: Nodes in canonical order; constants are initializers that share the original tensors.
+        inputs: Specs of the model's inputs, in order.
+        outputs: Specs of its outputs, in order.
+        input_values: The original values that go in.
+        output_values: The original values that come out.
+        constant_values: The original constants, in the order of the model's initializers.
+    """
+
+    model: onnx_ir.Model
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    input_values: tuple[onnx_ir.Value, ...]
+    output_values: tuple[onnx_ir.Value, ...]
+    constant_values: tuple[onnx_ir.Value, ...]
+
+
+def extract(graph: DataflowGraph, nodes: int, *, name: str, composites: Sequence[Composite] = ()) -> Extraction:
+    """Copies a candidate out of its graph.
+
+    Equal candidates (by `structural_hash`) give equal models up to names and weights. Tensors are shared, not copied.
+    Calls to functions of the model are replaced by their bodies.
+
+    Args:
+        graph: The graph.
+        nodes: Mask of the candidate's nodes.
+        name: Name of the new graph.
+        composites: Labelled parts, which become functions of the new model.
+    """
+    return extract_form(graph, canonical_form(graph, nodes, composites), name=name, composites=composites)
+
+
+def extract_form(
+    graph: DataflowGraph, form: CanonicalForm, *, name: str, composites: Sequence[Composite] = ()
+) -> Extraction:
+    """`extract` in an order that is known already."""
+    body = copied_graph(graph, form, name=name, constants_are_inputs=False)
+    model = onnx_ir.Model(body, ir_version=max(graph.model.ir_version, MIN_IR_VERSION), producer_name="collage")
+    if composites:
+        _call_composites(model, graph, form, composites)
+    return Extraction(
+        model=model,
+        inputs=tuple(graph.spec(value) for value in form.inputs),
+        outputs=tuple(graph.spec(value) for value in form.outputs),
+        input_values=form.inputs,
+        output_values=form.outputs,
+        constant_values=form.constants,
+    )
+
+
+def copied_graph(graph: DataflowGraph, form: CanonicalForm, *, name: str, constants_are_inputs: bool) -> onnx_ir.Graph:
+    """Copies the nodes of a candidate into a new graph, calls replaced by what they call.
+
+    Args:
+        graph: The graph.
+        form: The candidate.
+        name: Name of the new graph.
+        constants_are_inputs: Whether constants become inputs after the others (a function) or initializers (a
+            model).
+    """
+    view = onnx_ir.GraphView(
+        (*form.inputs, *form.constants) if constants_are_inputs else form.inputs,
+        form.outputs,
+        nodes=[graph.nodes[index] for index in form.order],
+        initializers=() if constants_are_inputs else form.constants,
+        opset_imports=dict(graph.model.opset_imports),
+        name=name,
+    )
+    copy = view.clone()
+    for value in copy.inputs:
+        value.const_value = None
+    for index, node in zip(form.order, copy, strict=True):
+        node.name = graph.names[index]
+    _inline_calls(copy, graph.model.functions)
+    return copy
+
+
+def _inline_calls(body: onnx_ir.Graph, functions: Mapping[onnx_ir.OperatorIdentifier, onnx_ir.Function]) -> None:
+    """Replaces calls to the source model's functions by their bodies, in place."""
+    if not any(node.op_identifier() in functions for node in body.all_nodes()):
+        return
+    # Imported here because onnx_ir.passes.common loads onnx's compiled extension, and marked functions are rare.
+    from onnx_ir.passes.common import InlinePass
+
+    copies = [function.clone() for function in functions.values()]
+    InlinePass()(onnx_ir.Model(body, ir_version=MIN_IR_VERSION, functions=copies))
+
+
+def _call_composites(
+    model: onnx_ir.Model, graph: DataflowGraph, form: CanonicalForm, composites: Sequence[Composite]
+) -> None:
+    body = model.graph
+    new_nodes = dict(zip(form.order, body, strict=True))
+    new_values = dict(zip((*form.inputs, *form.constants), (*body.inputs, *body.initializers.values()), strict=True))
+    for index, node in new_nodes.items():
+        new_values.update(zip(graph.nodes[index].outputs, node.outputs, strict=True))
+    order = {index: position for position, index in enumerate(form.order)}
+    ranked = sorted(composites, key=lambda part: min(order[index] for index in iterate_bits(part.nodes)))
+    for number, part in enumerate(ranked):
+        inner = canonical_form(graph, part.nodes)
+        function = onnx_ir.Function(
+            COLLAGE_DOMAIN,
+            f"composite_{number}",
+            graph=copied_graph(graph, inner, name=f"composite_{number}", constants_are_inputs=True),
+            attributes=(),
+        )
+        function.metadata_props[COMPOSITE_METADATA] = part.label
+        for key, value in part.attributes:
+            function.metadata_props[f"{COMPOSITE_METADATA}.{key}"] = value
+        model.functions[function.identifier()] = function
+        call = onnx_ir.Node(
+            COLLAGE_DOMAIN,
+            function.name,
+            [new_values[value] for value in (*inner.inputs, *inner.constants)],
+            outputs=[_like(new_values[value]) for value in inner.outputs],
+            name=f"{part.label}_{number}",
+        )
+        old = [new_nodes[index] for index in iterate_bits(part.nodes)]
+        onnx_ir.convenience.replace_nodes_and_values(
+            body, old[-1], old, [call], [new_values[value] for value in inner.outputs], call.outputs
+        )
+        new_values.update(zip(inner.outputs, call.outputs, strict=True))
+    body.opset_imports.setdefault(COLLAGE_DOMAIN, 1)
+    body.sort()
+
+
+def _like(value: onnx_ir.Value) -> onnx_ir.Value:
+    return onnx_ir.Value(name=value.name, type=value.type, shape=value.shape)

@@ -1,0 +1,1 @@
+"""What operators do: how they fuse, their defaults, quantisation, rounding and bounds of their results."""

@@ -1,0 +1,119 @@
+"""Collage mixes inference toolchains: it measures which runs which part of an ONNX model fastest.
+
+    import collage
+
+    module = collage.optimize("model.onnx", toolchains=["onnxruntime", "openvino"])
+    module.save("model.collage")
+    session = collage.load("model.collage")
+    [y] = session.run(None, {"x": x})
+
+Importing this package imports nothing heavy: names below load what they need when first used (PEP 562).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import onnx_ir
+
+    from collage.commands.optimized import Optimized
+    from collage.options import OptimizeOptions
+    from collage.report.facts.record import Record
+    from collage.report.progress import Progress
+    from collage.runtime import Session
+    from collage_core.errors import CollageError
+
+    __version__: str
+
+__all__ = [
+    "CollageError",
+    "OptimizeOptions",
+    "Optimized",
+    "Record",
+    "Session",
+    "__version__",
+    "load",
+    "optimize",
+]
+
+_LAZY: Mapping[str, str] = {
+    "CollageError": "collage_core.errors",
+    "OptimizeOptions": "collage.options",
+    "Optimized": "collage.commands.optimized",
+    "Record": "collage.report.facts.record",
+    "Session": "collage.runtime",
+}
+"""Module of each public name that is not defined here."""
+
+
+def optimize(
+    model: str | Path | onnx_ir.Model,
+    *,
+    toolchains: Sequence[str] | str | None = None,
+    exclude: Sequence[str] = (),
+    progress: Progress | None = None,
+    **options: Any,
+) -> Optimized:
+    """Searches the fastest plan for a model, measures and verifies it.
+
+    Args:
+        model: A path to an ONNX model, or one in memory.
+        toolchains: Targets to use, `"openvino(precision=bf16)"` or the like; all that are installed if None.
+        exclude: Toolchains or targets to leave out.
+        progress: Takes news of the work; None for silence.
+        **options: Any other field of `OptimizeOptions`, such as `preset`, `threads`, `max_error`; or what you decide
+            yourself (docs/user-control.md): `pins`, `prefer`, `fusion_specs`, `load_plan`.
+
+    Returns:
+        The plan: `save` it as a package, get a `session` to run it now, or read its `record`.
+
+    Raises:
+        CollageError: If the model cannot be read, no toolchain runs part of it, or an option is wrong.
+    """
+    from collage.commands.optimize import optimize as optimize_model
+    from collage.options import OptimizeOptions as Options
+    from collage.report.progress import SilentProgress
+
+    wanted = toolchains if toolchains is None or isinstance(toolchains, str) else ",".join(toolchains)
+    return optimize_model(
+        model,
+        Options(toolchains=wanted, exclude=tuple(exclude), **options),
+        progress=progress or SilentProgress(),
+    )
+
+
+def load(path: str | Path, *, threads: int | None = None) -> Session:
+    """Loads a package to run it, as `onnxruntime.InferenceSession` does a model.
+
+    Args:
+        path: A `.collage` file.
+        threads: CPU threads; those it was optimized for if None.
+
+    Raises:
+        CollageError: If it is not a package, or something it needs is not on this machine.
+    """
+    from collage.commands.load import load as load_session
+
+    return load_session(path, threads=threads)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("collage-engine")
+        except PackageNotFoundError:
+            return "0+source"  # a checkout on the path, never installed
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

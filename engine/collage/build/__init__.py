@@ -1,0 +1,1 @@
+"""Build a plan into an executable, and check its outputs."""

@@ -1,0 +1,73 @@
+"""What runs a saved package in a contender's process, loaded and bound exactly as a user would."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.value_files import read_values, write_values
+from collage.report.documents.codec import to_jsonable
+from collage.report.facts.device_facts import describe_work
+from collage.runtime import Session, load
+
+PACKAGE_CALL = f"{__name__}:package_call"
+"""Name of `package_call`, as a contender process is told it."""
+TRIAL_CALL = f"{__name__}:trial_call"
+"""Name of `trial_call`."""
+_PROFILED_RUNS = 20
+
+
+class _Run(functools.partial[Any]):
+    """A bound call that keeps the session it belongs to; calling a partial costs nothing that can be measured."""
+
+    session: Session
+
+
+def package_call(package: str, inputs: str, threads: int, warmup: int = 0) -> Callable[[], Any]:
+    """Loads a package and binds one run of it.
+
+    Args:
+        package: Path of the package.
+        inputs: Path of a document of `write_values` with the model's inputs.
+        threads: CPU threads of each kernel.
+        warmup: Runs before it is handed over.
+
+    Returns:
+        The call, without arguments; each call is one run of the model.
+    """
+    session = load(package, threads=threads)
+    session.run(None, read_values(Path(inputs)))
+    for _ in range(warmup):
+        session.run_bound()
+    run = _Run(session.bound_call)
+    run.session = session
+    return run
+
+
+def trial_call(package: str, inputs: str, outputs: str, profile: str, blobs: str, threads: int) -> Callable[[], None]:
+    """Makes a call that loads a package, runs it once, and writes what it gave and its profile.
+
+    Args:
+        package: Path of the package.
+        inputs: Path of a document of `write_values` with the model's inputs.
+        outputs: Path of the document to write the outputs to.
+        profile: Path of a document to write, in JSON: median microseconds by call site, and what devices do.
+        blobs: Folder for the outputs' bytes.
+        threads: CPU threads of each kernel.
+    """
+
+    def call() -> None:
+        session = load(package, threads=threads)
+        names = [output.name for output in session.get_outputs()]
+        made = dict(zip(names, session.run(None, read_values(Path(inputs))), strict=True))
+        steps = session.profile(runs=_PROFILED_RUNS).steps
+        write_values(Path(outputs), made, BlobStore(Path(blobs)))
+        times = {step.name: step.median_us for step in steps if step.target != "host"}
+        work = to_jsonable(describe_work(session.device_work()))
+        Path(profile).write_text(json.dumps({"measured_us": times, "work": work}), encoding="utf-8")
+
+    return call

@@ -1,0 +1,64 @@
+"""A call site of a package, lowered again in its toolchain's worker."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from collage.measure.driver.client import PluginSource, Worker
+from collage.measure.wire.artifact_codec import artifact_of
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.function_codec import FunctionEncoder
+from collage.measure.wire.messages import AskBuild
+from collage.measure.wire.outcomes import BuildSettings, Built, Tolerance
+from collage.runtime import Package
+from collage_core.contract import Artifact, Host
+from collage_core.errors import KernelLoadError
+from collage_core.passes.call_sites import CallSite
+
+_DEADLINE_S = 600.0
+
+
+def lower_again(package: Package, site: CallSite, threads: int) -> Artifact:
+    """The artifact of a call site for this machine, made from the packaged function.
+
+    Args:
+        package: Where the call site is from.
+        site: The call site.
+        threads: CPU threads of the kernel.
+
+    Raises:
+        KernelLoadError: If its toolchain does not offer its target here, or refuses.
+    """
+    target = package.targets[site.name]
+    with contextlib.ExitStack() as stack:
+        store = BlobStore(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="collage-"))))
+        worker = Worker(PluginSource(toolchain=site.toolchain), store)
+        stack.callback(worker.close)
+        here = worker.targets(Host.this())
+        same = [t for t in here if t.name == target.name] if isinstance(here, tuple) else []
+        if not same:
+            raise KernelLoadError(site.name, target.name, site.nodes, "its toolchain does not offer that target here")
+        built = worker.build(
+            AskBuild(
+                target=same[0],
+                function=FunctionEncoder(store).encode(site.kernel_function()),
+                variant=None,
+                inputs=(),
+                expected=(),
+                build=BuildSettings(threads=threads, deterministic=_is_deterministic(package)),
+                tolerance=Tolerance(),
+                deadline_s=_DEADLINE_S,
+            )
+        )
+        if not isinstance(built, Built):
+            raise KernelLoadError(site.name, target.name, site.nodes, built.reason)
+        return artifact_of(built.artifact, store)
+
+
+def _is_deterministic(package: Package) -> bool:
+    """Whether `--deterministic` was said when the package was made."""
+    record = package.record
+    return isinstance(record, Mapping) and record.get("deterministic") is True

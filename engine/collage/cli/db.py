@@ -1,0 +1,147 @@
+"""`collage db`: the tuning database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from collage.cli.options import existing_file, json_option, tuning_db_option, verbose_option
+from collage.cli.output import results_console, write_json
+from collage.cli.parameters import check_overwriting, output_file_or_dash
+
+if TYPE_CHECKING:
+    from collage.store import Transferred, TuningStore
+
+
+@click.group(short_help="Look after the tuning database.")
+def db() -> None:
+    """Look after the tuning database: everything ever measured on this machine, and what toolchains cached."""
+
+
+@db.command(short_help="Show how much it holds.")
+@tuning_db_option
+@json_option
+@verbose_option
+def stats(tuning_db: str | None, json_to: Path | None) -> None:
+    """Show how much the database holds, by outcome, target and library version."""
+    from collage.report.documents.codec import dumps, to_jsonable
+    from collage.report.text.store_tables import store_summary
+    from collage.store import database_file, open_database
+
+    check_overwriting({"--json": json_to}, [database_file(tuning_db)])
+    with open_database(tuning_db, read_only=True) as store:
+        held = store.stats()
+        results_console(json_to).print(store_summary(store.url, held))
+        write_json(json_to, dumps({"schema_version": 1, "url": store.url, **to_jsonable(held)}))
+
+
+@db.command(short_help="Write it as lines of JSON.")
+@click.option(
+    "-o",
+    "--output",
+    type=output_file_or_dash,
+    default="-",
+    metavar="FILE.jsonl",
+    help="Where to; standard output unless given.",
+)
+@tuning_db_option
+@verbose_option
+def export(output: Path, tuning_db: str | None) -> None:
+    """Write everything the database holds as lines of JSON, to be imported elsewhere.
+
+    Of a damaged database it writes what can still be read, and ends with status 1.
+    """
+    from collage.errors import DatabaseError
+    from collage.report.figures import counted
+    from collage.report.files import write_pieces
+    from collage.store import database_file, export_lines, open_database
+
+    check_overwriting({"--output": output}, [database_file(tuning_db)])
+    lost: list[DatabaseError] = []
+    with open_database(tuning_db, salvage=True) as store:
+        lines = (f"{line}\n" for line in export_lines(store, damaged=lost.append))
+        if output == Path("-"):
+            for line in lines:
+                click.echo(line, nl=False)
+        else:
+            write_pieces(output, lines)
+    if lost:
+        raise click.ClickException(
+            f"{store.url} is damaged: {counted(len(lost), 'part')} of it could not be read and is not in the export "
+            f"({lost[0].reason}). Move it away and import the rest with `collage db import`."
+        )
+
+
+@db.command(name="import", short_help="Add what another machine exported.")
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@tuning_db_option
+@verbose_option
+def import_(file: Any, tuning_db: str | None) -> None:
+    """Add what `collage db export` wrote to FILE ('-' for standard input). Importing again adds nothing."""
+    from collage.store import import_lines, open_database
+
+    with open_database(tuning_db) as store:
+        _say_what_was_added(store, import_lines(store, file, source=str(file.name)))
+
+
+@db.command(short_help="Add what other databases hold.")
+@click.argument("others", type=existing_file, nargs=-1, required=True)
+@tuning_db_option
+@verbose_option
+def merge(others: tuple[Path, ...], tuning_db: str | None) -> None:
+    """Add what OTHERS, databases too, hold. Merging again adds nothing."""
+    from collage.store import merge as add
+    from collage.store import open_database
+
+    with open_database(tuning_db) as store:
+        for path in others:
+            with open_database(path, read_only=True) as other:
+                _say_what_was_added(store, add(store, other))
+
+
+@db.command(short_help="Remove what belongs to library versions no longer installed.")
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="FINGERPRINT",
+    help="Keep these library versions, as `collage db stats` shows them, besides those installed now; repeat.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@tuning_db_option
+@verbose_option
+def gc(keep: tuple[str, ...], dry_run: bool, yes: bool, tuning_db: str | None) -> None:
+    """Remove measurements and caches of library versions that are no longer installed."""
+    from collage.commands.doctor import doctor
+    from collage.report.figures import counted
+    from collage.store import open_database
+
+    installed = [toolchain.fingerprint for toolchain in doctor().toolchains if toolchain.fingerprint]
+    with open_database(tuning_db, read_only=dry_run) as store:
+        held = {*store.stats().fingerprints, *(space.fingerprint for space, _ in store.blob_keys())}
+        # a plan over several toolchains carries all their fingerprints in one, words among others
+        words = [f" {version} " for version in installed]
+        kept = {name for name in held if name in keep or any(version in f" {name} " for version in words)}
+        going = sorted(held - kept)
+        if not going:
+            click.echo("Nothing to remove: all of it belongs to library versions installed now.")
+            return
+        click.echo("To be removed: " + ", ".join(going))
+        if dry_run:
+            return
+        if not yes:
+            click.confirm("Remove all that was measured with them?", abort=True)
+        removed = store.gc(kept)
+        records, blobs = counted(removed.records, "record"), counted(removed.blobs, "cached file")
+        click.echo(f"removed {records} and {blobs} from {store.url}")
+
+
+def _say_what_was_added(store: TuningStore, added: Transferred) -> None:
+    from collage.report.figures import counted
+
+    click.echo(
+        f"{store.url}: {counted(added.records, 'new record')}, {added.known} known already, "
+        f"{counted(added.blobs, 'new cached file')}, {counted(added.plans, 'new plan')}"
+    )

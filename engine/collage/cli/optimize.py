@@ -1,0 +1,190 @@
+"""`collage optimize`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from collage.cli.options import (
+    existing_file,
+    inputs_option,
+    is_verbose,
+    json_option,
+    measuring_options,
+    reference_option,
+    seed_option,
+    selection_options,
+    threads_option,
+    tuning_db_option,
+    verbose_option,
+)
+from collage.cli.output import results_console, shown_progress, write_json
+from collage.cli.parameters import (
+    FiniteRange,
+    check_overwriting,
+    duration,
+    output_file,
+    shapes_by_name,
+    split_names,
+    targets,
+)
+
+
+@click.command(short_help="Search, measure, verify and save the fastest plan.")
+@click.argument("model", type=existing_file)
+@click.option("-o", "--output", type=output_file, required=True, metavar="OUT.collage", help="The package to write.")
+@selection_options
+@inputs_option
+@click.option(
+    "--preset",
+    type=click.Choice(["quick", "default", "extensive"]),
+    default="default",
+    show_default=True,
+    help="How much to try.",
+)
+@click.option(
+    "--search",
+    type=click.Choice(["lazy", "exact", "two-level", "ilp"]),
+    default="lazy",
+    show_default=True,
+    help="Measure what the best plan lacks; all that the preset says; lazily, then change whole plans; or exact, "
+    "certified by an integer program.",
+)
+@click.option(
+    "--trace",
+    type=output_file,
+    metavar="FILE.json",
+    help="Write every plan that --search two-level timed, and a picture of it beside (.svg).",
+)
+@click.option("--budget", type=duration, metavar="TIME", help="Stop trying more after this long: 90s, 10m, 1h.")
+@click.option(
+    "--max-error",
+    type=FiniteRange(min=0, max=1, min_open=True, max_open=True),
+    metavar="REL",
+    help="Allow targets of lower precision, up to this error relative to a tensor's scale.",
+)
+@tuning_db_option
+@threads_option
+@measuring_options
+@click.option(
+    "--rtol",
+    type=FiniteRange(min=0, min_open=True),
+    metavar="REL",
+    help="Largest error of a kernel relative to its tensor's scale.",
+)
+@reference_option
+@click.option(
+    "--deterministic",
+    is_flag=True,
+    help="Only kernels that give the same bits for the same inputs, each time they run.",
+)
+@click.option(
+    "--pin",
+    "pins",
+    multiple=True,
+    metavar="GLOB=TARGET",
+    help="Give the nodes whose names match to this toolchain, whatever is fastest; repeat for several.",
+)
+@click.option(
+    "--prefer",
+    type=targets,
+    metavar="TARGETS",
+    help="Who gets what measurements cannot decide, best first, comma-separated; explain says where it did.",
+)
+@click.option(
+    "--save-plan",
+    type=output_file,
+    metavar="FILE.json",
+    help="Write the plan and the cost of every candidate, to be read, edited and loaded (docs/user-control.md).",
+)
+@click.option(
+    "--load-plan", type=existing_file, metavar="FILE.json", help="Build, check and save this plan; search nothing."
+)
+@seed_option
+@json_option
+@verbose_option
+@click.pass_context
+def optimize(
+    ctx: click.Context,
+    model: Path,
+    output: Path,
+    toolchains: str | None,
+    exclude: tuple[str, ...],
+    input_shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    inputs: Path | None,
+    preset: str,
+    search: str,
+    trace: Path | None,
+    budget: float | None,
+    max_error: float | None,
+    tuning_db: str | None,
+    threads: int | None,
+    warmup: int | None,
+    iterations: int | None,
+    duration: float | None,
+    rtol: float | None,
+    reference: str | None,
+    deterministic: bool,
+    pins: tuple[str, ...],
+    prefer: str | None,
+    save_plan: Path | None,
+    load_plan: Path | None,
+    seed: int,
+    json_to: Path | None,
+) -> None:
+    """Search the fastest plan for MODEL, measure and verify it, and save it as a package."""
+    from collage.commands.optimize import optimize as optimize_model
+    from collage.options import OptimizeOptions
+    from collage.report.documents.optimize_json import optimize_json
+    from collage.report.figures import size
+    from collage.report.text.tables import optimize_summary
+    from collage.report.text.trace_plot import PICTURE, write_trace
+    from collage.store import database_file
+
+    if trace is not None and search != "two-level":
+        raise click.UsageError("--trace is of --search two-level; other searches have none")
+    picture = None if trace is None else trace.with_suffix(PICTURE)
+    check_overwriting(
+        {
+            "--output": output,
+            "--json": json_to,
+            "--save-plan": save_plan,
+            "--trace": trace,
+            "the picture of --trace": picture,
+        },
+        [model, inputs, database_file(tuning_db), load_plan],
+    )
+    options = OptimizeOptions(
+        toolchains=toolchains,
+        exclude=split_names(exclude),
+        input_shapes=shapes_by_name(input_shapes),
+        inputs=inputs,
+        preset=preset,
+        search=search,
+        budget_s=budget,
+        max_error=max_error,
+        tuning_db=tuning_db,
+        threads=threads,
+        seed=seed,
+        rtol=rtol,
+        reference=reference,
+        deterministic=deterministic,
+        warmup=warmup,
+        iterations=iterations,
+        duration_s=duration,
+        pins=pins,
+        prefer=prefer,
+        load_plan=load_plan,
+    )
+    with shown_progress() as progress:
+        optimized = optimize_model(model, options, progress=progress)
+        optimized.save(output)
+        if save_plan is not None:
+            optimized.save_plan(save_plan)
+        if trace is not None and optimized.trace is not None:
+            write_trace(trace, optimized.trace, title=model.name)
+    console = results_console(json_to)
+    console.print(optimize_summary(optimized.record, everything=is_verbose(ctx)))
+    console.print(f"saved {output} ({size(output.stat().st_size)}); why it is so: collage explain {output}")
+    write_json(json_to, optimize_json(optimized.record))

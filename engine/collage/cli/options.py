@@ -1,0 +1,110 @@
+"""Options that several commands share, so that they read and mean the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from collage.cli.parameters import duration, input_shape, output_file_or_dash, targets
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+_VERBOSE = "collage.cli.verbose"
+
+existing_file = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+
+
+def is_verbose(ctx: click.Context) -> bool:
+    """Whether `-v` was given, before or after the command's name."""
+    return bool(ctx.meta.get(_VERBOSE, False))
+
+
+def _remember_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta[_VERBOSE] = True
+
+
+verbose_option = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_remember_verbose,
+    help="List everything, and show a traceback when something fails.",
+)
+
+json_option = click.option(
+    "--json",
+    "json_to",
+    type=output_file_or_dash,
+    metavar="FILE",
+    help="Write the result as JSON; '-' for standard output (tables then go to standard error).",
+)
+
+threads_option = click.option(
+    "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads; one per physical core unless given."
+)
+
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="For random inputs."
+)
+
+inputs_option = click.option(
+    "--inputs",
+    type=existing_file,
+    metavar="FILE.npz",
+    help="An array per model input (docs/models.md); random ones unless given.",
+)
+
+tuning_db_option = click.option(
+    "--tuning-db", metavar="URL", help="Where measurements are kept; the user's own database unless given."
+)
+
+reference_option = click.option(
+    "--reference",
+    metavar="TOOLCHAIN",
+    help="Computes what ONNX's own evaluator cannot; the first exact one by default.",
+)
+
+
+input_shapes_option = click.option(
+    "--input-shapes",
+    type=input_shape,
+    multiple=True,
+    metavar="NAME:[D,...]",
+    help="Shape of an input, e.g. x:[1,3,224,224]; repeat for several.",
+)
+
+
+def selection_options(command: C) -> C:
+    """Which toolchains take part, and with what input shapes."""
+    for option in (
+        input_shapes_option,
+        click.option(
+            "--exclude", multiple=True, metavar="TARGETS", help="Toolchains or targets to leave out, comma-separated."
+        ),
+        click.option(
+            "--toolchains",
+            type=targets,
+            metavar="TARGETS",
+            help="Toolchains to use, comma-separated, with options where wanted: "
+            "onnxruntime,openvino(precision=bf16). All that are installed unless given.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def measuring_options(command: C) -> C:
+    """How long and how often to time."""
+    for option in (
+        click.option("--duration", type=duration, metavar="S", help="Seconds to time for; 90s and 2m work, too."),
+        click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Timed runs."),
+        click.option("--warmup", type=click.IntRange(min=0), metavar="N", help="Untimed runs before."),
+    ):
+        command = option(command)
+    return command

@@ -1,0 +1,77 @@
+"""`collage run`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from collage.cli.arrays import random_arrays, read_values, write_values
+from collage.cli.options import existing_file, inputs_option, json_option, seed_option, threads_option, verbose_option
+from collage.cli.output import results_console, write_json
+from collage.cli.parameters import check_overwriting, output_file
+
+
+@click.command(short_help="Run a package once.")
+@click.argument("package", type=existing_file)
+@inputs_option
+@click.option("--save-outputs", type=output_file, metavar="FILE.npz", help="Write an array per output.")
+@click.option(
+    "--profile",
+    "trace_to",
+    type=output_file,
+    metavar="TRACE.json",
+    help="Time every kernel in place; write a trace for chrome://tracing or Perfetto.",
+)
+@threads_option
+@seed_option
+@json_option
+@verbose_option
+def run(
+    package: Path,
+    inputs: Path | None,
+    save_outputs: Path | None,
+    trace_to: Path | None,
+    threads: int | None,
+    seed: int,
+    json_to: Path | None,
+) -> None:
+    """Run PACKAGE once.
+
+    In NPZ files, strings are arrays of text, the members of a sequence s are s[0], s[1] and so on (s[] if it has none),
+    an optional value that is absent is left out, and bfloat16 and other types NumPy has not are float32 or int8.
+    """
+    from collage.commands.load import load
+    from collage.report.documents.codec import to_json
+    from collage.report.facts.device_facts import describe_work
+    from collage.report.facts.run_facts import RunReport, describe_outputs, describe_profile
+    from collage.report.files import write_text
+    from collage.report.text.fact_tables import run_summary
+
+    written = {"--save-outputs": save_outputs, "--profile": trace_to, "--json": json_to}
+    check_overwriting(written, [package, inputs])
+    notes: list[str] = []
+    session = load(package, threads=threads, tell=notes.append)
+    arguments = session.get_inputs()
+    feeds = random_arrays(arguments, seed) if inputs is None else read_values(inputs, arguments)
+    names = [output.name for output in session.get_outputs()]
+    outputs = dict(zip(names, session.run(None, feeds), strict=True))
+    profile = session.profile(feeds) if trace_to is not None else None
+    report = RunReport(
+        package=package.name,
+        seed=seed if inputs is None else None,
+        outputs=describe_outputs(outputs),
+        steps=describe_profile(profile) if profile is not None else (),
+        device_work=describe_work(session.device_work()),
+        notes=tuple(notes),
+    )
+    console = results_console(json_to)
+    console.print(run_summary(report))
+    if save_outputs is not None:
+        write_values(save_outputs, outputs)
+        console.print(f"saved outputs to {save_outputs}")
+    if trace_to is not None and profile is not None:
+        write_text(trace_to, json.dumps(profile.chrome_trace()) + "\n")
+        console.print(f"saved trace to {trace_to}")
+    write_json(json_to, to_json(report))

@@ -1,0 +1,222 @@
+"""`bench`: packages and single toolchains side by side, each in its own process, interleaved."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from collage.control.plan_file import PlanFile, read_plan
+from collage.decide.contenders import is_package, model_of, package_contender, plan_packages, single_packages
+from collage.decide.recording import latency_facts
+from collage.measure.contenders.interleaved import Rounds, interleaved
+from collage.measure.driver.source import MeasureSettings, MeasuringCostSource
+from collage.measure.statistics import Interval, ratio_interval
+from collage.measure.wire.outcomes import BuildSettings, Failed
+from collage.options import BenchOptions
+from collage.report.documents.bench_json import ApparentLoss, BenchReport
+from collage.report.facts.record import Comparison, ContenderFacts, ModelFacts
+from collage.report.progress import Progress, SilentProgress
+from collage.runtime import load_package
+from collage.setup.environment import Environment
+from collage.setup.facts import host_facts
+from collage.setup.targets import Selection
+from collage.setup.workload import Workload
+from collage_core.errors import UsageError
+from collage_core.passes.call_sites import call_sites
+from collage_core.registry import Registry
+
+
+def bench(
+    paths: Sequence[Path],
+    options: BenchOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    registry: Registry | None = None,
+) -> BenchReport:
+    """Times packages, and every single toolchain on their model, in fresh processes that take turns.
+
+    Args:
+        paths: Models and packages. A model stands for every single toolchain; so does `--compare` with packages.
+        options: How long, on which inputs, with which toolchains.
+        progress: Is told.
+        registry: The toolchains; those installed if None.
+
+    Raises:
+        CollageError: If a file cannot be used, or several models are given.
+    """
+    options = options or BenchOptions()
+    progress = progress or SilentProgress()
+    plans = [read_plan(path) for path in options.plans]
+    packages = [path for path in paths if is_package(path)]
+    models = [path for path in paths if not is_package(path)]
+    if len(models) > 1:
+        raise UsageError(f"bench compares contenders on one model, not {len(models)}")
+    selection = Selection.parse(options.toolchains, options.exclude, inexact=True)
+    registry = registry or Registry.discover()
+    selection.toolchains(registry)  # what is misspelt is said before any work
+    try:
+        progress.phase("preparing the model")
+        workload = Workload(
+            model_of(models[0] if models else packages[0]),
+            input_shapes=options.input_shapes,
+            inputs=options.inputs,
+            seed=options.seed,
+        )
+        with Environment(selection, tuning_db="memory:", threads=options.threads, registry=registry) as environment:
+            timing = _Bench(workload, environment, options, progress, is_model=bool(models))
+            return timing.run(packages, plans, bool(models) or options.compare)
+    finally:
+        progress.done()
+
+
+class _Bench:
+    def __init__(
+        self, workload: Workload, environment: Environment, options: BenchOptions, progress: Progress, *, is_model: bool
+    ) -> None:
+        self._workload = workload
+        self._is_model = is_model  # rather than what a package was made from
+        self._environment = environment
+        self._options = options
+        self._progress = progress
+
+    def run(self, packages: Sequence[Path], plans: Sequence[PlanFile], singles: bool) -> BenchReport:
+        options, environment = self._options, self._environment
+        taken = [target.name for status in environment.statuses for target in status.targets]
+        paths: dict[str, Path] = dict(zip(_names(packages, taken), packages, strict=True))
+        given = _names([Path(plan.source) for plan in plans], [*taken, *paths, "collage"], alone="")
+        failed: Mapping[str, str] = {}
+        own = {*paths, *given}
+        if singles or plans:
+            source = MeasuringCostSource(
+                pool=environment.pool,
+                capture=self._workload.capture(environment.store, environment.fallback(self._workload.graph, None)),
+                database=environment.database,
+                host=environment.host,
+                settings=MeasureSettings(build=BuildSettings(threads=environment.threads)),
+            )
+            paths |= plan_packages(plans, given, self._workload, environment, source, self._progress)
+            if singles:
+                built, failed = single_packages(self._workload, environment, source, self._progress)
+                paths |= built
+        inputs = self._workload.inputs_document(environment.folder, environment.store)
+        contenders = [
+            package_contender(name, path, inputs, environment.threads, warmup=options.warmup)
+            for name, path in paths.items()
+        ]
+        self._progress.phase("timing", options.rounds * len(contenders))
+        rounds = interleaved(
+            contenders,
+            rounds=options.rounds,
+            burst_s=options.duration_s / options.rounds,
+            min_runs=options.iterations,
+            progress=lambda done, total: self._progress.advance(),
+        )
+        return BenchReport(
+            model=self._facts(packages),
+            host=host_facts(environment.host),
+            threads=environment.threads,
+            comparison=self._comparison(paths, own, rounds, failed),
+            notes=(*([] if options.inputs else [f"random inputs, seed {options.seed}"]), *self._other_models(packages)),
+            apparent_losses=_apparent_losses([name for name in paths if name not in given], given, rounds),
+        )
+
+    def _facts(self, packages: Sequence[Path]) -> ModelFacts:
+        """The model; of one that comes out of a package, the file it was made from."""
+        if self._is_model:
+            return self._workload.facts
+        manifest = load_package(packages[0]).manifest
+        return dataclasses.replace(self._workload.facts, name=manifest.model_name, sha256=manifest.model_sha256)
+
+    def _other_models(self, packages: Sequence[Path]) -> list[str]:
+        """A note on each package that was made from another file; it may hold the same model all the same."""
+        made_from = {path: load_package(path).manifest for path in packages}
+        known = [manifest.model_sha256 for manifest in made_from.values() if manifest.model_sha256]
+        expected = self._workload.facts.sha256 if self._is_model else next(iter(known), "")
+        return [
+            f"{path.name} was made from another file, {manifest.model_name}"
+            for path, manifest in made_from.items()
+            if manifest.model_sha256 not in ("", expected)
+        ]
+
+    def _comparison(
+        self,
+        paths: Mapping[str, Path],
+        own: set[str],
+        rounds: Mapping[str, Rounds | Failed],
+        failed: Mapping[str, str],
+    ) -> Comparison:
+        timed = {name: answer for name, answer in rounds.items() if not isinstance(answer, Failed)}
+        medians = {name: _median(answer) for name, answer in timed.items()}
+        opened = {name: load_package(path) for name, path in paths.items()}
+        inexact = {name for name, each in opened.items() if not all(target.exact for target in each.targets.values())}
+        # a toolchain that computes in a lower precision is the measure of nobody who does not
+        rivals = (set(medians) - own) if not own or inexact & own else set(medians) - own - inexact
+        singles = sorted((medians[name], name) for name in rivals)
+        best = singles[0][1] if singles else ""
+        ratios: dict[str, Interval] = {}
+        if best:
+            ratios = {name: ratio_interval(answer, timed[best], seed=0) for name, answer in timed.items()}
+        contenders = []
+        for name, package in opened.items():
+            answer = rounds[name]
+            sites = call_sites(package.model)
+            toolchains = tuple(sorted({site.toolchain for site in sites}))
+            ratio = ratios.get(name)
+            contenders.append(
+                ContenderFacts(
+                    name=name,
+                    kind="mixed" if name in own and len(sites) > 1 else "single",
+                    toolchains=toolchains,
+                    regions=len(sites),
+                    latency_ms=None if isinstance(answer, Failed) else latency_facts(answer),
+                    failed=answer.reason if isinstance(answer, Failed) else "",
+                    ratio=ratio.value if ratio is not None else 0.0,
+                    ratio_ci95=(ratio.low, ratio.high) if ratio is not None else (0.0, 0.0),
+                )
+            )
+        contenders += [ContenderFacts(name=name, kind="single", failed=reason) for name, reason in failed.items()]
+        first = next((name for name in paths if name in own and name in ratios), None)
+        if first is None:
+            return Comparison(contenders=tuple(contenders), best_single=best)
+        ratio = ratios[first]
+        return Comparison(
+            contenders=tuple(contenders),
+            best_single=best,
+            speedup_vs_best_single=1 / ratio.value,
+            speedup_ci95=(1 / ratio.high, 1 / ratio.low),
+        )
+
+
+def _apparent_losses(
+    others: Sequence[str], given: Sequence[str], rounds: Mapping[str, Rounds | Failed]
+) -> tuple[ApparentLoss, ...]:
+    """What the fastest of the other contenders loses against each plan a user gave."""
+    timed = {name: answer for name, answer in rounds.items() if not isinstance(answer, Failed)}
+    ranked = sorted((_median(timed[name]), name) for name in others if name in timed)
+    if not ranked:
+        return ()
+    best = "collage" if "collage" in timed else ranked[0][1]
+    ratios = {name: ratio_interval(timed[best], timed[name], seed=0) for name in given if name in timed}
+    return tuple(
+        ApparentLoss(contender=best, plan=name, loss=ratio.value - 1, loss_ci95=(ratio.low - 1, ratio.high - 1))
+        for name, ratio in ratios.items()
+    )
+
+
+def _names(packages: Sequence[Path], taken: Sequence[str], *, alone: str = "collage") -> list[str]:
+    """A name for each package: `alone`, if there is such, for the only one, else its file's, unless a target has it."""
+    if len(packages) == 1 and alone:
+        return [alone]
+    names: list[str] = []
+    for path in packages:
+        name = path.stem
+        while name in (*names, *taken):
+            name += "'"
+        names.append(name)
+    return names
+
+
+def _median(rounds: Rounds) -> float:
+    return statistics.median(statistics.median(each) for each in rounds)

@@ -1,0 +1,264 @@
+"""`compare`: a package's numbers against the reference, at its outputs and between its kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir
+
+from collage.build.output_check import (
+    RANDOM_REASON,
+    compared_outputs,
+    output_discrepancy,
+    random_discrepancy,
+    random_values,
+)
+from collage.prepare.default_inputs import without_defaults
+from collage.prepare.shapes import free_inputs
+from collage.prepare.steps import prepare
+from collage.reference import Discrepancy, Evaluation, evaluate
+from collage.reference import compare as compare_values
+from collage.reference.rounded import rounded_problem
+from collage.report.facts.compare_facts import CompareReport, ValueComparison
+from collage.runtime import Executable, Package, Session, load_package, loader, opener
+from collage.setup.environment import Environment
+from collage.setup.facts import opened
+from collage.setup.random_inputs import Given, load_inputs, random_inputs
+from collage.setup.targets import Selection, check_reference
+from collage_core.errors import EvaluationError, InputShapeError, UsageError
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.operators.quantised import roundings
+from collage_core.passes.call_sites import CallSite, call_sites
+from collage_core.registry import Registry
+
+_SHOWN_MARGIN = 5.0
+_LEAST_RTOL = 1e-5
+_MOST_RTOL = 1e-3
+"""Without `--rtol` a package of exact kernels is held to a few times the error it showed when it was verified. Over the
+model suite that error is at most 4e-6; two channels of one weight of ResNet-50 or BERT that change places move the
+outputs by 1e-5 to 1e-1, one time in five by less than 1e-3."""
+_SHARE = 1e-3
+"""Of integers that may differ without `--rtol`: two right implementations disagree where scores tie."""
+
+
+def compare(
+    model: Path,
+    package: Path,
+    *,
+    rtol: float | None = None,
+    atol: float = 1e-6,
+    seed: int = 0,
+    inputs: Given | None = None,
+    reference: str | None = None,
+    registry: Registry | None = None,
+) -> CompareReport:
+    """Runs a package in this process and the reference beside it, and compares every value both have.
+
+    Args:
+        model: The model the package was made from.
+        package: The package.
+        rtol: Largest error relative to a tensor's scale; for integers, the share of elements that may differ. If None,
+            what a right package of this plan stays below: a few times the error it showed when it was verified,
+            what `--max-error` allowed it if kernels of it are not exact, and what `rounded_problem` allows behind a
+            QuantizeLinear.
+        atol: Largest absolute difference that passes whatever the scale.
+        seed: For random inputs.
+        inputs: Values for the inputs, or the NPZ file that holds them; random arrays if None.
+        reference: Toolchain that computes what ONNX's evaluator cannot; the first exact one if None.
+        registry: The toolchains; those the package needs if None.
+
+    Raises:
+        CollageError: If a file cannot be used, or the package is not of this model.
+    """
+    if reference is not None:
+        check_reference(reference, registry or Registry.discover())
+    opened_package = load_package(package)
+    given, name, _ = opened(model)
+    given = without_defaults(given, _input_names(opened_package.model))
+    other = f"{package} was not made from {model}"
+    if (theirs := _input_names(opened_package.model)) != (ours := _input_names(given)):
+        raise UsageError(f"{other}: it has the inputs {theirs}, and the model {ours}")
+    shapes, free = _shapes(opened_package.model), free_inputs(given)
+    try:
+        graph = DataflowGraph(prepare(given, input_shapes={name: shapes[name] for name in shapes if name in free}))
+    except InputShapeError as error:  # nobody gave shapes but the package
+        raise UsageError(f"{other}: {error}") from error
+    feeds = load_inputs(graph, inputs) if inputs is not None else random_inputs(graph, seed)
+    sites = call_sites(opened_package.model)
+    boundaries = {
+        str(value.name): site for site in sites for value in site.outputs if value.name and not value.is_graph_output()
+    }
+    names = {str(value.name) for node in graph.nodes for value in node.outputs}
+    unknown = sorted(set(boundaries) - names)
+    outputs = [str(value.name) for value in graph.model.graph.outputs]
+    if unknown or outputs != [str(value.name) for value in opened_package.model.graph.outputs]:
+        raise UsageError(f"{other}: they do not have the same values")
+    judged_by = compared_outputs(graph)
+    wanted = {*boundaries, *outputs, *judged_by.values()}
+    evaluation = _evaluated(graph, feeds, wanted, reference, registry)
+    actual = _run(opened_package, tuple(boundaries), feeds, registry)
+    chance = random_values(graph)
+    by_output = {str(value.name): site for site in sites for value in site.outputs}
+    limits = _Limits.of(opened_package, rtol, atol)
+    rounded = {} if rtol is not None else {str(value.name): n for value, n in roundings(graph.nodes).items()}
+    values = [
+        _judged(
+            key,
+            "boundary",
+            site,
+            (random_discrepancy if key in chance else compare_values)(actual[key], evaluation.values[key]),
+            limits,
+            evaluation.values[key],
+            (actual[key], rounded[key]) if key in rounded and key not in chance else None,
+        )
+        for key, site in boundaries.items()
+    ]
+    values += [
+        _judged(
+            key,
+            "output",
+            by_output.get(key),
+            random_discrepancy(actual[key], evaluation.values[key])
+            if key in chance
+            else output_discrepancy(graph, key, actual[key], evaluation.values),
+            limits,
+            evaluation.values[judged_by[key]],
+            (actual[key], rounded[key]) if key in rounded and key not in chance else None,
+        )
+        for key in outputs
+    ]
+    return CompareReport(
+        model=name,
+        package=package.name,
+        rtol=limits.rtol,
+        atol=atol,
+        seed=seed if inputs is None else None,
+        values=tuple(values),
+        unchecked={
+            **evaluation.unchecked,
+            **{chance[key]: RANDOM_REASON for key in (*boundaries, *outputs) if key in chance},
+        },
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    """What a value is held to.
+
+    Attributes:
+        rtol: Largest error of numbers relative to their scale.
+        share: Of anything else, the largest share of elements that differ.
+        atol: Largest absolute difference that passes whatever the scale.
+    """
+
+    rtol: float
+    share: float
+    atol: float
+
+    @classmethod
+    def of(cls, package: Package, rtol: float | None, atol: float) -> _Limits:
+        if rtol is not None:
+            return cls(rtol=rtol, share=rtol, atol=atol)
+        record = package.record if isinstance(package.record, dict) else {}
+        allowed = float(record.get("max_error_allowed", 0.0))
+        if not all(target.exact for target in package.targets.values()):
+            most = max(allowed, _MOST_RTOL)
+            return cls(rtol=most, share=most, atol=atol)
+        shown = [float(record.get("max_error", 0.0))]
+        shown += [float(region.get("error", 0.0)) for region in record.get("regions", ())]
+        return cls(
+            rtol=min(max(_SHOWN_MARGIN * max(shown), _LEAST_RTOL), max(_MOST_RTOL, *shown)), share=_SHARE, atol=atol
+        )
+
+
+def _evaluated(
+    graph: DataflowGraph,
+    feeds: Mapping[str, Any],
+    wanted: Collection[str],
+    reference: str | None,
+    registry: Registry | None,
+) -> Evaluation:
+    """What the reference computes; toolchains are started only if it needs one."""
+    try:
+        return evaluate(graph.model, feeds, keep=wanted.__contains__)
+    except EvaluationError:
+        selection = Selection.parse(None, (), inexact=False)
+        with Environment(selection, tuning_db="memory:", registry=registry) as environment:
+            fallback = environment.fallback(graph, reference)
+            return evaluate(graph.model, feeds, fallback=fallback, keep=wanted.__contains__)
+
+
+def _run(
+    package: Package, boundaries: tuple[str, ...], feeds: Mapping[str, Any], registry: Registry | None
+) -> dict[str, Any]:
+    """Values of a package's outputs and of what its kernels pass each other."""
+    model = package.model.clone()
+    values = {str(value.name): value for node in model.graph for value in node.outputs}
+    model.graph.outputs.extend(values[name] for name in boundaries)
+    executable = Executable.build(
+        model,
+        package.artifacts,
+        package.targets,
+        loader(registry),
+        threads=package.manifest.threads,
+        weights=package.weights,
+        opening=opener(registry, package.targets.values()),
+    )
+    names = [str(value.name) for value in model.graph.outputs]
+    return dict(zip(names, Session(executable).run(None, feeds), strict=True))
+
+
+def _judged(
+    name: str,
+    place: str,
+    site: CallSite | None,
+    found: Discrepancy,
+    limits: _Limits,
+    expected: Any,
+    rounded: tuple[Any, int] | None,
+) -> ValueComparison:
+    """Whether a value is right; `rounded` is the value, and behind how many roundings it is if it is behind any."""
+    scale = _scale(expected)
+    counted = not isinstance(expected, list | tuple) and np.asarray(expected).dtype.kind in "biuOUS"
+    most = limits.share if counted else limits.rtol
+    passed = found.error <= most or (not found.reason and scale is not None and found.error * scale <= limits.atol)
+    if not passed and rounded is not None:
+        value, count = rounded
+        passed = not rounded_problem(found, value, expected, roundings=count)
+    return ValueComparison(
+        name=name,
+        place=place,
+        region=site.name if site is not None else "",
+        target=site.target if site is not None else "",
+        error=found.error,
+        passed=passed,
+        reason=found.reason,
+    )
+
+
+def _scale(expected: Any) -> float | None:
+    """Largest magnitude of a floating-point tensor; None for anything else, where no absolute difference counts."""
+    if isinstance(expected, list | tuple):
+        return None
+    array = np.asarray(expected)
+    if array.dtype.kind != "f" or not array.size:
+        return None
+    return float(np.abs(array.astype(np.float64)).max())
+
+
+def _input_names(model: onnx_ir.Model) -> list[str]:
+    """Inputs that are no constants."""
+    return [str(value.name) for value in model.graph.inputs if not value.is_initializer()]
+
+
+def _shapes(model: onnx_ir.Model) -> dict[str, tuple[int, ...]]:
+    """Static shape of each input that has one."""
+    found = {}
+    for value in model.graph.inputs:
+        if value.shape is not None and value.shape.is_static():
+            found[str(value.name)] = tuple(int(extent) for extent in value.shape.numpy())
+    return found

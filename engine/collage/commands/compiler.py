@@ -1,0 +1,277 @@
+"""A model compiled at once: real candidates, checked kernels and an exact search, but no race of whole plans.
+
+What `optimize` spends its time on is finding out which of several good plans is the fastest. Whoever wants a model to
+run now, on whatever is installed, needs the rest of it only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import onnx_ir
+
+from collage.build.assemble import Assembled, assemble
+from collage.build.output_check import random_values
+from collage.errors import PlanBuildError
+from collage.explore.exhaustive import Explorer
+from collage.measure.driver.capture import Capture, random_nodes
+from collage.measure.driver.source import MeasureSettings, MeasuringCostSource
+from collage.measure.wire.outcomes import BuildSettings, Tolerance
+from collage.options import Preset
+from collage.prepare.shapes import free_inputs
+from collage.prepare.steps import prepare
+from collage.prepare.validity import blamed_on
+from collage.reference.compare import is_floating
+from collage.report.progress import Progress, SilentProgress
+from collage.runtime import Executable, Session, loader, opener
+from collage.setup.dispatch import dispatch_us
+from collage.setup.environment import Environment
+from collage.setup.queries import target_rules
+from collage.setup.targets import ON_REQUEST
+from collage_core.candidates.chosen_plan import as_plan
+from collage_core.candidates.explanation import refusals
+from collage_core.candidates.pool import CandidatePool
+from collage_core.candidates.proposals import TargetRule
+from collage_core.contract import Protocol
+from collage_core.errors import CollageError, NoCoverError
+from collage_core.fusion import CandidateBounds
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.search import SearchCandidate
+
+AT_ONCE: Final = Preset(
+    name="at once",
+    operators=4,
+    coalesce_rounds=0,
+    confirm_rounds=0,
+    challengers=0,
+    rounds=0,
+    round_s=0.0,
+    race_s=0.0,
+    protocol=Protocol(warmup_runs=1, warmup_s=0.0, min_samples=1, max_samples=1, duration_s=0.0, min_sample_us=0.0),
+    effort=0,
+    max_variants=1,
+    device_variants=1,
+    deadline_s=60.0,
+)
+"""One sample of each candidate: enough to prefer what is not far slower, and no decision of anybody's."""
+
+BOUNDS: Final = CandidateBounds(segments=2, max_depth=4, max_candidates=200)
+
+_REFERENCE_S: Final = 300.0
+_RTOL: Final = 1e-3
+_ATOL: Final = 1e-7
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """A model ready to run in this process.
+
+    Attributes:
+        session: Runs it.
+        assembled: Its plan, and how far each kernel was from the reference.
+        unchecked: Reason by name of each node the reference could not compute itself.
+    """
+
+    session: Session
+    assembled: Assembled
+    unchecked: Mapping[str, str]
+
+
+class Compiler:
+    """Compiles models one after another over the same workers and the same database.
+
+    The toolchains that take part only when asked for, such as `reference`, get what no other covers.
+
+    Args:
+        environment: The toolchains; it stays the caller's to close.
+        tolerance: Largest error of a kernel, relative to its tensor's scale.
+        preset: How much to measure.
+        progress: Is told what happens.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        *,
+        tolerance: float = 1e-3,
+        preset: Preset = AT_ONCE,
+        progress: Progress | None = None,
+    ) -> None:
+        self._environment = environment
+        self._preset = preset
+        self._progress = progress or SilentProgress()
+        limits = Tolerance(relative=tolerance, mismatched=tolerance)
+        self._settings = MeasureSettings(
+            build=BuildSettings(threads=environment.threads, effort=preset.effort, max_variants=preset.max_variants),
+            device_variants=preset.device_variants,
+            protocol=preset.protocol,
+            tolerance=limits,
+            inexact_tolerance=limits,
+            deadline_s=preset.deadline_s,
+        )
+
+    def compile(self, model: onnx_ir.Model, inputs: Mapping[str, Any]) -> Compiled:
+        """Finds a plan, builds and checks its kernels, and loads them.
+
+        Args:
+            model: Any model.
+            inputs: A value for each input: kernels are checked on them, and free dimensions take their shapes.
+
+        Raises:
+            CollageError: If the model cannot be used, nobody computes part of it, or no kernel is right.
+        """
+        shapes = {name: np.shape(inputs[name]) for name in sorted(free_inputs(model) & inputs.keys())}
+        prepared = prepare(model, input_shapes=shapes)
+        with blamed_on(prepared):
+            return self._compiled(DataflowGraph(prepared), inputs)
+
+    def _compiled(self, graph: DataflowGraph, inputs: Mapping[str, Any]) -> Compiled:
+        store, host = self._environment.store, self._environment.host
+        fallback = self._environment.fallback(graph, None)
+        capture = functools.cache(
+            lambda: Capture.take(graph, inputs, store, fallback=fallback, deadline_s=_REFERENCE_S)
+        )
+        source = MeasuringCostSource(
+            pool=self._environment.pool,
+            capture=capture,
+            database=self._environment.database,
+            host=host,
+            settings=self._settings,
+            warm=self._environment.warm_devices(graph),
+        )
+        wrong: set[tuple[str, int]] = set()
+        while True:
+            assembled = self._assembled(graph, source, wrong)
+            session = Session(
+                Executable.build(
+                    assembled.model,
+                    assembled.artifacts,
+                    assembled.targets,
+                    loader(self._environment.registry),
+                    threads=self._environment.threads,
+                    host=host,
+                    opening=opener(self._environment.registry, assembled.targets.values()),
+                )
+            )
+            suspects = _suspects(graph, assembled, session.run(None, inputs), capture())
+            if not suspects:
+                return Compiled(session=session, assembled=assembled, unchecked=capture().unchecked)
+            wrong |= suspects
+
+    def _assembled(self, graph: DataflowGraph, source: MeasuringCostSource, wrong: set[tuple[str, int]]) -> Assembled:
+        # kernels of all targets share this process, so one that shares it with nobody takes no part
+        rules = [r for r in target_rules(graph, self._environment, self._progress) if r.target.mixable]
+        first = [rule for rule in rules if rule.target.toolchain not in ON_REQUEST]
+        if not rules:
+            raise CollageError("no toolchain that can share a process with others is usable here")
+        # what chance has a say in cannot be compared, so whoever needs no comparing computes it
+        chance = 0 if len(first) == len(rules) else random_nodes(graph, graph.all_mask)
+        impure = sum(1 << index for index in iterate_bits(chance) if not graph.pure[index])
+        if first:
+            with contextlib.suppress(NoCoverError):
+                return self._best(graph, source, first, wrong, impure)
+        return self._best(graph, source, rules, wrong, impure)
+
+    def _best(
+        self,
+        graph: DataflowGraph,
+        source: MeasuringCostSource,
+        rules: Sequence[TargetRule],
+        wrong: set[tuple[str, int]],
+        impure: int,
+    ) -> Assembled:
+        """The least-cost plan all of whose call sites can be built and are right.
+
+        Args:
+            graph: The graph.
+            source: Measures.
+            rules: The targets that take part.
+            wrong: Target and nodes of kernels not to use; grows by those that cannot be built.
+            impure: Nodes for the toolchains that take part on request only.
+
+        Raises:
+            NoCoverError: If there is none.
+        """
+        aside = {rule.target.name for rule in rules if rule.target.toolchain in ON_REQUEST}
+
+        def allow(chosen: SearchCandidate) -> bool:
+            return (chosen.target, chosen.nodes) not in wrong and (chosen.target in aside or not chosen.nodes & impure)
+
+        loop_us = dispatch_us(self._environment.database, self._environment.host)
+        pool = CandidatePool(graph, source, loop_us, self._environment.copy_costs())
+        explorer = Explorer(
+            pool, rules, source, preset=self._preset, bounds=BOUNDS, progress=self._progress, budget_s=None
+        )
+        try:
+            explorer.run()
+            while True:
+                plan = as_plan(pool, "mixed", pool.engine().run(allow), single=False)
+                try:
+                    return assemble(plan, source, self._environment.store, self._progress)
+                except PlanBuildError as error:
+                    # equal structure was right with other weights or values; with these it is not
+                    wrong.update(
+                        (kernel.target.name, kernel.sub_graph.nodes)
+                        for kernel in plan.kernels
+                        if kernel.target.name == error.target and kernel.sub_graph.names == error.nodes
+                    )
+                    self._progress.message(str(error))
+        except NoCoverError as error:
+            raise _explained(error, pool, explorer) from error
+
+
+def _suspects(
+    graph: DataflowGraph, assembled: Assembled, outputs: Sequence[Any], capture: Capture
+) -> set[tuple[str, int]]:
+    """Target and nodes of the kernels that have a part in an output some element of which is off.
+
+    Kernels are compared by the scale of their tensors, which says little of an element near zero. Those of toolchains
+    that take part on request only are right by definition.
+    """
+    chance = random_values(graph)
+    suspects: set[tuple[str, int]] = set()
+    for value, actual in zip(graph.model.graph.outputs, outputs, strict=True):
+        name, producer = str(value.name), graph.producer(value)
+        if name in chance or producer is None or _is_close(actual, capture.value(name)):
+            continue
+        above = graph.ancestors[producer] | 1 << producer
+        suspects.update(
+            (kernel.target.name, kernel.sub_graph.nodes)
+            for kernel in assembled.plan.kernels
+            if kernel.sub_graph.nodes & above and kernel.target.toolchain not in ON_REQUEST
+        )
+    return suspects
+
+
+def _is_close(actual: Any, expected: Any) -> bool:
+    """Whether every element is as near as `onnx.backend.test` asks."""
+    if actual is None or expected is None:
+        return actual is expected
+    if isinstance(expected, list | tuple):
+        return len(actual) == len(expected) and all(map(_is_close, actual, expected))
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    if not is_floating(expected):
+        return np.array_equal(actual, expected)
+    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+    return actual.shape == expected.shape and np.allclose(
+        actual.astype(wide), expected.astype(wide), rtol=_RTOL, atol=_ATOL, equal_nan=True
+    )
+
+
+def _explained(error: NoCoverError, pool: CandidatePool, explorer: Explorer) -> NoCoverError:
+    """The error with what each target said of the nodes that nobody runs."""
+    names = tuple(pool.graph.names[index] for index in error.nodes)
+    operators = dict(zip(names, (pool.graph.nodes[index].op_type for index in error.nodes), strict=True))
+    lines = [
+        f"{node!r} ({operators[node]}): {fact.target}: {fact.reason}"
+        for fact in refusals(pool, explorer.proposals.values())
+        for node in fact.nodes
+        if node in operators
+    ]
+    return error.explained(tuple(dict.fromkeys(lines)), names)

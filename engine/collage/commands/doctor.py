@@ -1,0 +1,93 @@
+"""`doctor`: what is installed here, and why something is unusable."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import tempfile
+from pathlib import Path
+
+from collage.measure.driver.client import PluginSource
+from collage.measure.driver.worker_pool import WorkerPool
+from collage.measure.wire.blobs import BlobStore
+from collage.report.facts.doctor_facts import DoctorReport, PluginFailureFacts
+from collage.report.facts.record import ToolchainFacts
+from collage.setup.facts import host_facts
+from collage.setup.library_clashes import installed_clashes, loaded_clashes
+from collage.setup.targets import answers
+from collage.store import default_path
+from collage.store.location import VARIABLE
+from collage_core.candidates.proposals import target_rule
+from collage_core.contract import Host, Obstacle, Target, Unsupported
+from collage_core.device import why_unusable
+from collage_core.errors import PluginError
+from collage_core.registry import Registry, Toolchain
+
+
+def doctor(registry: Registry | None = None) -> DoctorReport:
+    """Asks every installed toolchain, each in a process of its own, what it offers on this machine.
+
+    One that can tell by the machine alone that it is not for it is asked no further.
+
+    Also has each target's patterns and predicates registered, in this process, as a search would, and looks for
+    libraries that get into each other's way.
+    """
+    registry = registry or Registry.discover()
+    host = Host.this()
+    facts: list[ToolchainFacts] = []
+    devices: dict[str, None] = {}
+    obstacles: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="collage-") as folder:
+        sources = [PluginSource(toolchain=name) for name in registry.toolchains]
+        with WorkerPool(sources, BlobStore(Path(folder))) as pool:
+            answered = answers(registry, pool, host, registry.toolchains)
+            loaded = pool.libraries()
+            for name, answer in answered.items():
+                distribution = registry.toolchains[name].distribution
+                if isinstance(answer, Unsupported):
+                    if answer.obstacle is not Obstacle.OTHER:
+                        obstacles[name] = answer.obstacle.value
+                    facts.append(ToolchainFacts(name=name, distribution=distribution, unusable=answer.reason))
+                    continue
+                failed = {target: _failure(registry.toolchains[name], target) for target in answer}
+                usable = [target for target, reason in failed.items() if not reason]
+                devices.update(dict.fromkeys(target.device for target in usable))
+                facts.append(
+                    ToolchainFacts(
+                        name=name,
+                        distribution=distribution,
+                        targets=tuple(target.name for target in usable),
+                        fingerprint=answer[0].fingerprint,
+                        unusable="; ".join(dict.fromkeys(filter(None, failed.values()))),
+                    )
+                )
+    return DoctorReport(
+        collage_version=importlib.metadata.version("collage-core"),
+        host=host_facts(host),
+        devices=tuple(sorted(devices)),
+        unusable_devices=tuple(
+            f"{each.name}: {reason}" for each in host.devices if (reason := why_unusable(each.name))
+        ),
+        toolchains=tuple(facts),
+        failures=plugin_failures(registry),
+        obstacles=obstacles,
+        clashes=(*installed_clashes(), *loaded_clashes(loaded)),
+        tuning_db=os.environ.get(VARIABLE) or str(default_path()),
+    )
+
+
+def _failure(toolchain: Toolchain, target: Target) -> str:
+    """Why a target has no rule; empty if it has one."""
+    try:
+        target_rule(toolchain, target, {})
+    except PluginError as error:
+        return f"{target.name} failed in {error.hook}: {error.reason}"
+    return ""
+
+
+def plugin_failures(registry: Registry) -> tuple[PluginFailureFacts, ...]:
+    """Entry points that gave no toolchain, as reports keep them."""
+    return tuple(
+        PluginFailureFacts(name=failure.name, distribution=failure.distribution, reason=failure.reason)
+        for failure in registry.failures
+    )

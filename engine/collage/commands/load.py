@@ -1,0 +1,66 @@
+"""`load`: a package ready to run, lowered again where an artifact does not fit this machine."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable
+
+from collage.errors import LoweredAgainWarning
+from collage.runtime import LoweredAgain, Package, Session, load_package
+from collage.runtime import load as load_as_is
+from collage_core.contract import Artifact
+from collage_core.passes.call_sites import CallSite
+
+_CALLER = 3
+"""Frames between the warning and whoever called `collage.load`."""
+
+
+def load(
+    package: str | os.PathLike[str], *, threads: int | None = None, tell: Callable[[str], None] | None = None
+) -> Session:
+    """Loads a package for this machine.
+
+    An artifact whose requirements do not hold here, because a library was upgraded or the processor lacks an
+    instruction set, is lowered again from the packaged function, in the toolchain's worker; that takes as long as a
+    build, and is unmeasured.
+
+    Args:
+        package: A `.collage` file.
+        threads: CPU threads of each kernel; as many as it was measured with if None.
+        tell: Takes what the user should know: which kernels were lowered again, and why. None to warn.
+
+    Raises:
+        UsageError: If that is no number of threads.
+        PackageError: If the file is no sound package.
+        KernelLoadError: If a toolchain is missing or refuses; it says which and why.
+    """
+    opened = load_package(package)
+    wanted = opened.manifest.threads if threads is None else threads
+    session = load_as_is(opened, threads=wanted, relower=lambda site: _lower_again(opened, site, wanted))
+    for message in lowered_again_messages(session.lowered_again):
+        if tell is None:
+            warnings.warn(f"{opened.path}: {message}", LoweredAgainWarning, stacklevel=_CALLER)
+        else:
+            tell(message)
+    return session
+
+
+def lowered_again_messages(kernels: Iterable[LoweredAgain]) -> tuple[str, ...]:
+    """One message for all kernels of a target that were lowered again for the same reason."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for kernel in kernels:
+        groups.setdefault((kernel.target, kernel.reason), []).append(kernel.site)
+    return tuple(
+        f"{', '.join(sites)} of {target} did not fit this machine ({reason}) and "
+        f"{'was' if len(sites) == 1 else 'were'} lowered again from the package, neither measured nor verified here; "
+        "optimize the model again for a plan that is"
+        for (target, reason), sites in groups.items()
+    )
+
+
+def _lower_again(package: Package, site: CallSite, threads: int) -> Artifact:
+    # imported when needed: a process that only runs a package starts no workers and needs none of their code
+    from collage.build.relower import lower_again
+
+    return lower_again(package, site, threads)

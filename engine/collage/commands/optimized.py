@@ -1,0 +1,63 @@
+"""What `optimize` gives back: a plan to save or run, and everything that was found out on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from collage.build.assemble import Assembled
+from collage.control.plan_file import plan_document, write_plan
+from collage.report.documents.codec import to_jsonable
+from collage.report.facts.record import Record
+from collage.runtime import Session, load
+from collage_core.candidates.pool import CandidatePool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Optimized:
+    """The outcome: a plan that runs, and why it is the one.
+
+    Attributes:
+        record: Everything that was found out.
+        assembled: The plan with its artifacts.
+        pool: The candidates it was chosen from.
+        trace: Every plan that a two-level search timed, as JSON; None of other searches.
+    """
+
+    record: Record
+    assembled: Assembled = dataclasses.field(repr=False)
+    pool: CandidatePool = dataclasses.field(repr=False)
+    trace: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
+
+    def save_plan(self, path: str | os.PathLike[str]) -> None:
+        """Writes the plan, and the cost of every candidate that has one, as a file to be read, edited and forced.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        model = self.record.model
+        write_plan(path, plan_document(self.assembled.plan, self.pool, model=model.name, nodes=model.nodes))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the package, whole or not at all.
+
+        Raises:
+            PackageError: If it cannot be written.
+        """
+        self.assembled.save(
+            path,
+            to_jsonable(self.record),
+            threads=self.record.threads,
+            model_name=self.record.model.name,
+            model_sha256=self.record.model.sha256,
+        )
+
+    def session(self) -> Session:
+        """The plan, ready to run in this process."""
+        with tempfile.TemporaryDirectory(prefix="collage-") as folder:
+            package = os.path.join(folder, "plan.collage")
+            self.save(package)
+            return load(package)

@@ -1,0 +1,98 @@
+"""`partition`: all that one toolchain takes of a model, without any search."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+
+import onnx_ir
+
+from collage.prepare.in_subprocess import prepare_in_subprocess
+from collage.prepare.steps import check, prepare
+from collage.prepare.validity import blamed_on
+from collage.report.progress import SilentProgress
+from collage.setup.environment import Environment
+from collage.setup.facts import opened
+from collage.setup.queries import ask_targets, usable_rules
+from collage.setup.targets import Selection
+from collage_core.candidates.proposals import TargetRule
+from collage_core.contract import Target
+from collage_core.errors import CollageError
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.passes.partition_for import PartitionFor
+from collage_core.registry import Registry
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Partitioned:
+    """A model of which one toolchain's part is marked.
+
+    Attributes:
+        model: The prepared model, each kernel a call of a function that the target owns, the rest as it was.
+        target: Name of the target.
+        kernels: Names of the nodes of each kernel.
+        taken: How many nodes that need a kernel are in them.
+        kernel_nodes: How many there are in the model.
+        refusals: Reason by name of each node the target does not take.
+    """
+
+    model: onnx_ir.Model = dataclasses.field(repr=False)
+    target: str
+    kernels: tuple[tuple[str, ...], ...]
+    taken: int
+    kernel_nodes: int
+    refusals: Mapping[str, str]
+
+
+def partition(
+    model: str | os.PathLike[str] | onnx_ir.Model,
+    target: str,
+    *,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    registry: Registry | None = None,
+) -> Partitioned:
+    """Gives one toolchain all it takes, in as few kernels as a greedy choice makes, and measures nothing.
+
+    What it leaves stays plain ONNX, for another pass or runtime; `optimize` respects what is marked.
+
+    Args:
+        model: An ONNX file, or a model in memory.
+        target: A toolchain, which stands for its default target, or one of its targets.
+        input_shapes: Shape to bind, by input name.
+        registry: The toolchains; those installed if None.
+
+    Raises:
+        CollageError: If the model cannot be used, or there is no such target here.
+    """
+    selection = Selection.parse(target, (), inexact=True)
+    registry = registry or Registry.discover()
+    selection.toolchains(registry)  # what is misspelt is said before any work
+    given, _, _ = opened(model)
+    shapes = dict(input_shapes or {})
+    check(given, input_shapes=shapes)
+    prepare_in_subprocess(given, {name: tuple(shape) for name, shape in shapes.items()})
+    prepared = prepare(given, input_shapes=shapes)
+    with Environment(selection, tuning_db="memory:", registry=registry) as environment, blamed_on(prepared):
+        wanted = environment.targets()[0]
+        graph = DataflowGraph(prepared)
+        needs_kernel = graph.needs_kernel
+        asked = ask_targets(graph, environment, SilentProgress())
+        rule = _rule_of(wanted, usable_rules(asked))
+        pass_ = PartitionFor(rule.spec, query=lambda graph: rule.query)
+        pass_(prepared)
+    return Partitioned(
+        model=prepared,
+        target=wanted.name,
+        kernels=tuple(kernel.sub_graph.names for kernel in pass_.kernels),
+        taken=sum((kernel.sub_graph.nodes & needs_kernel).bit_count() for kernel in pass_.kernels),
+        kernel_nodes=needs_kernel.bit_count(),
+        refusals=pass_.refusals,
+    )
+
+
+def _rule_of(target: Target, rules: Sequence[TargetRule]) -> TargetRule:
+    for rule in rules:
+        if rule.target == target:
+            return rule
+    raise CollageError(f"{target.name} cannot say what it would take of the model; `collage inspect` says why")

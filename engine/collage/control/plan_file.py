@@ -1,0 +1,156 @@
+"""A plan, and what candidates cost, as a JSON file that a person reads, edits and has forced.
+
+    {"schema_version": 1,
+     "model": {"name": "model.onnx", "nodes": 412},
+     "kernels": [{"target": "openvino", "nodes": ["conv_0", "relu_0"], "composite": "", "cost_us": 120.5}, ...],
+     "costs": [{"target": "onnxruntime", "nodes": ["conv_0"], "composite": "", "cost_us": 130.0}, ...]}
+
+`kernels` is the plan. Where a file has none (the key is missing, or null), the cheapest plan of `costs` is taken,
+edited as they may be. Only `target` and `nodes` need be there in a kernel, `cost_us` besides in a cost; what else an
+entry says is for the reader. Views (`Reshape` and the like) go with their kernel by themselves, named or not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from collage.errors import PlanFileError
+from collage.report.files import write_text
+from collage_core.candidates.plan import Plan
+from collage_core.candidates.pool import CandidatePool
+from collage_core.contract import INVALID, Unmeasured
+from collage_core.fusion import CandidateKernel
+
+SCHEMA_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One kernel, or one candidate with its cost.
+
+    Attributes:
+        target: Name of the target.
+        nodes: Names of nodes of the prepared model.
+        composite: Label of the pattern the whole matched, or `""`.
+        cost_us: What it costs; None if the file does not say.
+    """
+
+    target: str
+    nodes: tuple[str, ...]
+    composite: str = ""
+    cost_us: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFile:
+    """What a plan file says.
+
+    Attributes:
+        source: Where it was read, for messages.
+        model: Name of the model it was made for, or `""`.
+        kernels: The plan; None to take the cheapest that `costs` allow.
+        costs: Candidates with their costs.
+    """
+
+    source: str
+    model: str
+    kernels: tuple[Entry, ...] | None
+    costs: tuple[Entry, ...]
+
+
+def plan_document(plan: Plan, pool: CandidatePool | None, *, model: str, nodes: int) -> dict[str, Any]:
+    """The JSON of a plan, and of every candidate of the pool whose cost is known.
+
+    Args:
+        plan: The plan.
+        pool: What it was chosen from; None to write the plan alone.
+        model: Name of the model.
+        nodes: Nodes of the prepared model.
+    """
+    costs = plan.cost_of
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "model": {"name": model, "nodes": nodes},
+        "kernels": [_entry(kernel, costs[kernel.sub_graph.nodes]) for kernel in plan.kernels],
+    }
+    if pool is not None:
+        known = [(candidate, pool.cost(candidate)) for candidate in pool]
+        document["costs"] = [
+            _entry(candidate, cost) for candidate, cost in known if not isinstance(cost, Unmeasured) and cost != INVALID
+        ]
+    return document
+
+
+def write_plan(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
+    """Writes a plan file, one entry a line, whole or not at all.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    lines = []
+    for key, value in document.items():
+        if isinstance(value, list):
+            entries = ",\n  ".join(json.dumps(each, ensure_ascii=False) for each in value)
+            lines.append(f'"{key}": [\n  {entries}\n ]' if value else f'"{key}": []')
+        else:
+            lines.append(f'"{key}": {json.dumps(value, ensure_ascii=False)}')
+    write_text(path, "{" + ",\n ".join(lines) + "}\n")
+
+
+def read_plan(path: str | os.PathLike[str]) -> PlanFile:
+    """Reads a plan file.
+
+    Raises:
+        PlanFileError: If it cannot be read, or is something else.
+    """
+    source = os.fspath(path)
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise PlanFileError(source, str(error)) from error
+    if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
+        raise PlanFileError(source, f'it is not JSON with "schema_version": {SCHEMA_VERSION}, as --save-plan writes it')
+    kernels, costs, model = document.get("kernels"), document.get("costs"), document.get("model")
+    if kernels is None and not costs:
+        raise PlanFileError(source, 'it has neither "kernels" nor "costs"')
+    return PlanFile(
+        source=source,
+        model=str(model.get("name", "")) if isinstance(model, dict) else "",
+        kernels=None if kernels is None else _entries(source, "kernels", kernels),
+        costs=_entries(source, "costs", costs or [], priced=True),
+    )
+
+
+def _entry(kernel: CandidateKernel, cost_us: float) -> dict[str, Any]:
+    facts: dict[str, Any] = {"target": kernel.target.name, "cost_us": round(cost_us, 3)}
+    if kernel.sub_graph.label:
+        facts["composite"] = kernel.sub_graph.label
+    return {**facts, "nodes": list(kernel.sub_graph.names)}
+
+
+def _entries(source: str, key: str, values: object, *, priced: bool = False) -> tuple[Entry, ...]:
+    if not isinstance(values, list):
+        raise PlanFileError(source, f'"{key}" is not a list')
+    return tuple(_read(source, f"{key}[{number}]", value, priced) for number, value in enumerate(values))
+
+
+def _read(source: str, where: str, value: object, priced: bool) -> Entry:
+    if not isinstance(value, dict):
+        raise PlanFileError(source, f"{where} is not an object")
+    target, nodes = value.get("target"), value.get("nodes")
+    composite, cost_us = value.get("composite", ""), value.get("cost_us")
+    if not isinstance(target, str) or not isinstance(composite, str):
+        raise PlanFileError(source, f'{where} needs a "target", and its "composite" is a string, too, if it has one')
+    if not isinstance(nodes, list) or not nodes or not all(isinstance(name, str) for name in nodes):
+        raise PlanFileError(source, f'{where} needs "nodes", a list of names')
+    if cost_us is None and priced:
+        raise PlanFileError(source, f'{where} needs a "cost_us"')
+    if cost_us is not None and (type(cost_us) not in (int, float) or not 0 <= cost_us < math.inf):
+        raise PlanFileError(source, f'"cost_us" of {where} is a number of microseconds, not {cost_us!r}')
+    return Entry(target=target, nodes=tuple(nodes), composite=composite, cost_us=cost_us)

@@ -1,0 +1,153 @@
+"""`--prefer`: who gets what nobody is faster at beyond doubt.
+
+Near-ties flip from run to run, and with them the numbers and the libraries a package needs. Where measurements cannot
+tell two choices apart, a declared order of targets does; where they can, it says nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from collage.measure.statistics import median_interval
+from collage.report import figures
+from collage_core.candidates.plan import Plan
+from collage_core.candidates.pool import CandidatePool
+from collage_core.contract import INVALID, Target, TargetSpelling, Unmeasured, split_targets
+from collage_core.errors import UsageError
+from collage_core.fusion import CandidateKernel, Partitioning
+from collage_core.search import SearchTarget
+
+NEAR = 0.05
+"""Two choices are near if one takes at most so much longer; a larger difference counts even where it is in doubt."""
+
+_NAMES_SHOWN = 2
+
+
+class Samples(Protocol):
+    """What costs were computed from; `MeasuringCostSource` is one."""
+
+    def samples_us(self, candidate: CandidateKernel) -> tuple[float, ...]:
+        """Microseconds of each timed run that counts."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TieBreaking:
+    """An order of targets; those it does not name come last, all alike.
+
+    Attributes:
+        order: Best first; a toolchain without options stands for all its targets.
+    """
+
+    order: tuple[TargetSpelling, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str | None) -> TieBreaking:
+        """Reads `--prefer`.
+
+        Raises:
+            UsageError: If it is no list of targets.
+        """
+        try:
+            return cls(() if text is None else split_targets(text))
+        except ValueError as error:
+            raise UsageError(f"--prefer: {error}") from error
+
+    def check(self, targets: Iterable[Target]) -> None:
+        """See that it speaks of targets that take part.
+
+        Raises:
+            UsageError: If one of those named does not.
+        """
+        known = [target.name for target in targets]
+        for spelling in self.order:
+            if not any(_is_of(spelling, name) for name in known):
+                raise UsageError(
+                    f"--prefer: no target {spelling.toolchain!r} takes part; those that do: {', '.join(known)}"
+                )
+
+    def __bool__(self) -> bool:
+        return bool(self.order)
+
+    def rank(self, targets: Iterable[str]) -> tuple[int, ...]:
+        """How far back what uses these targets comes, its least preferred one first.
+
+        Args:
+            targets: Names of targets.
+        """
+        return tuple(sorted((self._place(name) for name in set(targets)), reverse=True))
+
+    def _place(self, name: str) -> int:
+        return next((place for place, each in enumerate(self.order) if _is_of(each, name)), len(self.order))
+
+
+def _is_of(spelling: TargetSpelling, name: str) -> bool:
+    target = TargetSpelling.parse(name)
+    return spelling.toolchain == target.toolchain and spelling.options in ((), target.options)
+
+
+def break_ties(
+    plan: Plan, pool: CandidatePool, source: Samples, tie_breaking: TieBreaking
+) -> tuple[Plan, tuple[str, ...]]:
+    """A plan with each kernel given to the most preferred target that is not slower at it beyond doubt.
+
+    Another target on the same device gets a kernel if it can run just these nodes as one, at a cost at most `NEAR`
+    higher, the 95 % intervals of both medians overlap, and it may share a plan with all others.
+
+    Args:
+        plan: The plan.
+        pool: What it was chosen from.
+        source: Knows the samples behind each cost.
+        tie_breaking: Whom to prefer.
+
+    Returns:
+        The plan, and a sentence for each kernel that changed hands.
+    """
+    said: list[str] = []
+    costs = plan.cost_of
+    chosen: list[CandidateKernel] = []
+    for kernel in plan.partitioning.kernels:
+        own = costs[kernel.sub_graph.nodes]
+        others = [SearchTarget.of(each.target) for each in (*chosen, *plan.partitioning.kernels[len(chosen) + 1 :])]
+        rivals = [each for each in pool if each.sub_graph.nodes == kernel.sub_graph.nodes and each.target.mixable]
+        near = [
+            each
+            for each in rivals
+            if all(SearchTarget.of(each.target).mixes_with(other) for other in others)
+            and _is_near(pool, source, kernel, each, own)
+        ]
+        best = min([kernel, *near], key=lambda each: tie_breaking.rank([each.target.name]))
+        if best is not kernel:
+            cost = pool.cost(best)
+            assert not isinstance(cost, Unmeasured)
+            costs[kernel.sub_graph.nodes] = cost
+            said.append(
+                f"{_named(kernel.sub_graph.names)}: {kernel.target.name} ({figures.microseconds(own)} us) and "
+                f"{best.target.name} ({figures.microseconds(cost)} us) cannot be told apart, so --prefer decided for "
+                f"{best.target.name}"
+            )
+        chosen.append(best)
+    if not said:
+        return plan, ()
+    partitioning = Partitioning(plan.graph, tuple(chosen))
+    costs_us = tuple(costs[kernel.sub_graph.nodes] for kernel in chosen)
+    return dataclasses.replace(plan, partitioning=partitioning, costs_us=costs_us), tuple(said)
+
+
+def _is_near(
+    pool: CandidatePool, source: Samples, kernel: CandidateKernel, other: CandidateKernel, own_us: float
+) -> bool:
+    cost = pool.cost(other)
+    if other.target.device != kernel.target.device:  # its copies would come or go
+        return False
+    if other.target == kernel.target or isinstance(cost, Unmeasured) or cost == INVALID or cost > own_us * (1 + NEAR):
+        return False
+    mine, theirs = (median_interval(source.samples_us(each)) for each in (kernel, other))
+    return theirs.low <= mine.high
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMES_SHOWN]) + (
+        f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    )

@@ -1,0 +1,1 @@
+"""Time whole plans end to end, and decide which one wins."""

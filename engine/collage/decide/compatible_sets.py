@@ -1,0 +1,82 @@
+"""Targets that exclude each other: the best plan of each set that may share one.
+
+The search goes over every maximal set by itself and keeps the cheapest plan of all (`ExactSearch`). That is a
+prediction, so the best of each set also run against each other end to end, and the record says what each came to.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+from collage.report.facts.record import CompatibleSetFacts
+from collage_core.candidates.pool import CandidatePool
+from collage_core.errors import NoCoverError
+from collage_core.search import ExactSearch, SearchCandidate, SearchResult, SearchTarget, compatible_sets
+
+_US_PER_MS = 1000.0
+
+
+def sets_apart(pool: CandidatePool) -> tuple[frozenset[str], ...]:
+    """Every maximal set of names of targets that may share a plan, in name order; none if all of them may.
+
+    Targets that share a plan with nobody, not even where the others agree, are left out: they run whole models.
+    """
+    found = compatible_sets(_mixable(pool))
+    return found if len(found) > 1 else ()
+
+
+def pairs_apart(pool: CandidatePool) -> tuple[str, ...]:
+    """A sentence for each two of the pool's targets that exclude each other, for whoever asks why nothing fits."""
+    return tuple(
+        f"{one.name} and {other.name} exclude each other, so no plan uses both"
+        for one, other in itertools.combinations(_mixable(pool), 2)
+        if not one.mixes_with(other)
+    )
+
+
+def best_of_each(pool: CandidatePool, engine: ExactSearch, *, whole: bool = True) -> tuple[SearchResult, ...]:
+    """The cheapest plan of each set that has one, cheapest first; none if all targets may share a plan.
+
+    Args:
+        pool: The candidates.
+        engine: A search over them.
+        whole: Whether the plan may be one kernel of the whole model.
+    """
+    results = [_best(pool, engine, names, whole=whole) for names in sets_apart(pool)]
+    different = {result.candidates: result for result in results if result is not None}
+    return tuple(sorted(different.values(), key=lambda result: result.total_us))
+
+
+def compatible_set_facts(pool: CandidatePool) -> tuple[CompatibleSetFacts, ...]:
+    """What each set comes to, as the record keeps it."""
+    sets = sets_apart(pool)
+    engine = pool.engine() if sets else None
+    facts = []
+    for names in sets:
+        assert engine is not None
+        best = _best(pool, engine, names, whole=True)
+        facts.append(
+            CompatibleSetFacts(
+                targets=tuple(sorted(names)),
+                predicted_ms=None if best is None else best.total_us / _US_PER_MS,
+                used=() if best is None else tuple(sorted(best.targets)),
+            )
+        )
+    return tuple(facts)
+
+
+def _mixable(pool: CandidatePool) -> list[SearchTarget]:
+    found = {each.target.name: SearchTarget.of(each.target) for each in pool if each.target.mixable}
+    return [target for _, target in sorted(found.items())]
+
+
+def _best(pool: CandidatePool, engine: ExactSearch, names: frozenset[str], *, whole: bool) -> SearchResult | None:
+    try:
+        return engine.run(functools.partial(_is_of, names, None if whole else pool.whole))
+    except NoCoverError:
+        return None
+
+
+def _is_of(names: frozenset[str], barred: int | None, candidate: SearchCandidate) -> bool:
+    return candidate.target in names and candidate.nodes != barred

@@ -1,0 +1,160 @@
+"""Which plan is kept: the incumbent, unless a mixed plan is faster beyond doubt.
+
+Pure functions of recorded samples, so that the same database gives the same outcome.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+
+from collage.control.tie_breaking import NEAR, TieBreaking
+from collage.measure.statistics import Interval, ratio_interval
+
+DISPLACE_BELOW = 0.98
+"""A mixed plan needs a median ratio below this: less is not worth another dependency."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """A contender with its end-to-end samples.
+
+    Attributes:
+        name: Unique name.
+        single: Whether one toolchain runs it: an incumbent, not a challenger.
+        kernels: Number of kernels.
+        toolchains: Number of toolchains.
+        rounds_us: Samples of each interleaved round, in microseconds; round `i` of all contenders ran together. Who
+            was slower beyond doubt left early and has fewer.
+        targets: Names of the targets it uses.
+    """
+
+    name: str
+    single: bool
+    kernels: int
+    toolchains: int
+    rounds_us: tuple[tuple[float, ...], ...]
+    targets: tuple[str, ...] = ()
+
+    @property
+    def round_medians_us(self) -> tuple[float, ...]:
+        """Median of each round."""
+        return tuple(statistics.median(samples) for samples in self.rounds_us)
+
+    @property
+    def median_us(self) -> float:
+        """Median of the rounds' medians."""
+        return statistics.median(self.round_medians_us)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The outcome.
+
+    Attributes:
+        winner: Name of the plan to keep.
+        incumbent: Name of the best single-toolchain plan.
+        ratios: Ratio of each contender's latency to the incumbent's.
+        reason: Why, in one sentence.
+    """
+
+    winner: str
+    incumbent: str
+    ratios: Mapping[str, Interval]
+    reason: str
+
+
+def decide(
+    contenders: Sequence[Timed], seed: int, *, failed: Sequence[str] = (), tie_breaking: TieBreaking | None = None
+) -> Decision:
+    """Keeps the fastest single-toolchain plan unless a mixed one displaces it.
+
+    A mixed plan displaces the incumbent only if the 95 % interval of their ratio lies below 1 and the ratio itself
+    below `DISPLACE_BELOW`. Only those of either kind that ran longest are considered: the others left because one of
+    them was faster. Ties fall to fewer kernels, then fewer toolchains, then the name.
+
+    Of single-toolchain plans that cannot be told apart, and of mixed plans that would each displace them, the preferred
+    one is taken, and the reason says so: those whose ratio to the fastest is at most 1 + `NEAR`, its 95 % interval
+    reaching down to 1.
+
+    Args:
+        contenders: At least one.
+        seed: Of the bootstrap.
+        failed: Names of mixed plans that could not be built or run; for the reason only.
+        tie_breaking: Which targets to prefer where measurements cannot decide; none if None.
+
+    Raises:
+        ValueError: If there is no contender.
+    """
+    if not contenders:
+        raise ValueError("nothing to decide between")
+    order = sorted(contenders, key=lambda c: (c.median_us, c.kernels, c.toolchains, c.name))
+    stayed = _longest([c for c in order if c.single]) + _longest([c for c in order if not c.single])
+    prefer = tie_breaking or TieBreaking()
+    incumbent, settled = _preferred([c for c in stayed if c.single == stayed[0].single], prefer, seed)
+    ratios = {c.name: _ratio(c, incumbent, seed) for c in contenders}
+    challengers = sorted(
+        (c for c in stayed if not c.single and c is not incumbent), key=lambda c: (ratios[c.name].value, c.name)
+    )
+    displacing = [c for c in challengers if ratios[c.name].high < 1.0 and ratios[c.name].value < DISPLACE_BELOW]
+    if displacing:
+        challenger, why = _preferred(displacing, prefer, seed)
+        ratio = ratios[challenger.name]
+        return Decision(
+            winner=challenger.name,
+            incumbent=incumbent.name,
+            ratios=ratios,
+            reason=(
+                f"the mixed plan takes {ratio.value:.3f} of the time of {incumbent.name}, the best single "
+                f"toolchain (95 % interval {ratio.low:.3f} to {ratio.high:.3f}){settled}{why}"
+            ),
+        )
+    return Decision(
+        winner=incumbent.name,
+        incumbent=incumbent.name,
+        ratios=ratios,
+        reason=_kept(incumbent, challengers, ratios, failed) + settled,
+    )
+
+
+def _preferred(order: Sequence[Timed], tie_breaking: TieBreaking, seed: int) -> tuple[Timed, str]:
+    """The most preferred of those that cannot be told from the first; and, if it is another, why it was taken."""
+    fastest = order[0]
+    ratios = {c.name: _ratio(c, fastest, seed) for c in order}
+    near = [c for c in order if ratios[c.name].low <= 1.0 and ratios[c.name].value <= 1 + NEAR]
+    best = min(near or [fastest], key=lambda c: tie_breaking.rank(c.targets))
+    if best is fastest:
+        return fastest, ""
+    ratio = ratios[best.name]
+    return best, (
+        f"; {fastest.name} and {best.name} cannot be told apart (ratio {ratio.value:.3f}, 95 % interval "
+        f"{ratio.low:.3f} to {ratio.high:.3f}), so --prefer decided for {best.name}"
+    )
+
+
+def _longest(contenders: Sequence[Timed]) -> list[Timed]:
+    """Those with most rounds."""
+    most = max((len(c.rounds_us) for c in contenders), default=0)
+    return [c for c in contenders if len(c.rounds_us) == most]
+
+
+def _ratio(contender: Timed, incumbent: Timed, seed: int) -> Interval:
+    """Over the rounds in which both ran."""
+    both = min(len(contender.rounds_us), len(incumbent.rounds_us))
+    return ratio_interval(contender.rounds_us[:both], incumbent.rounds_us[:both], seed=seed)
+
+
+def _kept(incumbent: Timed, challengers: Sequence[Timed], ratios: Mapping[str, Interval], failed: Sequence[str]) -> str:
+    if not incumbent.single:
+        return f"no single toolchain runs the whole model, so {incumbent.name} is kept without a comparison"
+    if not challengers and failed:
+        return f"{incumbent.name} alone is kept: {' and '.join(failed)} could not be built or run"
+    if not challengers:
+        return f"{incumbent.name} alone is kept: the search found no mixed plan worth timing"
+    ratio = ratios[challengers[0].name]
+    verdict = "slower" if ratio.value >= 1 else "not faster beyond doubt"
+    return (
+        f"{incumbent.name} alone is kept: the best mixed plan is {verdict}, at {ratio.value:.3f} of its time "
+        f"(95 % interval {ratio.low:.3f} to {ratio.high:.3f})"
+    )

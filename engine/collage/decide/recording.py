@@ -1,0 +1,230 @@
+"""What an optimisation found out, as the record keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from collage.decide.decision import Decision, Timed
+from collage.decide.end_to_end import EndToEndTimings
+from collage.measure.statistics import Interval, median_interval, percentile
+from collage.report.facts.device_facts import DeviceFacts, speed
+from collage.report.facts.record import (
+    AlternativeFacts,
+    Comparison,
+    ContenderFacts,
+    CopyFacts,
+    LatencyFacts,
+    RegionFacts,
+    ToolchainFacts,
+)
+from collage.setup.device_figures import DeviceFigures
+from collage.setup.targets import ToolchainStatus
+from collage_core.candidates.plan import Plan
+from collage_core.candidates.pool import CandidatePool
+from collage_core.candidates.proposals import Proposals
+from collage_core.contract import Target
+from collage_core.errors import NoCoverError
+from collage_core.fusion import CandidateKernel
+from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.registry import Registry
+from collage_core.search import SearchTarget
+
+_US_PER_MS = 1000.0
+
+
+def latency_facts(rounds_us: Sequence[Sequence[float]]) -> LatencyFacts:
+    """Statistics over all samples of a contender."""
+    samples = [sample / _US_PER_MS for each in rounds_us for sample in each]
+    middle = median_interval(samples)
+    return LatencyFacts(
+        p50=middle.value,
+        p90=percentile(samples, 90),
+        p99=percentile(samples, 99),
+        mean=sum(samples) / len(samples),
+        min=min(samples),
+        n=len(samples),
+        ci95=(middle.low, middle.high),
+    )
+
+
+def comparison(plans: Sequence[Plan], timings: EndToEndTimings, decision: Decision) -> Comparison:
+    """The end-to-end comparison; the plan that was kept comes first, under the name `collage`."""
+    timed = {each.name: each for each in timings.timed}
+    first: dict[str, str] = {}  # of plans with the same kernels one was timed
+    for plan in plans:
+        first.setdefault(plan.key, plan.name)
+    contenders = [_contender("collage", _plan(plans, decision.winner), decision.winner, timed, decision.ratios)]
+    contenders += [
+        _contender(plan.name, plan, same, timed, decision.ratios, timings.failed.get(same, ""))
+        for plan, same in ((plan, first[plan.key]) for plan in plans)
+        if plan.single or plan.name == same != decision.winner
+    ]
+    kept = decision.ratios.get(decision.winner)
+    incumbent = _plan(plans, decision.incumbent)
+    if kept is None or not incumbent.single:
+        return Comparison(contenders=tuple(contenders))
+    return Comparison(
+        contenders=tuple(contenders),
+        best_single=incumbent.name,
+        speedup_vs_best_single=1 / kept.value,
+        speedup_ci95=(1 / kept.high, 1 / kept.low),
+    )
+
+
+def _plan(plans: Sequence[Plan], name: str) -> Plan:
+    return next(plan for plan in plans if plan.name == name)
+
+
+def _contender(
+    name: str,
+    plan: Plan,
+    timed_as: str,
+    timed: Mapping[str, Timed],
+    ratios: Mapping[str, Interval],
+    failed: str = "",
+) -> ContenderFacts:
+    samples, ratio = timed.get(timed_as), ratios.get(timed_as)
+    return ContenderFacts(
+        name=name,
+        kind="single" if plan.single else "mixed",
+        toolchains=plan.toolchains,
+        regions=len(plan.kernels),
+        latency_ms=latency_facts(samples.rounds_us) if samples is not None else None,
+        failed=failed if samples is None else "",
+        ratio=ratio.value if ratio is not None else 0.0,
+        ratio_ci95=(ratio.low, ratio.high) if ratio is not None else (0.0, 0.0),
+        predicted_ms=plan.predicted_us / _US_PER_MS,
+    )
+
+
+def regions(
+    plan: Plan,
+    pool: CandidatePool,
+    targets: Sequence[Target],
+    errors: Mapping[str, float],
+    measured_us: Mapping[str, float],
+) -> tuple[RegionFacts, ...]:
+    """The kernels of a plan, with what every other target would have done."""
+    found = []
+    costs = plan.cost_of
+    used = {kernel.target.name: kernel.target for kernel in plan.kernels}.values()
+    for number, kernel in enumerate(plan.kernels):
+        site = f"k{number:04d}"
+        sub_graph = kernel.sub_graph
+        found.append(
+            RegionFacts(
+                id=site,
+                toolchain=kernel.target.toolchain,
+                target=kernel.target.name,
+                composite=sub_graph.label,
+                nodes=sub_graph.names,
+                operators=tuple(pool.graph.nodes[index].op_type for index in iterate_bits(sub_graph.nodes)),
+                cost_us=costs[sub_graph.nodes],
+                measured_us=measured_us.get(site, 0.0),
+                error=errors.get(site, 0.0),
+                alternatives=tuple(
+                    _alternative(pool, kernel, target, [each for each in used if each != kernel.target])
+                    for target in targets
+                    if target != kernel.target
+                ),
+            )
+        )
+    return tuple(found)
+
+
+def device_copies(plan: Plan) -> tuple[CopyFacts, ...]:
+    """What a plan copies between devices."""
+    return tuple(
+        CopyFacts(
+            value=copy.value,
+            source=copy.source,
+            destination=copy.destination,
+            size_bytes=copy.size_bytes or 0,
+            cost_us=copy.cost_us,
+        )
+        for copy in plan.copies
+    )
+
+
+def device_facts(figures: Iterable[DeviceFigures]) -> tuple[DeviceFacts, ...]:
+    """What devices take for copies and launches."""
+    return tuple(
+        DeviceFacts(
+            name=each.device,
+            to_device=speed(each.to_device.latency_us, each.to_device.bytes_per_us),
+            from_device=speed(each.from_device.latency_us, each.from_device.bytes_per_us),
+            within=speed(each.within.latency_us, each.within.bytes_per_us),
+            wait_us=round(each.wait_us, 3),
+            start_us=round(each.start_us, 3),
+            cache_bytes=each.cache_bytes,
+            assumed=each.assumed,
+        )
+        for each in figures
+    )
+
+
+def _alternative(
+    pool: CandidatePool, kernel: CandidateKernel, target: Target, others: Sequence[Target]
+) -> AlternativeFacts:
+    """What another target's best way to cover a kernel's nodes costs, or why it has none.
+
+    Args:
+        pool: The candidates.
+        kernel: A kernel of the plan.
+        target: The other target.
+        others: Those that the plan uses elsewhere.
+    """
+    nodes = kernel.sub_graph.nodes
+    if not target.mixable and nodes != pool.whole:
+        return AlternativeFacts(target=target.name, cost_us=None, reason="it runs whole models only")
+    try:
+        result = pool.engine(within=nodes, target=target.name).run()
+    except NoCoverError:
+        return AlternativeFacts(target=target.name, cost_us=None, reason=_why_not(pool, nodes, target))
+    count = len(result.candidates)
+    how = "as one kernel" if count == 1 else f"as {count} kernels"
+    mine = SearchTarget.of(target)
+    strangers = [each.name for each in others if target.mixable and not mine.mixes_with(SearchTarget.of(each))]
+    if strangers:
+        how += f"; it cannot share a plan with {' or '.join(strangers)}"
+    return AlternativeFacts(target=target.name, cost_us=result.total_us, reason=how)
+
+
+def _why_not(pool: CandidatePool, nodes: int, target: Target) -> str:
+    for candidate in pool:
+        same = candidate.target == target and candidate.sub_graph.nodes == nodes
+        if same and (rejection := pool.rejection(candidate)):
+            return rejection.reason
+    tried = any(c.target == target and not c.sub_graph.nodes & ~nodes for c in pool)
+    return "not all of it was measured there" if tried else "it does not take these nodes"
+
+
+def toolchain_facts(
+    registry: Registry, statuses: Sequence[ToolchainStatus], proposals: Mapping[str, Proposals], plan: Plan
+) -> tuple[ToolchainFacts, ...]:
+    """Every toolchain, usable or not, and what became of it."""
+    needs = plan.graph.needs_kernel
+    facts = []
+    for status in statuses:
+        name = status.toolchain.name
+        covered = [proposals[t.name].covered & needs for t in status.selected if t.name in proposals]
+        chosen = 0
+        for kernel in plan.kernels:
+            if kernel.target.toolchain == name:
+                chosen |= kernel.sub_graph.nodes & needs
+        facts.append(
+            ToolchainFacts(
+                name=name,
+                distribution=status.toolchain.distribution,
+                targets=tuple(target.name for target in status.targets),
+                fingerprint=status.targets[0].fingerprint if status.targets else "",
+                unusable=status.unusable,
+                claimed_nodes=max((mask.bit_count() for mask in covered), default=0),
+                chosen_nodes=chosen.bit_count(),
+            )
+        )
+    facts += [
+        ToolchainFacts(name=failure.name, distribution=failure.distribution, unusable=failure.reason)
+        for failure in registry.failures
+    ]
+    return tuple(facts)

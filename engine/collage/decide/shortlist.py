@@ -1,0 +1,109 @@
+"""Which plans are timed end to end: every target alone, and the most promising mixes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from collage.decide.compatible_sets import best_of_each
+from collage.explore.lazy import WITHIN
+from collage_core.candidates.chosen_plan import as_plan
+from collage_core.candidates.plan import Plan
+from collage_core.candidates.pool import CandidatePool
+from collage_core.contract import INVALID, Joins, Target
+from collage_core.errors import NoCoverError
+from collage_core.search import SearchCandidate
+from collage_core.search.exact import Allow
+
+_ALIKE = 0.75
+"""Share of nodes in common, of those of either, beyond which two kernels of one target are taken for the same."""
+
+
+def singles(pool: CandidatePool, targets: Sequence[Target]) -> tuple[Plan, ...]:
+    """The plan of each target alone, where it has one.
+
+    The whole model as one kernel where the target can; else the cheapest of its own kernels where they cover it; else,
+    if it compiles regions, its largest ones, disjoint, as `partition_for` would take them, and the cheapest of the
+    others for the rest.
+    """
+    plans = (_single(pool, target) for target in targets)
+    return tuple(plan for plan in plans if plan is not None)
+
+
+def mixes(pool: CandidatePool, count: int) -> tuple[Plan, ...]:
+    """Promising plans of more than one kernel; none if they are hopeless.
+
+    The cheapest; then the cheapest without that one's dearest kernel or one that is almost the same; and so on, without
+    the dearest of each. The next cheapest would differ by a trifle and share what is wrong with the first one's costs.
+    Where targets exclude each other, the cheapest of each set that may share a plan come first: they differ most.
+
+    Args:
+        pool: The candidates.
+        count: Most plans to return.
+    """
+    engine = pool.engine()
+    wholes = [cost for c in pool if pool.is_whole(c) and (cost := pool.alone_us(c)) is not None]
+    limit_us = min(wholes, default=INVALID) * WITHIN
+    without: list[SearchCandidate] = []
+    plans: list[Plan] = []
+    first = list(best_of_each(pool, engine, whole=False))
+    while len(plans) < count:
+        of_a_set = bool(first)
+        try:
+            result = first.pop(0) if first else engine.run(functools.partial(_is_other, pool.whole, without))
+        except NoCoverError:
+            break
+        limit_us = min(limit_us, result.total_us * WITHIN)
+        if result.total_us > limit_us and of_a_set:
+            first.clear()  # the other sets' are dearer still
+            continue
+        if result.total_us > limit_us:
+            break
+        plans.append(as_plan(pool, f"mixed-{len(plans) + 1}", result, single=False))
+        if not result.candidates:  # nothing but views
+            break
+        _, dearest = max(zip(result.costs_us, result.candidates, strict=True), key=lambda pair: pair[0])
+        without.append(dearest)
+    return tuple(plans)
+
+
+def _is_other(whole: int, without: Sequence[SearchCandidate], candidate: SearchCandidate) -> bool:
+    """Whether a candidate is neither the whole model nor like any of those that are not wanted again."""
+    return candidate.nodes != whole and not any(_is_alike(candidate, each) for each in without)
+
+
+def _is_alike(one: SearchCandidate, other: SearchCandidate) -> bool:
+    """Whether two candidates are one target's and have most nodes in common."""
+    both, either = one.nodes & other.nodes, one.nodes | other.nodes
+    return one.target == other.target and both.bit_count() > _ALIKE * either.bit_count()
+
+
+def _single(pool: CandidatePool, target: Target) -> Plan | None:
+    engine = pool.engine()
+    greedy = _largest(pool, target) if target.mixable else set()
+    covered = 0  # of what needs a kernel: host nodes may be part of several
+    for nodes in greedy:
+        covered |= nodes & pool.graph.needs_kernel
+    attempts: list[Allow] = [lambda c: c.target == target.name and c.nodes == pool.whole]
+    if covered:
+        attempts.append(lambda c: c.target == target.name)
+    if covered and target.joins is Joins.ANY:
+        attempts.append(lambda c: c.nodes in greedy if c.target == target.name else not c.nodes & covered)
+    for allow in attempts:
+        try:
+            return as_plan(pool, target.name, engine.run(allow), single=True)
+        except NoCoverError:
+            continue
+    return None
+
+
+def _largest(pool: CandidatePool, target: Target) -> set[int]:
+    usable = [c for c in pool if c.target.name == target.name and pool.selected_us(c) is not None]
+    taken: set[int] = set()
+    covered = 0
+    for candidate in sorted(usable, key=lambda c: (-c.sub_graph.nodes.bit_count(), c.sub_graph.nodes)):
+        nodes = candidate.sub_graph.nodes & pool.graph.needs_kernel
+        if nodes and not nodes & covered:
+            taken.add(candidate.sub_graph.nodes)
+            covered |= nodes
+    return taken

@@ -1,0 +1,204 @@
+"""Every error that the engine raises beside core's: packages, plans, workers and the tuning database."""
+
+from __future__ import annotations
+
+from collage_core.errors import CollageError, KernelError, UsageError
+
+
+class LibraryClashError(KernelError):
+    """Kernels of a package have loaded two of a library of which a process has room for one.
+
+    Attributes:
+        library: In people's words: `"cuDNN"`.
+        between: The toolchains that loaded them; `""` for what was there before.
+        files: Their files, in the same order.
+    """
+
+    def __init__(self, library: str, between: tuple[str, str], files: tuple[str, str]) -> None:
+        self.library = library
+        self.between = between
+        self.files = files
+        one, other = (f"{who} has loaded {file}" for who, file in zip(between, files, strict=True))
+        if between[0]:
+            remedy = f"Install both for one CUDA, with one {library}, or optimize the model again on this machine"
+        else:
+            one = f"this process had loaded {files[0]} before"
+            remedy = f"Load the package in a process of its own, or install one {library} for all of them"
+        super().__init__(
+            f"two of {library}: {one}, {other}, and a process has room for one: what kernels compute, and whether they "
+            f"run, is not what was measured. {remedy}; `collage doctor` says which toolchains load which."
+        )
+
+
+class LoweredAgainWarning(UserWarning):
+    """Kernels of a package did not fit this machine and were built anew; they work, unmeasured."""
+
+
+class PinError(UsageError):
+    """A pin that nobody it names can keep.
+
+    Attributes:
+        pin: As written.
+        node: Name of a node it holds.
+        refusals: What the pinned toolchain said of it, one line per reason.
+    """
+
+    def __init__(self, pin: str, node: str, op_type: str, refusals: tuple[str, ...]) -> None:
+        self.pin = pin
+        self.node = node
+        self.refusals = refusals
+        why = "; ".join(refusals) or "it proposes no kernel for it"
+        super().__init__(
+            f"--pin {pin!r} cannot be kept: no kernel of that toolchain runs node {node!r} ({op_type}): {why}. "
+            "Pin less, or pin it to another toolchain."
+        )
+
+
+class PlanFileError(UsageError):
+    """A plan file cannot be read, or is none of this model.
+
+    Attributes:
+        source: The file.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, source: str, reason: str) -> None:
+        self.source = source
+        self.reason = reason
+        super().__init__(f"cannot use {source!r} as a plan: {reason}")
+
+
+class PlanBuildError(CollageError):
+    """A kernel that was measured cannot be built for one of its call sites, or is wrong there.
+
+    Attributes:
+        target: Name of its target.
+        nodes: Names of its nodes.
+        reason: What happened.
+    """
+
+    def __init__(self, target: str, nodes: tuple[str, ...], reason: str) -> None:
+        self.target = target
+        self.nodes = nodes
+        self.reason = reason
+        shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
+        super().__init__(f"{target} cannot build {shown}: {reason}")
+
+
+class VerificationError(CollageError):
+    """A finished plan does not give the reference's numbers, or does not run where it will be used."""
+
+
+class PackageError(CollageError):
+    """A `.collage` file cannot be written, read or trusted.
+
+    Attributes:
+        path: The file.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path!r}: {reason}")
+
+
+class NotAPackageError(PackageError):
+    """The file is something else."""
+
+
+class PackageVersionError(PackageError):
+    """The file was written by a newer Collage, in a format this one does not know."""
+
+
+class PackageDamagedError(PackageError):
+    """The file is truncated, altered, or made to do harm."""
+
+
+class RecordError(CollageError):
+    """A record cannot be read.
+
+    Attributes:
+        source: The file or package it is from.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, source: str, reason: str) -> None:
+        self.source = source
+        self.reason = reason
+        super().__init__(
+            f"cannot read the record of {source!r}: {reason}. "
+            "Optimize the model again, or use the Collage version that wrote it."
+        )
+
+
+class WireError(CollageError):
+    """What came from another process is not a message, or names bytes nobody has."""
+
+
+class WorkerError(CollageError):
+    """A process that works for the driver died, hung or broke the protocol.
+
+    Attributes:
+        worker: What it worked for: a toolchain or a contender.
+        kind: `"start"`, `"crash"`, `"deadline"`, `"memory"` or `"protocol"`.
+        reason: What happened, with the last lines it wrote to its standard error.
+    """
+
+    def __init__(self, worker: str, kind: str, reason: str) -> None:
+        self.worker = worker
+        self.kind = kind
+        self.reason = reason
+        super().__init__(f"the worker process of {worker!r} failed ({kind}): {reason}")
+
+
+class DatabaseError(CollageError):
+    """The tuning database cannot be used.
+
+    Attributes:
+        source: Its URL or path.
+        reason: What is wrong with it.
+    """
+
+    advice = "Name another with --tuning-db, or COLLAGE_TUNING_DB."
+
+    def __init__(self, source: str, reason: str) -> None:
+        self.source = source
+        self.reason = reason
+        super().__init__(f"cannot use the tuning database {source!r}: {reason}. {self.advice}")
+
+
+class DatabaseForeignError(DatabaseError):
+    """The file belongs to another program; it was left as it is."""
+
+
+class DatabaseVersionError(DatabaseError):
+    """A newer Collage wrote the file; it was left as it is."""
+
+    advice = "Use that version, or name another database with --tuning-db or COLLAGE_TUNING_DB."
+
+
+class DatabaseDamagedError(DatabaseError):
+    """The file is truncated or altered."""
+
+    advice = "Move it away to start afresh; `collage db export` saves what can still be read."
+
+
+class DatabaseReadOnlyError(DatabaseError):
+    """The file, its directory or the way it was opened does not allow writing."""
+
+
+class DatabaseDiskError(DatabaseError):
+    """The disk is full, or fails; what was acknowledged before is kept."""
+
+    advice = "Make room on its disk, or name another with --tuning-db or COLLAGE_TUNING_DB."
+
+
+class DatabaseLockedError(DatabaseError):
+    """Another process kept the file locked for too long."""
+
+    advice = "End that process, or try again."
+
+
+class DatabaseNameError(DatabaseError, UsageError):
+    """What was given to name a database names none."""

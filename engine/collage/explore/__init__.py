@@ -1,0 +1,1 @@
+"""Measure candidates and search the cheapest plan."""

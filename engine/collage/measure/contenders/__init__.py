@@ -1,0 +1,1 @@
+"""Whole plans timed in processes of their own, interleaved."""

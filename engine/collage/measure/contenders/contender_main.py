@@ -1,0 +1,101 @@
+"""The process of one contender: `python -m collage.measure.contenders.contender_main`.
+
+It makes the call it is told to and runs it in bursts. What the call is, is the driver's affair.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from collage.errors import WireError
+from collage.measure.wire.channel import Channel, prepare_process
+from collage.measure.wire.messages import AskBurst, AskPrepare, Burst, Hello, Message, Prepared
+from collage.measure.wire.outcomes import Failed, Stage
+
+
+class ContenderMain:
+    """Answers the driver."""
+
+    def __init__(self) -> None:
+        self._call: Callable[[], Any] | None = None
+
+    def answer(self, message: Message) -> Message:
+        """Answers one request.
+
+        Raises:
+            WireError: If it makes no sense here.
+        """
+        match message:
+            case AskPrepare():
+                try:
+                    return self._prepare(message)
+                except Exception as error:  # whatever the contender raises is its failure
+                    return Failed(stage=Stage.LOAD, reason=_one_line(error))
+            case AskBurst() if self._call is not None:
+                try:
+                    return _burst(self._call, message)
+                except Exception as error:
+                    return Failed(stage=Stage.RUN, reason=_one_line(error))
+        raise WireError(f"{type(message).__name__} makes no sense to a contender now")
+
+    def _prepare(self, ask: AskPrepare) -> Prepared:
+        sys.path[:0] = ask.paths
+        module, _, attribute = ask.call.partition(":")
+        self._call = getattr(importlib.import_module(module), attribute)(**ask.arguments)
+        assert self._call is not None
+        gc.freeze()  # what is loaded stays; collecting before each burst need not walk it
+        began = time.perf_counter_ns()
+        self._call()
+        return Prepared(first_us=(time.perf_counter_ns() - began) / 1e3)
+
+
+def _burst(call: Callable[[], Any], ask: AskBurst) -> Burst:
+    gc.collect()
+    gc.disable()
+    try:
+        clock = time.perf_counter_ns
+        warm = clock() + round(ask.warmup_s * 1e9)
+        while True:
+            call()
+            if clock() >= warm:
+                break
+        samples: list[float] = []
+        end = clock() + round(ask.duration_s * 1e9)
+        while True:
+            began = clock()
+            call()
+            now = clock()
+            samples.append((now - began) / 1e3)
+            if now >= end and len(samples) >= ask.min_runs:
+                return Burst(samples_us=tuple(samples))
+    finally:
+        gc.enable()
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def main() -> None:
+    """Runs the contender until the driver is gone."""
+    parser = argparse.ArgumentParser(prog="python -m collage.measure.contenders.contender_main", description=__doc__)
+    parser.add_argument("--kernel-kills", action="store_true")
+    options = parser.parse_args()
+    prepare_process(kernel_kills=options.kernel_kills)
+    channel = Channel.take_standard_streams()
+    channel.die_with_driver()
+    contender = ContenderMain()
+    channel.send(channel.codec.encode(Hello(toolchain=""), 0))
+    while (frame := channel.receive()) is not None:
+        channel.send(channel.codec.encode(contender.answer(channel.codec.decode(frame)), frame.id))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Whole models against each other: each in a fresh process, taking turns.
+
+A contender that is merely loaded can slow the others, and a machine is faster in some minutes than in others: so
+each has its own process, and all run in every round, one after another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from collage.errors import WireError, WorkerError
+from collage.measure.driver import memory
+from collage.measure.driver.child import ChildProcess
+from collage.measure.wire.codec import Codec
+from collage.measure.wire.messages import AskBurst, AskPrepare, Burst, Hello, Message, Prepared
+from collage.measure.wire.outcomes import Failed, Stage
+from collage_core.contract import Json
+
+Rounds: TypeAlias = tuple[tuple[float, ...], ...]
+"""Microseconds of each run, by round."""
+
+_LOADERS = 2
+"""Contenders that load at a time. Nothing is timed yet, and loading leaves cores idle."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """Something to time.
+
+    Attributes:
+        name: Unique among those compared.
+        call: `module:attribute` of a function that returns a call without arguments.
+        arguments: The function's keyword arguments, as JSON.
+        paths: Folders to find the module in, besides the installed ones.
+    """
+
+    name: str
+    call: str
+    arguments: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    paths: tuple[str, ...] = ()
+
+
+class ContenderProcess:
+    """The running process of a contender; after a failure it is dead.
+
+    Args:
+        contender: What it runs.
+    """
+
+    def __init__(self, contender: Contender) -> None:
+        self.contender = contender
+        self._codec = Codec()
+        self._requests = 0
+        # it is killed, so it cannot clear up what it keeps in temporary files
+        self._scratch = tempfile.TemporaryDirectory(prefix="collage-contender-", ignore_cleanup_errors=True)
+        self._child: ChildProcess | WorkerError
+        try:
+            self._child = ChildProcess(
+                contender.name, "collage.measure.contenders.contender_main", [], {"TMPDIR": self._scratch.name}
+            )
+        except WorkerError as error:
+            self._child = error
+        except BaseException:
+            self._scratch.cleanup()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def prepare(self, deadline_s: float, *, at_a_time: int = 1) -> Prepared | Failed:
+        """Loads what it runs and runs it once.
+
+        Args:
+            deadline_s: Seconds after which it is killed.
+            at_a_time: How many load at that time, this one included; they share what memory is free.
+        """
+        ask = AskPrepare(call=self.contender.call, arguments=dict(self.contender.arguments), paths=self.contender.paths)
+        answer: Prepared | Failed = self._ask(ask, deadline_s, Stage.LOAD, Prepared, at_a_time)
+        return answer
+
+    def burst(self, *, duration_s: float, min_runs: int, warmup_s: float, deadline_s: float) -> Burst | Failed:
+        """Runs it for a while."""
+        ask = AskBurst(duration_s=duration_s, min_runs=min_runs, warmup_s=warmup_s)
+        answer: Burst | Failed = self._ask(ask, deadline_s, Stage.RUN, Burst)
+        return answer
+
+    def close(self) -> None:
+        """Kills it, and removes its temporary files."""
+        if isinstance(self._child, ChildProcess):
+            self._child.kill()
+        self._scratch.cleanup()
+
+    def _ask(self, message: Message, deadline_s: float, stage: Stage, expected: type, at_a_time: int = 1) -> Any:
+        deadline = time.monotonic() + deadline_s
+        try:
+            if isinstance(self._child, WorkerError):
+                raise self._child
+            # several processes are alive, each as large as it became: what is free now is all that any may add
+            self._child.limit_bytes = self._child.held_bytes + memory.limit_bytes() // at_a_time
+            if self._requests == 0 and not isinstance(self._codec.decode(self._child.receive(deadline)), Hello):
+                raise WireError("its first words were not Hello")
+            self._requests += 1
+            self._child.send(self._codec.encode(message, self._requests), deadline)
+            frame = self._child.receive(deadline)
+            answer = self._codec.decode(frame)
+            if frame.id != self._requests or not isinstance(answer, (expected, Failed)):
+                raise WireError(f"it answered with {type(answer).__name__}")
+        except WorkerError as error:
+            return Failed(stage=stage, reason=f"{error.kind}: {error.reason}")
+        except WireError as error:
+            self.close()
+            return Failed(stage=stage, reason=str(error))
+        except BaseException:
+            self.close()
+            raise
+        return answer
+
+
+def interleaved(
+    contenders: Sequence[Contender],
+    *,
+    rounds: int,
+    burst_s: float,
+    min_runs: int = 2,
+    warmup_s: float = 0.04,
+    settle_s: float = 0.02,
+    deadline_s: float = 300.0,
+    first_round: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Rounds | Failed]:
+    """Times contenders in turns, in an order that is shuffled in each round.
+
+    Many short turns tell more than a few long ones: what a shared machine does to one contender it does to the next
+    only if that runs within some tenths of a second.
+
+    Args:
+        contenders: What to time; names are unique.
+        rounds: How often each has its turn.
+        burst_s: Seconds of samples in a turn, at least.
+        min_runs: Samples in a turn, at least.
+        warmup_s: Seconds of untimed runs before a turn's samples, at least one run.
+        settle_s: Pause before a turn. Together with the warm-up it outlasts the threads of whoever ran before that wait
+            for work by spinning: ONNX Runtime's for 2^20 pauses, about 60 ms (`EigenNonBlockingThreadPool.h`).
+        deadline_s: Seconds after which a contender that does not answer is killed, for loading and for each turn.
+        first_round: How many rounds went before in the same comparison: each has an order of its own.
+        progress: Told how many bursts are done, of how many.
+
+    Returns:
+        By name, samples by round; or why there are none. Round `i` of all contenders ran together.
+
+    Raises:
+        ValueError: If two contenders have one name.
+    """
+    if len({contender.name for contender in contenders}) != len(contenders):
+        raise ValueError("contenders need different names")
+    found: dict[str, list[tuple[float, ...]]] = {}
+    processes: dict[str, ContenderProcess] = {}
+    done, total = 0, rounds * len(contenders)
+    loaders = ThreadPoolExecutor(_LOADERS)
+    try:
+        for contender in contenders:
+            processes[contender.name] = ContenderProcess(contender)
+        beside = min(_LOADERS, len(contenders))
+        answers = loaders.map(lambda process: process.prepare(deadline_s, at_a_time=beside), processes.values())
+        loaded = dict(zip(processes, answers, strict=True))
+        failed = {name: answer for name, answer in loaded.items() if isinstance(answer, Failed)}
+        for index in range(first_round, first_round + rounds):
+            for contender in random.Random(index).sample(contenders, len(contenders)):
+                done += 1
+                if contender.name not in failed:
+                    time.sleep(settle_s)
+                    burst = processes[contender.name].burst(
+                        duration_s=burst_s, min_runs=min_runs, warmup_s=warmup_s, deadline_s=deadline_s
+                    )
+                    if isinstance(burst, Failed):
+                        failed[contender.name] = burst
+                    else:
+                        found.setdefault(contender.name, []).append(burst.samples_us)
+                if progress is not None:
+                    progress(done, total)
+    finally:
+        for process in processes.values():
+            process.close()
+        loaders.shutdown(cancel_futures=True)
+    return {c.name: failed.get(c.name) or tuple(found.get(c.name, ())) for c in contenders}

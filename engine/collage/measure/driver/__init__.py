@@ -1,0 +1,1 @@
+"""The driver's side of measuring: worker processes, captured activations, the measuring cost source."""

@@ -1,0 +1,72 @@
+"""The workers of a run: one for each toolchain, ended together."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
+
+from collage.measure.driver.client import PluginSource, Worker
+from collage.measure.wire.blobs import BlobStore
+from collage_core.contract import BlobCache, Target
+
+
+class WorkerPool:
+    """One worker per toolchain, each started when first needed; leaving the context kills them.
+
+    Args:
+        sources: The toolchains.
+        store: Blobs they share with the driver.
+        cache: See `Worker`.
+    """
+
+    def __init__(
+        self,
+        sources: Iterable[PluginSource],
+        store: BlobStore,
+        *,
+        cache: Callable[[Target], BlobCache] | None = None,
+    ) -> None:
+        self.store = store
+        self._workers = {source.toolchain: Worker(source, store, cache=cache) for source in sources}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def toolchains(self) -> tuple[str, ...]:
+        """Names of the toolchains."""
+        return tuple(self._workers)
+
+    def worker(self, toolchain: str) -> Worker:
+        """The worker of a toolchain, running or not.
+
+        Raises:
+            KeyError: If the pool has none.
+        """
+        return self._workers[toolchain]
+
+    def begin(self, toolchains: Iterable[str]) -> None:
+        """Starts the workers of some toolchains, and waits for none.
+
+        Raises:
+            KeyError: If the pool has none of a name.
+        """
+        for name in toolchains:
+            self._workers[name].begin()
+
+    def libraries(self) -> dict[str, tuple[str, ...]]:
+        """What each has loaded, by toolchain; nothing of those not asked for their targets, or that have none."""
+        return {name: worker.libraries for name, worker in self._workers.items()}
+
+    def close(self) -> None:
+        """Kills all of them."""
+        with contextlib.ExitStack() as stack:
+            for worker in self._workers.values():
+                stack.callback(worker.close)

@@ -1,0 +1,98 @@
+"""Content-addressed bytes on disk: how weights, models and activations travel between driver and workers.
+
+A worker on the same machine opens the driver's own directory and maps the files it needs, so no weight ever
+goes through a pipe. One elsewhere has a directory of its own and asks for what it lacks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from collage.errors import WireError
+
+_BLOB_NAME = re.compile(r"[0-9a-f]{64}")
+
+
+class BlobStore:
+    """Immutable byte strings in one directory, each in a file named by its SHA-256.
+
+    Args:
+        directory: Where they are kept; made if it does not exist. Several processes may share it.
+
+    Examples:
+        >>> store = BlobStore(Path(tempfile.mkdtemp()))
+        >>> name = store.put(b"weights")
+        >>> store.read(name)
+        b'weights'
+    """
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self._sound: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return self.path(name).exists()
+
+    def path(self, name: str) -> Path:
+        """File of a blob, whether or not it is there.
+
+        Raises:
+            WireError: If `name` is not the name of a blob; a message from elsewhere cannot name other files.
+        """
+        if _BLOB_NAME.fullmatch(name) is None:
+            raise WireError(f"{name[:80]!r} is not the name of a blob, which is a SHA-256 in hexadecimal")
+        return self.directory / name
+
+    def put(self, data: bytes | bytearray | memoryview) -> str:
+        """Keeps `data` and returns its name. The file appears whole or not at all."""
+        view = memoryview(data).cast("B")
+        name = hashlib.sha256(view).hexdigest()
+        path = self.directory / name
+        if path.exists():
+            return name
+        handle, temporary = tempfile.mkstemp(prefix=".blob-", dir=self.directory)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(view)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        return name
+
+    def read(self, name: str) -> bytes:
+        """A blob's bytes.
+
+        Raises:
+            WireError: If the store does not have it, or it is not what its name says.
+        """
+        return bytes(self.map(name))
+
+    def map(self, name: str) -> memoryview:
+        """A blob's bytes, read-only, mapped rather than read; looked through when this process first wants them.
+
+        Raises:
+            WireError: If the store does not have it, or it is not what its name says.
+        """
+        try:
+            with open(self.path(name), "rb") as stream:
+                if os.fstat(stream.fileno()).st_size:
+                    view = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+                else:
+                    view = memoryview(b"")
+        except OSError as error:
+            raise self._lacks(name) from error
+        if name not in self._sound:
+            if hashlib.sha256(view).hexdigest() != name:
+                raise WireError(f"blob {name} in {self.directory} was altered: its bytes are not what its name says")
+            self._sound.add(name)
+        return view
+
+    def _lacks(self, name: str) -> WireError:
+        return WireError(f"blob {name} is not in {self.directory}; it was deleted, or never sent")

@@ -1,0 +1,1 @@
+"""The worker's side of measuring: build, check and time one candidate."""

@@ -1,0 +1,127 @@
+"""What a device does for a plan beside its kernels: copies, launches of graphs, and being waited for."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import time
+from collections.abc import Callable
+from typing import Final
+
+from collage.measure.wire.outcomes import DeviceTimes
+from collage_core.device import DeviceStream, Event, is_lost
+from collage_core.errors import DeviceMemoryError
+
+SIZES: Final = (1 << 12, 1 << 15, 1 << 18, 1 << 22)
+"""Bytes of the copies that are timed: of the small ones latency is most, of the large ones what a byte takes."""
+GRAPH_SIZES: Final = (1, 4, 16)
+
+_FEW_BYTES = 256
+_WARMUP_RUNS = 2
+_RUNS = 15
+
+
+def time_device(device: DeviceStream, clock_ns: Callable[[], int] = time.perf_counter_ns) -> DeviceTimes:
+    """Times copies of several sizes each way, launches of graphs, and waits: medians of each.
+
+    A copy is made as a plan makes it: by itself, on the stream, from or into pinned memory of the host. It is timed
+    by events of the device on either side of it; the stream is idle before, so what enqueueing it takes is in the time.
+    Memory too small for the larger copies leaves these out.
+
+    Args:
+        device: The device; nothing else uses its stream meanwhile.
+        clock_ns: The host's clock, for what the host waits.
+
+    Raises:
+        DeviceError: If it has no memory for two sizes, or fails.
+    """
+    sizes = [size for size in SIZES if 2 * size <= device.free_bytes // 2]
+    if len(sizes) < 2:
+        raise DeviceMemoryError(device.name, f"{device.free_bytes} bytes are free, too few to time copies")
+    here, other = device.allocate(sizes[-1]), device.allocate(sizes[-1])
+    pinned = device.allocate_host(sizes[-1])
+    pinned[...] = 0  # has the pages there, and the device's memory defined
+    device.write(here.pointer, pinned)
+    stopwatch = _Stopwatch(device)
+
+    def to_device(size: int) -> None:
+        device.write(here.pointer, pinned[:size])
+
+    def from_device(size: int) -> None:
+        device.read(pinned[:size], here.pointer)
+
+    def within(size: int) -> None:
+        device.copy(other.pointer, here.pointer, size)
+
+    def line(copy: Callable[[int], None]) -> tuple[tuple[int, float], ...]:
+        return tuple((size, stopwatch.median_us(functools.partial(copy, size))) for size in sizes)
+
+    return DeviceTimes(
+        to_device=line(to_device),
+        from_device=line(from_device),
+        within=line(within),
+        graphs=_graphs(device, stopwatch, lambda: to_device(sizes[0]), lambda: within(_FEW_BYTES)),
+        wait_us=_wait_us(device, clock_ns),
+        cache_bytes=device.cache_bytes,
+    )
+
+
+class _Stopwatch:
+    """Times what is enqueued on an idle stream, by its own events."""
+
+    def __init__(self, device: DeviceStream) -> None:
+        self._device = device
+        self._before, self._after = device.event(), device.event()
+
+    def median_us(self, enqueue: Callable[[], None]) -> float:
+        samples = [self._once(enqueue) for _ in range(_WARMUP_RUNS + _RUNS)]
+        return statistics.median(samples[_WARMUP_RUNS:])
+
+    def _once(self, enqueue: Callable[[], None]) -> float:
+        self._before.record()
+        enqueue()
+        self._after.record()
+        self._device.synchronise()
+        return self._after.elapsed_us(self._before)
+
+
+def _graphs(
+    device: DeviceStream, stopwatch: _Stopwatch, copy: Callable[[], None], operation: Callable[[], None]
+) -> tuple[tuple[int, float], ...]:
+    """Graphs of more and more operations, each launched right behind a copy to the device, as stretches of plans are.
+
+    What they take beside the copy and their operations is what starting a stretch takes; the host launches while the
+    copy is under way, so that is less than a launch by itself, and may be nothing.
+    """
+
+    def behind_a_copy(count: int) -> Callable[[], None]:
+        def many() -> None:
+            for _ in range(count):
+                operation()
+
+        graph = device.capture(many)
+
+        def enqueue() -> None:
+            copy()
+            graph.launch()
+
+        return enqueue
+
+    try:
+        return tuple((count, stopwatch.median_us(behind_a_copy(count))) for count in GRAPH_SIZES)
+    except Exception as error:
+        if is_lost(error):
+            raise
+        return ()  # a device without graphs: plans launch kernels one by one there
+
+
+def _wait_us(device: DeviceStream, clock_ns: Callable[[], int]) -> float:
+    point: Event = device.event()
+    samples = []
+    for _ in range(_WARMUP_RUNS + _RUNS):
+        device.synchronise()
+        began = clock_ns()
+        point.record()
+        device.synchronise()
+        samples.append((clock_ns() - began) / 1e3)
+    return statistics.median(samples[_WARMUP_RUNS:])

@@ -1,0 +1,151 @@
+"""What a worker is asked of candidates, and its answers: measure one, build one, run one once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from collage.measure.wire.artifact_codec import encode_artifact
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.messages import AskBuild, AskDevice, AskEvaluate, AskMeasure, Progress
+from collage.measure.wire.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Refused, Stage
+from collage.measure.wire.values import encode_value
+from collage.measure.worker.device_times import time_device
+from collage.measure.worker.failing import Stopped, failing_as
+from collage.measure.worker.trial import Trial
+from collage_core.contract import BlobCache, Target
+from collage_core.device import Devices, DeviceStream
+from collage_core.registry import Toolchain
+
+
+class Trials:
+    """Tries candidates on one toolchain.
+
+    Args:
+        toolchain: Whose.
+        store: Where models, values and artifacts are.
+        scratch: A directory of this worker's own.
+        cache: The toolchain's blob cache for a target.
+        report: Told what is being done.
+
+    Attributes:
+        devices: Those of its targets, opened when the first kernel wants them.
+        lost: Why this process is of no more use: a device was lost; empty if none was.
+    """
+
+    def __init__(
+        self,
+        toolchain: Toolchain,
+        store: BlobStore,
+        scratch: Path,
+        cache: Callable[[Target], BlobCache],
+        report: Callable[[Progress], None],
+    ) -> None:
+        self._toolchain = toolchain
+        self._store = store
+        self._scratch = scratch
+        self._cache = cache
+        self._report = report
+        self.devices = Devices(self._open)
+        self.lost = ""
+
+    def _open(self, name: str) -> DeviceStream:
+        return self._toolchain.open_device(name)
+
+    def measure(self, ask: AskMeasure) -> Measured | Refused | Failed:
+        """Tries variants and times those that are right; keeps the fastest."""
+        with self._start(ask) as trial:
+            return self._measure(trial, ask)
+
+    def _measure(self, trial: Trial, ask: AskMeasure) -> Measured | Refused | Failed:
+        best: Measured | None = None
+        for artifact in trial.variants(ask.build.max_variants, ask.variant):
+            try:
+                bound = trial.bind(artifact)
+                error, repeatable = trial.check(bound, ask.expected, ask)
+                self._report(Progress(stage=Stage.MEASURE, variant=artifact.variant, best=best))
+                clock = trial.clock(bound, artifact, ask.protocol, cold=ask.cold)
+                with trial.failing_as(Stage.MEASURE):
+                    taken = self._toolchain.measure(ask.target, bound.call, ask.protocol, clock)
+            except Stopped as stopped:
+                trial.discard(artifact, stopped.outcome)
+                continue
+            found = Measured(
+                samples_us=taken.samples_us,
+                warmup_runs=taken.warmup_runs,
+                calls_per_sample=taken.calls_per_sample,
+                variant=artifact.variant,
+                error=error,
+                build_s=trial.build_s,
+                repeatable=repeatable,
+                launch=taken.launch,
+                launch_reason=taken.launch_reason,
+                weight_copies=taken.weight_copies,
+                deterministic=artifact.deterministic and repeatable,
+            )
+            if best is None or taken.median_us < _median(best):
+                best = found
+            self._report(Progress(stage=Stage.LOWER, best=best))
+        if best is None:
+            return trial.why_none()
+        return dataclasses.replace(best, build_s=trial.build_s, discarded=trial.discarded)
+
+    def build(self, ask: AskBuild) -> Built | Refused | Failed:
+        """Makes the artifact of the variant asked for, or of the first that is right."""
+        with self._start(ask) as trial:
+            return self._build(trial, ask)
+
+    def _build(self, trial: Trial, ask: AskBuild) -> Built | Refused | Failed:
+        for artifact in trial.variants(ask.build.max_variants, ask.variant):
+            try:
+                error = 0.0
+                if ask.inputs or ask.expected:
+                    error, _ = trial.check(trial.bind(artifact), ask.expected, ask)
+                else:
+                    trial.load(artifact)
+                with failing_as(Stage.LOWER):
+                    wire = encode_artifact(artifact, self._store)
+            except Stopped as stopped:
+                trial.discard(artifact, stopped.outcome)
+                continue
+            return Built(artifact=wire, error=error, build_s=trial.build_s, discarded=trial.discarded)
+        return trial.why_none()
+
+    def evaluate(self, ask: AskEvaluate) -> Evaluated | Refused | Failed:
+        """Runs a function once."""
+        with self._start(ask) as trial:
+            for artifact in trial.variants(1):
+                try:
+                    bound = trial.bind(artifact)
+                    trial.run(bound)
+                except Stopped as stopped:
+                    trial.discard(artifact, stopped.outcome)
+                    continue
+                return Evaluated(outputs=tuple(encode_value(buffer.value, self._store) for buffer in bound.outputs))
+            return trial.why_none()
+
+    def time_device(self, ask: AskDevice) -> DeviceTimes | Failed:
+        """Times what a device does beside kernels; opens it if need be."""
+        try:
+            with failing_as(Stage.MEASURE, self._lose_device):
+                device = self.devices[ask.device]
+                device.activate()
+                return time_device(device)
+        except Stopped as stopped:
+            return Failed(stage=Stage.MEASURE, reason=stopped.outcome.reason)
+
+    def _start(self, ask: AskMeasure | AskBuild | AskEvaluate) -> Trial:
+        cache = self._cache(ask.target)
+        return Trial(
+            self._toolchain, self._store, self._scratch, cache, self._report, ask, self.devices, self._lose_device
+        )
+
+    def _lose_device(self, reason: str) -> None:
+        self.lost = reason
+
+
+def _median(measured: Measured) -> float:
+    return float(np.median(measured.samples_us))

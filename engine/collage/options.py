@@ -1,0 +1,240 @@
+"""What a user may say about an optimisation or a comparison, and what the presets mean."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collage_core.contract import Protocol
+from collage_core.errors import UsageError
+from collage_core.search import check_available
+
+if TYPE_CHECKING:
+    from collage.control.fusion_specs import OwnRule
+    from collage.setup.random_inputs import Given
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """How much work an optimisation is worth.
+
+    Each distinct candidate is measured once per target, so the counts bound the measuring: `default` measures about
+    a hundred on a model the size of ResNet-50, most of them in less than half a second. What a bound leaves out is
+    said in the record.
+
+    Attributes:
+        name: As given to `--preset`.
+        operators: Distinct single operators measured per target, and half as many fused groups, those with most work
+            first. Regions are bounded by `CandidateBounds.preset` of the same name.
+        coalesce_rounds: How often neighbours on the best plan are merged, measured and searched again.
+        confirm_rounds: How often the chosen path is measured afresh and searched again.
+        challengers: Mixed plans that are timed end to end.
+        rounds: Interleaved rounds of the end-to-end race, at most.
+        round_s: Seconds each contender runs in a round.
+        race_s: No heat of the race begins after so many seconds.
+        protocol: How candidates are timed.
+        effort: What `BuildContext.effort` says to toolchains.
+        max_variants: Variants of a candidate that are timed, on the CPU.
+        device_variants: The same on a device.
+        deadline_s: Seconds a worker has for one candidate.
+        evaluations: Plans that the second level times, of `--search two-level`.
+    """
+
+    name: str
+    operators: int
+    coalesce_rounds: int
+    confirm_rounds: int
+    challengers: int
+    rounds: int
+    round_s: float
+    race_s: float
+    protocol: Protocol
+    effort: int
+    max_variants: int
+    device_variants: int
+    deadline_s: float
+    evaluations: int = 24
+
+
+PRESETS: Mapping[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            name="quick",
+            operators=12,
+            coalesce_rounds=1,
+            confirm_rounds=1,
+            challengers=2,
+            rounds=12,
+            round_s=0.04,
+            race_s=15.0,
+            protocol=Protocol(warmup_runs=2, warmup_s=0.01, min_samples=3, duration_s=0.05),
+            effort=0,
+            max_variants=1,
+            device_variants=1,
+            deadline_s=60.0,
+            evaluations=8,
+        ),
+        Preset(
+            name="default",
+            operators=16,
+            coalesce_rounds=2,
+            confirm_rounds=3,
+            challengers=3,
+            rounds=84,
+            round_s=0.08,
+            race_s=40.0,
+            protocol=Protocol(warmup_runs=3, warmup_s=0.02, min_samples=5, duration_s=0.12),
+            effort=1,
+            max_variants=1,
+            device_variants=4,
+            deadline_s=120.0,
+        ),
+        Preset(
+            name="extensive",
+            operators=400,
+            coalesce_rounds=4,
+            confirm_rounds=3,
+            challengers=6,
+            rounds=246,
+            round_s=0.1,
+            race_s=300.0,
+            protocol=Protocol(warmup_runs=5, warmup_s=0.05, min_samples=9, duration_s=0.4),
+            effort=2,
+            max_variants=4,
+            device_variants=16,
+            deadline_s=600.0,
+            evaluations=96,
+        ),
+    )
+}
+
+
+SEARCHES = ("lazy", "exact", "two-level", "ilp")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeOptions:
+    """Options of `optimize`, named as on the command line.
+
+    Attributes:
+        toolchains: Comma-separated targets; every installed toolchain but `reference` if None.
+        exclude: Toolchains or targets to leave out.
+        input_shapes: Shape to bind, by input name.
+        inputs: Values for the model's inputs to search on, by name, or the NPZ file that holds them
+            (`collage_core.ir.io.npz` says how); seeded random arrays if None.
+        preset: `"quick"`, `"default"` or `"extensive"`.
+        search: One of `SEARCHES`: measure what the best plan lacks (`"lazy"`), or all that the preset says (`"exact"`),
+            also with an integer program's word on it (`"ilp"`); or lazily, then change whole plans (`"two-level"`).
+        budget_s: Measure no further candidates after this many seconds, save what no plan can do without.
+        max_error: Largest error, relative to a tensor's scale, of targets that do not compute in the model's own
+            dtypes; None leaves such targets out.
+        tuning_db: URL of the tuning database; the user's own if None.
+        threads: CPU threads; one per physical core if None.
+        seed: For inputs and anything else random.
+        rtol: Largest error of a kernel relative to its tensor's scale.
+        reference: Toolchain that computes what ONNX's evaluator cannot; the first exact one if None.
+        warmup: Untimed runs before a measurement.
+        iterations: Timed samples of a measurement, at most.
+        duration_s: Seconds of a measurement.
+        pins: Nodes given to a toolchain whatever is fastest: `"GLOB=toolchain"`, by names of the prepared model.
+        prefer: Comma-separated targets, best first, for what measurements cannot decide; see `TieBreaking`.
+        fusion_specs: Rules that find candidates, by the targets they are for; see `with_own_rules`.
+        load_plan: A plan file to build, measure and verify instead of searching; see `plan_file`.
+        deterministic: Whether only kernels take part that give the same bits for the same inputs, each time.
+    """
+
+    toolchains: str | None = None
+    exclude: tuple[str, ...] = ()
+    input_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    inputs: Given | None = None
+    preset: str = "default"
+    search: str = "lazy"
+    budget_s: float | None = None
+    max_error: float | None = None
+    tuning_db: str | None = None
+    threads: int | None = None
+    seed: int = 0
+    rtol: float | None = None
+    reference: str | None = None
+    warmup: int | None = None
+    iterations: int | None = None
+    duration_s: float | None = None
+    pins: tuple[str, ...] = ()
+    prefer: str | None = None
+    fusion_specs: Mapping[str, OwnRule] = dataclasses.field(default_factory=dict)
+    load_plan: str | os.PathLike[str] | None = None
+    deterministic: bool = False
+
+    def __post_init__(self) -> None:
+        if self.preset not in PRESETS:
+            raise UsageError(f"no preset {self.preset!r}; choose one of {', '.join(PRESETS)}")
+        if self.search not in SEARCHES:
+            raise UsageError(f"no search {self.search!r}; choose one of {', '.join(SEARCHES)}")
+        if self.search == "ilp":
+            check_available()
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(f"--threads is at least 1, not {self.threads}")
+        if self.budget_s is not None and not self.budget_s > 0:  # as nan is not
+            raise UsageError(f"--budget is a time longer than 0 s, not {self.budget_s:g} s")
+        if self.rtol is not None and not 0 < self.rtol < math.inf:
+            raise UsageError(f"--rtol is a fraction of a tensor's scale above 0, not {self.rtol}")
+        if self.max_error is not None and not 0 < self.max_error < 1:
+            raise UsageError(f"--max-error is a fraction of a tensor's scale between 0 and 1, not {self.max_error}")
+
+    @property
+    def tolerance(self) -> float:
+        """Largest error of an exact target's kernel, relative to its tensor's scale."""
+        return 1e-3 if self.rtol is None else self.rtol
+
+    @property
+    def effective(self) -> Preset:
+        """The preset with the user's own measuring times."""
+        preset = PRESETS[self.preset]
+        protocol = preset.protocol
+        if self.warmup is not None:
+            protocol = dataclasses.replace(protocol, warmup_runs=self.warmup)
+        if self.iterations is not None:
+            protocol = dataclasses.replace(
+                protocol, max_samples=self.iterations, min_samples=min(protocol.min_samples, self.iterations)
+            )
+        if self.duration_s is not None:
+            protocol = dataclasses.replace(protocol, duration_s=self.duration_s)
+        return dataclasses.replace(preset, protocol=protocol)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BenchOptions:
+    """Options of `bench`, named as on the command line.
+
+    Attributes:
+        compare: Whether every usable single target joins the contenders.
+        threads: CPU threads; one per physical core if None.
+        warmup: Untimed runs of each contender.
+        iterations: Timed runs of each contender and round, at least.
+        duration_s: Seconds each contender runs in all.
+        rounds: Interleaved rounds.
+        toolchains: See `OptimizeOptions`.
+        exclude: See `OptimizeOptions`.
+        input_shapes: See `OptimizeOptions`.
+        inputs: See `OptimizeOptions`.
+        seed: For random inputs.
+        plans: Plan files; each is a contender, and what `collage` loses against it is said.
+    """
+
+    compare: bool = False
+    threads: int | None = None
+    warmup: int = 5
+    iterations: int = 2
+    duration_s: float = 5.0
+    rounds: int = 60
+    toolchains: str | None = None
+    exclude: tuple[str, ...] = ()
+    input_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    inputs: Given | None = None
+    seed: int = 0
+    plans: tuple[Path, ...] = ()

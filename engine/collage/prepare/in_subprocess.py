@@ -1,0 +1,94 @@
+"""Prepares a model in a process of its own first, so that one that ends the process does not end the user's.
+
+ONNX's inference and version converter are C++. On models that its checker accepts they have been seen to abort: in onnx
+1.23 a Split whose outputs are not as many as its `num_outputs` runs into an assertion of the standard library.
+
+Usage: python -m collage.prepare.in_subprocess MODEL INPUT_SHAPES SECONDS   (a file, JSON, when it ends itself)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import onnx_ir as ir
+
+from collage.own_process import own_command
+from collage.prepare.steps import prepare
+from collage.prepare.validity import large_weights, serialized_without
+from collage_core.errors import DeadlineExceededError, InvalidModelError
+from collage_core.ir.io.model_io import load_model
+
+_DEADLINE_S = 60.0
+_PER_NODE_S = 0.05
+"""Ten times what a node of a large export takes to prepare."""
+_GRACE_S = 5
+_TAIL_BYTES = 4000
+
+
+def prepare_in_subprocess(
+    model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, deadline_s: float | None = None
+) -> None:
+    """See that preparing a model ends, and does not end the process that does it.
+
+    Whether it succeeds is not said: whoever prepares the model afterwards hears what is wrong. Large weights stay
+    behind; nothing looks at them before a model runs.
+
+    Args:
+        model: As given, not prepared.
+        input_shapes: As for `prepare`.
+        deadline_s: Seconds it may take; a minute and more for large models if None.
+
+    Raises:
+        InvalidModelError: If the process that tried is dead.
+        DeadlineExceededError: If it did not finish.
+    """
+    if deadline_s is None:
+        deadline_s = _DEADLINE_S + _PER_NODE_S * sum(1 for _ in model.graph)
+    with tempfile.TemporaryDirectory(prefix="collage-") as folder:
+        path = Path(folder, "model.onnx")
+        try:
+            path.write_bytes(serialized_without(model, large_weights(model)).SerializeToString())
+        except Exception:  # it gets no further in this process either, and is told there
+            return
+        shapes = json.dumps({name: list(shape) for name, shape in input_shapes.items()})
+        command = own_command(__name__, str(path), shapes, str(math.ceil(deadline_s) + _GRACE_S))
+        with open(Path(folder, "said"), "w+b") as log:
+            try:
+                done = subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    timeout=deadline_s,
+                    check=False,
+                    start_new_session=True,  # a terminal's interrupt is for this process
+                )
+            except subprocess.TimeoutExpired as error:
+                raise DeadlineExceededError("preparing the model", deadline_s) from error
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            words = log.read().decode(errors="replace")
+    if done.returncode < 0:
+        said = [line.strip() for line in words.splitlines() if line.strip()]
+        how = signal.Signals(-done.returncode).name
+        raise InvalidModelError(f"ONNX's own code ends with {how} on it" + (f": {said[-1]}" if said else ""))
+
+
+def main() -> None:
+    """Tries; only how the process ends counts."""
+    if hasattr(signal, "alarm"):
+        signal.alarm(int(sys.argv[3]))  # whoever waits for it may be killed; nothing of Python's is needed to end it
+    with contextlib.suppress(Exception):
+        prepare(load_model(sys.argv[1]), input_shapes=json.loads(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Binds a model's free input dimensions and infers the type and shape of every value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from collage_core.errors import InputShapeError, InvalidModelError, did_you_mean
+from collage_core.ir.io.inference import static_shape
+
+_MOST_ELEMENTS = 2**60
+"""Of an input; sizes in bytes and offsets stay below 2^63, beyond which neither ONNX nor NumPy has any."""
+
+
+def bound_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    """The static shape of each input that is a tensor and no constant, by name; the model stays as it is.
+
+    A symbol (`batch`) bound through one input is bound wherever it occurs.
+
+    Raises:
+        InputShapeError: If a free dimension stays free, a shape contradicts the model or another one, or a name is no
+            input of the model.
+        InvalidModelError: If the model itself declares what is no shape.
+    """
+    inputs = {str(value.name): value for value in model.graph.inputs if not value.is_initializer()}
+    for name in input_shapes:
+        if name not in inputs:
+            raise InputShapeError(
+                name,
+                f"the model has no such input to give a shape to; it has {', '.join(map(repr, inputs)) or 'none'}"
+                f"{did_you_mean(name, inputs)}",
+            )
+    shapes, symbols = _given_shapes(inputs, input_shapes)
+    for name, value in inputs.items():
+        if name in shapes or not isinstance(value.type, (ir.TensorType, ir.SparseTensorType)):
+            continue
+        if value.shape is None:
+            raise InputShapeError(name, f"its rank is unknown; give it with {_flag(name, None)}")
+        dims = [symbols.get(_symbol(dim), dim) for dim in value.shape]
+        free = [str(dim) for dim in dims if not isinstance(dim, int)]
+        if free:
+            raise InputShapeError(
+                name,
+                f"dimension {', '.join(free)} of {list(map(str, dims))} is free; "
+                f"give the shape with {_flag(name, dims)}",
+            )
+        shapes[name] = tuple(int(dim) for dim in dims if isinstance(dim, int))
+        if min(shapes[name], default=0) < 0:
+            raise InvalidModelError(f"its input {name!r} is declared as {value.shape}, which has a negative extent")
+    return shapes
+
+
+def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> None:
+    """Give every graph input its static shape, in place.
+
+    Raises:
+        ModelError: As `bound_shapes` does.
+    """
+    shapes = bound_shapes(model, input_shapes)
+    free = free_inputs(model)
+    for value in model.graph.inputs:
+        if value.name in shapes and static_shape(value) != shapes[value.name]:
+            value.shape = ir.Shape(shapes[value.name])
+    if input_shapes or free:
+        _forget_shapes(model)
+
+
+def free_inputs(model: ir.Model) -> frozenset[str]:
+    """Names of the graph inputs of a model, as given, whose shape is not static and no constant decides."""
+    return frozenset(
+        str(value.name)
+        for value in model.graph.inputs
+        if isinstance(value.type, (ir.TensorType, ir.SparseTensorType))
+        and static_shape(value) is None
+        and not value.is_initializer()
+    )
+
+
+def _given_shapes(
+    inputs: Mapping[str, ir.Value], input_shapes: Mapping[str, Sequence[int]]
+) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
+    """What the user gave by input, and what that makes each symbol."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    symbols: dict[str, int] = {}
+    owners: dict[str, str] = {}
+    for name, given in input_shapes.items():
+        value = inputs[name]
+        if value.type is not None and not isinstance(value.type, (ir.TensorType, ir.SparseTensorType)):
+            raise InputShapeError(name, "it is no tensor, so no shape can be given to it")
+        shape = [int(dim) for dim in given]
+        if any(dim < 0 for dim in shape):
+            raise InputShapeError(name, f"{shape} has a negative dimension")
+        if math.prod(dim or 1 for dim in shape) > _MOST_ELEMENTS:
+            raise InputShapeError(name, f"{shape} has more elements than there are addresses")
+        if value.shape is not None:
+            if len(value.shape) != len(shape):
+                raise InputShapeError(name, f"{shape} has {len(shape)} dimensions, the model declares {value.shape}")
+            for dim, size in zip(value.shape, shape, strict=True):
+                if isinstance(dim, int) and dim != size:
+                    raise InputShapeError(name, f"{shape} contradicts the model's {value.shape}")
+                symbol = _symbol(dim)
+                if symbol and symbols.setdefault(symbol, size) != size:
+                    raise InputShapeError(
+                        name,
+                        f"{shape} makes {symbol} {size}, but input {owners[symbol]!r} makes it {symbols[symbol]}",
+                    )
+                owners.setdefault(symbol, name)
+        shapes[name] = tuple(shape)
+    return shapes, symbols
+
+
+def _symbol(dim: int | ir.SymbolicDim) -> str:
+    return "" if isinstance(dim, int) or dim.value is None else str(dim.value)
+
+
+def _flag(name: str, dims: Sequence[Any] | None) -> str:
+    shape = "..." if dims is None else ",".join(str(d) if isinstance(d, int) else "N" for d in dims)
+    return f"--input-shapes {name}:[{shape}]"
+
+
+def _forget_shapes(model: ir.Model) -> None:
+    """Drop the declared shapes of computed values.
+
+    An exporter's declarations may hold sizes seen while tracing, or symbols that now have a value. Those of
+    operators that nobody here can infer are kept.
+    """
+    for node in model.graph.all_nodes():
+        if node.domain in ("", "ai.onnx"):
+            for value in node.outputs:
+                value.shape = None

@@ -1,0 +1,67 @@
+"""Operators that move elements: GatherElements, ScatterElements and Pad."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from collage.reference.kernels.windows import Array
+
+_REDUCTIONS: Mapping[str, np.ufunc] = {
+    "add": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+}
+
+
+def gather_elements(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+    """Compute GatherElements.
+
+    ONNX's goes through `np.choose`, which takes 64 choices at most; beyond, it returns one element per row or raises
+    (onnx 1.23, `op_gather_elements.py`: data (1, 512), indices (1, 128) raises ValueError).
+    """
+    del version
+    data, indices = inputs[0], inputs[1]
+    return (data[_positions(data, indices, attributes.get("axis", 0))],)
+
+
+def scatter_elements(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+    """Compute ScatterElements; of equal indices without reduction the last wins, as in ONNX's loop."""
+    del version
+    data, indices, updates = inputs
+    result = data.copy()
+    where = _positions(data, indices, attributes.get("axis", 0))
+    reduction = _REDUCTIONS.get(attributes.get("reduction", "none"))
+    if reduction is None:
+        result[where] = updates
+    else:
+        reduction.at(result, where, updates)
+    return (result,)
+
+
+def pad(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> Any:
+    """Compute Pad with constants where an amount is negative, which crops; ONNX's raises ValueError."""
+    if version < 11 or attributes.get("mode", "constant") != "constant":
+        return NotImplemented
+    x, amounts = inputs[0], np.asarray(inputs[1])
+    if (amounts >= 0).all():
+        return NotImplemented
+    fill = inputs[2] if len(inputs) > 2 and inputs[2] is not None else np.zeros((), x.dtype)
+    axes = inputs[3] if len(inputs) > 3 and inputs[3] is not None else range(x.ndim)
+    widths = [(0, 0)] * x.ndim
+    crop = [slice(None)] * x.ndim
+    for axis, before, after in zip(axes, *np.split(amounts, 2), strict=True):
+        size = x.shape[axis]
+        crop[axis] = slice(max(-int(before), 0), size - max(-int(after), 0))
+        widths[axis] = (max(int(before), 0), max(int(after), 0))
+    return (np.pad(x[tuple(crop)], widths, constant_values=fill.reshape(()).astype(x.dtype)),)
+
+
+def _positions(data: Array, indices: Array, axis: int) -> tuple[Array, ...]:
+    grid = list(np.ogrid[tuple(slice(n) for n in indices.shape)])
+    axis %= data.ndim
+    grid[axis] = np.where(indices < 0, indices + data.shape[axis], indices)
+    return tuple(grid)

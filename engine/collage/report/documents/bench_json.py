@@ -1,0 +1,109 @@
+"""The public JSON of `collage bench`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from collage.report.documents.codec import dumps, to_jsonable
+from collage.report.facts.record import SCHEMA_VERSION, Comparison, ContenderFacts, HostFacts, ModelFacts
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ApparentLoss:
+    """How much slower a contender is than a plan the user gave.
+
+    Attributes:
+        contender: `"collage"` if it was timed, otherwise the fastest of the others.
+        plan: Name of the user's plan.
+        loss: Ratio of the contender's latency to the plan's, less one; negative if the contender is faster.
+        loss_ci95: 95 % interval of that.
+    """
+
+    contender: str
+    plan: str
+    loss: float
+    loss_ci95: tuple[float, float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BenchReport:
+    """What `bench` found out.
+
+    Attributes:
+        model: The model all contenders run.
+        host: Where.
+        threads: CPU threads each contender was given.
+        comparison: All contenders, timed interleaved, each in its own process.
+        notes: Anything else a user should know, e.g. that inputs were random.
+        apparent_losses: What is lost against each plan the user gave.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    model: ModelFacts
+    host: HostFacts
+    threads: int
+    comparison: Comparison
+    notes: tuple[str, ...] = ()
+    apparent_losses: tuple[ApparentLoss, ...] = ()
+
+
+def bench_document(report: BenchReport) -> dict[str, Any]:
+    """The public form of a comparison, as plain values."""
+    document = latency_document(report.model, report.host, report.threads, report.comparison)
+    if report.apparent_losses:
+        document["apparent_losses"] = [
+            {
+                "contender": each.contender,
+                "plan": each.plan,
+                "loss": round(each.loss, 6),
+                "loss_ci95": [round(bound, 6) for bound in each.loss_ci95],
+            }
+            for each in report.apparent_losses
+        ]
+    return document
+
+
+def bench_json(report: BenchReport) -> str:
+    """The public form of a comparison, as JSON text."""
+    return dumps(bench_document(report))
+
+
+def latency_document(model: ModelFacts, host: HostFacts, threads: int, comparison: Comparison) -> dict[str, Any]:
+    """What `bench --json` is, and what `optimize --json` begins with.
+
+    Unknown figures are null: `best_single` when every single toolchain failed, the speed-up without it.
+    """
+    known = bool(comparison.best_single) and comparison.speedup_vs_best_single > 0
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": {"name": model.name, "sha256": model.sha256, "nodes": model.nodes},
+        "host": to_jsonable(host),
+        "threads": threads,
+        "contenders": [_contender(contender) for contender in comparison.contenders],
+        "best_single": comparison.best_single or None,
+        "speedup_vs_best_single": round(comparison.speedup_vs_best_single, 6) if known else None,
+        "speedup_ci95": [round(bound, 6) for bound in comparison.speedup_ci95] if known else None,
+    }
+
+
+def _contender(contender: ContenderFacts) -> dict[str, Any]:
+    document: dict[str, Any] = {"name": contender.name, "kind": contender.kind}
+    # a single toolchain that rejects part of a model runs as several kernels, perhaps not all its own
+    if contender.kind == "mixed" or contender.regions > 1:
+        document["toolchains"] = sorted(contender.toolchains)
+        document["regions"] = contender.regions
+    if contender.latency_ms is None:
+        document["failed"] = contender.failed or "no reason given"
+        return document
+    latency = contender.latency_ms
+    document["latency_ms"] = {
+        "p50": round(latency.p50, 6),
+        "p90": round(latency.p90, 6),
+        "p99": round(latency.p99, 6),
+        "mean": round(latency.mean, 6),
+        "min": round(latency.min, 6),
+        "n": latency.n,
+        "ci95": [round(bound, 6) for bound in latency.ci95],
+    }
+    return document

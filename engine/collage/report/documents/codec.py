@@ -1,0 +1,138 @@
+"""Reports to JSON and back: strict in reading, deterministic in writing."""
+
+from __future__ import annotations
+
+import json
+import math
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import cattrs
+
+from collage.errors import RecordError
+from collage.report.facts.record import SCHEMA_VERSION, Record
+
+T = TypeVar("T")
+
+_NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+"""JSON has no such numbers, but the error of an output that holds a NaN is infinite."""
+
+
+def to_jsonable(value: Any) -> Any:
+    """A dataclass of this package as dicts, lists and plain values; mappings sorted by key.
+
+    Examples:
+        >>> to_jsonable({"b": (1.0, math.inf), "a": None})
+        {'a': None, 'b': [1.0, 'inf']}
+    """
+    return _converter().unstructure(value)
+
+
+def to_json(value: Any) -> str:
+    """A report as indented JSON, the same text for equal content."""
+    return dumps(to_jsonable(value))
+
+
+def dumps(document: Any) -> str:
+    """Plain values as JSON with a final newline; keys stay in the order given.
+
+    Raises:
+        ValueError: If a number is not finite.
+    """
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def record_to_json(record: Record) -> str:
+    """A record as JSON, for packages and files."""
+    return to_json(record)
+
+
+def record_from_json(text: str | bytes, source: str = "record") -> Record:
+    """Reads a record that `record_to_json` wrote.
+
+    Args:
+        text: The JSON.
+        source: Where it is from, for messages.
+
+    Raises:
+        RecordError: If it is not JSON, has another schema version, or does not have exactly a record's fields.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise RecordError(source, f"it is not JSON ({error})") from error
+    return record_from_document(document, source)
+
+
+def record_from_document(document: Any, source: str = "record") -> Record:
+    """Reads a record from plain values, as packages hold it.
+
+    Raises:
+        RecordError: If it has another schema version, or does not have exactly a record's fields.
+    """
+    if not isinstance(document, dict) or "schema_version" not in document:
+        raise RecordError(source, "it has no schema_version")
+    version = document["schema_version"]
+    if version != SCHEMA_VERSION:
+        raise RecordError(source, f"its schema version is {version!r}, this Collage reads {SCHEMA_VERSION}")
+    try:
+        return _converter().structure(document, Record)
+    except Exception as error:  # cattrs raises KeyError, TypeError, ValueError and its own kinds
+        raise RecordError(source, " ".join(str(error).split()) or type(error).__name__) from error
+
+
+def read_part(document: Any, kind: type[T], source: str) -> T:
+    """Reads part of a report that `to_jsonable` gave.
+
+    Raises:
+        RecordError: If it does not have exactly its fields.
+    """
+    try:
+        return _converter().structure(document, kind)
+    except Exception as error:  # as above
+        raise RecordError(source, " ".join(str(error).split()) or type(error).__name__) from error
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(detailed_validation=False, forbid_extra_keys=True)
+    for kind in (int, str, bool):
+        converter.register_structure_hook(kind, _exactly(kind))
+    converter.register_structure_hook(float, _read_float)
+    converter.register_structure_hook(float | None, _read_optional_float)
+    converter.register_unstructure_hook(float, _write_float)
+    converter.register_unstructure_hook_func(
+        lambda kind: (getattr(kind, "__origin__", None) or kind) in (Mapping, dict, types.MappingProxyType),
+        lambda mapping: {key: converter.unstructure(mapping[key]) for key in sorted(mapping)},
+    )
+    converter.register_unstructure_hook_func(
+        lambda kind: (getattr(kind, "__origin__", None) or kind) in (tuple, list),
+        lambda items: [converter.unstructure(item) for item in items],
+    )
+    return converter
+
+
+def _exactly(kind: type) -> Callable[[Any, Any], Any]:
+    def read(value: Any, _: Any) -> Any:
+        if type(value) is not kind:  # bool is an int, and int("3") would pass
+            raise TypeError(f"expected {kind.__name__}, got {value!r}")
+        return value
+
+    return read
+
+
+def _read_float(value: Any, _: Any) -> float:
+    if isinstance(value, str) and value in _NON_FINITE:
+        return _NON_FINITE[value]
+    if type(value) not in (int, float):
+        raise TypeError(f"expected a number, got {value!r}")
+    return float(value)
+
+
+def _read_optional_float(value: Any, kind: Any) -> float | None:
+    return None if value is None else _read_float(value, kind)
+
+
+def _write_float(value: float) -> float | str:
+    number = float(value)  # so that 3 and 3.0 are written alike
+    return number if math.isfinite(number) else str(number)

@@ -1,0 +1,101 @@
+"""The public JSON of `collage optimize`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from collage.report.documents.bench_json import latency_document
+from collage.report.documents.codec import dumps, to_jsonable
+from collage.report.facts.record import CopyFacts, Record, RegionFacts, SearchFacts
+from collage_core.candidates.refusals import Refusal
+
+PHASES = ("prepare", "candidates", "measure", "search", "refine", "total")
+
+
+def optimize_document(record: Record) -> dict[str, Any]:
+    """The public form of a record, as plain values: what `bench --json` says, and what was searched and chosen."""
+    return {
+        **latency_document(record.model, record.host, record.threads, record.comparison),
+        "search": _search(record.search),
+        "predicted_ms": round(record.predicted_ms, 6),
+        "measured_ms": round(record.measured_ms, 6),
+        "max_error": to_jsonable(record.max_error),
+        "deterministic": record.deterministic,
+        "regions": [_region(region) for region in record.regions],
+        "device_copies": [_copy(copy) for copy in record.device_copies],
+        "devices": [to_jsonable(device) for device in record.devices],
+        "device_work": to_jsonable(record.device_work),
+        "refusals": [
+            _refusal(refusal) for refusal in sorted((*record.refusals, *_unusable(record)), key=_refusal_order)
+        ],
+    }
+
+
+def optimize_json(record: Record) -> str:
+    """The public form of a record, as JSON text."""
+    return dumps(optimize_document(record))
+
+
+def regions_json(record: Record) -> str:
+    """The chosen plan alone; byte-identical for runs that chose alike from the same costs.
+
+    What differs from run to run (times in place, errors) is therefore not part of it.
+    """
+    return dumps([_region(region) for region in record.regions])
+
+
+def _search(search: SearchFacts) -> dict[str, Any]:
+    others = sorted(set(search.seconds) - set(PHASES))
+    return {
+        "method": search.method,
+        "exact": search.exact,
+        "gap_us": to_jsonable(float(search.gap_us)),
+        "candidates": search.candidates,
+        "distinct_candidates": search.distinct_candidates,
+        "measured": search.measured,
+        "cache_hits": search.cache_hits,
+        "seconds": {phase: round(search.seconds.get(phase, 0.0), 3) for phase in (*PHASES, *others)},
+        "compatible_sets": [to_jsonable(each) for each in search.compatible_sets],
+    }
+
+
+def _region(region: RegionFacts) -> dict[str, Any]:
+    return {
+        "id": region.id,
+        "toolchain": region.toolchain,
+        "composite": region.composite,
+        "nodes": list(region.nodes),
+        "cost_us": round(float(region.cost_us), 3),
+    }
+
+
+def _copy(copy: CopyFacts) -> dict[str, Any]:
+    return {
+        "value": copy.value,
+        "source": copy.source,
+        "destination": copy.destination,
+        "size_bytes": copy.size_bytes,
+        "cost_us": to_jsonable(round(float(copy.cost_us), 3)),
+    }
+
+
+def _unusable(record: Record) -> list[Refusal]:
+    """Toolchains that offered nothing: they refuse everything, so no nodes are named."""
+    return [
+        Refusal(target=toolchain.name, stage="toolchain", nodes=(), reason=toolchain.unusable)
+        for toolchain in record.toolchains
+        if toolchain.unusable
+    ]
+
+
+def _refusal(refusal: Refusal) -> dict[str, Any]:
+    return {
+        "target": refusal.target,
+        "stage": refusal.stage,
+        "nodes": list(refusal.nodes),
+        "reason": refusal.reason,
+    }
+
+
+def _refusal_order(refusal: Refusal) -> tuple[str, str, str, tuple[str, ...]]:
+    return refusal.target, refusal.stage, refusal.reason, refusal.nodes

@@ -1,0 +1,1 @@
+"""The facts that reports are made of."""

@@ -1,0 +1,282 @@
+"""The record of one optimisation: everything `explain`, `report` and `--json` say is rendered from it.
+
+A record is a value, JSON on disk and inside packages. It names what was found, never what it was computed with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from collage.report.facts.device_facts import DeviceFacts, DeviceWorkFacts
+from collage_core.candidates.refusals import Refusal
+
+SCHEMA_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """The model as given.
+
+    Attributes:
+        name: File name without directories, or the graph's name.
+        sha256: Of the model file, in hexadecimal.
+        nodes: Nodes of the prepared model.
+        nodes_as_given: Nodes before preparing.
+    """
+
+    name: str
+    sha256: str
+    nodes: int
+    nodes_as_given: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """The machine everything was measured on."""
+
+    system: str
+    cpu: str
+    physical_cores: int
+    memory_bytes: int
+    python: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ToolchainFacts:
+    """One toolchain and what became of it.
+
+    Attributes:
+        name: Entry-point name.
+        distribution: Distribution and version that bring the plugin.
+        targets: Names of its usable targets.
+        fingerprint: Library and version; empty if unusable.
+        unusable: Why it offers no target, or some of those it should are missing; empty otherwise.
+        claimed_nodes: Nodes needing a kernel that its best-covering target accepts.
+        chosen_nodes: Nodes the final plan gives it.
+    """
+
+    name: str
+    distribution: str
+    targets: tuple[str, ...] = ()
+    fingerprint: str = ""
+    unusable: str = ""
+    claimed_nodes: int = 0
+    chosen_nodes: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyFacts:
+    """End-to-end latency of one contender in milliseconds.
+
+    Attributes:
+        p50, p90, p99, mean, min: Statistics over all runs.
+        n: Timed runs.
+        ci95: 95 % interval of the median.
+    """
+
+    p50: float
+    p90: float
+    p99: float
+    mean: float
+    min: float
+    n: int
+    ci95: tuple[float, float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ContenderFacts:
+    """One executable in an end-to-end comparison.
+
+    Attributes:
+        name: `"collage"`, a target's name, or a file name.
+        kind: `"mixed"` or `"single"`.
+        toolchains: Toolchains that run it.
+        regions: Number of kernels.
+        latency_ms: Its latency; None if it failed.
+        failed: Why it has no latency; empty if it has one.
+        ratio: Its median over the best single contender's; 0 if it failed.
+        ratio_ci95: 95 % interval of the ratio.
+        predicted_ms: Sum of its kernels' costs and penalties, and of the device copies; 0 if unknown.
+    """
+
+    name: str
+    kind: str
+    toolchains: tuple[str, ...] = ()
+    regions: int = 0
+    latency_ms: LatencyFacts | None = None
+    failed: str = ""
+    ratio: float = 0.0
+    ratio_ci95: tuple[float, float] = (0.0, 0.0)
+    predicted_ms: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """An interleaved end-to-end comparison.
+
+    Attributes:
+        contenders: In the order given.
+        best_single: Name of the fastest single-toolchain contender, of a lower precision than the model's only if
+            what it is compared with is, too; empty if all failed.
+        speedup_vs_best_single: Median latency of `best_single` over that of the first contender of kind mixed (or
+            the first contender); 0 if unknown.
+        speedup_ci95: 95 % interval of that ratio.
+    """
+
+    contenders: tuple[ContenderFacts, ...]
+    best_single: str = ""
+    speedup_vs_best_single: float = 0.0
+    speedup_ci95: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AlternativeFacts:
+    """What another target would have done with a region.
+
+    Attributes:
+        target: Target name.
+        cost_us: Cost of its best way to cover the region's nodes; None if it has none.
+        reason: Why it lost or refused, in words.
+    """
+
+    target: str
+    cost_us: float | None
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RegionFacts:
+    """One kernel of the final plan.
+
+    Attributes:
+        id: Call site in the partitioned model.
+        toolchain: Toolchain name.
+        target: Target name.
+        composite: Label of the pattern that proposed it, or empty.
+        nodes: Names of its nodes in the prepared model, in execution order.
+        operators: Operator type of each node.
+        cost_us: Predicted: as measured alone, as deployed.
+        measured_us: Median in place, from the per-kernel profile of the final plan; 0 if not profiled.
+        error: Largest error at its boundary relative to the tensor's scale.
+        alternatives: The other targets.
+    """
+
+    id: str
+    toolchain: str
+    target: str
+    composite: str
+    nodes: tuple[str, ...]
+    operators: tuple[str, ...]
+    cost_us: float
+    measured_us: float = 0.0
+    error: float = 0.0
+    alternatives: tuple[AlternativeFacts, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CopyFacts:
+    """A value that the plan brings from one device to another.
+
+    Attributes:
+        value: Its name in the prepared model.
+        source: Device that computed it, or where the caller gave it.
+        destination: Device it is brought to, once, however many kernels read it there.
+        size_bytes: Its size.
+        cost_us: Predicted.
+    """
+
+    value: str
+    source: str
+    destination: str
+    size_bytes: int
+    cost_us: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CompatibleSetFacts:
+    """Targets that may share a plan, where not all may.
+
+    Attributes:
+        targets: Names of all of them; none that may join is missing.
+        predicted_ms: What their best plan is predicted to take; None if they cover no plan.
+        used: Names of those it uses.
+    """
+
+    targets: tuple[str, ...]
+    predicted_ms: float | None
+    used: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SearchFacts:
+    """How the plan was found.
+
+    Attributes:
+        method: Name of the search.
+        exact: Whether no cheaper plan exists among the candidates, at the recorded costs.
+        gap_us: Most by which a cheaper plan could exist; 0 if exact.
+        candidates: Candidates proposed.
+        distinct_candidates: Of these, structurally distinct ones per target.
+        measured: Candidates measured in this run.
+        cache_hits: Candidates whose costs came from the tuning database.
+        left_out: What the preset's bounds and toolchains' own rules left out, in words; empty if nothing.
+        rounds: Rounds of search and re-measurement.
+        seconds: Wall-clock time by phase: prepare, candidates, measure, search, refine, total.
+        compatible_sets: Where targets exclude each other, every largest set of those that do not.
+    """
+
+    method: str
+    exact: bool
+    gap_us: float
+    candidates: int
+    distinct_candidates: int
+    measured: int
+    cache_hits: int
+    left_out: str = ""
+    rounds: int = 1
+    seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    compatible_sets: tuple[CompatibleSetFacts, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Everything one `optimize` found out.
+
+    Attributes:
+        decision: Why the final plan is what it is, in a sentence.
+        predicted_ms: Sum of the chosen kernels' costs and penalties, and of the device copies.
+        measured_ms: End-to-end median of the chosen plan.
+        max_error: Largest error of a model output relative to its scale, on inputs not used in the search.
+        unchecked: Reason by name of each node the reference could not compute itself.
+        notes: Anything else a user should know.
+        device_copies: What the plan copies between devices.
+        devices: What the devices that took part take for copies and launches.
+        device_work: What each run of the plan has devices do.
+        deterministic: Whether only kernels took part that give the same bits each time.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    collage_version: str
+    created: str
+    model: ModelFacts
+    host: HostFacts
+    threads: int
+    seed: int
+    preset: str
+    max_error_allowed: float
+    toolchains: tuple[ToolchainFacts, ...]
+    search: SearchFacts
+    comparison: Comparison
+    decision: str
+    predicted_ms: float
+    measured_ms: float
+    max_error: float
+    regions: tuple[RegionFacts, ...]
+    refusals: tuple[Refusal, ...] = ()
+    unchecked: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    device_copies: tuple[CopyFacts, ...] = ()
+    devices: tuple[DeviceFacts, ...] = ()
+    device_work: DeviceWorkFacts = dataclasses.field(default_factory=DeviceWorkFacts)
+    deterministic: bool = False

@@ -1,0 +1,29 @@
+"""Text files that are either the old one or the whole new one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from collage_core.ir.io.replacement import Replacement
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a file in UTF-8 under a temporary name beside it, then renames it into place.
+
+    Raises:
+        OSError: If it cannot be written; an earlier file is then untouched.
+    """
+    write_pieces(path, (text,))
+
+
+def write_pieces(path: str | os.PathLike[str], pieces: Iterable[str]) -> None:
+    """Like `write_text`, for text too long to hold at once.
+
+    Raises:
+        OSError: If it cannot be written; an earlier file is then untouched.
+    """
+    with Replacement(path) as file:
+        for piece in pieces:
+            # what is no text in the name of a file becomes what JSON writes for it
+            file.stream.write(piece.encode("utf-8", "backslashreplace"))

@@ -1,0 +1,63 @@
+"""Which toolchains got little of the model, and why."""
+
+from __future__ import annotations
+
+from collage.report.facts.record import Record, ToolchainFacts
+from collage.report.figures import counted
+from collage.report.text.refusal_groups import RefusalGroup, group_refusals
+
+LITTLE = 0.1
+"""A toolchain with a smaller share of the nodes than this is named by default."""
+
+_REASONS = 2
+
+
+def coverage_lines(record: Record, *, everything: bool = False) -> tuple[str, ...]:
+    """One sentence per toolchain that took little or nothing of the model.
+
+    Args:
+        record: The record.
+        everything: Whether to speak of the toolchains that took much, too.
+    """
+    total = kernel_nodes(record)
+    return tuple(
+        _line(toolchain, total, record)
+        for toolchain in record.toolchains
+        if everything or toolchain.chosen_nodes < LITTLE * total
+    )
+
+
+def kernel_nodes(record: Record) -> int:
+    """Nodes that needed a kernel: each was given to exactly one toolchain."""
+    return sum(toolchain.chosen_nodes for toolchain in record.toolchains) or record.model.nodes
+
+
+def _line(toolchain: ToolchainFacts, total: int, record: Record) -> str:
+    if toolchain.unusable:
+        return f"{toolchain.name} is unusable: {toolchain.unusable}"
+    took = f"{toolchain.name} took {toolchain.chosen_nodes} of {counted(total, 'node')}"
+    refused = total - toolchain.claimed_nodes
+    groups = [
+        group
+        for group in group_refusals(record.refusals)
+        if group.target == toolchain.name or group.target.startswith((f"{toolchain.name}(", f"{toolchain.name}@"))
+    ]
+    causes: list[str] = []
+    if refused > 0:
+        causes.append(f"it refuses {refused}{_because(groups)}")
+    lost = toolchain.claimed_nodes - toolchain.chosen_nodes
+    if lost > 0:
+        winners = [other.name for other in record.toolchains if other.chosen_nodes and other.name != toolchain.name]
+        to = f" went to {' and '.join(winners)}" if winners else " went elsewhere"
+        rest = f"the other {lost}" if toolchain.chosen_nodes else f"the {lost}"
+        causes.append(f"{rest} it accepts{to}")
+    return f"{took}: {'; '.join(causes)}" if causes else took
+
+
+def _because(groups: list[RefusalGroup]) -> str:
+    about_nodes = [group for group in groups if group.stage in ("query", "predicate", "pattern")] or groups
+    reasons = [group.text for group in sorted(about_nodes, key=lambda g: (-len(g.nodes), g.reason))[:_REASONS]]
+    more = len(about_nodes) - len(reasons)
+    if not reasons:
+        return ""
+    return f" ({'; '.join(reasons)}{f'; and {more} more reasons' if more > 1 else '; and one more' if more else ''})"

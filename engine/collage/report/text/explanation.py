@@ -1,0 +1,284 @@
+"""Why each region went where it did, in plain text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from collage.report import figures
+from collage.report.facts.device_facts import DeviceFacts
+from collage.report.facts.record import AlternativeFacts, ContenderFacts, Record, RegionFacts
+from collage.report.text.coverage import coverage_lines
+from collage.report.text.operator_summary import summarize_operators
+from collage.report.text.refusal_groups import RefusalGroup, group_refusals
+from collage.report.text.tables import predicted_against_measured, search_lines
+
+WIDTH = 100
+NEAR_TIE = 0.05
+"""Costs closer than this could have fallen the other way: measurements repeat no better."""
+
+_NODES_SHOWN = 4
+_COPIES_SHOWN = 6
+
+
+def explain(record: Record, *, width: int = WIDTH, everything: bool = False) -> str:
+    """The explanation of a plan.
+
+    Args:
+        record: What `optimize` found out.
+        width: Columns to fill.
+        everything: Whether to name every node of every region and refusal.
+    """
+    writer = _Writer(width)
+    _decision(writer, record)
+    _regions(writer, record, everything)
+    _device_copies(writer, record, everything)
+    _device_work(writer, record)
+    _near_ties(writer, record)
+    _refusals(writer, record, everything)
+    _how(writer, record)
+    return writer.text()
+
+
+class _Writer:
+    """Collects wrapped lines."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._lines: list[str] = []
+
+    def heading(self, text: str) -> None:
+        if self._lines:
+            self._lines.append("")
+        self._lines += [text, "-" * len(text)]
+
+    def say(self, text: str, indent: int = 0) -> None:
+        pad = " " * indent
+        # names and targets are never broken: one can be searched for
+        self._lines += textwrap.wrap(
+            text,
+            self._width,
+            initial_indent=pad,
+            subsequent_indent=pad + "  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [""]
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+
+def _decision(writer: _Writer, record: Record) -> None:
+    model = record.model
+    writer.heading(f"The plan for {model.name}")
+    writer.say(record.decision)
+    writer.say(predicted_against_measured(record) + ".")
+    comparison = record.comparison
+    if comparison.best_single and comparison.speedup_vs_best_single > 0:
+        interval = figures.interval(comparison.speedup_ci95, 3)
+        writer.say(
+            f"Against the best single toolchain, {comparison.best_single}: speed-up "
+            f"{comparison.speedup_vs_best_single:.3f}, 95 % interval {interval}."
+        )
+    for contender in comparison.contenders:
+        writer.say(_contender(contender), indent=2)
+    writer.say(_accuracy(record))
+    if record.deterministic:
+        writer.say("Only kernels that give the same bits each time took part (--deterministic).")
+    if record.unchecked:
+        writer.say("Not independently checked:")
+        for name, reason in sorted(record.unchecked.items()):
+            writer.say(f"{name}: {reason}", indent=2)
+
+
+def _contender(contender: ContenderFacts) -> str:
+    if contender.latency_ms is None:
+        return f"{contender.name}: failed: {contender.failed}"
+    latency = contender.latency_ms
+    text = f"{contender.name}: {figures.milliseconds(latency.p50)} ms {figures.interval(latency.ci95)}"
+    if contender.predicted_ms:
+        text += f", predicted {figures.milliseconds(contender.predicted_ms)} ms"
+    return text + (f", {figures.counted(contender.regions, 'kernel')}" if contender.regions else "")
+
+
+def _accuracy(record: Record) -> str:
+    text = f"Largest output error on inputs not used in the search: {figures.error(record.max_error)} of its scale"
+    if record.max_error_allowed > 0:
+        largest: dict[str, float] = {}
+        for region in record.regions:
+            largest[region.target] = max(largest.get(region.target, 0.0), region.error)
+        each = ", ".join(f"{name} {figures.error(error)}" for name, error in sorted(largest.items()))
+        return (
+            f"{text}; up to {record.max_error_allowed:g} was allowed, so inexact targets took part. "
+            f"Largest error at the boundary of a kernel: {each}."
+        )
+    return f"{text}; only targets that compute in the model's own types took part."
+
+
+def _regions(writer: _Writer, record: Record, everything: bool) -> None:
+    writer.heading(f"Regions ({len(record.regions)}, in execution order)")
+    profiled = any(region.measured_us for region in record.regions)
+    whole = sum(_time(region, profiled) for region in record.regions)
+    for region in record.regions:
+        share = figures.percent(_time(region, profiled), whole)
+        nodes = figures.counted(len(region.nodes), "node")
+        writer.say(f"{region.id}  {region.target}: {nodes}, {share} of the time", indent=0)
+        times = f"{figures.microseconds(region.cost_us)} us predicted"
+        if profiled:
+            change = figures.change(region.measured_us, region.cost_us)
+            times += f", {figures.microseconds(region.measured_us)} us in place ({change})"
+        writer.say(f"{times}; error at its boundary {figures.error(region.error)}", indent=4)
+        pattern = f"; pattern {region.composite}" if region.composite else ""
+        writer.say(f"computes {summarize_operators(region.operators, width=80)}{pattern}", indent=4)
+        writer.say(f"nodes {_some(region.nodes, everything)}", indent=4)
+        for line in _why(region):
+            writer.say(line, indent=4)
+
+
+def _why(region: RegionFacts) -> Iterator[str]:
+    priced = sorted((a for a in region.alternatives if a.cost_us is not None), key=lambda a: (a.cost_us, a.target))
+    refused = sorted((a for a in region.alternatives if a.cost_us is None), key=lambda a: a.target)
+    if not region.alternatives:
+        yield f"why {region.target}: no other target was asked"
+    elif not priced:
+        yield f"why {region.target}: no other target can take it"
+    elif all(a.cost_us is not None and a.cost_us >= region.cost_us for a in priced):
+        yield f"why {region.target}: it is the cheapest here"
+    else:
+        yield f"why {region.target}: not the cheapest here alone; the plan as a whole is cheaper with it"
+    for alternative in priced:
+        assert alternative.cost_us is not None
+        cost = f"{figures.microseconds(alternative.cost_us)} us ({figures.change(alternative.cost_us, region.cost_us)})"
+        tie = ", a near tie" if _is_near_tie(region, alternative) else ""
+        reason = f": {alternative.reason}" if alternative.reason else ""
+        yield f"{alternative.target} {cost}{tie}{reason}"
+    for alternative in refused:
+        yield f"{alternative.target} has no way: {alternative.reason or 'no reason given'}"
+
+
+def _near_ties(writer: _Writer, record: Record) -> None:
+    ties = [
+        (region, alternative)
+        for region in record.regions
+        for alternative in region.alternatives
+        if _is_near_tie(region, alternative)
+    ]
+    if not ties:
+        return
+    writer.heading("Near ties")
+    writer.say(
+        f"Costs within {figures.percent(NEAR_TIE, 1)} of each other may fall the other way on another day. "
+        "With the same tuning database and seed they fall the same way."
+    )
+    for region, alternative in ties:
+        writer.say(
+            f"{region.id}: {region.target} {figures.microseconds(region.cost_us)} us, "
+            f"{alternative.target} {figures.microseconds(alternative.cost_us)} us",
+            indent=2,
+        )
+
+
+def _is_near_tie(region: RegionFacts, alternative: AlternativeFacts) -> bool:
+    cost = alternative.cost_us
+    return cost is not None and abs(cost - region.cost_us) <= NEAR_TIE * region.cost_us
+
+
+def _refusals(writer: _Writer, record: Record, everything: bool) -> None:
+    lines = coverage_lines(record, everything=True)
+    groups = group_refusals(record.refusals)
+    if not lines and not groups:
+        return
+    writer.heading("Who took what, and what was refused")
+    for line in lines:
+        writer.say(line)
+    for group in groups:
+        writer.say(_refusal(group, everything), indent=2)
+
+
+def _refusal(group: RefusalGroup, everything: bool) -> str:
+    where = f" on {_some(group.nodes, everything)}" if group.nodes else ""
+    times = f"{group.refusals} times " if group.refusals > 1 else ""
+    return f"{group.target} refused {times}({group.stage}){where}: {group.text}"
+
+
+def _how(writer: _Writer, record: Record) -> None:
+    writer.heading("How it was found")
+    model, host = record.model, record.host
+    given = f" (as given: {model.nodes_as_given})" if model.nodes_as_given != model.nodes else ""
+    writer.say(f"{model.name}: {figures.counted(model.nodes, 'node')}{given}, sha256 {model.sha256}")
+    cores = figures.counted(host.physical_cores, "core")
+    threads = figures.counted(record.threads, "thread")
+    writer.say(f"{host.cpu}, {cores}, {figures.size(host.memory_bytes)}, {host.system}; {threads}")
+    writer.say(
+        f"collage {record.collage_version}, Python {host.python}, {record.created}; "
+        f"preset {record.preset}, seed {record.seed}"
+    )
+    for toolchain in record.toolchains:
+        if toolchain.fingerprint:
+            targets = ", ".join(toolchain.targets)
+            writer.say(f"{toolchain.name}: {toolchain.fingerprint}, by {toolchain.distribution}; targets {targets}")
+    for line in search_lines(record.search):
+        writer.say(line)
+    for note in record.notes:
+        writer.say(f"note: {note}")
+
+
+def _device_copies(writer: _Writer, record: Record, everything: bool) -> None:
+    copies = record.device_copies
+    if not copies:
+        return
+    writer.heading(f"Device copies ({len(copies)})")
+    writer.say(
+        f"{figures.microseconds(sum(copy.cost_us for copy in copies))} us of what is predicted, for "
+        f"{figures.size(sum(copy.size_bytes for copy in copies))}"
+    )
+    dearest = sorted(copies, key=lambda copy: (-copy.cost_us, copy.value, copy.destination))
+    for copy in dearest if everything else dearest[:_COPIES_SHOWN]:
+        writer.say(
+            f"{copy.value}: {copy.source} to {copy.destination}, {figures.size(copy.size_bytes)}, "
+            f"{figures.microseconds(copy.cost_us)} us",
+            indent=2,
+        )
+    if not everything and len(copies) > _COPIES_SHOWN:
+        writer.say(f"and {len(copies) - _COPIES_SHOWN} more", indent=2)
+
+
+def _device_work(writer: _Writer, record: Record) -> None:
+    if record.device_work.is_none and not record.devices:
+        return
+    writer.heading("Devices")
+    if not record.device_work.is_none:
+        writer.say(f"Each run: {record.device_work.counts()}")
+        for reason, kernels in record.device_work.eager_reasons():
+            writer.say(f"{figures.counted(kernels, 'kernel')} launched one by one: {reason}", indent=2)
+    for device in record.devices:
+        writer.say(f"{device.name}: {_taken(device)}")
+
+
+def _taken(device: DeviceFacts) -> str:
+    copies = "; ".join(
+        f"{way} {figures.microseconds(speed.latency_us)} us and {speed.gb_per_s:.1f} GB/s"
+        for way, speed in (
+            ("copies from the host", device.to_device),
+            ("to the host", device.from_device),
+            ("within", device.within),
+        )
+    )
+    if device.assumed:
+        return f"{copies}, assumed: not measured, since {device.assumed}"
+    cache = f"; last-level cache {figures.size(device.cache_bytes)}" if device.cache_bytes else ""
+    return (
+        f"{copies}; launching a graph behind a copy {figures.microseconds(device.start_us)} us more, "
+        f"being waited for {figures.microseconds(device.wait_us)} us, all measured{cache}"
+    )
+
+
+def _time(region: RegionFacts, profiled: bool) -> float:
+    return region.measured_us if profiled else region.cost_us
+
+
+def _some(names: Sequence[str], everything: bool) -> str:
+    if everything or len(names) <= _NODES_SHOWN:
+        return ", ".join(names)
+    head = _NODES_SHOWN - 1
+    return f"{', '.join(names[:head])}, ... {names[-1]} ({len(names)} in all)"

@@ -1,0 +1,173 @@
+"""Tables of the smaller reports: doctor, inspect, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from collage.report import figures
+from collage.report.documents.bench_json import ApparentLoss, BenchReport
+from collage.report.facts.compare_facts import CompareReport, ValueComparison
+from collage.report.facts.doctor_facts import DoctorReport, PluginFailureFacts
+from collage.report.facts.inspect_facts import InspectReport
+from collage.report.facts.record import HostFacts, ModelFacts
+from collage.report.facts.run_facts import RunReport
+from collage.report.text.tables import comparison_table, plain_table, refusals_table
+
+_VALUES_SHOWN = 10
+_REFUSALS_SHOWN = 12
+
+
+def doctor_summary(report: DoctorReport) -> RenderableType:
+    """The machine, every toolchain with its targets, and why any is unusable."""
+    table = plain_table("toolchain", "library", "brought by", "targets")
+    for toolchain in report.toolchains:
+        targets = ", ".join(toolchain.targets) or "unusable, see below"
+        cells = (toolchain.name, toolchain.fingerprint or "-", toolchain.distribution, targets)
+        table.add_row(*(Text(cell) for cell in cells), style="" if toolchain.targets else "dim")
+    reasons = [
+        Text(
+            f"{toolchain.name} is {'in part ' if toolchain.targets else ''}unusable: "
+            f"{toolchain.unusable or 'it offers no target on this machine'}"
+        )
+        for toolchain in report.toolchains
+        if toolchain.unusable or not toolchain.targets
+    ]
+    lines = [
+        f"collage {report.collage_version}, Python {report.host.python}",
+        _host_line(report.host),
+        f"devices: {', '.join(report.devices) or 'none'}",
+        *(f"unusable device {reason}" for reason in report.unusable_devices),
+    ]
+    clashes = [Text(str(clash)) for clash in report.clashes]
+    if report.tuning_db:
+        lines.append(f"tuning database: {report.tuning_db}")
+    return Group(*(Text(line) for line in lines), table, *reasons, *clashes, *_failures(report.failures))
+
+
+def inspect_summary(report: InspectReport, *, everything: bool = False) -> RenderableType:
+    """A model, and what each target would take of it."""
+    counts = sorted(report.operators.items(), key=lambda item: (-item[1], item[0]))
+    lines = [
+        _model_line(report.model),
+        f"nodes that need a kernel: {report.kernel_nodes}",
+        *(f"input  {value}" for value in report.inputs),
+        *(f"output {value}" for value in report.outputs),
+        "operators: " + ", ".join(f"{operator} {count}" for operator, count in counts),
+        *(f"note: {note}" for note in report.notes),
+    ]
+    table = plain_table("target", ">takes", ">of nodes", ">share", ">candidates", ">distinct")
+    for target in report.targets:
+        if not target.unusable:
+            cells = (
+                target.target,
+                str(target.claimed_nodes),
+                str(report.kernel_nodes),
+                figures.percent(target.claimed_nodes, report.kernel_nodes),
+                str(target.candidates),
+                str(target.distinct_candidates),
+            )
+            table.add_row(*(Text(cell) for cell in cells))
+    unusable = [Text(f"{t.target} is unusable: {t.unusable}") for t in report.targets if t.unusable]
+    refusals = [refusal for target in report.targets for refusal in target.refusals]
+    limit = None if everything else _REFUSALS_SHOWN
+    refused = [refusals_table(refusals, limit=limit)] if refusals else []
+    return Group(*(Text(line) for line in lines), table, *unusable, *_failures(report.failures), *refused)
+
+
+def bench_summary(report: BenchReport) -> RenderableType:
+    """A comparison with what it holds for."""
+    threads = figures.counted(report.threads, "thread")
+    lines = [_model_line(report.model), f"{_host_line(report.host)}; {threads} per contender"]
+    notes = [Text(f"note: {note}") for note in report.notes]
+    losses = [Text(_apparent_loss(each)) for each in report.apparent_losses]
+    return Group(*(Text(line) for line in lines), comparison_table(report.comparison), *losses, *notes)
+
+
+def compare_summary(report: CompareReport, *, everything: bool = False) -> RenderableType:
+    """Values against the reference: outputs and failures always, boundaries as far as there is room."""
+    table = plain_table("value", "is", "made by", ">error", "verdict")
+    shown = report.values if everything else _worth_showing(report.values)
+    for value in shown:
+        maker = f"{value.region} {value.target}".strip() or "-"
+        verdict = ("ok" if value.passed else "BEYOND TOLERANCE") + (f": {value.reason}" if value.reason else "")
+        cells = (value.name, value.place, maker, figures.error(value.error), verdict)
+        table.add_row(*(Text(cell) for cell in cells), style="" if value.passed else "red")
+    inputs = "the inputs given" if report.seed is None else f"random inputs (seed {report.seed})"
+    hidden = len(report.values) - len(shown)
+    lines = [f"{report.package} against the reference of {report.model}, on {inputs}"]
+    below = [f"{figures.counted(hidden, 'more boundary', 'more boundaries')} within tolerance; -v lists all"]
+    below = below if hidden else []
+    below += [f"not independently checked: {name}: {reason}" for name, reason in sorted(report.unchecked.items())]
+    return Group(*(Text(line) for line in lines), table, *(Text(line) for line in below), Text(compare_verdict(report)))
+
+
+def compare_verdict(report: CompareReport) -> str:
+    """The outcome in a line."""
+    if not report.values:
+        return "nothing was compared"
+    tolerance = f"rtol {report.rtol:g} of each tensor's scale, atol {report.atol:g}"
+    bad = [value for value in report.values if not value.passed]
+    values = figures.counted(len(report.values), "value")
+    if not bad:
+        return f"{values} within tolerance, none beyond ({tolerance}); largest error {figures.error(report.max_error)}"
+    first = f"{bad[0].name!r}" + (f", made by {bad[0].region} ({bad[0].target})" if bad[0].region else "")
+    return f"{len(bad)} of {values} beyond tolerance ({tolerance}); the first is {first}"
+
+
+def run_summary(report: RunReport) -> RenderableType:
+    """Outputs in a few numbers, and the profile if there is one."""
+    inputs = "the inputs given" if report.seed is None else f"random inputs (seed {report.seed})"
+    outputs = plain_table("output", "type", "shape", ">smallest", ">largest", ">mean")
+    for output in report.outputs:
+        shape = "x".join(map(str, output.shape)) or "-"
+        numbers = ("-", "-") if output.range is None else tuple(f"{bound:.6g}" for bound in output.range)
+        mean = "-" if output.mean is None else f"{output.mean:.6g}"
+        outputs.add_row(*(Text(cell) for cell in (output.name, output.dtype, shape, *numbers, mean)))
+    parts: list[RenderableType] = [Text(f"{report.package} ran on {inputs}"), outputs]
+    if report.steps:
+        whole = sum(step.median_us for step in report.steps)
+        profile = plain_table("kernel", "target", ">nodes", ">median us", ">share")
+        for step in report.steps:
+            time, share = figures.microseconds(step.median_us), figures.percent(step.median_us, whole)
+            cells = (step.name, step.target, str(step.nodes), time, share)
+            profile.add_row(*(Text(cell) for cell in cells))
+        parts += [profile, Text(f"sum of the kernels: {figures.milliseconds(whole / 1000)} ms")]
+    if not report.device_work.is_none:
+        parts.append(Text(f"devices: {report.device_work.counts()}"))
+        parts += [
+            Text(f"  {figures.counted(kernels, 'kernel')} launched one by one: {reason}")
+            for reason, kernels in report.device_work.eager_reasons()
+        ]
+    return Group(*parts, *(Text(f"note: {note}") for note in report.notes))
+
+
+def _apparent_loss(each: ApparentLoss) -> str:
+    low, high = (100 * bound for bound in each.loss_ci95)
+    return (
+        f"apparent loss of {each.contender} against {each.plan}: {100 * each.loss:+.1f} % "
+        f"(95 % interval {low:+.1f} to {high:+.1f} %)"
+    )
+
+
+def _worth_showing(values: tuple[ValueComparison, ...]) -> list[ValueComparison]:
+    room = _VALUES_SHOWN
+    boundaries = sorted((v for v in values if v.place != "output" and v.passed), key=lambda v: (-v.error, v.name))
+    kept = {id(value) for value in boundaries[:room]}
+    return [value for value in values if value.place == "output" or not value.passed or id(value) in kept]
+
+
+def _host_line(host: HostFacts) -> str:
+    cores = figures.counted(host.physical_cores, "core")
+    return f"{host.system}, {host.cpu}, {cores}, {figures.size(host.memory_bytes)}"
+
+
+def _model_line(model: ModelFacts) -> str:
+    given = f" (as given: {model.nodes_as_given})" if model.nodes_as_given != model.nodes else ""
+    return f"{model.name}: {figures.counted(model.nodes, 'node')}{given}, sha256 {model.sha256[:12]}"
+
+
+def _failures(failures: Iterable[PluginFailureFacts]) -> list[Text]:
+    return [Text(f"{f.name} ({f.distribution}) does not load: {f.reason}") for f in failures]

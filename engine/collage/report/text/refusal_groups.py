@@ -1,0 +1,60 @@
+"""Refusals that say the same thing, said once."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable
+
+from collage_core.candidates.refusals import Refusal
+
+_PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+"""What differs between refusals for one reason: quoted names and numbers."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RefusalGroup:
+    """Refusals of one target, at one stage, for one reason but for its names and numbers.
+
+    Attributes:
+        target: Target name.
+        stage: Where it refused.
+        reason: The first reason, in the library's or the plugin's words.
+        variants: How many different wordings there are.
+        refusals: How many refusals.
+        nodes: Names of the nodes concerned, each once, in the order met.
+    """
+
+    target: str
+    stage: str
+    reason: str
+    variants: int
+    refusals: int
+    nodes: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The reason, and how many others are like it."""
+        return self.reason if self.variants == 1 else f"{self.reason} (and {self.variants - 1} like it)"
+
+
+def group_refusals(refusals: Iterable[Refusal]) -> tuple[RefusalGroup, ...]:
+    """Groups refusals; the target's name first, then the group with most nodes."""
+    groups: dict[tuple[str, str, str], list[Refusal]] = {}
+    for refusal in refusals:
+        key = (refusal.target, refusal.stage, _PARTICULAR.sub("#", refusal.reason))
+        groups.setdefault(key, []).append(refusal)
+    made = [_group(members) for members in groups.values()]
+    return tuple(sorted(made, key=lambda g: (g.target, -len(g.nodes), -g.refusals, g.stage, g.reason)))
+
+
+def _group(members: list[Refusal]) -> RefusalGroup:
+    reasons = list(dict.fromkeys(refusal.reason for refusal in members))
+    return RefusalGroup(
+        target=members[0].target,
+        stage=members[0].stage,
+        reason=min(reasons),
+        variants=len(reasons),
+        refusals=len(members),
+        nodes=tuple(dict.fromkeys(node for refusal in members for node in refusal.nodes)),
+    )

@@ -1,0 +1,212 @@
+"""Tables of an optimisation and of a comparison, for `rich` consoles.
+
+Cells are `Text`, never markup: node and target names hold brackets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from collage.report import figures
+from collage.report.documents.optimize_json import PHASES
+from collage.report.facts.record import Comparison, CompatibleSetFacts, ContenderFacts, Record, SearchFacts
+from collage.report.text.coverage import coverage_lines
+from collage.report.text.operator_summary import summarize_operators
+from collage.report.text.refusal_groups import group_refusals
+from collage_core.candidates.refusals import Refusal
+
+_REGIONS_SHOWN = 16
+_REFUSALS_SHOWN = 8
+
+
+def optimize_summary(record: Record, *, everything: bool = False) -> RenderableType:
+    """All that `optimize` prints at its end.
+
+    Args:
+        record: The record.
+        everything: Whether to list every region, toolchain and refusal.
+    """
+    parts: list[RenderableType] = [
+        comparison_table(record.comparison),
+        regions_table(record, limit=None if everything else _REGIONS_SHOWN),
+        Text(predicted_against_measured(record)),
+        Text(f"largest output error {figures.error(record.max_error)} relative to the output's scale"),
+    ]
+    if record.unchecked:
+        parts.append(Text(f"not independently checked: {_names(record.unchecked)}"))
+    lines = coverage_lines(record, everything=everything)
+    if lines:
+        parts += [Text(), *(Text(line) for line in lines)]
+    if record.refusals:
+        parts.append(refusals_table(record.refusals, limit=None if everything else _REFUSALS_SHOWN))
+    parts += [Text(), *(Text(line) for line in search_lines(record.search))]
+    parts += [Text(f"note: {note}") for note in record.notes]
+    parts += [Text(), Text(record.decision, style="bold")]
+    return Group(*parts)
+
+
+def comparison_table(comparison: Comparison) -> RenderableType:
+    """Contenders side by side; under the table, why any of them failed."""
+    table = plain_table("contender", "kind", "toolchains", ">kernels", ">p50 ms", ">95 % CI", ">ratio", ">95 % CI")
+    table.columns[1].no_wrap = True
+    for contender in comparison.contenders:
+        table.add_row(*(Text(cell) for cell in _contender_cells(contender)), style=_style(contender, comparison))
+    failures = [Text(f"{c.name} failed: {c.failed}", style="red") for c in comparison.contenders if c.failed]
+    below = [Text(f"ratio: to {comparison.best_single}, the best single toolchain")] if comparison.best_single else []
+    return Group(table, *below, *failures)
+
+
+def regions_table(record: Record, *, limit: int | None = None) -> RenderableType:
+    """The kernels of the plan in execution order, with their shares of the time.
+
+    Args:
+        record: The record.
+        limit: Most regions listed; the costliest are kept. None for all.
+    """
+    regions = record.regions
+    profiled = any(region.measured_us for region in regions)
+    times = {region.id: region.measured_us if profiled else region.cost_us for region in regions}
+    kept = {region.id for region in sorted(regions, key=lambda r: (-times[r.id], r.id))[:limit]}
+    whole = sum(times.values())
+    table = plain_table("region", "target", "operators", ">nodes", ">predicted us", ">measured us", ">share")
+    for region in regions:
+        if region.id in kept:
+            table.add_row(
+                Text(region.id),
+                Text(region.target),
+                Text(summarize_operators(region.operators)),
+                Text(str(len(region.nodes))),
+                Text(figures.microseconds(region.cost_us)),
+                Text(figures.microseconds(region.measured_us if profiled else None)),
+                Text(figures.percent(times[region.id], whole)),
+            )
+    others = [region for region in regions if region.id not in kept]
+    if others:
+        table.add_row(
+            Text("..."),
+            Text(""),
+            Text(f"{figures.counted(len(others), 'region')} more"),
+            Text(str(sum(len(region.nodes) for region in others))),
+            Text(figures.microseconds(sum(region.cost_us for region in others))),
+            Text(figures.microseconds(sum(region.measured_us for region in others) if profiled else None)),
+            Text(figures.percent(sum(times[region.id] for region in others), whole)),
+        )
+    table.add_section()
+    table.add_row(
+        Text("total"),
+        Text(""),
+        Text(figures.counted(len(regions), "kernel")),
+        Text(str(sum(len(region.nodes) for region in regions))),
+        Text(figures.microseconds(sum(region.cost_us for region in regions))),
+        Text(figures.microseconds(sum(region.measured_us for region in regions) if profiled else None)),
+        Text(figures.percent(whole, whole)),
+        style="bold",
+    )
+    return table
+
+
+def predicted_against_measured(record: Record) -> str:
+    """The sum of the kernels' costs beside what the whole took."""
+    measured = f"{figures.milliseconds(record.measured_ms)} ms end to end"
+    if record.measured_ms <= 0:
+        measured = "not measured end to end"
+    elif record.predicted_ms > 0:
+        measured += f" ({figures.change(record.measured_ms, record.predicted_ms)})"
+    predicted = f"predicted {figures.milliseconds(record.predicted_ms)} ms"
+    if record.device_copies:
+        copies_ms = sum(copy.cost_us for copy in record.device_copies) / 1000
+        predicted += f" (device copies {figures.milliseconds(copies_ms)} ms)"
+    return f"{predicted}, measured {measured}"
+
+
+def refusals_table(refusals: Iterable[Refusal], *, limit: int | None = None) -> RenderableType:
+    """Refusals grouped by reason.
+
+    Args:
+        refusals: Refusals of any targets.
+        limit: Most reasons listed; those with most nodes are kept. None for all.
+    """
+    groups = group_refusals(refusals)
+    kept = set(sorted(groups, key=lambda g: (-len(g.nodes), -g.refusals, g.target, g.reason))[:limit])
+    table = plain_table("refused by", "when", ">times", ">nodes", "reason")
+    for group in groups:
+        if group in kept:
+            cells = (group.target, group.stage, str(group.refusals), str(len(group.nodes)), group.text)
+            table.add_row(*(Text(cell) for cell in cells))
+    more = len(groups) - len(kept)
+    return Group(table, Text(f"{figures.counted(more, 'more reason')}; -v lists all")) if more else table
+
+
+def search_lines(search: SearchFacts) -> tuple[str, ...]:
+    """How the plan was found, in a few lines."""
+    if search.exact:
+        certainty = "exact: no cheaper plan exists among the candidates, at these costs"
+    elif math.isfinite(search.gap_us):
+        certainty = f"not exact: a plan cheaper by up to {figures.microseconds(search.gap_us)} us may exist"
+    else:
+        certainty = "not exact: how much cheaper a plan may exist is not known"
+    lines = [
+        f"search {search.method}, {figures.counted(search.rounds, 'round')}; {certainty}",
+        f"candidates {search.candidates}, distinct {search.distinct_candidates}, measured {search.measured}, "
+        f"from the tuning database {search.cache_hits}",
+    ]
+    if search.compatible_sets:
+        lines.append(f"some targets exclude each other; the best plan of {_sets(search.compatible_sets)}")
+    if search.left_out:
+        lines.append(f"left out: {search.left_out}")
+    phases = [*(phase for phase in PHASES if phase in search.seconds), *sorted(set(search.seconds) - set(PHASES))]
+    if phases:
+        lines.append("time " + ", ".join(f"{phase} {figures.seconds(search.seconds[phase])}" for phase in phases))
+    return tuple(lines)
+
+
+def _sets(sets: Iterable[CompatibleSetFacts]) -> str:
+    def best(each: CompatibleSetFacts) -> str:
+        if each.predicted_ms is None:
+            return "none covers the model"
+        return f"{figures.milliseconds(each.predicted_ms)} ms predicted, by {', '.join(each.used)}"
+
+    return "; ".join(f"{{{', '.join(each.targets)}}}: {best(each)}" for each in sets)
+
+
+def _contender_cells(contender: ContenderFacts) -> tuple[str, ...]:
+    # a line each: side by side they would take the room of the figures
+    names = (contender.name, contender.kind, ",\n".join(contender.toolchains))
+    kernels = str(contender.regions) if contender.regions else "-"
+    latency = contender.latency_ms
+    if latency is None:
+        return (*names, kernels, "failed", "", "", "")
+    shown = (figures.milliseconds(latency.p50), figures.span(latency.ci95))
+    if contender.ratio <= 0:
+        return (*names, kernels, *shown, "-", "")
+    return (*names, kernels, *shown, figures.ratio(contender.ratio), figures.span(contender.ratio_ci95, 3))
+
+
+def _style(contender: ContenderFacts, comparison: Comparison) -> str:
+    if contender.failed:
+        return "dim"
+    timed = [c.latency_ms.p50 for c in comparison.contenders if c.latency_ms]
+    return "bold" if contender.latency_ms and contender.latency_ms.p50 == min(timed) else ""
+
+
+def _names(names: Iterable[str], limit: int = 5) -> str:
+    ordered = sorted(names)
+    more = len(ordered) - limit
+    return ", ".join(ordered[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def plain_table(*headers: str) -> Table:
+    """A table whose headers begin with `>` where the column is right-aligned."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, padding=(0, 1))
+    for header in headers:
+        right = header.startswith(">")
+        table.add_column(
+            Text(header.removeprefix(">")), justify="right" if right else "left", no_wrap=right, overflow="fold"
+        )
+    return table

@@ -1,0 +1,1 @@
+"""Load kernels of a package: requirements, library clashes, launching."""

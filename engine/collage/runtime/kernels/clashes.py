@@ -1,0 +1,70 @@
+"""Two of one library in the process that runs a package.
+
+A search keeps toolchains apart whose libraries clash on its machine. A package is run elsewhere, later, and by programs
+that have libraries of their own; what was measured apart does not hold there (`pipeline.clashes` says why).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from collage.errors import LibraryClashError
+from collage_core.device.libraries import LibraryFile, loaded_libraries
+
+
+class LibraryWatch:
+    """Whose kernels have brought which library into this process, from the time on at which this is made.
+
+    Args:
+        loaded: Gives the files of all that are there.
+    """
+
+    def __init__(self, loaded: Callable[[], tuple[str, ...]] = loaded_libraries) -> None:
+        self._loaded = loaded
+        self._owners: dict[str, str] = dict.fromkeys(loaded(), "")
+        self._seen: list[str] = []
+
+    def look(self, toolchain: str) -> None:
+        """Notes what is new since the last look; only when the toolchain is another one than then.
+
+        Listing what a process maps takes about a millisecond, which is long beside loading a kernel of a hundred.
+
+        Args:
+            toolchain: Whose kernel was loaded.
+
+        Raises:
+            LibraryClashError: If there are two of a library now.
+        """
+        if toolchain not in self._seen:
+            self._seen.append(toolchain)
+            self._note(toolchain)
+
+    def look_again(self) -> None:
+        """The same once all kernels are loaded: a library may load its parts when a kernel first needs them.
+
+        Whose they are, nobody can say then but where there is one toolchain; they count as the last one's.
+
+        Raises:
+            LibraryClashError: As of `look`.
+        """
+        if self._seen:
+            self._note(self._seen[-1])
+
+    def _note(self, toolchain: str) -> None:
+        for path in self._loaded():
+            if path not in self._owners:
+                self._compare(path, toolchain)
+                self._owners[path] = toolchain
+
+    def _compare(self, path: str, toolchain: str) -> None:
+        mine = LibraryFile.at(path)
+        if mine is None:
+            return
+        for other, owner in self._owners.items():
+            theirs = LibraryFile.at(other)
+            if owner == toolchain or theirs is None or theirs.stem != mine.stem or mine.serves_for(theirs):
+                continue
+            # what a program has loaded for itself is its own matter, unless both go by the same name: then what
+            # either asks for is given from whichever came first
+            if owner or theirs.name == mine.name:
+                raise LibraryClashError(mine.family, (owner, toolchain), (other, path))

@@ -1,0 +1,122 @@
+"""From a package on disk to a session, without anything that searches or measures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from collage.errors import PackageDamagedError
+from collage.runtime.executable import Executable
+from collage.runtime.kernels.loading import Load, Relower
+from collage.runtime.package import MOST_THREADS, Package, load_package
+from collage.runtime.session import Session
+from collage_core.contract import Artifact, Kernel, RunContext, Target, Unsupported
+from collage_core.device import DeviceStream, OpenDevice
+from collage_core.errors import DeviceUnavailableError, ModelError, PluginError, UsageError
+from collage_core.registry import Registry, Toolchain, load_toolchain
+
+
+def load(
+    package: str | os.PathLike[str] | Package,
+    *,
+    threads: int | None = None,
+    registry: Registry | None = None,
+    relower: Relower | None = None,
+) -> Session:
+    """Make a package runnable in this process.
+
+    Args:
+        package: A `.collage` file, or one already open.
+        threads: CPU threads of each kernel, up to `MOST_THREADS`; None for as many as it was measured with.
+        registry: Where toolchains come from; None to import those the package needs and no others.
+        relower: Lowers a call site again when its artifact does not load on this machine; None to fail then.
+
+    Raises:
+        UsageError: If that is no number of threads.
+        PackageError: If the file is no sound package.
+        KernelLoadError: If a toolchain or a device is missing or refuses; it says which and why.
+        LibraryClashError: If toolchains of the plan load two of a library of which a process has room for one.
+        DeviceError: If a device has not the memory the plan needs.
+    """
+    if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):
+        raise UsageError(f"the number of threads is from 1 to {MOST_THREADS}, not {threads!r}")
+    opened = package if isinstance(package, Package) else load_package(package)
+    try:
+        executable = Executable.build(
+            opened.model,
+            opened.artifacts,
+            opened.targets,
+            loader(registry),
+            threads=opened.manifest.threads if threads is None else threads,
+            relower=relower,
+            weights=opened.weights,
+            opening=opener(registry, opened.targets.values()),
+        )
+    except ModelError as error:
+        raise PackageDamagedError(opened.path, f"its model cannot be run: {error}") from error
+    return Session(executable)
+
+
+def loader(registry: Registry | None) -> Load:
+    """The `load` of whichever toolchain a target belongs to.
+
+    Args:
+        registry: Where toolchains come from; None to import each when it is first needed.
+    """
+    toolchains = _Toolchains(registry)
+
+    def load_artifact(target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
+        toolchain = toolchains(target.toolchain)
+        return toolchain if isinstance(toolchain, Unsupported) else toolchain.load(target, artifact, run)
+
+    return load_artifact
+
+
+def opener(registry: Registry | None, targets: Iterable[Target]) -> OpenDevice:
+    """Opens the devices that targets name: CUDA's by core, others by the first of their toolchains that can.
+
+    Args:
+        registry: As for `loader`.
+        targets: Those of a plan.
+    """
+    toolchains = _Toolchains(registry)
+    owners = {(target.device, target.toolchain) for target in targets}
+
+    def open_named(name: str) -> DeviceStream:
+        reasons = []
+        for toolchain in (toolchains(owner) for device, owner in sorted(owners) if device == name):
+            if isinstance(toolchain, Unsupported):
+                reasons.append(toolchain.reason)
+                continue
+            try:
+                return toolchain.open_device(name)
+            except DeviceUnavailableError as error:
+                reasons.append(error.reason)
+            except PluginError as error:
+                reasons.append(str(error))
+        raise DeviceUnavailableError(name, "; ".join(dict.fromkeys(reasons)) or "no kernel of the plan runs on it")
+
+    return open_named
+
+
+class _Toolchains:
+    """Toolchains by name, or why there is none of that name."""
+
+    def __init__(self, registry: Registry | None) -> None:
+        self._registry = registry
+        self._known: dict[str, Toolchain] = {}
+
+    def __call__(self, name: str) -> Toolchain | Unsupported:
+        if name in self._known:
+            return self._known[name]
+        if self._registry is None:
+            try:
+                self._known[name] = load_toolchain(name)
+            except PluginError as error:
+                return Unsupported(f"toolchain {name!r} is not usable: {error.reason}")
+        elif name in self._registry.toolchains:
+            self._known[name] = self._registry.toolchains[name]
+        else:
+            failed = [failure.reason for failure in self._registry.failures if failure.name == name]
+            return Unsupported(f"toolchain {name!r} is not installed{f': {failed[0]}' if failed else ''}")
+        return self._known[name]

@@ -1,0 +1,16 @@
+"""The `.collage` file: everything a mixed executable needs, in one archive."""
+
+from collage.runtime.package.manifest import FORMAT, MOST_THREADS, SCHEMA_VERSION, Manifest
+from collage.runtime.package.reader import Package, export_model, load_package
+from collage.runtime.package.writer import save_package
+
+__all__ = [
+    "FORMAT",
+    "MOST_THREADS",
+    "SCHEMA_VERSION",
+    "Manifest",
+    "Package",
+    "export_model",
+    "load_package",
+    "save_package",
+]

@@ -1,0 +1,207 @@
+"""A ZIP archive of entries stored as they are, each aligned, so that a reader maps them instead of copying.
+
+Any ZIP tool opens it. Alignment is by padding in the local header's extra field, as Android's zipalign does
+(header id 0xD935; https://android.googlesource.com/platform/tools/apksig/, `ApkSigner`'s alignment extra field).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import mmap
+import os
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from collage.errors import NotAPackageError, PackageDamagedError, PackageError
+from collage.runtime.package.manifest import Entry, is_safe_name
+from collage_core.ir.io.replacement import Replacement
+
+ALIGNMENT_BYTES = 64
+
+_ALIGNMENT_EXTRA = 0xD935
+_LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+_LOCAL_MAGIC = b"PK\x03\x04"
+_ZIP64_EXTRA_BYTES = 20
+_NO_PACKAGE = "it is not a Collage package; `collage optimize` makes one of an ONNX model"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a ZIP can say: equal content gives equal bytes
+
+
+class ArchiveWriter:
+    """Writes an archive that appears under its name only when it is complete.
+
+    Use as a context manager; leaving it without an exception puts the archive in place.
+
+    Attributes:
+        entries: Size and checksum of what was added, by name.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.entries: dict[str, Entry] = {}
+
+    def __enter__(self) -> ArchiveWriter:
+        self._file = Replacement(self._path)
+        self._archive = zipfile.ZipFile(self._file.stream, "w", zipfile.ZIP_STORED)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._archive.close()
+                self._file.finish()
+                self._file.put_in_place()
+        finally:
+            # after a failure, of a full disk above all, closing fails too, and says nothing new
+            with contextlib.suppress(OSError, ValueError):
+                self._archive.close()
+            self._file.discard()
+
+    def add(self, name: str, data: bytes | memoryview) -> None:
+        """Add an entry.
+
+        Raises:
+            PackageError: If the name is not safe to extract.
+        """
+        if not is_safe_name(name) or name in self.entries:
+            raise PackageError(str(self._path), f"{name!r} cannot be the name of an entry")
+        view = memoryview(data).cast("B")
+        info = zipfile.ZipInfo(name, _EPOCH)
+        info.external_attr = 0o644 << 16
+        header = self._file.stream.tell() + _LOCAL_HEADER.size + len(name.encode()) + _ZIP64_EXTRA_BYTES
+        padding = -(header + 6) % ALIGNMENT_BYTES
+        info.extra = struct.pack("<HHH", _ALIGNMENT_EXTRA, 2 + padding, ALIGNMENT_BYTES) + bytes(padding)
+        with self._archive.open(info, "w", force_zip64=True) as stream:  # one header size, whatever the data's
+            stream.write(view)
+        self.entries[name] = Entry(size=len(view), sha256=hashlib.sha256(view).hexdigest())
+
+
+class Archive:
+    """A read-only mapping of an archive; entries are read where they lie.
+
+    The file may be replaced while it is open: the mapping keeps what was opened.
+
+    Args:
+        path: The file.
+
+    Raises:
+        PackageError: If it cannot be opened.
+        NotAPackageError: If it is no ZIP archive.
+        PackageDamagedError: If it is truncated, or laid out as no writer of packages does.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self._checked: set[str] = set()
+        try:
+            with path.open("rb") as stream:
+                if os.fstat(stream.fileno()).st_size == 0:
+                    raise NotAPackageError(self.path, f"the file is empty; {_NO_PACKAGE}")
+                self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+                self._places = self._index(stream)
+        except OSError as error:
+            raise PackageError(self.path, error.strerror or str(error)) from error
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def raw(self, name: str) -> memoryview:
+        """An entry as it is, unchecked; a view of the file.
+
+        Raises:
+            PackageDamagedError: If there is no such entry.
+        """
+        if name not in self._places:
+            raise self._damaged(f"it has no entry {name!r}")
+        offset, size = self._places[name]
+        return memoryview(self._map)[offset : offset + size]
+
+    def intact(self, name: str) -> bytes:
+        """A copy of an entry that nothing else vouches for, checked by the archive's own CRC.
+
+        Raises:
+            PackageDamagedError: If it is missing or damaged.
+        """
+        data = bytes(self.raw(name))
+        if zlib.crc32(data) != self._crcs[name]:
+            raise self._damaged(f"entry {name!r} is damaged; get the file again")
+        return data
+
+    def read(self, name: str, expected: Mapping[str, Entry]) -> memoryview:
+        """An entry whose checksum holds; a view of the file.
+
+        Args:
+            name: The entry.
+            expected: Sizes and checksums by name, from the manifest.
+
+        Raises:
+            PackageDamagedError: If it is missing, not in the manifest, or not what the manifest says.
+        """
+        view = self.raw(name)
+        if name in self._checked:
+            return view
+        if name not in expected:
+            raise self._damaged(f"its manifest does not know the entry {name!r}")
+        entry = expected[name]
+        if len(view) != entry.size:
+            raise self._damaged(f"entry {name!r} has {len(view)} bytes, its manifest says {entry.size}")
+        if hashlib.sha256(view).hexdigest() != entry.sha256:
+            raise self._damaged(f"the checksum of entry {name!r} does not match; it was altered or damaged")
+        self._checked.add(name)
+        return view
+
+    def _index(self, stream: BinaryIO) -> dict[str, tuple[int, int]]:
+        """Offset and size of every entry, from what was mapped: under the file's name may be another by now.
+
+        Nothing is ever inflated, so an entry cannot grow beyond the file; what is left to refuse are entries that
+        point outside it, overlap, or have names that would escape a folder.
+        """
+        try:
+            with zipfile.ZipFile(stream) as archive:
+                infos = archive.infolist()
+                end = archive.start_dir
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, struct.error) as error:
+            if self._map[:4] == _LOCAL_MAGIC:
+                raise self._damaged(f"it is truncated or damaged ({error}); get the file again") from error
+            raise NotAPackageError(self.path, _NO_PACKAGE) from error
+        self._crcs = {info.orig_filename: info.CRC for info in infos}
+        places: dict[str, tuple[int, int]] = {}
+        free = 0
+        for info in sorted(infos, key=lambda info: info.header_offset):
+            name = info.orig_filename
+            if not is_safe_name(name):
+                raise self._damaged(f"it has an entry named {name[:200]!r}, which no package has")
+            if name in places:
+                raise self._damaged(f"it has two entries named {name!r}, and tools differ in which they take")
+            if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
+                raise self._damaged(f"entry {name!r} is a link or another special file; packages have plain ones")
+            if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 or info.compress_size != info.file_size:
+                raise self._damaged(f"entry {name!r} is compressed or encrypted; packages store entries as they are")
+            offset = self._data_offset(info)
+            if info.header_offset < free or offset + info.file_size > end:
+                raise self._damaged(f"entry {name!r} overlaps another or ends outside the file")
+            free = offset + info.file_size
+            places[name] = (offset, info.file_size)
+        return places
+
+    def _data_offset(self, info: zipfile.ZipInfo) -> int:
+        start = info.header_offset
+        header = self._map[start : start + _LOCAL_HEADER.size] if start >= 0 else b""
+        if len(header) < _LOCAL_HEADER.size or header[:4] != _LOCAL_MAGIC:
+            raise self._damaged(f"entry {info.orig_filename!r} has no header")
+        *_, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(header)
+        return start + _LOCAL_HEADER.size + int(name_bytes) + int(extra_bytes)
+
+    def _damaged(self, reason: str) -> PackageDamagedError:
+        return PackageDamagedError(self.path, reason)

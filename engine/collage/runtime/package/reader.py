@@ -1,0 +1,220 @@
+"""Reading a package: lazily, from a mapping of the file, each entry checked when it is first read."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import onnx_ir as ir
+
+from collage.errors import NotAPackageError, PackageDamagedError
+from collage.runtime.package.archive import Archive
+from collage.runtime.package.manifest import MANIFEST, MODEL, RECORD, WEIGHTS, Manifest, parsed
+from collage_core.contract import Artifact, Target, weight_named
+from collage_core.errors import ModelError
+from collage_core.ir.io.model_io import external_tensors, save_model
+from collage_core.passes.call_sites import call_sites
+
+T = TypeVar("T")
+
+
+class LazyMapping(Mapping[str, T]):
+    """Values made when they are asked for, and not kept."""
+
+    def __init__(self, names: Mapping[str, Any], make: Callable[[str], T]) -> None:
+        self._names = names
+        self._make = make
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._make(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # a look into the names must not read the value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class Package:
+    """An open package. Its tensors and bytes are views of the mapped file, which lives as long as any of them.
+
+    Args:
+        archive: The file.
+
+    Attributes:
+        path: Where it was read from.
+        manifest: What it says about itself.
+    """
+
+    def __init__(self, archive: Archive) -> None:
+        if MANIFEST not in archive:
+            raise NotAPackageError(archive.path, f"it has no {MANIFEST}, so it is no Collage package")
+        self.path = archive.path
+        self._archive = archive
+        self.manifest = Manifest.from_json(archive.intact(MANIFEST), archive.path)
+        self._check()
+
+    @property
+    def artifacts(self) -> Mapping[str, Artifact]:
+        """Artifact of each call site, read when asked for.
+
+        Raises:
+            PackageDamagedError: On reading, if an entry is missing or its checksum does not hold.
+        """
+        return LazyMapping(self.manifest.artifacts, self._artifact)
+
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        """Target of each call site."""
+        return {site: self.manifest.targets[entry.target] for site, entry in self.manifest.artifacts.items()}
+
+    @property
+    def weights(self) -> Mapping[str, np.ndarray[Any, Any]]:
+        """Weights by content hash: read-only views of the file.
+
+        Raises:
+            PackageDamagedError: On reading, if an entry is missing or its checksum does not hold.
+        """
+        return LazyMapping(self.manifest.weights, lambda key: self._tensor(key).numpy())
+
+    @functools.cached_property
+    def record(self) -> Any:
+        """What the optimisation found out, as JSON."""
+        return parsed(self._archive.read(RECORD, self.manifest.entries), RECORD, self.path)
+
+    @functools.cached_property
+    def model(self) -> ir.Model:
+        """The partitioned model; its large weights are read from the package when they are asked for.
+
+        Raises:
+            PackageDamagedError: If it is not an ONNX model, refers to weights the package does not have, or calls
+                other kernels than the manifest has artifacts for.
+        """
+        data = self._archive.read(MODEL, self.manifest.entries)
+        with tempfile.TemporaryDirectory(prefix="collage-") as folder:
+            file = Path(folder, MODEL)
+            file.write_bytes(data)
+            try:
+                model = ir.load(file)
+            except Exception as error:  # protobuf's and the IR's own errors
+                raise PackageDamagedError(self.path, f"its {MODEL} is no ONNX model: {error}") from error
+        for value in model.graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.ExternalTensor):
+                value.const_value = self._lazy(tensor)
+        for tensor in external_tensors(model):  # in functions, branches and attributes, where no package has one
+            raise self._foreign(tensor)
+        self._check_calls(model)
+        return model
+
+    def _check_calls(self, model: ir.Model) -> None:
+        """What must hold before a kernel is loaded: the model's call sites are those of the manifest."""
+        try:
+            sites = {site.name: site for site in call_sites(model)}
+        except ModelError as error:
+            raise PackageDamagedError(self.path, f"its {MODEL} is not as a partitioning leaves one: {error}") from error
+        targets = self.targets
+        here, there = "model and not in its manifest", "manifest and not in its model"
+        for name in sorted(sites.keys() ^ self.manifest.artifacts.keys()):
+            raise PackageDamagedError(self.path, f"call site {name!r} is in its {here if name in sites else there}")
+        for name, site in sites.items():
+            target = targets[name]
+            if (site.toolchain, site.target) != (target.toolchain, target.name):
+                said = site.target if site.target != target.name else site.toolchain
+                raise PackageDamagedError(
+                    self.path, f"call site {name!r} is of {said!r} in its model, of {target.name!r} in its manifest"
+                )
+
+    def _check(self) -> None:
+        """What must hold before anything is used: every name the manifest refers to is an entry of the right size."""
+        manifest = self.manifest
+        needed = {MODEL, RECORD, *(WEIGHTS + key for key in manifest.weights)}
+        for site, artifact in manifest.artifacts.items():
+            needed.update(artifact.files.values())
+            if artifact.target not in manifest.targets:
+                raise PackageDamagedError(self.path, f"call site {site!r} is of an unknown target {artifact.target!r}")
+            for key in artifact.constants.values():
+                if weight_named(key)[0] not in manifest.weights:
+                    raise PackageDamagedError(self.path, f"call site {site!r} asks for a weight that is not there")
+        for name in needed:
+            if name not in manifest.entries or name not in self._archive:
+                raise PackageDamagedError(self.path, f"it lacks the entry {name!r}")
+        for name in self._archive:
+            if name == MANIFEST:
+                continue
+            if name not in manifest.entries:
+                raise PackageDamagedError(self.path, f"its manifest does not know the entry {name!r}")
+            size, said = len(self._archive.raw(name)), manifest.entries[name].size
+            if size != said:
+                raise PackageDamagedError(self.path, f"entry {name!r} has {size} bytes, its manifest says {said}")
+        for key, weight in manifest.weights.items():
+            if manifest.entries[WEIGHTS + key].size != weight.nbytes:
+                raise PackageDamagedError(self.path, f"weight {key} is not as large as its shape says")
+
+    def _artifact(self, site: str) -> Artifact:
+        entry = self.manifest.artifacts[site]
+        entries = self.manifest.entries
+        return entry.artifact({name: bytes(self._archive.read(file, entries)) for name, file in entry.files.items()})
+
+    def _tensor(self, key: str) -> ir.TensorProtocol:
+        weight = self.manifest.weights[key]
+        raw = np.frombuffer(self._archive.read(WEIGHTS + key, self.manifest.entries), np.uint8)
+        if weight.data_type.bitwidth < 8:
+            return ir.PackedTensor(raw, weight.data_type, shape=weight.shape, name=key)
+        array = raw.view(weight.data_type.numpy().newbyteorder("<")).reshape(weight.shape)
+        if not array.flags.aligned:  # another ZIP tool wrote the archive anew; kernels read by the word
+            array = array.copy()
+            array.flags.writeable = False
+        return ir.Tensor(array, weight.data_type, shape=ir.Shape(weight.shape), name=key)
+
+    def _lazy(self, tensor: ir.ExternalTensor) -> ir.LazyTensor:
+        location = os.fspath(tensor.location)
+        key = location.removeprefix(WEIGHTS)
+        weight = self.manifest.weights.get(key)
+        whole = location == WEIGHTS + key and not tensor.offset
+        if weight is None or not whole or (weight.data_type, weight.shape) != (tensor.dtype, tuple(tensor.shape)):
+            raise self._foreign(tensor)
+        return ir.LazyTensor(
+            functools.partial(self._tensor, key),
+            tensor.dtype,
+            shape=ir.Shape(weight.shape),
+            name=tensor.name,
+        )
+
+    def _foreign(self, tensor: ir.ExternalTensor) -> PackageDamagedError:
+        location = os.fspath(tensor.location)
+        return PackageDamagedError(
+            self.path, f"its model takes weight {tensor.name!r} from {location!r}, which the package does not have"
+        )
+
+
+def load_package(path: str | os.PathLike[str]) -> Package:
+    """Open a package; weights and artifacts are read when they are asked for.
+
+    Raises:
+        PackageError: If it cannot be opened.
+        NotAPackageError: If it is something else.
+        PackageVersionError: If a newer Collage wrote it.
+        PackageDamagedError: If it is truncated or altered.
+    """
+    return Package(Archive(Path(path)))
+
+
+def export_model(package: Package, path: str | os.PathLike[str]) -> None:
+    """Write the partitioned model of a package as standard ONNX with its weights.
+
+    Raises:
+        ModelFileError: If the file cannot be written.
+        PackageDamagedError: If the package is not sound.
+    """
+    save_model(package.model, path)

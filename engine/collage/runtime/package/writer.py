@@ -1,0 +1,203 @@
+"""Writing a package."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from collage.errors import PackageError
+from collage.runtime.package.archive import ArchiveWriter
+from collage.runtime.package.manifest import (
+    ARTIFACTS,
+    MANIFEST,
+    MODEL,
+    RECORD,
+    WEIGHTS,
+    Library,
+    Manifest,
+    PackagedArtifact,
+    Weight,
+)
+from collage_core.contract import Artifact, Json, Target, weight_named
+from collage_core.hookspecs import ENTRY_POINT_GROUP
+from collage_core.ir.values.content import constant_of, tensor_content_hash
+from collage_core.passes.call_sites import CallSite, call_sites
+
+INLINE_BYTES = 1024
+"""Tensors up to this size stay inside `model.onnx`: shapes and axes must be readable on their own."""
+
+
+def save_package(
+    path: str | os.PathLike[str],
+    model: ir.Model,
+    artifacts: Mapping[str, Artifact],
+    targets: Mapping[str, Target],
+    record: Json,
+    *,
+    threads: int,
+    model_name: str,
+    model_sha256: str,
+    distributions: Sequence[str] = (),
+    created: datetime.datetime | None = None,
+) -> None:
+    """Write a package, whole or not at all.
+
+    Args:
+        path: The file to write; an older one is replaced when the new one is complete.
+        model: The partitioned model. It stays as it is.
+        artifacts: Artifact of each call site.
+        targets: Target of each call site.
+        record: What the optimisation found out; kept as it is.
+        threads: CPU threads the kernels are meant to use.
+        model_name: Name of the model the package is made from.
+        model_sha256: Of that model's file, in hexadecimal.
+        distributions: Distributions to name with version and licence, besides those that bring the toolchains and
+            those the artifacts require.
+        created: When; None for now.
+
+    Raises:
+        PackageError: If the file cannot be written, or a call site has no artifact, or a target the model does not
+            say.
+    """
+    target = Path(path)
+    sites = call_sites(model)
+    for site in sites:
+        if site.name not in artifacts or site.name not in targets:
+            raise PackageError(str(target), f"call site {site.name!r} of {site.target} has no artifact or no target")
+        if targets[site.name].name != site.target:
+            given = targets[site.name].name
+            raise PackageError(str(target), f"call site {site.name!r} is of {site.target} in the model, not of {given}")
+    try:
+        with ArchiveWriter(target) as archive:
+            kept = _Weights(archive)
+            archive.add(MODEL, _model_bytes(model, kept))
+            for site in sites:
+                _keep_wanted(kept, site, artifacts[site.name], target)
+            packaged = _add_artifacts(archive, sites, artifacts, targets)
+            archive.add(RECORD, json.dumps(record, indent=1, allow_nan=False).encode())
+            required = {need.name for site in sites for need in artifacts[site.name].requires if need.kind == "library"}
+            manifest = Manifest(
+                collage_version=_version("collage-core"),
+                created=(created or datetime.datetime.now(datetime.UTC)).isoformat(timespec="seconds"),
+                model_name=model_name,
+                model_sha256=model_sha256,
+                threads=threads,
+                targets={targets[site.name].name: targets[site.name] for site in sites},
+                artifacts=packaged,
+                weights=kept.weights,
+                libraries=_libraries(
+                    {"collage-core", *distributions, *required, *_distributions(targets[site.name] for site in sites)}
+                ),
+                entries=dict(archive.entries),
+            )
+            archive.add(MANIFEST, manifest.to_json())
+    except OSError as error:
+        raise PackageError(str(target), error.strerror or str(error)) from error
+
+
+class _Weights:
+    """Tensors added to the archive, each once however many values or artifacts hold it."""
+
+    def __init__(self, archive: ArchiveWriter) -> None:
+        self._archive = archive
+        self.weights: dict[str, Weight] = {}
+
+    def add(self, tensor: ir.TensorProtocol) -> str:
+        """Add a tensor unless an equal one is there; its content hash."""
+        key = tensor_content_hash(tensor)
+        if key not in self.weights:
+            self._archive.add(WEIGHTS + key, _raw(tensor))
+            self.weights[key] = Weight(dtype=tensor.dtype.name, shape=tuple(tensor.shape.numpy()))
+        return key
+
+
+def _raw(tensor: ir.TensorProtocol) -> bytes | memoryview:
+    """The bytes ONNX keeps in external data: little-endian, several elements to a byte below 8 bits."""
+    if tensor.dtype.bitwidth >= 8 and np.little_endian:
+        return np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data
+    return tensor.tobytes()
+
+
+def _model_bytes(model: ir.Model, kept: _Weights) -> bytes:
+    copy = model.clone()
+    for value in copy.graph.initializers.values():
+        tensor = value.const_value
+        if tensor is None or tensor.dtype == ir.DataType.STRING or tensor.nbytes <= INLINE_BYTES:
+            continue
+        key = kept.add(tensor)
+        value.const_value = ir.ExternalTensor(
+            WEIGHTS + key, 0, tensor.nbytes, tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), name=value.name or ""
+        )
+    proto = ir.serde.serialize_model(copy)
+    return bytes(proto.SerializeToString())
+
+
+def _keep_wanted(kept: _Weights, site: CallSite, artifact: Artifact, path: Path) -> None:
+    """Add the weights an artifact asks for that the model keeps inline, or not at all."""
+    wanted = {weight_named(key)[0] for key in artifact.constants.values()} - set(kept.weights)
+    if not wanted:
+        return
+    for value in site.kernel_function().model.graph.initializers.values():
+        tensor = constant_of(value)
+        if tensor is not None and tensor_content_hash(tensor) in wanted:
+            wanted.discard(kept.add(tensor))
+    if wanted:
+        raise PackageError(
+            str(path), f"the artifact of call site {site.name!r} asks for weights its function does not have"
+        )
+
+
+def _add_artifacts(
+    archive: ArchiveWriter, sites: Iterable[CallSite], artifacts: Mapping[str, Artifact], targets: Mapping[str, Target]
+) -> dict[str, PackagedArtifact]:
+    by_content: dict[str, str] = {}
+    packaged = {}
+    for site in sites:
+        artifact = artifacts[site.name]
+        files = {}
+        for name, data in sorted(artifact.files.items()):
+            digest = hashlib.sha256(data).hexdigest()
+            if digest not in by_content:
+                by_content[digest] = f"{ARTIFACTS}{site.name}/{name}"
+                archive.add(by_content[digest], data)
+            files[name] = by_content[digest]
+        packaged[site.name] = PackagedArtifact.of(artifact, targets[site.name].name, files)
+    return packaged
+
+
+def _distributions(targets: Iterable[Target]) -> set[str]:
+    """Names of the distributions that bring the targets' toolchains; one made in place has none."""
+    names = {target.toolchain for target in targets}
+    entries = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    return {entry.dist.name for entry in entries if entry.name in names and entry.dist is not None}
+
+
+def _libraries(names: Iterable[str]) -> tuple[Library, ...]:
+    found = []
+    for name in sorted(names):
+        try:
+            metadata = importlib.metadata.metadata(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        fields = metadata.json
+        stated = str(fields.get("license_expression") or fields.get("license") or "").strip().splitlines()
+        classifiers = "; ".join(line for line in fields.get("classifier", ()) if line.startswith("License ::"))
+        # the old field often holds the whole text, whose first line may be a copyright notice
+        license_ = stated[0] if len(stated) == 1 else classifiers or next(iter(stated), "")
+        found.append(Library(name=name, version=metadata["Version"], license=license_))
+    return tuple(found)
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,271 @@
+"""Where every value of an executable lies: inside, in a device's arena; at the rim, in arrays a caller may give."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx_ir as ir
+
+from collage.runtime.arena import ArenaPlan, allocate, plan_arena
+from collage.runtime.schedule import Action, Compute, CopyOut, Place, Schedule
+from collage.runtime.wiring import Wiring, workspace_name
+from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Buffer, TensorSpec, ValueKind
+from collage_core.device import DeviceMemory, Devices, buffer_on, placed_on
+from collage_core.errors import FeedError
+
+Array = np.ndarray[Any, Any]
+Given: TypeAlias = Any
+"""What a caller gives an input or output: an array, one of a device (DLPack), or a device's name for memory there."""
+
+_DLPACK_CPU = 1  # kDLCPU in dlpack.h
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rim:
+    """Places at the rim of one bound run.
+
+    Attributes:
+        roots: Where each root is on a device that it is given on, or where it is written straight into an output.
+        inputs: Place of each graph input, by name.
+        outputs: Place of each graph output, by name.
+    """
+
+    roots: Mapping[Place, Buffer]
+    inputs: Mapping[str, Buffer]
+    outputs: Mapping[str, Buffer]
+
+
+class Places:
+    """The memory of one executable, as one schedule uses it.
+
+    The host's share lies where the devices that take part copy from and to without a detour.
+
+    Args:
+        schedule: What reads and writes what, and where.
+        workspace_bytes: Scratch memory by step name.
+        devices: Those that take part.
+
+    Attributes:
+        plans: Where each block lies, by device.
+    """
+
+    def __init__(self, schedule: Schedule, workspace_bytes: Mapping[str, int], devices: Devices) -> None:
+        self._schedule = schedule
+        self._wiring = schedule.wiring
+        self._devices = devices
+        self._inside: dict[Place, Buffer] = {}
+        self.plans: dict[str, ArenaPlan] = {}
+        self._arenas: dict[str, Array | DeviceMemory] = {}
+        others = schedule.devices[1:]
+        self._allocate: Callable[[int], Array] = devices[others[0]].allocate_host if others else allocate
+        for device in schedule.devices:
+            blocks = schedule.blocks(device, workspace_bytes)
+            if device == "cpu":
+                self.plans[device] = plan = plan_arena(blocks)
+                self._arenas[device] = self._allocate(plan.nbytes)
+            else:
+                self.plans[device] = plan = plan_arena(blocks, DEVICE_ALIGNMENT_BYTES)
+                self._arenas[device] = devices[device].allocate(plan.nbytes)
+        self._workspaces = {
+            action.step.name: self._workspace(action, workspace_bytes.get(action.step.name, 0))
+            for action in schedule.actions
+            if isinstance(action, Compute)
+        }
+
+    def workspace(self, step: str) -> Buffer | None:
+        """Scratch memory of a step; None if it needs none."""
+        return self._workspaces.get(step)
+
+    def at_rim(self, action: Action, rim: Rim) -> bool:
+        """Whether a place an action touches changes from one bound run to the next."""
+        if isinstance(action, CopyOut):
+            return True
+        reads, writes = self._schedule.touched(action)
+        return any(place in rim.roots for place in (*reads, *writes))
+
+    def of(self, value: ir.Value, device: str, rim: Rim) -> Buffer:
+        """The place of a value on a device in one bound run."""
+        root = self._wiring.roots[value]
+        key = (root, device)
+        place = rim.roots.get(key) or self._inside.get(key)
+        if place is None:
+            place = self._inside[key] = self._make(root, device)
+        return place if root is value else _reshaped(place, self._wiring.specs[value])
+
+    def rim(self, inputs: Mapping[str, Given], outputs: Mapping[str, Given]) -> Rim:
+        """Places for one bound run.
+
+        Args:
+            inputs: What a caller wants inputs to be read from, each on the device its schedule says.
+            outputs: What a caller wants outputs to be written into, likewise.
+
+        Raises:
+            FeedError: If a name is unknown, or an array does not fit or overlaps one that is written.
+        """
+        wiring, schedule = self._wiring, self._schedule
+        _check_overlap(inputs, outputs)
+        roots: dict[Place, Buffer] = {}
+        places: dict[str, Buffer] = {}
+        for value in wiring.inputs:
+            device, name = schedule.given.get(value, "cpu"), wiring.specs[value].name
+            places[name] = roots[value, device] = self._given_or_new(value, device, inputs.get(name))
+        written: dict[str, Buffer] = {}
+        for value in dict.fromkeys(wiring.outputs):
+            spec, root = wiring.specs[value], wiring.roots[value]
+            device, given = schedule.given.get(value, "cpu"), outputs.get(spec.name)
+            if spec.kind is ValueKind.PLANNED:
+                written[spec.name] = place = self._given_or_new(value, device, given)
+                if schedule.owned.get((root, device)) is value:
+                    roots[root, device] = _reshaped(place, wiring.specs[root])
+                continue
+            if given is not None:
+                raise FeedError(spec.name, "its size is not known before it is computed, so it cannot be bound")
+            if (root, "cpu") not in roots and root.producer() is not None:
+                roots[root, "cpu"] = Buffer(spec)
+            written[spec.name] = roots.get((root, "cpu")) or self._make(root, "cpu")
+        return Rim(roots=roots, inputs=places, outputs=written)
+
+    def _given_or_new(self, value: ir.Value, device: str, given: Given) -> Buffer:
+        spec = self._wiring.specs[value]
+        if device == "cpu":
+            return _given_or_new(spec, given, self._allocate)
+        if given is None or isinstance(given, str):
+            return buffer_on(self._devices[device], spec)
+        return self._devices[device].taken(spec, given)
+
+    def _make(self, root: ir.Value, device: str) -> Buffer:
+        """A place inside: in the arena, or a constant's own memory, or an object slot."""
+        spec = self._wiring.specs[root]
+        if root.const_value is not None and root.producer() is None:
+            return self._constant(spec, root.const_value, device)
+        if spec.kind is ValueKind.FOREIGN:
+            return Buffer(spec)
+        return self._in_arena(spec, device, self.plans[device].offsets[spec.name])
+
+    def _constant(self, spec: TensorSpec, tensor: ir.TensorProtocol, device: str) -> Buffer:
+        if device == "cpu":
+            return _constant(spec, tensor)
+        return _reshaped(placed_on(self._devices[device], spec.name, tensor.numpy()), spec)
+
+    def _workspace(self, action: Compute, nbytes: int) -> Buffer | None:
+        if not nbytes:
+            return None
+        name = workspace_name(action.step.name)
+        spec = TensorSpec(name=name, dtype=ir.DataType.UINT8, shape=(nbytes,))
+        return self._in_arena(spec, action.device, self.plans[action.device].offsets[name])
+
+    def _in_arena(self, spec: TensorSpec, device: str, offset: int) -> Buffer:
+        arena = self._arenas[device]
+        if not isinstance(arena, np.ndarray):
+            return Buffer.at(spec, device=device, pointer=arena.pointer + offset, keeps=arena)
+        return Buffer(spec, arena[offset : offset + spec.nbytes].view(spec.numpy_dtype).reshape(spec.static_shape))
+
+
+def homes(wiring: Wiring, devices: Devices, given: Mapping[str, Given], kind: str) -> dict[ir.Value, str]:
+    """On which devices what a caller gives is, where that is not the CPU.
+
+    Args:
+        wiring: The model.
+        devices: Those that are open.
+        given: By name of an input or output.
+        kind: `"input"` or `"output"`.
+
+    Raises:
+        FeedError: If a name or a device is unknown, or the value has no static shape.
+    """
+    known = {wiring.specs[value].name: value for value in (wiring.inputs if kind == "input" else wiring.outputs)}
+    found = {}
+    for name, each in given.items():
+        if name not in known:
+            raise FeedError(name, f"the model has no such {kind}; it has {', '.join(known) or 'none'}")
+        device = _device_of(name, each, devices)
+        if device == "cpu":
+            continue
+        if wiring.specs[known[name]].kind is not ValueKind.PLANNED:
+            raise FeedError(name, f"its shape is not known beforehand, so it cannot be on {device}")
+        found[known[name]] = device
+    return found
+
+
+def _device_of(name: str, given: Given, devices: Devices) -> str:
+    used = ", ".join(device.name for device in devices) or "the CPU"
+    if isinstance(given, str):
+        if given != "cpu" and given not in [device.name for device in devices]:
+            raise FeedError(name, f"the plan does not use the device {given!r}; it uses {used}")
+        return given
+    if given is None or isinstance(given, np.ndarray) or not hasattr(given, "__dlpack_device__"):
+        return "cpu"
+    kind, number = given.__dlpack_device__()
+    if kind == _DLPACK_CPU:
+        return "cpu"
+    device = devices.named((int(kind), int(number)))
+    if device is None:
+        raise FeedError(name, f"it is on the device {kind}:{number} of DLPack; the plan uses {used}")
+    return device.name
+
+
+def _constant(spec: TensorSpec, tensor: ir.TensorProtocol) -> Buffer:
+    if spec.kind is ValueKind.FOREIGN:
+        buffer = Buffer(spec)
+        array = tensor.numpy()
+        if tensor.dtype == ir.DataType.STRING:  # which the IR holds as bytes
+            texts = [item.decode() if isinstance(item, bytes) else item for item in array.reshape(-1).tolist()]
+            array = np.array(texts, object).reshape(array.shape)
+        buffer.put(array)
+        return buffer
+    # a copy: a weight may be read-only or mapped, and some libraries take neither
+    place = _given_or_new(spec, None, allocate)
+    place.put(tensor.numpy())
+    return place
+
+
+def _given_or_new(spec: TensorSpec, given: Given, new: Callable[[int], Array]) -> Buffer:
+    if given is None or isinstance(given, str):
+        if spec.kind is not ValueKind.PLANNED:
+            return Buffer(spec)
+        return Buffer(spec, new(spec.nbytes).view(spec.numpy_dtype).reshape(spec.static_shape))
+    if spec.kind is not ValueKind.PLANNED:
+        buffer = Buffer(spec)
+        buffer.put(given)
+        return buffer
+    wanted = f"{spec.numpy_dtype}{list(spec.static_shape)}, C-contiguous, aligned and writeable"
+    if not isinstance(given, np.ndarray):
+        raise FeedError(spec.name, f"bind a NumPy array of {wanted}, not {type(given).__name__}")
+    flags = given.flags
+    if (
+        given.dtype != spec.numpy_dtype
+        or given.shape != spec.static_shape
+        or not (flags.c_contiguous and flags.aligned and flags.writeable)
+    ):
+        lacks = [
+            word
+            for word, has in (
+                ("not C-contiguous", flags.c_contiguous),
+                ("not aligned", flags.aligned),
+                ("read-only", flags.writeable),
+            )
+            if not has
+        ]
+        got = ", ".join([f"{given.dtype}{list(given.shape)}", *lacks])
+        raise FeedError(spec.name, f"bind an array of {wanted}; got {got}. `run` copies what it is given")
+    return Buffer(spec, given)
+
+
+def _reshaped(place: Buffer, spec: TensorSpec) -> Buffer:
+    """The same memory as another value; only planned values share memory."""
+    if place.device != "cpu":
+        return Buffer.at(spec, device=place.device, pointer=place.pointer, keeps=place)
+    return Buffer(spec, place.array.reshape(spec.static_shape))
+
+
+def _check_overlap(inputs: Mapping[str, Given], outputs: Mapping[str, Given]) -> None:
+    written = list(outputs.items())
+    for index, (name, array) in enumerate(written):
+        for other, memory in (*inputs.items(), *written[:index]):
+            if isinstance(array, np.ndarray) and isinstance(memory, np.ndarray) and np.may_share_memory(array, memory):
+                raise FeedError(
+                    name, f"its array shares memory with that of {other!r}; kernels write no input in place"
+                )

@@ -1,0 +1,128 @@
+"""Which step of a run reads and writes which value, and which values share one place in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import onnx_ir as ir
+
+from collage.runtime.views import View, view_of
+from collage_core.contract import TensorSpec, Unsupported, ValueKind
+from collage_core.errors import ModelError
+from collage_core.ir.operators.value_bounds import spec_of
+from collage_core.passes.call_sites import CallSite
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing a run does.
+
+    Attributes:
+        name: Call-site id of a kernel; name of a host node, which others may have too.
+        target: Name of the target that runs it; `"host"` for a view.
+        nodes: Names of the nodes it computes.
+        site: The call site; None for a view.
+        view: What a host node does; None for a kernel.
+        reads: Values it reads, in the kernel's order.
+        writes: Values it writes, in the kernel's order.
+    """
+
+    name: str
+    target: str
+    nodes: tuple[str, ...]
+    site: CallSite | None = None
+    view: View | None = None
+    reads: tuple[ir.Value, ...]
+    writes: tuple[ir.Value, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """A partitioned model as the runtime sees it.
+
+    A planned value and the views of it share one place: that of their *root*, the value a kernel writes or
+    the caller gives. Every other value is its own root.
+
+    Attributes:
+        inputs: Graph inputs that are not weights, in order.
+        outputs: Graph outputs in order; the same value may come twice.
+        steps: Kernels, and views of values that are not planned, in execution order.
+        specs: What is known of each value.
+        roots: The value whose place each value has.
+    """
+
+    inputs: tuple[ir.Value, ...]
+    outputs: tuple[ir.Value, ...]
+    steps: tuple[Step, ...]
+    specs: Mapping[ir.Value, TensorSpec]
+    roots: Mapping[ir.Value, ir.Value]
+
+
+def workspace_name(step: str) -> str:
+    """Name of a step's scratch memory among the arena's blocks; no value's name starts so."""
+    return f"\0workspace of {step}"
+
+
+def wire(model: ir.Model, sites: Sequence[CallSite]) -> Wiring:
+    """Read a partitioned model.
+
+    Args:
+        model: The partitioned model.
+        sites: Its call sites.
+
+    Raises:
+        ModelError: If a node is neither a call site nor a view, or reads what comes later.
+    """
+    graph = model.graph
+    by_node = {site.node: site for site in sites}
+    inputs = tuple(value for value in graph.inputs if value.name not in graph.initializers)
+    roots: dict[ir.Value, ir.Value] = {value: value for value in (*inputs, *graph.initializers.values())}
+    specs = {value: spec_of(value) for value in roots if value in inputs}
+    steps = []
+    for node in graph:
+        site = by_node.get(node)
+        step = _host_step(node) if site is None else _kernel_step(site)
+        for value in step.reads:
+            if value not in roots:
+                raise ModelError(f"node {step.name!r} reads {value.name!r} before it is written; sort the model first")
+            if value not in specs:
+                specs[value] = spec_of(value)
+        for value in step.writes:
+            specs[value] = spec_of(value)
+            roots[value] = value
+        if step.view is not None and _is_planned(specs, (*step.reads, *step.writes)):
+            roots[step.writes[0]] = roots[step.reads[0]]
+        else:
+            steps.append(step)
+    for value in graph.outputs:
+        if value not in roots:
+            raise ModelError(f"nothing in the model writes its output {value.name!r}")
+        specs.setdefault(value, spec_of(value))
+    return Wiring(inputs=inputs, outputs=tuple(graph.outputs), steps=tuple(steps), specs=specs, roots=roots)
+
+
+def _kernel_step(site: CallSite) -> Step:
+    return Step(
+        name=site.name,
+        target=site.target,
+        nodes=site.nodes,
+        site=site,
+        reads=tuple(value for value in site.data_inputs if value is not None),
+        writes=tuple(site.outputs),
+    )
+
+
+def _host_step(node: ir.Node) -> Step:
+    name = node.name or node.op_type
+    view = view_of(node)
+    if isinstance(view, Unsupported):
+        raise ModelError(f"node {name!r} ({node.op_type}) has no kernel: {view.reason}. Partition the model again.")
+    source = node.inputs[0]
+    if source is None:
+        raise ModelError(f"node {name!r} ({node.op_type}) has no input")
+    return Step(name=name, target="host", nodes=(name,), view=view, reads=(source,), writes=(node.outputs[0],))
+
+
+def _is_planned(specs: Mapping[ir.Value, TensorSpec], values: Sequence[ir.Value]) -> bool:
+    return all(specs[value].kind is ValueKind.PLANNED for value in values)

@@ -1,0 +1,165 @@
+"""Two of one library where there is room for one: what `doctor` finds before a search, and what a search makes of it.
+
+A library is asked for by its name, and the loader gives whichever of that name came first into the process ("Shared
+objects are searched for", ld.so(8)): the second toolchain gets the first one's, or its parts from both. cuDNN notices
+the latter (`CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH`); its frontend refuses to start where it finds the runtimes of
+two CUDAs (NVIDIA/cudnn-frontend, issue 211). Either way what was measured in processes of their own does not hold in a
+common one, so such toolchains share no plan: each is searched with those it can be with, and the best is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import itertools
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from collage.report.facts.doctor_facts import ClashFacts
+from collage.setup.targets import ToolchainStatus
+from collage_core.device.libraries import LibraryFile
+
+_WHEELS = ("nvidia", "tensorrt")
+"""How the names of distributions begin that bring NVIDIA's libraries."""
+
+
+def loaded_clashes(loaded: Mapping[str, Sequence[str]]) -> tuple[ClashFacts, ...]:
+    """Libraries that two toolchains have loaded from different places, or in different versions.
+
+    Copies with the same content are one library.
+
+    Args:
+        loaded: Files each toolchain's own process has loaded, by the toolchain's name.
+    """
+    found = []
+    libraries = {name: tuple(filter(None, map(LibraryFile.at, paths))) for name, paths in sorted(loaded.items())}
+    for one, other in itertools.combinations(libraries, 2):
+        families: dict[str, tuple[LibraryFile, LibraryFile]] = {}
+        for mine, theirs in itertools.product(libraries[one], libraries[other]):
+            if mine.stem == theirs.stem and not mine.serves_for(theirs):
+                families.setdefault(mine.family, (mine, theirs))
+        for family, (mine, theirs) in sorted(families.items()):
+            found.append(
+                ClashFacts(
+                    library=family,
+                    between=(one, other),
+                    files=(mine.path, theirs.path),
+                    apart=True,
+                    reason=f"{one} loads {mine.path}, {other} loads {theirs.path}, and a process has room for one",
+                    remedy=f"Install both for one CUDA, with one {family}; until then no plan uses both",
+                )
+            )
+    return tuple(found)
+
+
+def kept_apart(statuses: Iterable[ToolchainStatus], clashes: Iterable[ClashFacts]) -> tuple[ToolchainStatus, ...]:
+    """What toolchains offer, each target also excluding those toolchains whose libraries clash with its own."""
+    against: dict[str, set[str]] = {}
+    for clash in clashes:
+        for one, other in itertools.permutations(clash.between, 2):
+            against.setdefault(one, set()).add(other)
+
+    def apart(status: ToolchainStatus) -> ToolchainStatus:
+        strangers = frozenset(against.get(status.toolchain.name, ()))
+        targets = {each: dataclasses.replace(each, excludes=each.excludes | strangers) for each in status.targets}
+        return dataclasses.replace(
+            status, targets=tuple(targets.values()), selected=tuple(targets[each] for each in status.selected)
+        )
+
+    return tuple(map(apart, statuses))
+
+
+def installed_clashes(
+    wheels: Iterable[importlib.metadata.Distribution] | None = None,
+    search_path: str | None = None,
+    cache: Iterable[str] | None = None,
+) -> tuple[ClashFacts, ...]:
+    """What is wrong with installed libraries, whoever loads them; nothing is loaded to find out.
+
+    Distributions that bring the same file, of which one has overwritten the other's; libraries that `LD_LIBRARY_PATH`
+    has the loader prefer to those beside them in a wheel; and parts of cuDNN that a wheel lacks and the system has,
+    in another version.
+
+    Args:
+        wheels: Installed distributions; all that bring NVIDIA's libraries if None.
+        search_path: What `LD_LIBRARY_PATH` says; the environment's if None.
+        cache: Files that the system's loader knows; those `ldconfig` prints if None.
+    """
+    if wheels is None:
+        named = importlib.metadata.distributions()
+        wheels = [each for each in named if (each.name or "").lower().startswith(_WHEELS)]
+    owners: dict[str, list[str]] = {}
+    for wheel in wheels:
+        for file in wheel.files or ():
+            if LibraryFile.at(str(file)) is not None:
+                owners.setdefault(str(file.locate()), []).append(wheel.name)
+    libraries = [library for path in owners if (library := LibraryFile.at(path)) is not None]
+    folders = (os.environ.get("LD_LIBRARY_PATH", "") if search_path is None else search_path).split(os.pathsep)
+    known = _loader_cache() if cache is None and libraries else cache or ()
+    return (*_overwritten(owners), *_preferred(libraries, folders), *_completed(libraries, known))
+
+
+def _overwritten(owners: Mapping[str, Sequence[str]]) -> Iterable[ClashFacts]:
+    shared: dict[tuple[str, ...], list[str]] = {}
+    for path, names in owners.items():
+        if len(set(names)) > 1:
+            shared.setdefault(tuple(sorted(set(names))), []).append(path)
+    for names, paths in sorted(shared.items()):
+        library = LibraryFile.at(paths[0])
+        assert library is not None
+        both = " and ".join(names)
+        yield ClashFacts(
+            library=library.family,
+            between=names,
+            files=tuple(sorted(paths)),
+            reason=f"{both} bring the same file, {paths[0]}, so one has overwritten the other's",
+            remedy=f"Uninstall both and install the one for your CUDA again: pip uninstall {' '.join(names)}",
+        )
+
+
+def _preferred(libraries: Iterable[LibraryFile], folders: Iterable[str]) -> Iterable[ClashFacts]:
+    said: set[tuple[str, str]] = set()
+    for library, folder in itertools.product(libraries, dict.fromkeys(filter(None, folders))):
+        path = Path(folder) / library.name
+        other = LibraryFile(str(path), library.family, library.stem, library.major)
+        if not path.exists() or library.serves_for(other) or (folder, library.family) in said:
+            continue
+        said.add((folder, library.family))
+        yield ClashFacts(
+            library=library.family,
+            between=("LD_LIBRARY_PATH", str(Path(library.path).parent)),
+            files=(str(path), library.path),
+            reason=f"LD_LIBRARY_PATH has the loader take {path} where {library.path} is meant",
+            remedy=f"Take {folder} out of LD_LIBRARY_PATH, or uninstall the wheel",
+        )
+
+
+def _completed(libraries: Iterable[LibraryFile], cache: Iterable[str]) -> Iterable[ClashFacts]:
+    """Parts that cuDNN asks for by name, and does without where it finds none: pytorch/pytorch, issue 188892."""
+    own = [each for each in libraries if each.family == "cuDNN"]
+    names = {each.name for each in own}
+    found = [each for path in cache if (each := LibraryFile.at(path)) is not None and each.family == "cuDNN"]
+    for other in found:
+        mine = next((each for each in own if each.major == other.major), None)
+        if mine is None or other.name in names:
+            continue
+        yield ClashFacts(
+            library="cuDNN",
+            between=("system", str(Path(mine.path).parent)),
+            files=(other.path, mine.path),
+            reason=f"the wheel's {mine.path} lacks {other.name} and would be given the system's, {other.path}",
+            remedy="Uninstall the system's cuDNN, or install a wheel of its version",
+        )
+        return
+
+
+def _loader_cache() -> tuple[str, ...]:
+    """Files of libraries in the loader's cache, as `ldconfig -p` prints them behind arrows."""
+    program = shutil.which("ldconfig") or shutil.which("ldconfig", path="/sbin:/usr/sbin")
+    if program is None:
+        return ()
+    done = subprocess.run([program, "-p"], capture_output=True, text=True, check=False, timeout=30)
+    return tuple(line.partition(" => ")[2] for line in done.stdout.splitlines() if " => " in line)

@@ -1,0 +1,141 @@
+"""The model at hand: as given, prepared, indexed, and with inputs to run it on."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir
+
+from collage.measure.driver.capture import Capture
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.value_files import write_values
+from collage.prepare.default_inputs import default_inputs, without_defaults
+from collage.prepare.in_subprocess import prepare_in_subprocess
+from collage.prepare.shapes import free_inputs
+from collage.prepare.steps import check, prepare
+from collage.prepare.validity import blamed_on
+from collage.reference import Fallback
+from collage.report.facts.record import ModelFacts
+from collage.setup.facts import external_files, file_sha256, model_facts, opened
+from collage.setup.random_inputs import Given, checked_inputs, checked_values, given_values, random_inputs
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.io.npz import to_arrays
+from collage_core.ir.operators.value_bounds import spec_of
+from collage_core.ir.values.content import content_hash
+from collage_core.ir.values.tensor_spec import TensorSpec
+
+_FRESH_SEED_OFFSET = 1
+_REFERENCE_S = 3600.0
+
+
+class Workload:
+    """One model with its inputs.
+
+    Args:
+        model: An ONNX file, or a model in memory.
+        input_shapes: Shape to bind, by input name.
+        inputs: Values for the inputs, or the NPZ file that holds them, whose shapes free dimensions take where
+            `input_shapes` names none; seeded random arrays if None. An input with a default value stays one if a value
+            for it is among them, and is a constant otherwise.
+        seed: For random arrays.
+
+    Attributes:
+        graph: The prepared model's graph.
+        facts: What the record keeps of it.
+        key: Hash of the model with its weights, input shapes and inputs.
+        seed: As given.
+        notes: What the user should know about how the model is taken.
+
+    Raises:
+        ModelError: If it is not a model Collage can use.
+        FeedError: If the file of inputs cannot be read, or does not fit the model.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | onnx_ir.Model,
+        *,
+        input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+        inputs: Given | None = None,
+        seed: int = 0,
+    ) -> None:
+        given, name, sha256 = opened(model)
+        self._arrays = None if inputs is None else given_values(inputs)
+        given = without_defaults(given, set(self._arrays or ()))
+        shapes = dict(input_shapes or {})
+        for key in sorted(free_inputs(given) & set(self._arrays or ())):
+            shapes.setdefault(key, np.shape((self._arrays or {})[key]))
+        bound = check(given, input_shapes=shapes)
+        if self._arrays is not None:
+            self._arrays = checked_values(_input_specs(given, bound), self._arrays)
+        prepare_in_subprocess(given, shapes)
+        prepared = prepare(given, input_shapes=shapes)
+        with blamed_on(prepared):
+            self.graph = DataflowGraph(prepared)
+        self.facts: ModelFacts = model_facts(name, sha256, given, self.graph.model)
+        self.seed = seed
+        self.notes = tuple(
+            f"input {each!r} has a default value and is a constant here; give a value with --inputs to keep it an input"
+            for each in default_inputs(given)
+        )
+        digest = hashlib.sha256(json.dumps([sha256, dict(sorted(shapes.items())), seed]).encode())
+        for path in external_files(given):
+            digest.update(file_sha256(path).encode())
+        for key, array in sorted(to_arrays(self._arrays or {}).items()):
+            digest.update(f"{key}={content_hash(array)}".encode())
+        self.key = digest.hexdigest()
+
+    @functools.cached_property
+    def inputs(self) -> Mapping[str, Any]:
+        """Values to search on, by input name.
+
+        Raises:
+            FeedError: If no values can be made up.
+        """
+        if self._arrays is not None:
+            return checked_inputs(self.graph, self._arrays)
+        return random_inputs(self.graph, self.seed)
+
+    def fresh_inputs(self) -> Mapping[str, Any]:
+        """Values the search does not see; the user's own where they were given, since others may make no sense."""
+        if not self.has_fresh_inputs:
+            return self.inputs
+        return random_inputs(self.graph, self.seed + _FRESH_SEED_OFFSET)
+
+    @property
+    def has_fresh_inputs(self) -> bool:
+        """Whether `fresh_inputs` differ from `inputs`."""
+        return self._arrays is None
+
+    def inputs_document(self, folder: Path, store: BlobStore) -> Path:
+        """The inputs as another process reads them; written when first asked for."""
+        path = folder / "inputs.json"
+        if not path.exists():
+            write_values(path, self.inputs, store)
+        return path
+
+    def capture(self, store: BlobStore, fallback: Fallback | None) -> Callable[[], Capture]:
+        """Every value of one reference run, taken when first asked for.
+
+        A run of more than an hour is taken for one that never ends: a Loop may ask for 2^63 steps.
+        """
+
+        @functools.cache
+        def take() -> Capture:
+            return Capture.take(self.graph, self.inputs, store, fallback=fallback, deadline_s=_REFERENCE_S)
+
+        return take
+
+
+def _input_specs(model: onnx_ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> list[TensorSpec]:
+    """What the inputs of a model as given have to be, which shapes being bound as they are."""
+    inputs = [spec_of(value) for value in model.graph.inputs if not value.is_initializer()]
+    return [dataclasses.replace(spec, shape=shapes.get(spec.name, spec.shape)) for spec in inputs]

@@ -1,0 +1,285 @@
+"""Opening a SQLite file that is, or becomes, a tuning database, and nothing else.
+
+Durability: write-ahead log with `synchronous=FULL`. SQLite then syncs the log at every commit, so a commit that
+returned survives the process, and the machine, being stopped at any point; with `NORMAL` the last commits may be
+lost when the machine stops (https://www.sqlite.org/pragma.html#pragma_synchronous). Readers never wait for a
+writer. Where the file system has no shared memory SQLite keeps its rollback journal, which is as durable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from collage.errors import (
+    DatabaseDamagedError,
+    DatabaseDiskError,
+    DatabaseError,
+    DatabaseForeignError,
+    DatabaseLockedError,
+    DatabaseReadOnlyError,
+    DatabaseVersionError,
+)
+
+APPLICATION_ID = 0x436F6C67  # "Colg"
+SCHEMA_VERSION = 2
+
+# `begun` counts; `machine`, `pid` and `started` are a `Claimant`, `seen` is when it last began one.
+_ATTEMPTS = """CREATE TABLE attempt (
+        structural_hash TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
+        host TEXT NOT NULL, threads INTEGER NOT NULL, launch TEXT NOT NULL,
+        machine TEXT NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL,
+        begun INTEGER NOT NULL, seen REAL NOT NULL,
+        PRIMARY KEY (structural_hash, target, fingerprint, host, threads, launch, machine, pid, started)
+    ) WITHOUT ROWID"""
+_SCHEMA = (
+    """CREATE TABLE record (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        content_id TEXT NOT NULL UNIQUE,
+        structural_hash TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
+        host TEXT NOT NULL, threads INTEGER NOT NULL, launch TEXT NOT NULL,
+        purpose TEXT NOT NULL, outcome TEXT NOT NULL,
+        body TEXT NOT NULL
+    )""",
+    """CREATE INDEX record_by_key ON record
+        (structural_hash, target, fingerprint, host, threads, launch, purpose, id)""",
+    _ATTEMPTS,
+    """CREATE TABLE blob (
+        toolchain TEXT NOT NULL, fingerprint TEXT NOT NULL, key TEXT NOT NULL,
+        checksum TEXT NOT NULL, data BLOB NOT NULL,
+        PRIMARY KEY (toolchain, fingerprint, key)
+    )""",
+    "CREATE TABLE plan (name TEXT PRIMARY KEY, body TEXT NOT NULL)",
+)
+
+_KINDS: dict[int, type[DatabaseError]] = {
+    sqlite3.SQLITE_BUSY: DatabaseLockedError,
+    sqlite3.SQLITE_LOCKED: DatabaseLockedError,
+    sqlite3.SQLITE_READONLY: DatabaseReadOnlyError,
+    sqlite3.SQLITE_CORRUPT: DatabaseDamagedError,
+    sqlite3.SQLITE_NOTADB: DatabaseForeignError,
+    sqlite3.SQLITE_FULL: DatabaseDiskError,
+    sqlite3.SQLITE_IOERR: DatabaseDiskError,  # also what a limit or a quota on files comes as
+}
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turns SQLite's errors into ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None)
+        primary = None if code is None else code & 0xFF  # the upper bits only refine it
+        kind = DatabaseError if primary is None else _KINDS.get(primary, DatabaseError)
+        text = str(error)
+        if kind is DatabaseError and ("no such" in text or "decode" in text):
+            kind = DatabaseDamagedError  # our mark but not our tables; text that is none
+        if primary == sqlite3.SQLITE_CANTOPEN:
+            kind, text = _why_not_opened(path, text)
+        raise kind(f"sqlite:///{path}", text[:200]) from error
+
+
+def connect(path: Path, read_only: bool, busy_timeout_s: float, *, salvage: bool = False) -> sqlite3.Connection:
+    """Opens a tuning database, making a new one where there is no file or an empty one.
+
+    One that is to be written is looked through before, at the speed of reading it: in a damaged one a write may
+    overwrite what could still be read.
+
+    Args:
+        path: The file.
+        read_only: Open for reading.
+        busy_timeout_s: How long to wait for another process that writes.
+        salvage: Open for reading although pages are missing.
+
+    Raises:
+        DatabaseError: One of its kinds; whatever is there was left as it was.
+    """
+    url = f"sqlite:///{path}"
+    if path.is_dir():
+        raise DatabaseError(url, "it is a directory")
+    if read_only and not path.exists():
+        raise DatabaseError(url, "there is no such file")
+    if not read_only:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DatabaseReadOnlyError(url, f"its directory cannot be made: {error}") from None
+    _refuse_foreign(path, url)
+    if not salvage:
+        _refuse_torn(path, url)
+    if not read_only:
+        _refuse_unwritable(path, url)
+    mode = "ro" if read_only else "rwc"
+    with translated(path):
+        connection = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode={mode}{_unshared(path) if read_only else ''}",
+            uri=True,
+            timeout=busy_timeout_s,
+            isolation_level=None,  # transactions are begun where they are meant
+            check_same_thread=False,  # the store has a lock
+        )
+        try:
+            if salvage:
+                # SQLite refuses a file shorter than its header says, but not while a schema is under repair
+                # (`lockBtree` in btree.c); nothing can be written through a connection opened for reading
+                connection.execute("PRAGMA writable_schema = ON")
+            _identify(connection, url, read_only)
+            if not read_only:
+                _require_writable(connection)
+                _require_sound(connection, url)
+                _upgrade(connection)
+                _use_write_ahead_log(connection, busy_timeout_s)
+                connection.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _refuse_foreign(path: Path, url: str) -> None:
+    # From the header alone, https://www.sqlite.org/fileformat2.html#the_database_header: for SQLite even to read
+    # a database can mean to roll back or to check-point what its owner left.
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DatabaseError(url, f"it cannot be read: {error}") from None
+    if header and not header.startswith(b"SQLite format 3\0"):
+        raise DatabaseForeignError(url, "it is not a SQLite database")
+    application = int.from_bytes(header[68:72], "big")
+    if application not in (0, APPLICATION_ID):
+        raise DatabaseForeignError(url, "it is a SQLite database of another program")
+
+
+def _refuse_torn(path: Path, url: str) -> None:
+    # SQLite takes a last page that is cut short for one that ends in zeros, unless its log has the page
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        page_bytes = int.from_bytes(file.read(18)[16:], "big")
+        page_bytes = 65536 if page_bytes == 1 else page_bytes  # as the header has it
+        if page_bytes and os.fstat(file.fileno()).st_size % page_bytes and not _has_log(path):
+            raise DatabaseDamagedError(url, "its last page is cut short")
+
+
+def _refuse_unwritable(path: Path, url: str) -> None:
+    # before SQLite opens it for reading instead, and leaves its empty log beside it
+    if not os.access(path.parent, os.W_OK):
+        raise DatabaseReadOnlyError(url, f"its directory {str(path.parent)!r} cannot be written")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise DatabaseReadOnlyError(url, "the file cannot be written")
+
+
+def _has_log(path: Path) -> bool:
+    """Whether somebody who was stopped left what the file itself does not have yet."""
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+def _unshared(path: Path) -> str:
+    """A parameter of the URI that opens a file in a directory that cannot be written.
+
+    Readers of a write-ahead log share a file beside it, and SQLite gives up where it cannot make one. There is no log
+    to read where nobody left one, and nobody can write there (https://www.sqlite.org/wal.html#readonly).
+    """
+    return "" if os.access(path.parent, os.W_OK) or _has_log(path) else "&immutable=1"
+
+
+def _why_not_opened(path: Path, text: str) -> tuple[type[DatabaseError], str]:
+    """What is behind SQLite's `unable to open database file`."""
+    with contextlib.suppress(OSError):
+        if os.statvfs(path.parent).f_bavail == 0:
+            return DatabaseDiskError, f"{text}: the disk is full"
+    return DatabaseError, text
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _identify(connection: sqlite3.Connection, url: str, read_only: bool) -> None:
+    if not _is_new(connection):
+        _require_ours(connection, url)
+        return
+    if read_only:
+        raise DatabaseError(url, "it is empty")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _is_new(connection):  # unless another process was faster
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    _require_ours(connection, url)
+
+
+def _is_new(connection: sqlite3.Connection) -> bool:
+    marked = _pragma(connection, "application_id") or _pragma(connection, "user_version")
+    return not marked and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+
+
+def _require_ours(connection: sqlite3.Connection, url: str) -> None:
+    if _pragma(connection, "application_id") != APPLICATION_ID:
+        raise DatabaseForeignError(url, "it is a SQLite database of another program")
+    version = _pragma(connection, "user_version")
+    if version > SCHEMA_VERSION:
+        raise DatabaseVersionError(url, f"it has schema version {version}, this Collage knows up to {SCHEMA_VERSION}")
+    if version < 1:
+        raise DatabaseDamagedError(url, f"it has schema version {version}, which never existed")
+
+
+def _require_writable(connection: sqlite3.Connection) -> None:
+    # SQLite opens a file it may not write for reading, and says so only at the first write. This is one, and taken
+    # back; to begin a transaction is not enough: of such a file SQLite quietly begins one that reads.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(f"PRAGMA user_version = {_pragma(connection, 'user_version')}")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _require_sound(connection: sqlite3.Connection, url: str) -> None:
+    [found] = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        why = " ".join(str(found).removeprefix("*** in database main ***").split())
+        raise DatabaseDamagedError(url, f"its pages do not hold together ({why[:200]})")
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Makes a database of an earlier version one of this. Until then its records can be read as they are."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _pragma(connection, "user_version") == 1:  # its attempts do not say whose they are
+            connection.execute("DROP TABLE attempt")
+            connection.execute(_ATTEMPTS)
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection, busy_timeout_s: float) -> None:
+    # Changing the journal needs the file for itself for a moment, and does not always wait for that.
+    deadline = time.monotonic() + busy_timeout_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return

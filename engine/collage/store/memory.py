@@ -1,0 +1,164 @@
+"""A tuning store that lives as long as its process."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from collage.errors import DatabaseError
+from collage.store.records import BlobSpace, Purpose, RecordKey, TuningRecord, from_json, loads, plan_text, to_json
+from collage.store.tuning_store import Damaged, Removed, StoreStats
+
+if TYPE_CHECKING:  # the contract brings the IR along, which takes long to import
+    from collage_core.contract.artifact import Json
+
+
+class MemoryStore:
+    """See `TuningStore`; nothing is kept beyond the process. Values are kept as JSON: nobody can alter them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._closed = False
+        self._records: dict[str, TuningRecord] = {}  # by their JSON, in the order added
+        self._by_key: dict[RecordKey, list[str]] = {}
+        self._attempts: Counter[RecordKey] = Counter()
+        self._blobs: dict[tuple[BlobSpace, str], bytes] = {}
+        self._plans: dict[str, str] = {}
+
+    @property
+    def url(self) -> str:
+        """See `TuningStore`."""
+        return "memory:"
+
+    def _open(self) -> threading.Lock:
+        if self._closed:
+            raise DatabaseError(self.url, "it was closed")
+        return self._lock
+
+    def append(self, record: TuningRecord) -> bool:
+        """See `TuningStore`."""
+        text = to_json(record)
+        with self._open():
+            del self._attempts[record.key]
+            return self._add(text)
+
+    def append_all(self, records: Iterable[TuningRecord]) -> int:
+        """See `TuningStore`."""
+        texts = [to_json(record) for record in records]
+        with self._open():
+            return sum([self._add(text) for text in texts])
+
+    def _add(self, text: str) -> bool:
+        if text in self._records:
+            return False
+        record = from_json(text, TuningRecord)
+        self._records[text] = record
+        self._by_key.setdefault(record.key, []).append(text)
+        return True
+
+    def records(self, key: RecordKey, purpose: Purpose | None = None) -> tuple[TuningRecord, ...]:
+        """See `TuningStore`."""
+        with self._open():
+            texts = [text for text in self._by_key.get(key, ()) if purpose in (None, self._records[text].purpose)]
+        return tuple(from_json(text, TuningRecord) for text in texts)
+
+    def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:
+        """See `TuningStore`."""
+        with self._open():
+            texts = tuple(self._records)
+        return (from_json(text, TuningRecord) for text in texts)
+
+    def begin_attempt(self, key: RecordKey) -> int:
+        """See `TuningStore`."""
+        with self._open():
+            self._attempts[key] += 1
+            return self._attempts[key]
+
+    def attempts(self, key: RecordKey) -> int:
+        """See `TuningStore`."""
+        with self._open():
+            return self._attempts[key]
+
+    def clear_attempts(self, key: RecordKey) -> None:
+        """See `TuningStore`."""
+        with self._open():
+            del self._attempts[key]
+
+    def put_blob(self, space: BlobSpace, key: str, data: bytes) -> None:
+        """See `TuningStore`."""
+        with self._open():
+            self._blobs[space, key] = bytes(data)
+
+    def get_blob(self, space: BlobSpace, key: str) -> bytes | None:
+        """See `TuningStore`."""
+        with self._open():
+            return self._blobs.get((space, key))
+
+    def blob_keys(self) -> tuple[tuple[BlobSpace, str], ...]:
+        """See `TuningStore`."""
+        with self._open():
+            return tuple(sorted(self._blobs))
+
+    def put_plan(self, name: str, plan: Mapping[str, Json]) -> None:
+        """See `TuningStore`."""
+        text = plan_text(plan)
+        with self._open():
+            self._plans[name] = text
+
+    def get_plan(self, name: str) -> dict[str, Json] | None:
+        """See `TuningStore`."""
+        with self._open():
+            text = self._plans.get(name)
+        return None if text is None else loads(text)
+
+    def plan_names(self) -> tuple[str, ...]:
+        """See `TuningStore`."""
+        with self._open():
+            return tuple(sorted(self._plans))
+
+    def stats(self) -> StoreStats:
+        """See `TuningStore`."""
+        with self._open():
+            records = self._records.values()
+            return StoreStats(
+                records=len(records),
+                keys=len({record.key for record in records}),
+                by_outcome=dict(sorted(Counter(record.outcome for record in records).items())),
+                by_target=dict(sorted(Counter(record.key.target for record in records).items())),
+                fingerprints=dict(sorted(Counter(record.key.fingerprint for record in records).items())),
+                open_attempts=len(+self._attempts),
+                blobs=len(self._blobs),
+                blob_bytes=sum(map(len, self._blobs.values())),
+                plans=len(self._plans),
+            )
+
+    def gc(self, keep: Collection[str]) -> Removed:
+        """See `TuningStore`."""
+        with self._open():
+            stale = [t for t, r in self._records.items() if r.key.fingerprint not in keep]
+            for text in stale:
+                self._by_key.pop(self._records.pop(text).key, None)
+            for key in [key for key in self._attempts if key.fingerprint not in keep]:
+                del self._attempts[key]
+            blobs = [place for place in self._blobs if place[0].fingerprint not in keep]
+            for place in blobs:
+                del self._blobs[place]
+        return Removed(records=len(stale), blobs=len(blobs))
+
+    def close(self) -> None:
+        """See `TuningStore`."""
+        self._closed = True
+
+    def __enter__(self) -> MemoryStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

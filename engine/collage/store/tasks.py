@@ -1,0 +1,167 @@
+"""What there is to tune in a model of marked kernels, and what the tuning database knows about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+import onnx_ir
+from onnx_ir.passes import InPlacePass, PassResult
+
+from collage.store import RecordKey, TuningRecord, TuningStore
+from collage_core.contract.function import KernelFunction
+from collage_core.contract.host import Host
+from collage_core.contract.target import Target
+from collage_core.fusion.kernel import kernel_function
+from collage_core.fusion.marked import marked_call
+from collage_core.fusion.spec import measured_as
+from collage_core.fusion.sub_graph import SubGraph
+from collage_core.ir.graph.dataflow import COMPILER_METADATA, DataflowGraph
+from collage_core.passes.marking import TARGET_METADATA
+
+COST_METADATA = "collage.cost_us"
+VARIANT_METADATA = "collage.variant"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TuningTask:
+    """One kernel function of a model, to be measured once however often it is called.
+
+    Attributes:
+        structural_hash: What measurements of it are kept under.
+        function: What a toolchain lowers: the function with the weights of its first call.
+        toolchain: Who the model gives it to; empty if that is open.
+        calls: Names of the nodes that call it, in execution order.
+    """
+
+    structural_hash: str
+    function: KernelFunction = dataclasses.field(repr=False)
+    toolchain: str
+    calls: tuple[str, ...]
+
+    @property
+    def weight(self) -> int:
+        """How often it runs in one run of the model."""
+        return len(self.calls)
+
+
+def extract_tasks(model: onnx_ir.Model) -> tuple[TuningTask, ...]:
+    """The distinct kernels of a model whose kernels are marked, in order of their first call."""
+    graph = DataflowGraph(model)
+    found: dict[tuple[str, str], TuningTask] = {}
+    for index, toolchain in sorted(graph.compilers.items()):
+        call = marked_call(graph, index)
+        key = (call.structural_hash, toolchain)
+        known = found.get(key)
+        if known is None:
+            name = f"task_{call.structural_hash[:16]}"
+            known = TuningTask(
+                structural_hash=call.structural_hash,
+                function=kernel_function(call, name),
+                toolchain=toolchain,
+                calls=(),
+            )
+        found[key] = dataclasses.replace(known, calls=(*known.calls, graph.names[index]))
+    return tuple(found.values())
+
+
+class ExtractTasks(InPlacePass):
+    """`extract_tasks` in a pipeline of passes: the model goes through as it is.
+
+    Attributes:
+        tasks: Those of the model it saw last.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tasks: tuple[TuningTask, ...] = ()
+
+    def call(self, model: onnx_ir.Model) -> PassResult:
+        """Notes the tasks of a model."""
+        self.tasks = extract_tasks(model)
+        return PassResult(model, modified=False)
+
+
+class ApplyHistory(InPlacePass):
+    """Gives marked kernels nobody owns yet to whoever is fastest by the tuning database; measures nothing.
+
+    A record counts if it was taken on this machine, with as many threads, with the library's present version. Of the
+    records of one kernel and target the fresh ones of those chosen before decide, otherwise the last, as they do in a
+    search; a target whose last attempt failed, was refused or was too inexact is out. Ties fall to the target given
+    first. The function then says who runs it, at which cost (`collage.cost_us`) and which variant (`collage.variant`).
+    Kernels the database knows nothing of stay as they are.
+
+    Args:
+        database: What was measured.
+        targets: Who may get kernels.
+        host: The machine the kernels are to run on.
+        threads: CPU threads of each kernel.
+        tolerance: Largest error of a kernel that may be chosen, relative to its tensor's scale.
+        launch: How kernels are launched.
+    """
+
+    def __init__(
+        self,
+        database: TuningStore,
+        targets: Sequence[Target],
+        host: Host,
+        *,
+        threads: int,
+        tolerance: float = 1e-3,
+        launch: str = "eager",
+    ) -> None:
+        super().__init__()
+        self._database = database
+        self._targets = tuple(targets)
+        self._host = host
+        self._threads = threads
+        self._tolerance = tolerance
+        self._launch = launch
+
+    def call(self, model: onnx_ir.Model) -> PassResult:
+        """Rewrites the metadata of a model's marked functions."""
+        modified = False
+        graph = DataflowGraph(model)
+        decided: set[onnx_ir.OperatorIdentifier] = set()
+        for index, toolchain in sorted(graph.compilers.items()):
+            identifier = graph.nodes[index].op_identifier()
+            if toolchain or identifier in decided:
+                continue
+            decided.add(identifier)
+            best = self._best(marked_call(graph, index))
+            if best is not None:
+                model.functions[identifier].metadata_props.update(best)
+                modified = True
+        return PassResult(model, modified=modified)
+
+    def _best(self, marked: SubGraph) -> Mapping[str, str] | None:
+        """Metadata of the fastest target."""
+        found: list[tuple[float, int, Mapping[str, str]]] = []
+        for number, target in enumerate(self._targets):
+            key = RecordKey(
+                structural_hash=marked.structural_hash,
+                target=measured_as(target, marked).name,
+                fingerprint=target.fingerprint,
+                host=self._host.fingerprint_for(target.device),
+                threads=self._threads,
+                launch=self._launch,
+            )
+            records = self._database.records(key)
+            if not records or records[-1].outcome != "measured" or (records[-1].error or 0.0) > self._tolerance:
+                continue
+            cost_us = statistics.median(_samples(records))
+            facts = {
+                COMPILER_METADATA: target.toolchain,
+                TARGET_METADATA: target.name,
+                COST_METADATA: f"{cost_us:.3f}",
+                VARIANT_METADATA: records[-1].variant,
+            }
+            found.append((cost_us, number, facts))
+        return min(found, key=lambda each: each[:2])[2] if found else None
+
+
+def _samples(records: Iterable[TuningRecord]) -> list[float]:
+    measured = [record for record in records if record.outcome == "measured"]
+    fresh = [record for record in measured if record.purpose == "confirm"]
+    return [sample for record in fresh or measured[-1:] for sample in record.samples_us]

@@ -1,0 +1,195 @@
+"""Export to JSON lines, import, merge."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from collage.errors import DatabaseDamagedError, DatabaseError, DatabaseVersionError
+from collage.store.records import BlobSpace, TuningRecord, dumps, loads, structure, to_json
+from collage.store.tuning_store import Damaged, TuningStore
+
+FORMAT = "collage-tuning"
+FORMAT_VERSION = 1
+_BATCH = 1000  # records added in one transaction
+_Value = TypeVar("_Value")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Transferred:
+    """What an import or a merge did.
+
+    Attributes:
+        records: Records that were new.
+        known: Records that were there already.
+        blobs: Blobs added; those whose place is taken stay as they are.
+        plans: Plans added; those whose name is taken stay as they are.
+    """
+
+    records: int
+    known: int
+    blobs: int
+    plans: int
+
+
+def export_lines(store: TuningStore, damaged: Damaged | None = None) -> Iterator[str]:
+    """The store as lines of JSON, without line ends: a header, then records, blobs and plans.
+
+    Attempts stay behind: they are about what happened on this machine.
+
+    Args:
+        store: What to export.
+        damaged: Is told of what cannot be read, which is left out; None to raise.
+    """
+    yield dumps({"format": FORMAT, "version": FORMAT_VERSION})
+    for record in store.all_records(damaged):
+        yield f'{{"record":{to_json(record)}}}'
+    keys: Sequence[tuple[BlobSpace, str]] = _read(store.blob_keys, damaged) or ()
+    for space, key in keys:
+        data = _read(functools.partial(store.get_blob, space, key), damaged)
+        if data is not None:
+            yield dumps(
+                {
+                    "blob": base64.b64encode(data).decode("ascii"),
+                    "key": key,
+                    "sha256": hashlib.sha256(data).hexdigest(),
+                    "space": loads(to_json(space)),
+                }
+            )
+    names: Sequence[str] = _read(store.plan_names, damaged) or ()
+    for name in names:
+        plan = _read(functools.partial(store.get_plan, name), damaged)
+        if plan is not None:
+            yield dumps({"name": name, "plan": plan})
+
+
+def _read(read: Callable[[], _Value], damaged: Damaged | None) -> _Value | None:
+    try:
+        return read()
+    except DatabaseError as error:
+        if damaged is None:
+            raise
+        damaged(error)
+        return None
+
+
+def import_lines(store: TuningStore, lines: Iterable[str], source: str = "import") -> Transferred:
+    """Adds what `export_lines` wrote. Importing again adds nothing.
+
+    Args:
+        store: Where to.
+        lines: The lines.
+        source: What to call them in errors.
+
+    Raises:
+        DatabaseDamagedError: If a line is not one of an export; those before it are kept.
+        DatabaseVersionError: If a newer Collage wrote them.
+    """
+    adding = _Adding(store)
+    numbered = enumerate(lines, start=1)
+    _check_header(next(numbered, (1, ""))[1], source)
+    for number, line in numbered:
+        if not line.strip():
+            continue
+        try:
+            _import_line(adding, loads(line))
+        except (ValueError, KeyError, TypeError) as error:
+            adding.flush()
+            reason = f"line {number} is no line of an export: {error}"
+            raise DatabaseDamagedError(source, reason) from None
+    return adding.result()
+
+
+def merge(store: TuningStore, other: TuningStore) -> Transferred:
+    """Adds what another store holds. Merging again adds nothing."""
+    adding = _Adding(store)
+    for record in other.all_records():
+        adding.record(record)
+    for space, key in other.blob_keys():
+        data = other.get_blob(space, key)
+        if data is not None:
+            adding.blob(space, key, data)
+    for name in other.plan_names():
+        plan = other.get_plan(name)
+        if plan is not None:
+            adding.plan(name, plan)
+    return adding.result()
+
+
+def _check_header(line: str, source: str) -> None:
+    try:
+        header = loads(line)
+        if header["format"] != FORMAT:
+            raise ValueError
+        version = int(header["version"])
+    except (ValueError, KeyError, TypeError):
+        reason = "its first line is not the header of an export"
+        raise DatabaseDamagedError(source, reason) from None
+    if version > FORMAT_VERSION:
+        raise DatabaseVersionError(
+            source, f"it has format version {version}, this Collage knows up to {FORMAT_VERSION}"
+        )
+
+
+def _import_line(adding: _Adding, line: Any) -> None:
+    match line:
+        case {"record": record, **rest} if not rest:
+            adding.record(structure(record, TuningRecord))
+        case {"blob": str(text), "key": str(key), "sha256": checksum, "space": space, **rest} if not rest:
+            try:
+                data = base64.b64decode(text, validate=True)
+            except binascii.Error as error:
+                raise ValueError(f"blob {key!r} is not base64: {error}") from None
+            if hashlib.sha256(data).hexdigest() != checksum:
+                raise ValueError(f"the checksum of blob {key!r} is wrong")
+            adding.blob(structure(space, BlobSpace), key, data)
+        case {"name": str(name), "plan": dict(plan), **rest} if not rest:
+            adding.plan(name, plan)
+        case _:
+            raise ValueError("neither record, blob nor plan")
+
+
+class _Adding:
+    """Adds to a store what it lacks, records in batches."""
+
+    def __init__(self, store: TuningStore) -> None:
+        self._store = store
+        self._batch: list[TuningRecord] = []
+        self._seen = 0
+        self._new = 0
+        self._blobs = 0
+        self._plans = 0
+
+    def record(self, record: TuningRecord) -> None:
+        self._batch.append(record)
+        self._seen += 1
+        if len(self._batch) >= _BATCH:
+            self.flush()
+
+    def blob(self, space: BlobSpace, key: str, data: bytes) -> None:
+        if self._store.get_blob(space, key) is None:
+            self._store.put_blob(space, key, data)
+            self._blobs += 1
+
+    def plan(self, name: str, plan: dict[str, Any]) -> None:
+        if self._store.get_plan(name) is None:
+            self._store.put_plan(name, plan)
+            self._plans += 1
+
+    def flush(self) -> None:
+        self._new += self._store.append_all(self._batch)
+        self._batch.clear()
+
+    def result(self) -> Transferred:
+        self.flush()
+        return Transferred(
+            records=self._new,
+            known=self._seen - self._new,
+            blobs=self._blobs,
+            plans=self._plans,
+        )

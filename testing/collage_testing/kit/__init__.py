@@ -1,0 +1,43 @@
+"""The part of the kit that executes kernels, over the engine: `pip install collage-testing[kit]`.
+
+Mock toolchains whose kernels run, fake devices that do everything as late as they may, the conformance kit of plugins,
+and single kernels on a fake or a real device (`collage_testing.kit.device_kernels` says how).
+"""
+
+from typing import TYPE_CHECKING
+
+from collage_core.late_names import late_names
+from collage_testing.kit.executing_mock import ExecutingMock
+from collage_testing.kit.fake_device import FakeDevice
+from collage_testing.kit.fake_hardware import FakeArray
+from collage_testing.kit.fake_stream import FakeStream, stream_of
+
+if TYPE_CHECKING:
+    from collage_testing.kit.bound_kernel import BoundKernel
+    from collage_testing.kit.conformance import Conformance, check_plugin
+    from collage_testing.kit.contexts import build_context
+    from collage_testing.kit.device_kernels import DeviceMachine
+
+__all__ = [
+    "BoundKernel",
+    "Conformance",
+    "DeviceMachine",
+    "ExecutingMock",
+    "FakeArray",
+    "FakeDevice",
+    "FakeStream",
+    "build_context",
+    "check_plugin",
+    "stream_of",
+]
+
+__getattr__ = late_names(
+    __name__,
+    {
+        "BoundKernel": "bound_kernel",
+        "Conformance": "conformance",
+        "DeviceMachine": "device_kernels",
+        "build_context": "contexts",
+        "check_plugin": "conformance",
+    },
+)

@@ -1,0 +1,183 @@
+"""Checks that a plugin keeps the contract, by doing to it what core does, in this process.
+
+A plugin's own tests call it once:
+
+    def test_the_plugin_keeps_the_contract() -> None:
+        conformance = check_plugin(load_toolchain("sampler"), operator_models())
+
+        assert "Add of two inputs" in conformance.ran
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx_ir
+
+from collage.reference import evaluate
+from collage.setup.random_inputs import random_inputs
+from collage_core.candidates.proposals import propose, target_rule
+from collage_core.contract import Host, Target, Unsupported
+from collage_core.device import Devices, OpenDevice
+from collage_core.errors import CollageError
+from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, SubGraphConfig, kernel_function
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.plugin_calls import is_fault
+from collage_core.registry import Toolchain
+from collage_testing.kit.kernel_check import KernelCheck
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Conformance:
+    """What a check found.
+
+    Attributes:
+        problems: What breaks the contract, a sentence each.
+        ran: Number of right kernels, by name of the model; every target counts.
+        refused: First reason by name of each model of which no kernel ran.
+    """
+
+    problems: tuple[str, ...]
+    ran: Mapping[str, int]
+    refused: Mapping[str, str]
+
+
+def check_plugin(
+    toolchain: Toolchain,
+    models: Mapping[str, onnx_ir.Model],
+    *,
+    host: Host | None = None,
+    threads: int = 1,
+    tolerance: float = 1e-3,
+    inexact_tolerance: float = 5e-2,
+    max_variants: int = 8,
+    open_device: OpenDevice | None = None,
+    runs: bool = True,
+) -> Conformance:
+    """Runs everything a plugin claims of some models, and compares with the reference.
+
+    Of each target: its table is registered twice, and both must take the same; every candidate is lowered, every
+    variant sent through JSON and bytes and loaded from there, bound three times, run four times, and compared. A kernel
+    must write all of its outputs, nothing but its outputs and workspace, give the same bits again if it says so, do
+    with arrays that start at any element, and leave the function it was made from alone. Of several variants one is
+    asked for again by its name. A refusal must have a reason. A kernel of a device must only enqueue, its calls must be
+    capturable if it says so, and places less aligned than core's own may be refused when it is bound, but not be
+    misread.
+
+    Args:
+        toolchain: The plugin behind its façade.
+        models: Small models, by a name for messages; `operator_models` has one per common operator.
+        host: The machine to ask targets for; this one if None.
+        threads: CPU threads kernels may use.
+        tolerance: Largest error, relative to a tensor's scale, of targets that compute in the model's own dtypes.
+        inexact_tolerance: The same for the others.
+        max_variants: Variants of a candidate that are tried.
+        open_device: Opens the devices of targets: `FakeDevice("cuda:0").open` for one that is not there. As core does
+            if None, CUDA's by CuPy and others by the plugin's `collage_open_device`.
+        runs: Whether this machine can run what it builds; where it cannot, no device is opened, `collage_load` may
+            refuse with a reason, and what was built counts as run.
+
+    Returns:
+        What ran, and what was refused.
+
+    Raises:
+        AssertionError: If something breaks the contract; names all of it.
+    """
+    problems: list[str] = []
+    ran: dict[str, int] = {}
+    refused: dict[str, str] = {}
+    host = host or Host.this()
+    targets = _targets(toolchain, host, problems)
+    devices = Devices(open_device or toolchain.open_device)
+    with tempfile.TemporaryDirectory(prefix="collage-check-") as folder:
+        for target in targets:
+            limit = tolerance if target.exact else inexact_tolerance
+            try:
+                device = devices[target.device] if runs and target.device != "cpu" else None
+            except CollageError as error:
+                problems.append(f"{target.name}: {error}")
+                continue
+            check = KernelCheck(toolchain, target, Path(folder), threads, limit, max_variants, host, device, runs)
+            for name, model in models.items():
+                where = f"{target.name}, {name}"
+                try:
+                    count, reason = _check_model(check, model, where, problems)
+                except CollageError as error:
+                    problems.append(f"{where}: {error}")
+                    continue
+                ran[name] = ran.get(name, 0) + count
+                if not count:
+                    refused.setdefault(name, reason)
+    if problems:
+        raise AssertionError(f"{toolchain.name} does not keep the plugin contract:\n  " + "\n  ".join(problems))
+    right = {name: count for name, count in ran.items() if count}
+    return Conformance(problems=(), ran=right, refused={n: r for n, r in refused.items() if n not in right})
+
+
+def _targets(toolchain: Toolchain, host: Host, problems: list[str]) -> tuple[Target, ...]:
+    try:
+        first, second = toolchain.targets(host), toolchain.targets(host)
+    except CollageError as error:
+        problems.append(str(error))
+        return ()
+    if first != second:
+        problems.append("collage_targets answers differently when asked again; measurements would never be found again")
+    if isinstance(first, Unsupported):
+        problems.append(f"it offers no target here, so nothing can be checked: {first.reason}")
+        return ()
+    names = [target.name for target in first]
+    if len(set(names)) < len(names):
+        problems.append(f"two targets have the same name: {', '.join(names)}")
+    problems.extend(f"target {target.name} has no fingerprint" for target in first if not target.fingerprint)
+    return first
+
+
+def _check_model(check: KernelCheck, model: onnx_ir.Model, where: str, problems: list[str]) -> tuple[int, str]:
+    """Checks all candidates of one model; returns how many kernels ran, and a reason if none did."""
+    graph = DataflowGraph(model)
+    queried = _queried(check, graph, where, problems)
+    candidates, refusals = _proposed(check, graph, queried)
+    again, _ = _proposed(check, graph, queried)
+    if [c.sub_graph for c in candidates] != [c.sub_graph for c in again]:
+        problems.append(f"{where}: a second registration proposes other candidates")
+    for index, reason in refusals.items():
+        if not reason:
+            problems.append(f"{where}: {graph.names[index]} is refused without a reason")
+        if is_fault(reason):
+            problems.append(f"{where}: {graph.names[index]} is refused: {reason}")
+    feeds = random_inputs(graph, seed=0)
+    values = evaluate(model, feeds).values
+    ran, why = 0, next(iter(refusals.values()), "it is in no candidate")
+    for candidate in candidates:
+        valid = candidate.sub_graph.validity(SubGraphConfig())
+        if not valid:
+            problems.append(f"{where}: proposes {', '.join(candidate.sub_graph.names)}: {valid.reason}")
+            continue
+        outcome = check.run(candidate.sub_graph, values)
+        if isinstance(outcome, Unsupported):
+            why = outcome.reason
+        elif outcome:
+            problems.extend(f"{where}, {', '.join(candidate.sub_graph.names)}: {problem}" for problem in outcome)
+        else:
+            ran += 1
+    return ran, why
+
+
+def _queried(check: KernelCheck, graph: DataflowGraph, where: str, problems: list[str]) -> dict[int, str]:
+    """What the library itself refuses, by node index."""
+    whole = SubGraph(graph, graph.all_mask)
+    answer = check.toolchain.query(check.target, kernel_function(whole, "model")) or {}
+    unknown = [name for name in answer if name not in graph.names]
+    if unknown:
+        problems.append(f"{where}: collage_query names nodes the model does not have: {', '.join(unknown)}")
+    return {index: answer[name] for index, name in enumerate(graph.names) if name in answer}
+
+
+def _proposed(
+    check: KernelCheck, graph: DataflowGraph, queried: Mapping[int, str]
+) -> tuple[tuple[CandidateKernel, ...], Mapping[int, str]]:
+    proposals = propose(target_rule(check.toolchain, check.target, queried), graph, CandidateBounds.preset("quick"))
+    return proposals.candidates, proposals.refusals

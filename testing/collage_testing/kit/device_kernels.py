@@ -1,0 +1,226 @@
+"""Kernels of a toolchain on a device, one at a time: for tests that run on a fake device and on a real one alike.
+
+`check_plugin` tries everything a plugin claims; this is for what a test wants to see itself: every variant, another
+type, a graph launched a thousand times. It goes from a kernel function to NumPy arrays, by the same hooks as core does:
+
+    def fake() -> DeviceMachine:
+        return DeviceMachine.fake(Toolchain("sampler", plugin_that_emulates()), HOST, FakeDevice("cuda:0"))
+
+    def real() -> DeviceMachine:
+        machine = DeviceMachine.real(Toolchain("sampler", plugin))
+        if isinstance(machine, Unsupported):
+            pytest.skip(machine.reason)
+        return machine
+
+    @pytest.mark.parametrize("on", [fake, pytest.param(real, marks=pytest.mark.gpu("cupy"))])
+    def test_every_variant_is_right(on: Callable[[], DeviceMachine], tmp_path: Path) -> None:
+        machine = on()
+        target = machine.target(precision="fp16")
+        for artifact in machine.variants(function, target, tmp_path):
+            kernel = machine.bound(function, target, artifact, feeds)
+            [y] = kernel.run()
+            assert relative_error(y, right) < 1e-2
+            kernel.check_replays(1000 if machine.is_real else 10)
+
+`machine.check` does to single candidates, perhaps against numbers of your own, what `check_plugin` does to all. On a
+fake device a call that waits fails its test; how often the host waits in a longer run is asked so, of both:
+
+    with machine.calls() as calls:
+        run()
+    assert len(waits(calls)) == 1
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from collage_core.contract import Artifact, Host, KernelFunction, Target, Unsupported
+from collage_core.device import DeviceStream, OpenDevice
+from collage_core.fusion import SubGraph
+from collage_core.registry import Toolchain
+from collage_testing.kit.bound_kernel import BoundKernel
+from collage_testing.kit.contexts import build_context, run_context
+from collage_testing.kit.device_calls import logged, traced
+from collage_testing.kit.fake_device import FakeDevice
+from collage_testing.kit.fake_stream import FakeStream
+from collage_testing.kit.kernel_check import KernelCheck
+
+_MOST_VARIANTS = 16
+_DEADLINE_S = 600.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeviceMachine:
+    """A toolchain, and a device on which its kernels are tried.
+
+    Attributes:
+        toolchain: Builds and loads them.
+        host: The machine they are built for.
+        stream: Of the device.
+        opening: Opens devices of that machine, as `check_plugin` and `Executable.build` want it.
+        is_real: Whether the device is there.
+    """
+
+    toolchain: Toolchain
+    host: Host
+    stream: DeviceStream
+    opening: OpenDevice
+    is_real: bool
+
+    @classmethod
+    def fake(cls, toolchain: Toolchain, host: Host, device: FakeDevice) -> Self:
+        """A machine with a device that is not there.
+
+        Args:
+            toolchain: Its plugin has to launch on streams of a `FakeDevice`; `stream_of` has them by their handles.
+            host: What the plugin is told of the machine.
+            device: In place of the one of its name.
+        """
+        return cls(toolchain=toolchain, host=host, stream=device.open(device.name), opening=device.open, is_real=False)
+
+    @classmethod
+    def real(cls, toolchain: Toolchain, device: str = "cuda:0") -> Self | Unsupported:
+        """This machine and one of its devices, opened as core does; or why the toolchain runs nothing there.
+
+        Raises:
+            DeviceError: If the toolchain has a target there, and the device cannot be used: that is no reason to skip.
+            PluginError: If the plugin breaks the contract.
+        """
+        host = Host.this()
+        offered = toolchain.targets(host)
+        if isinstance(offered, Unsupported):
+            return offered
+        if all(target.device != device for target in offered):
+            return Unsupported(f"{toolchain.name} has no target on {device}, only {', '.join(t.name for t in offered)}")
+        stream = toolchain.open_device(device)
+        return cls(toolchain=toolchain, host=host, stream=stream, opening=toolchain.open_device, is_real=True)
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The toolchain's targets on the device, in its order.
+
+        Raises:
+            LookupError: If it has none; says why.
+        """
+        offered = self.toolchain.targets(self.host)
+        if isinstance(offered, Unsupported):
+            raise LookupError(offered.reason)
+        return tuple(target for target in offered if target.device == self.stream.name)
+
+    def target(self, **options: str) -> Target:
+        """The target on the device with just these options, such as `precision="tf32"`.
+
+        Raises:
+            LookupError: If there is none; says which there are.
+        """
+        wanted = tuple(sorted(options.items()))
+        for target in self.targets:
+            if target.options == wanted:
+                return target
+        raise LookupError(f"no target has the options {options}: {', '.join(target.name for target in self.targets)}")
+
+    def variants(self, function: KernelFunction, target: Target, scratch: Path, **fields: Any) -> list[Artifact]:
+        """A function lowered with the most effort, to at most 16 variants.
+
+        Args:
+            function: What to compute.
+            target: One of the toolchain's.
+            scratch: A directory for the toolchain.
+            **fields: What of the `BuildContext` is to be otherwise; see `build_context`.
+
+        Raises:
+            AssertionError: If the toolchain refuses; says why.
+            LoweringError: If it fails.
+        """
+        usual = {"effort": 2, "deadline_s": _DEADLINE_S, "max_variants": _MOST_VARIANTS, "launch": target.launch}
+        build = build_context(scratch, **({"host": self.host} | usual | fields))
+        answer = self.toolchain.lower(target, function, build)
+        if isinstance(answer, Unsupported):
+            raise AssertionError(f"{target.name} refuses {function.name}: {answer.reason}")
+        return list(itertools.islice(answer, build.max_variants))
+
+    def bound(
+        self,
+        function: KernelFunction,
+        target: Target,
+        artifact: Artifact,
+        feeds: Mapping[str, np.ndarray[Any, Any]],
+        *,
+        aligned: bool = True,
+    ) -> BoundKernel:
+        """An artifact loaded on the device, its weights with it, and bound to places that hold its inputs.
+
+        Args:
+            function: What it was made from.
+            target: The target it was made for.
+            artifact: The artifact.
+            feeds: Arrays by name of the function's inputs; others are let be.
+            aligned: See `BoundKernel`.
+
+        Raises:
+            AssertionError: If the toolchain refuses; says why.
+            KernelError: If the kernel refuses these places.
+            DeviceError: If the device has not the memory, or fails.
+        """
+        self.stream.activate()
+        run = run_context(artifact, function, target, self.stream)
+        kernel = self.toolchain.load(target, artifact, run)
+        if isinstance(kernel, Unsupported):
+            raise AssertionError(f"{target.name} does not load variant {artifact.variant!r}: {kernel.reason}")
+        given = [feeds[spec.name] for spec in function.inputs]
+        return BoundKernel(kernel, artifact, function, given, self.stream, aligned=aligned, keeps=run)
+
+    def check(
+        self,
+        sub_graphs: Iterable[SubGraph],
+        values: Mapping[str, Any],
+        target: Target,
+        *,
+        tolerance: float,
+        max_variants: int = 1,
+    ) -> None:
+        """Does to candidates what `check_plugin` does to all that a plugin claims.
+
+        Args:
+            sub_graphs: The candidates, of one model.
+            values: The model's values in one run, by name: what `evaluate` gives, or what is right for a target that
+                rounds.
+            target: One of the toolchain's.
+            tolerance: Largest error, relative to a tensor's scale.
+            max_variants: Variants of a candidate that are tried.
+
+        Raises:
+            AssertionError: If one is refused or breaks the contract; names which and how.
+        """
+        with tempfile.TemporaryDirectory(prefix="collage-check-") as folder:
+            check = KernelCheck(
+                self.toolchain,
+                target,
+                Path(folder),
+                threads=1,
+                tolerance=tolerance,
+                max_variants=max_variants,
+                host=self.host,
+                device=self.stream,
+            )
+            for sub_graph in sub_graphs:
+                outcome = check.run(sub_graph, values)
+                problems = [f"it is refused: {outcome.reason}"] if isinstance(outcome, Unsupported) else outcome
+                if problems:
+                    raise AssertionError(f"{target.name}, {', '.join(sub_graph.names)}: {'; '.join(problems)}")
+
+    def calls(self) -> AbstractContextManager[list[str]]:
+        """What is asked of the device in a block, there once that has ended; `device_calls` says which calls wait.
+
+        Raises:
+            DeviceUnavailableError: On entering it with a real device, if CUPTI is not there.
+        """
+        return logged(self.stream.device) if isinstance(self.stream, FakeStream) else traced()

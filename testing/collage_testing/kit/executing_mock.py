@@ -1,0 +1,63 @@
+"""Mock toolchains whose kernels run: on the CPU as the reference does, or on a fake device."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from collage.reference.plugin import ReferencePlugin
+from collage_core.contract import (
+    PRECISIONS,
+    Artifact,
+    Kernel,
+    KernelFunction,
+    RunContext,
+    Target,
+    Unsupported,
+    in_precision,
+)
+from collage_core.device import DeviceStream
+from collage_core.hookspecs import hookimpl
+from collage_testing.kit.fake_device import FakeDevice
+from collage_testing.kit.fake_kernel import load_on_fake, lower_for_fake
+from collage_testing.mock import MockToolchain
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ExecutingMock(MockToolchain):
+    """A mock toolchain that also builds and runs what it takes.
+
+    Its kernels evaluate ONNX's own operators; those of a target with an option `precision` round what they multiply.
+
+    Attributes:
+        device: The fake device that its targets of that name run on.
+        capturable: Whether its kernels there may be captured.
+    """
+
+    device: FakeDevice | None = None
+    capturable: bool = True
+
+    @hookimpl
+    def collage_lower(self, target: Target, function: KernelFunction) -> Iterator[Artifact] | Unsupported:
+        """As the reference does, in the target's `precision`; for a fake device without weights."""
+        precision = target.option("precision")
+        if precision in PRECISIONS:
+            narrowed = in_precision(function, PRECISIONS[precision])
+            if isinstance(narrowed, Unsupported):
+                return narrowed
+            function = narrowed
+        if target.device == "cpu":
+            return ReferencePlugin().collage_lower(function)
+        return lower_for_fake(function, capturable=self.capturable)
+
+    @hookimpl
+    def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel:
+        """As the reference does, or on the fake device."""
+        if target.device == "cpu":
+            return ReferencePlugin().collage_load(artifact, run)
+        return load_on_fake(artifact, run)
+
+    @hookimpl
+    def collage_open_device(self, device: str) -> DeviceStream | None:
+        """A stream of the fake device, if that is asked for."""
+        return self.device.open(device) if self.device is not None and self.device.name == device else None

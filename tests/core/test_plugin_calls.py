@@ -1,0 +1,194 @@
+"""What a plugin's code does in the driver costs the plugin only."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from collage_core import plugin_calls
+from collage_core.contract import Supported, Unsupported
+from collage_core.errors import DeadlineExceededError, PluginError
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.patterns import PatternTable, is_op, match, wildcard
+from collage_core.plugin_calls import guarded_table, in_driver, in_time, time_limit
+from collage_testing import single_matmul
+
+GRAPH = DataflowGraph(single_matmul(2, 2, 2))
+
+
+def sleeping() -> None:
+    time.sleep(60)
+
+
+def spinning() -> None:
+    while True:
+        len("busy")
+
+
+def stubborn() -> None:
+    """Catches what interrupts it, twice."""
+    for _ in range(2):
+        try:
+            time.sleep(60)
+        except BaseException:
+            continue
+    time.sleep(60)
+
+
+# A time limit
+
+
+@pytest.mark.parametrize("work", [sleeping, spinning, stubborn])
+def test_what_hangs_is_interrupted(work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin_calls, "_AGAIN_S", 0.05)
+    began = time.monotonic()
+
+    with (
+        pytest.raises(DeadlineExceededError, match=r"the work did not finish within 0\.05 s"),
+        time_limit(0.05, "the work"),
+    ):
+        work()
+
+    assert time.monotonic() - began < 10
+
+
+def test_what_ends_in_time_is_not_disturbed_and_nothing_is_left_behind() -> None:
+    handler, timer = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+
+    with time_limit(60, "the work"):
+        pass
+
+    assert signal.getsignal(signal.SIGALRM) is handler
+    left, _ = signal.getitimer(signal.ITIMER_REAL)
+    assert (left > 0) == (timer[0] > 0)  # of who runs the tests
+
+
+def test_the_outer_limit_holds_after_an_inner_one_passed() -> None:
+    def work() -> None:
+        with pytest.raises(DeadlineExceededError, match="inner"), time_limit(0.02, "inner"):
+            time.sleep(60)
+        time.sleep(60)
+
+    with pytest.raises(DeadlineExceededError, match="outer"), time_limit(0.2, "outer"):
+        work()
+
+
+def test_outside_the_main_thread_there_is_no_limit() -> None:
+    done: list[float] = []
+
+    def work() -> None:
+        began = time.monotonic()
+        with time_limit(0.01, "the work"):
+            time.sleep(0.05)
+        done.append(time.monotonic() - began)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+    assert done[0] >= 0.05
+
+
+# Hooks
+
+
+def fails(error: BaseException) -> Callable[[], None]:
+    def call() -> None:
+        raise error
+
+    return call
+
+
+@pytest.mark.parametrize("error", [ValueError("of\nsome kind"), SystemExit(3)], ids=repr)
+def test_whatever_a_hook_raises_is_a_plugin_error(error: BaseException) -> None:
+    with pytest.raises(PluginError) as caught:
+        in_driver("mock", "collage_fusion_spec", fails(error))
+
+    assert (caught.value.toolchain, caught.value.hook) == ("mock", "collage_fusion_spec")
+    assert caught.value.reason == f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def test_the_users_interrupt_is_the_users() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        in_driver("mock", "collage_fusion_spec", fails(KeyboardInterrupt()))
+
+
+def test_a_hook_that_hangs_says_where() -> None:
+    with pytest.raises(
+        PluginError, match=r"within 0\.05 s and was interrupted in sleeping \(test_plugin_calls\.py, line"
+    ):
+        in_driver("mock", "collage_fusion_spec", sleeping, limit_s=0.05)
+
+
+def test_of_core_code_only_a_hang_is_the_plugins_fault() -> None:
+    with pytest.raises(ZeroDivisionError):
+        in_time("mock", "finding candidates", fails(ZeroDivisionError()), limit_s=5)
+    with pytest.raises(PluginError, match="finding candidates"):
+        in_time("mock", "finding candidates", sleeping, limit_s=0.05)
+
+
+# Tables
+
+
+def raising(about: Any) -> Any:
+    raise KeyError("axis")
+
+
+def predicate_answer(predicate: Callable[[Any], Any]) -> Supported | Unsupported:
+    table = PatternTable()
+    table.predicate("MatMul", predicate)
+    return guarded_table(table).supports(GRAPH, 0)
+
+
+def test_a_predicate_that_is_well_answers_as_it_does() -> None:
+    assert predicate_answer(lambda node: Supported()) == Supported()
+    assert predicate_answer(lambda node: Unsupported("k is odd")) == Unsupported("k is odd")
+
+
+@pytest.mark.parametrize(
+    ("predicate", "reason"),
+    [
+        (raising, "its predicate of 'MatMul' failed: KeyError: 'axis'"),
+        (lambda node: True, "its predicate of 'MatMul' answered with bool, not Supported or Unsupported"),
+        (lambda node: None, "its predicate of 'MatMul' answered with NoneType, not Supported or Unsupported"),
+    ],
+)
+def test_a_predicate_that_is_not_refuses_the_node(predicate: Callable[[Any], Any], reason: str) -> None:
+    assert predicate_answer(predicate) == Unsupported(reason)
+
+
+@pytest.mark.parametrize(
+    ("functions", "reason"),
+    [
+        ({"check": raising}, "its check of pattern 'mm' failed: KeyError: 'axis'"),
+        ({"check": lambda found: 1}, "its check of pattern 'mm' answered with int, not Supported or Unsupported"),
+        ({"check": lambda found: Unsupported("k is odd")}, "k is odd"),
+        ({"attrs_getter": raising}, "its attrs_getter of pattern 'mm' failed: KeyError: 'axis'"),
+        (
+            {"attrs_getter": lambda found: {"k": 3}},
+            "its attrs_getter of pattern 'mm' answered with dict, not a mapping of strings to strings",
+        ),
+    ],
+)
+def test_a_check_or_getter_that_is_not_well_refuses_the_match(functions: dict[str, Any], reason: str) -> None:
+    table = PatternTable()
+    table.pattern("mm", is_op("MatMul")(wildcard(), wildcard()), **functions)
+    [entry] = guarded_table(table).patterns
+    found = match(entry.pattern, GRAPH, 0)
+
+    assert entry.check is not None
+    assert entry.check(found) == Unsupported(reason)  # type: ignore[arg-type]
+
+
+def test_what_is_no_pattern_or_predicate_is_refused_where_it_is_registered() -> None:
+    table = PatternTable()
+
+    with pytest.raises(TypeError, match="pattern 'mm' is str, not a Pattern"):
+        table.pattern("mm", "MatMul")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the predicate of 'MatMul' is bool, which cannot be called"):
+        table.predicate("MatMul", True)  # type: ignore[arg-type]

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from collage.build import package_contender as contender
+
+
+class FakeSession:
+    """Counts its runs."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def run(self, names: None, feeds: dict[str, Any]) -> None:
+        self.runs += 1
+
+    def run_bound(self) -> None:
+        self.runs += 1
+
+    @property
+    def bound_call(self) -> Any:
+        reference = weakref.ref(self)  # a kernel's own call does not keep the session
+
+        def call() -> None:
+            session = reference()
+            assert session is not None
+            session.runs += 1
+
+        return call
+
+
+@pytest.mark.parametrize("warmup", [0, 3])
+def test_the_call_keeps_its_session_and_comes_warm(warmup: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions: list[weakref.ref[FakeSession]] = []
+
+    def load(package: str, *, threads: int) -> FakeSession:
+        session = FakeSession()
+        sessions.append(weakref.ref(session))
+        return session
+
+    monkeypatch.setattr(contender, "load", load)
+    monkeypatch.setattr(contender, "read_values", lambda path: {})
+
+    call = contender.package_call("p.collage", "in.json", 2, warmup)
+    gc.collect()
+
+    call()
+    session = sessions[0]()
+    assert session is not None
+    assert session.runs == 1 + warmup + 1

@@ -1,0 +1,202 @@
+"""What each command asks of the pipeline, and what it shows and writes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+from collage.report.documents.codec import record_from_json, to_jsonable
+from tests.engine.cli.conftest import FakePipeline
+from tests.engine.report.records import RECORD
+
+Collage = Callable[..., Result]
+
+
+def test_optimize_passes_on_every_option(collage: Collage, pipeline: FakePipeline, model: Path, inputs: Path) -> None:
+    result = collage(
+        *("optimize", model, "-o", "out.collage", "--toolchains", "onnxruntime,openvino(precision=bf16)"),
+        *("--exclude", "a,b", "--exclude", "c(x=1,y=2)", "--input-shapes", "x:[1,3,224,224]"),
+        *("--input-shapes", "m:0:1x2", "--inputs", inputs, "--preset", "quick", "--budget", "10m"),
+        *("--max-error", "0.02", "--tuning-db", "memory:", "--threads", 2, "--warmup", 0, "--iterations", 7),
+        *("--duration", "0.5", "--rtol", "1e-4", "--reference", "onnxruntime", "--seed", 3),
+        *("--pin", "conv_*=openvino", "--pin", "/a/=b/Add=onnxruntime", "--prefer", "openvino,onnxruntime"),
+        *("--load-plan", inputs, "--save-plan", "plan.json", "--search", "two-level", "--deterministic"),
+    )
+
+    assert result.exit_code == 0, result.output
+    assert vars(pipeline.options) == {
+        "toolchains": "onnxruntime,openvino(precision=bf16)",
+        "exclude": ("a", "b", "c(x=1,y=2)"),
+        "input_shapes": {"x": (1, 3, 224, 224), "m:0": (1, 2)},
+        "inputs": inputs,
+        "preset": "quick",
+        "search": "two-level",
+        "budget_s": 600.0,
+        "max_error": 0.02,
+        "tuning_db": "memory:",
+        "threads": 2,
+        "seed": 3,
+        "rtol": 1e-4,
+        "reference": "onnxruntime",
+        "warmup": 0,
+        "iterations": 7,
+        "duration_s": 0.5,
+        "pins": ("conv_*=openvino", "/a/=b/Add=onnxruntime"),
+        "prefer": "openvino,onnxruntime",
+        "load_plan": inputs,
+        "deterministic": True,
+    }
+    assert Path("plan.json").read_text() == "a plan"
+
+
+def test_a_trace_is_of_the_two_level_search_only(collage: Collage, pipeline: FakePipeline, model: Path) -> None:
+    result = collage("optimize", model, "-o", "out.collage", "--trace", "trace.json")
+
+    assert result.exit_code == 2
+    assert "--trace is of --search two-level" in result.stderr
+    assert not Path("out.collage").exists()
+
+
+def test_the_picture_of_a_trace_overwrites_nothing(collage: Collage, pipeline: FakePipeline, model: Path) -> None:
+    result = collage(
+        *("optimize", model, "-o", "out.svg", "--search", "two-level", "--trace", "out.json", "--json", "x.json")
+    )
+
+    assert result.exit_code == 2
+    assert "the picture of --trace would overwrite" in result.stderr
+
+
+def test_optimize_saves_and_shows_the_result(collage: Collage, pipeline: FakePipeline, model: Path) -> None:
+    result = collage("optimize", model, "-o", "out.collage")
+
+    assert result.exit_code == 0, result.output
+    assert Path("out.collage").stat().st_size == 2048
+    assert RECORD.decision in result.stdout
+    assert "saved out.collage (2.0 KiB)" in result.stdout
+    assert "measuring (0/2) ..." in result.stderr
+
+
+def test_json_on_standard_output_is_alone_there(collage: Collage, pipeline: FakePipeline, model: Path) -> None:
+    result = collage("optimize", model, "-o", "out.collage", "--json", "-")
+
+    assert [region["id"] for region in json.loads(result.stdout)["regions"]] == ["k0000", "k0001", "k0002"]
+    assert RECORD.decision in result.stderr
+
+
+def test_json_goes_to_a_file(collage: Collage, pipeline: FakePipeline, model: Path, package: Path) -> None:
+    commands: dict[str, list[object]] = {
+        "doctor": ["doctor"],
+        "inspect": ["inspect", model],
+        "optimize": ["optimize", model, "-o", "out.collage"],
+        "run": ["run", package],
+        "bench": ["bench", model, package, "--compare"],
+        "compare": ["compare", model, package],
+    }
+    for name, arguments in commands.items():
+        result = collage(*arguments, "--json", f"{name}.json")
+        assert result.exit_code == 0, result.output
+        assert json.loads(Path(f"{name}.json").read_text())["schema_version"] == 1
+
+
+def test_bench_keeps_defaults_that_are_not_overridden(
+    collage: Collage, pipeline: FakePipeline, model: Path, package: Path
+) -> None:
+    result = collage("bench", model, package, "--compare", "--rounds", 4, "--duration", "2s")
+
+    assert result.exit_code == 0, result.output
+    assert pipeline.calls[-1][1]["paths"] == (model, package)
+    assert (pipeline.options.compare, pipeline.options.rounds, pipeline.options.duration_s) == (True, 4, 2.0)
+    assert (pipeline.options.warmup, pipeline.options.iterations) == (5, 3)
+    assert "0.651-0.664" in result.stdout
+
+
+def test_compare_fails_beyond_tolerance(collage: Collage, pipeline: FakePipeline, model: Path, package: Path) -> None:
+    assert collage("compare", model, package, "--rtol", "0.1").exit_code == 0
+    assert pipeline.calls[-1][1]["rtol"] == 0.1
+    pipeline.compare_passes = False
+
+    result = collage("compare", model, package)
+
+    assert result.exit_code == 1
+    assert "BEYOND TOLERANCE" in result.stdout
+    assert "Error: 1 of 1 value beyond tolerance" in result.stderr
+
+
+def test_run_saves_outputs_whatever_their_names(
+    collage: Collage, pipeline: FakePipeline, package: Path, inputs: Path
+) -> None:
+    result = collage("run", package, "--inputs", inputs, "--save-outputs", "y.npz", "--profile", "trace.json")
+
+    assert result.exit_code == 0, result.output
+    with np.load("y.npz") as saved:
+        np.testing.assert_array_equal(saved["file"], np.full((1, 4), 2, np.float32))
+    assert json.loads(Path("trace.json").read_text()) == {"traceEvents": []}
+    assert "ran on the inputs given" in result.stdout
+    assert "k0000" in result.stdout
+
+
+def test_run_says_that_inputs_were_random(collage: Collage, pipeline: FakePipeline, package: Path) -> None:
+    result = collage("run", package, "--seed", 7)
+
+    assert result.exit_code == 0, result.output
+    assert "random inputs (seed 7)" in result.stdout
+
+
+def test_run_says_how_kernels_are_launched_on_devices(collage: Collage, pipeline: FakePipeline, package: Path) -> None:
+    result = collage("run", package, "--json", "-")
+
+    assert json.loads(result.stdout)["device_work"] == {
+        "graph_launches": 0,
+        "eager_launches": 1,
+        "copies": 2,
+        "synchronisations": 1,
+        "launches": [{"device": "cuda:0", "mode": "eager", "kernels": 1, "reason": "it allocates"}],
+    }
+    assert "1 kernel launched one by one: it allocates" in collage("run", package).stdout
+
+
+def test_doctor_fails_when_nothing_is_usable(collage: Collage, pipeline: FakePipeline) -> None:
+    assert collage("doctor").exit_code == 0
+    report = pipeline.doctor()
+    bare = type(report)(collage_version="0.1.0", host=report.host)
+    pipeline.doctor = lambda: bare  # type: ignore[method-assign]
+
+    result = collage("doctor")
+
+    assert result.exit_code == 1
+    assert "No toolchain is usable" in result.stderr
+
+
+def test_explain_reads_the_record_of_a_package(
+    collage: Collage, monkeypatch: pytest.MonkeyPatch, package: Path
+) -> None:
+    runtime = types.ModuleType("collage.runtime")
+    runtime.load_package = lambda path: types.SimpleNamespace(record=to_jsonable(RECORD))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "collage.runtime", runtime)
+
+    result = collage("explain", package, "--json", "record.json")
+
+    assert result.exit_code == 0, result.output
+    assert "k0001  openvino: 1 node, 40.1 % of the time" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 100
+    assert record_from_json(Path("record.json").read_text()) == RECORD
+
+
+def test_explain_refuses_a_record_of_another_version(
+    collage: Collage, monkeypatch: pytest.MonkeyPatch, package: Path
+) -> None:
+    runtime = types.ModuleType("collage.runtime")
+    runtime.load_package = lambda path: types.SimpleNamespace(record={"schema_version": 9})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "collage.runtime", runtime)
+
+    result = collage("explain", package)
+
+    assert result.exit_code == 1
+    assert "its schema version is 9, this Collage reads 1" in result.stderr

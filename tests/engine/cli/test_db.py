@@ -1,0 +1,94 @@
+"""`collage db`, over real databases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from collage.store import BlobSpace, RecordKey, TuningRecord, open_database
+from tests.engine.cli.conftest import FakePipeline
+
+Collage = Callable[..., Result]
+
+
+def record(fingerprint: str, target: str = "openvino") -> TuningRecord:
+    key = RecordKey(structural_hash="ab", target=target, fingerprint=fingerprint, host="h", threads=2, launch="eager")
+    return TuningRecord(
+        key=key, outcome="measured", purpose="select", created="2026-01-02T03:04:05+00:00", samples_us=(1.0, 2.0)
+    )
+
+
+@pytest.fixture
+def tuning_db(tmp_path: Path) -> Path:
+    path = tmp_path / "tuning.sqlite3"
+    with open_database(path) as store:
+        store.append(record("openvino 2026.4.1"))
+        store.append(record("openvino 2025.1.0"))
+        store.append(record("openvino 2026.4.10"))  # which the version installed is the beginning of
+        store.append(record("onnxruntime 1.31.1 + openvino 2026.4.1", target="collage"))
+        store.put_blob(BlobSpace(toolchain="openvino", fingerprint="openvino 2025.1.0"), "cache", b"bytes")
+    return path
+
+
+def test_stats(collage: Collage, tuning_db: Path) -> None:
+    result = collage("db", "stats", "--tuning-db", tuning_db, "--json", "stats.json")
+
+    assert result.exit_code == 0, result.output
+    assert "4 records" in result.stdout
+    assert json.loads(Path("stats.json").read_text())["by_target"] == {"collage": 1, "openvino": 3}
+
+
+def test_an_export_can_be_imported_elsewhere_and_again(collage: Collage, tuning_db: Path) -> None:
+    assert collage("db", "export", "-o", "all.jsonl", "--tuning-db", tuning_db).exit_code == 0
+
+    first = collage("db", "import", "all.jsonl", "--tuning-db", "other.sqlite3")
+    piped = collage("db", "export", "--tuning-db", tuning_db)
+    again = collage("db", "import", "-", "--tuning-db", "other.sqlite3", stdin=piped.stdout)
+
+    assert "4 new records, 0 known already, 1 new cached file" in first.stdout
+    assert "0 new records, 4 known already" in again.stdout
+
+
+def test_merge(collage: Collage, tuning_db: Path) -> None:
+    result = collage("db", "merge", tuning_db, "--tuning-db", "mine.sqlite3")
+
+    assert result.exit_code == 0, result.output
+    assert "4 new records" in result.stdout
+
+
+def test_gc_removes_versions_not_installed_and_keeps_mixed_plans(
+    collage: Collage, pipeline: FakePipeline, tuning_db: Path
+) -> None:
+    tried = collage("db", "gc", "--dry-run", "--tuning-db", tuning_db)
+    done = collage("db", "gc", "--yes", "--tuning-db", tuning_db)
+    again = collage("db", "gc", "--yes", "--tuning-db", tuning_db)
+
+    assert tried.stdout == "To be removed: openvino 2025.1.0, openvino 2026.4.10\n"
+    assert "removed 2 records and 1 cached file" in done.stdout
+    assert "Nothing to remove" in again.stdout
+
+
+def test_gc_asks_first(collage: Collage, pipeline: FakePipeline, tuning_db: Path) -> None:
+    result = collage("db", "gc", "--tuning-db", tuning_db, stdin="n\n")
+
+    assert result.exit_code == 1
+    with open_database(tuning_db) as store:
+        assert store.stats().records == 4
+
+
+def test_gc_keeps_what_it_is_told_to(collage: Collage, pipeline: FakePipeline, tuning_db: Path) -> None:
+    old = ("--keep", "openvino 2025.1.0", "--keep", "openvino 2026.4.10")
+    result = collage("db", "gc", *old, "--tuning-db", tuning_db)
+
+    assert "Nothing to remove" in result.stdout
+
+
+def test_a_database_that_is_not_there_is_an_error(collage: Collage) -> None:
+    result = collage("db", "stats", "--tuning-db", "missing.sqlite3")
+
+    assert result.exit_code == 1
+    assert "missing.sqlite3" in result.stderr

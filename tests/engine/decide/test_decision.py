@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from collage.control.tie_breaking import TieBreaking
+from collage.decide.decision import Timed, decide
+
+
+def timed(name: str, base_us: float, *, single: bool, rounds: int = 12, noise: float = 0.01, kernels: int = 1) -> Timed:
+    random = np.random.default_rng(sum(map(ord, name)))
+    return Timed(
+        name=name,
+        single=single,
+        kernels=kernels,
+        toolchains=1 if single else 2,
+        rounds_us=tuple(tuple(base_us * (1 + noise * random.standard_normal(9))) for _ in range(rounds)),
+        targets=(name,) if single else ("a", "b"),
+    )
+
+
+def test_a_clearly_faster_mixed_plan_displaces_the_best_single_toolchain() -> None:
+    decision = decide(
+        [timed("a", 100.0, single=True), timed("b", 130.0, single=True), timed("mix", 80.0, single=False)], seed=0
+    )
+
+    assert (decision.winner, decision.incumbent) == ("mix", "a")
+    assert decision.ratios["mix"].high < 0.85
+    assert "0.8" in decision.reason
+
+
+def test_a_gain_of_one_percent_is_not_worth_a_second_toolchain() -> None:
+    decision = decide([timed("a", 100.0, single=True), timed("mix", 99.0, single=False)], seed=0)
+
+    assert decision.winner == "a"
+    assert "not faster beyond doubt" in decision.reason
+
+
+def test_a_gain_within_the_noise_does_not_displace_the_incumbent() -> None:
+    decision = decide([timed("a", 100.0, single=True, noise=0.4), timed("mix", 95.0, single=False, noise=0.4)], seed=0)
+
+    assert decision.winner == "a"
+
+
+def test_ties_fall_to_the_plan_with_fewer_kernels() -> None:
+    one = timed("z", 100.0, single=True, noise=0.0)
+    many = timed("a", 100.0, single=True, noise=0.0, kernels=5)
+
+    assert decide([many, one], seed=0).winner == "z"
+
+
+def test_a_mixed_plan_wins_unopposed_where_no_single_toolchain_runs_the_model() -> None:
+    decision = decide([timed("mix", 80.0, single=False)], seed=0)
+
+    assert decision.winner == "mix"
+    assert "no single toolchain" in decision.reason
+
+
+def test_the_same_samples_give_the_same_decision() -> None:
+    contenders = [timed("a", 100.0, single=True), timed("mix", 97.0, single=False)]
+
+    assert decide(contenders, seed=3) == decide(list(contenders), seed=3)
+
+
+def test_mixed_plans_that_failed_are_the_reason_for_a_lack_of_them() -> None:
+    alone = [timed("a", 100.0, single=True)]
+
+    assert decide(alone, seed=0, failed=["mixed-1"]).reason == "a alone is kept: mixed-1 could not be built or run"
+    assert "found no mixed plan" in decide(alone, seed=0).reason
+
+
+def test_who_left_early_is_compared_over_the_rounds_it_ran() -> None:
+    early = Timed(name="early", single=True, kernels=1, toolchains=1, rounds_us=((50.0,) * 3,) * 3)
+    stayed = Timed(
+        name="stayed", single=True, kernels=1, toolchains=1, rounds_us=((40.0,) * 3,) * 3 + ((100.0,) * 3,) * 9
+    )
+
+    decision = decide([early, stayed], seed=0)
+
+    assert (decision.winner, decision.incumbent) == ("stayed", "stayed")
+    assert decision.ratios["early"].value == 1.25
+
+
+def test_a_single_toolchain_that_left_early_is_the_incumbent_if_no_other_is_left() -> None:
+    early = timed("early", 100.0, single=True, rounds=3)
+
+    decision = decide([early, timed("mix", 80.0, single=False)], seed=0)
+
+    assert (decision.winner, decision.incumbent) == ("mix", "early")
+
+
+def test_of_single_toolchains_that_cannot_be_told_apart_the_preferred_one_is_kept_and_the_reason_says_so() -> None:
+    first = timed("a", 100.0, single=True, noise=0.05)
+    near = [first, dataclasses.replace(first, name="b", targets=("b",), rounds_us=first.rounds_us[::-1])]
+    plain = decide(near, seed=0)
+    other = "b" if plain.winner == "a" else "a"
+
+    decision = decide(near, seed=0, tie_breaking=TieBreaking.parse(other))
+
+    assert (decision.winner, decision.incumbent) == (other, other)
+    assert f"; {plain.winner} and {other} cannot be told apart (ratio " in decision.reason
+    assert decision.reason.endswith(f"so --prefer decided for {other}")
+    assert decide(near, seed=0, tie_breaking=TieBreaking.parse(plain.winner)) == plain
+
+
+def test_a_preference_says_nothing_where_measurements_decide() -> None:
+    clear = [timed("a", 100.0, single=True), timed("b", 103.0, single=True, noise=0.001)]
+    far = [timed("a", 100.0, single=True, noise=0.9), timed("b", 115.0, single=True, noise=0.9)]
+
+    for contenders in (clear, far):
+        plain = decide(contenders, seed=0)
+        for name in "ab":
+            assert decide(contenders, seed=0, tie_breaking=TieBreaking.parse(name)) == plain
+
+
+def test_a_mixed_plan_still_has_to_beat_the_preferred_toolchain_beyond_doubt() -> None:
+    contenders = [timed("a", 100.0, single=True), timed("mix", 99.0, single=False)]
+
+    assert decide(contenders, seed=0, tie_breaking=TieBreaking.parse("b")).winner == "a"
+
+
+def test_of_mixed_plans_that_both_win_the_preferred_one_is_taken() -> None:
+    first = timed("one", 80.0, single=False, noise=0.2)
+    second = Timed(
+        name="two",
+        single=False,
+        kernels=1,
+        toolchains=2,
+        rounds_us=tuple(tuple(us + 0.5 for us in each) for each in first.rounds_us),
+        targets=("b", "c"),
+    )
+    contenders = [timed("a", 100.0, single=True, noise=0.01), first, second]
+
+    assert decide(contenders, seed=0).winner == "one"
+    assert decide(contenders, seed=0, tie_breaking=TieBreaking.parse("b,c")).winner == "two"

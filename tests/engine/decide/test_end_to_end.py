@@ -1,0 +1,369 @@
+"""End-to-end timing over plans that are not built and contenders that do not run."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from collage.build.assemble import Assembled
+from collage.decide import race
+from collage.decide.end_to_end import EndToEndTimer
+from collage.errors import PlanBuildError
+from collage.measure.contenders.interleaved import Contender
+from collage.measure.wire.outcomes import Failed, Stage
+from collage.options import PRESETS
+from collage.report.progress import SilentProgress
+from collage.store import MemoryStore, TuningStore
+from collage_core.candidates.plan import Plan
+from collage_core.contract import Device, Host, Target
+from collage_core.fusion import Partitioning
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_testing import chain
+from tests.engine.exploring import a_target, kernel
+
+GRAPH = DataflowGraph(chain("Relu", "Exp"))
+
+
+def plan_of(name: str, *targets: Target, single: bool = True) -> Plan:
+    """The whole graph as one kernel, or a kernel of one node for each target."""
+    kernels = (
+        (kernel(GRAPH, targets[0]),)
+        if len(targets) == 1
+        else tuple(kernel(GRAPH, target, node) for target, node in zip(targets, GRAPH.names, strict=True))
+    )
+    return Plan(
+        name=name,
+        single=single,
+        partitioning=Partitioning(GRAPH, kernels),
+        costs_us=(1.0,) * len(kernels),
+        dispatch_us=0.0,
+    )
+
+
+A, B, C = (a_target(name) for name in "abc")
+FAST, MIDDLE, SLOW = plan_of("a", A), plan_of("b", B), plan_of("c", C)
+MIXED = plan_of("mixed-1", A, B, single=False)
+
+
+@dataclasses.dataclass
+class Saved:
+    """Stands for an assembled plan."""
+
+    saved: list[str]
+
+    def save(self, path: Path, record: None, *, threads: int, model_name: str, model_sha256: str) -> None:
+        path.write_bytes(b"")
+        self.saved.append(model_name)
+
+
+class Track:
+    """Where contenders run: times them by what it was told, and notes who ran.
+
+    Args:
+        times_us: Time by plan.
+        crashes: Plans that fail, and in which heat.
+    """
+
+    def __init__(self, times_us: Sequence[tuple[Plan, float]], crashes: Mapping[str, int] | None = None) -> None:
+        self._times_us = {plan.key: time_us for plan, time_us in times_us}
+        self._names = {plan.key: plan.name for plan, _ in times_us}
+        self._crashes = crashes or {}
+        self.runs: list[list[str]] = []
+        self.rounds: list[int] = []
+
+    def interleaved(self, contenders: Sequence[Contender], *, rounds: int, **_: Any) -> dict[str, Any]:
+        self.runs.append([self._names[contender.name] for contender in contenders])
+        self.rounds.append(rounds)
+        return {contender.name: self._answer(contender, rounds) for contender in contenders}
+
+    def _answer(self, contender: Contender, rounds: int) -> Any:
+        if self._crashes.get(self._names[contender.name]) == len(self.runs):
+            return Failed(stage=Stage.RUN, reason="crash: signal 11")
+        return ((self._times_us[contender.name],) * 3,) * rounds
+
+
+@pytest.fixture
+def database() -> TuningStore:
+    return MemoryStore()
+
+
+@dataclasses.dataclass
+class Bench:
+    """A refiner over a track."""
+
+    timer: EndToEndTimer
+    saved: list[str]
+    tried: list[str]
+
+
+def timer(
+    database: TuningStore,
+    folder: Path,
+    *,
+    model_key: str = "m",
+    unbuildable: str = "",
+    threads: int = 1,
+    tolerance: float = 1e-3,
+    host: Host | None = None,
+) -> Bench:
+    saved: list[str] = []
+    tried: list[str] = []
+    folder.mkdir(exist_ok=True)
+
+    def build(plan: Plan) -> Assembled:
+        tried.append(plan.name)
+        if plan.name == unbuildable:
+            raise PlanBuildError("a", ("relu_0",), "out of memory")
+        return cast(Assembled, Saved(saved))
+
+    return Bench(
+        EndToEndTimer(
+            database=database,
+            model_key=model_key,
+            host=host or Host.this(),
+            threads=threads,
+            tolerance=tolerance,
+            preset=PRESETS["quick"],
+            folder=folder,
+            inputs=lambda: folder / "inputs.json",
+            build=build,
+            progress=SilentProgress(),
+        ),
+        saved,
+        tried,
+    )
+
+
+def on(monkeypatch: pytest.MonkeyPatch, track: Track) -> Track:
+    monkeypatch.setattr(race, "interleaved", track.interleaved)
+    return track
+
+
+def test_every_plan_is_built_saved_and_timed(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    track = on(monkeypatch, Track([(FAST, 100.0), (SLOW, 400.0), (MIXED, 90.0)]))
+    bench = timer(database, tmp_path)
+
+    timings = bench.timer.run([FAST, SLOW, MIXED])
+
+    assert bench.saved == ["a", "c", "mixed-1"]
+    assert track.runs == [["a", "c", "mixed-1"], ["a", "mixed-1"]]
+    assert [(each.name, each.single, each.kernels, each.toolchains, len(each.rounds_us)) for each in timings.timed] == [
+        ("a", True, 1, 1, PRESETS["quick"].rounds),
+        ("c", True, 1, 1, race.FIRST_ROUNDS),
+        ("mixed-1", False, 2, 2, PRESETS["quick"].rounds),
+    ]
+
+
+def test_plans_of_equal_kernels_are_timed_once_under_the_first_name(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    single = plan_of("openvino", A, B)
+    track = on(monkeypatch, Track([(MIXED, 90.0), (single, 90.0)]))
+
+    timings = timer(database, tmp_path).timer.run([single, MIXED])
+
+    assert track.runs == [["openvino"], ["openvino"]]
+    assert [(each.name, each.single) for each in timings.timed] == [("openvino", True)]
+
+
+def test_a_second_run_over_the_same_database_times_and_builds_nothing(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (SLOW, 400.0), (MIXED, 90.0)]))
+    first = timer(database, tmp_path).timer.run([FAST, SLOW, MIXED])
+    track = on(monkeypatch, Track([]))
+    again = timer(database, tmp_path / "elsewhere")
+
+    second = again.timer.run([MIXED, SLOW, FAST])
+
+    assert track.runs == []
+    assert again.saved == []
+    assert set(second.timed) == set(first.timed)
+
+
+def test_another_device_or_driver_is_another_race_for_plans_that_use_it(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast = plan_of("d", dataclasses.replace(A, device="cuda:0"))
+    old = Device(name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="580.65", memory_bytes=1)
+    hosts = [dataclasses.replace(Host.this(), devices=(dataclasses.replace(old, driver=d),)) for d in ("580.65", "590")]
+    track = on(monkeypatch, Track([(fast, 100.0), (MIDDLE, 200.0)]))
+
+    for number, host in enumerate([*hosts, *hosts]):
+        for plan in (fast, MIDDLE):
+            timer(database, tmp_path / f"{number}-{plan.name}", host=host).timer.run([plan])
+
+    raced = [names for names, _ in itertools.groupby(track.runs)]
+    assert raced == [["d"], ["b"], ["d"]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema_version": 2},
+        {"timed": None},
+        {"timed": {FAST.key: []}},
+        {"timed": {FAST.key: [[1.0, "2"]]}},
+        {"failed": [FAST.key]},
+        {"failed": {FAST.key: 1}},
+        {"attempts": {FAST.key: "once"}},
+    ],
+    ids=str,
+)
+def test_samples_of_another_make_are_taken_anew(
+    change: dict[str, Any], database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0)]))
+    timer(database, tmp_path).timer.run([FAST])
+    [name] = database.plan_names()
+    for document in ({}, {**(database.get_plan(name) or {}), **change}):
+        database.put_plan(name, document)
+        track = on(monkeypatch, Track([(FAST, 70.0)]))
+
+        timings = timer(database, tmp_path).timer.run([FAST])
+
+        assert track.runs
+        assert [each.median_us for each in timings.timed] == [70.0]
+
+
+@pytest.mark.parametrize("change", [{"model_key": "other"}, {"threads": 2}, {"tolerance": 0.1}], ids=str)
+def test_another_model_number_of_threads_or_tolerance_is_timed_anew(
+    change: dict[str, Any], database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0)]))
+    timer(database, tmp_path).timer.run([FAST])
+    track = on(monkeypatch, Track([(FAST, 70.0)]))
+
+    timer(database, tmp_path, **change).timer.run([FAST])
+
+    assert track.runs
+
+
+def test_another_set_of_plans_is_timed_anew_against_each_other(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0)]))
+    timer(database, tmp_path).timer.run([FAST])
+    track = on(monkeypatch, Track([(FAST, 100.0), (MIXED, 90.0)]))
+
+    timer(database, tmp_path).timer.run([FAST, MIXED])
+
+    assert track.runs[0] == ["a", "mixed-1"]
+
+
+def test_a_plan_that_cannot_be_built_fails_alone(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0)]))
+
+    timings = timer(database, tmp_path, unbuildable="b").timer.run([FAST, MIDDLE])
+
+    assert [each.name for each in timings.timed] == ["a"]
+    assert "out of memory" in timings.failed["b"]
+
+
+@pytest.mark.parametrize("when", [1, 2], ids=["first heat", "second heat"])
+def test_a_plan_that_crashes_fails_alone(
+    when: int, database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0)], crashes={"b": when}))
+
+    timings = timer(database, tmp_path).timer.run([FAST, MIDDLE])
+
+    assert [each.name for each in timings.timed] == ["a"]
+    assert timings.failed == {"b": "crash: signal 11"}
+
+
+def test_a_plan_that_could_not_be_built_is_tried_once_more(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0)]))
+    timer(database, tmp_path / "1", unbuildable="b").timer.run([FAST, MIDDLE])
+    track = on(monkeypatch, Track([(FAST, 101.0), (MIDDLE, 80.0)]))
+
+    timings = timer(database, tmp_path / "2").timer.run([FAST, MIDDLE])
+
+    # all run again: samples of different races do not compare
+    assert track.runs[0] == ["a", "b"]
+    assert [(each.name, each.rounds_us[0][0]) for each in timings.timed] == [("a", 101.0), ("b", 80.0)]
+    assert timings.failed == {}
+    settled = on(monkeypatch, Track([]))
+    assert timer(database, tmp_path / "3").timer.run([FAST, MIDDLE]).timed == timings.timed
+    assert settled.runs == []
+
+
+def test_a_plan_that_can_never_be_built_is_given_up_and_costs_the_others_nothing(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0)]))
+    first = timer(database, tmp_path / "1", unbuildable="b").timer.run([FAST, MIDDLE])
+    track = on(monkeypatch, Track([]))
+    tries = [timer(database, tmp_path / folder, unbuildable="b") for folder in ("2", "3")]
+
+    found = [each.timer.run([FAST, MIDDLE]) for each in tries]
+
+    assert track.runs == []
+    assert found == [first, first]
+    assert [each.tried for each in tries] == [["b"], []]
+
+
+def test_a_plan_that_crashed_in_the_race_runs_in_one_more(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0), (SLOW, 90.0)], crashes={"b": 1, "c": 1}))
+    timer(database, tmp_path / "1").timer.run([FAST, MIDDLE, SLOW])
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0), (SLOW, 90.0)], crashes={"c": 1}))
+
+    again = timer(database, tmp_path / "2").timer.run([FAST, MIDDLE, SLOW])
+    track = on(monkeypatch, Track([]))
+    last = timer(database, tmp_path / "3").timer.run([FAST, MIDDLE, SLOW])
+
+    assert [each.name for each in again.timed] == ["a", "b"]
+    assert again.failed == {"c": "crash: signal 11"}
+    assert last == again
+    assert track.runs == []
+
+
+def test_what_an_earlier_version_gave_up_at_once_is_tried_again(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0)]))
+    timer(database, tmp_path / "1", unbuildable="b").timer.run([FAST, MIDDLE])
+    [name] = database.plan_names()
+    document = database.get_plan(name)
+    assert document is not None
+    del document["attempts"]
+    database.put_plan(name, document)
+
+    timings = timer(database, tmp_path / "2").timer.run([FAST, MIDDLE])
+
+    assert [each.name for each in timings.timed] == ["a", "b"]
+
+
+def test_no_plan_at_all_is_an_answer(database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on(monkeypatch, Track([]))
+
+    timings = timer(database, tmp_path, unbuildable="a").timer.run([FAST])
+
+    assert timings.timed == ()
+    assert list(timings.failed) == ["a"]
+
+
+def test_without_a_wrong_plan_the_others_remain(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (SLOW, 400.0), (MIXED, 90.0)]))
+    timings = timer(database, tmp_path).timer.run([FAST, SLOW, MIXED])
+
+    once = timings.without("mixed-1", "wrong numbers")
+
+    assert [each.name for each in once.timed] == ["a", "c"]
+    assert once.failed == {"mixed-1": "wrong numbers"}
+    assert once.without("a", "crash").without("c", "hang").timed == ()

@@ -1,0 +1,155 @@
+"""Races of contenders that do not run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collage.decide import race as module
+from collage.decide.race import FIRST_ROUNDS, HEAT_ROUNDS, Raced, race
+from collage.measure.contenders.interleaved import Contender
+from collage.measure.wire.outcomes import Failed, Stage
+from collage.report.progress import SilentProgress
+
+ENOUGH = FIRST_ROUNDS + HEAT_ROUNDS
+
+
+class Track:
+    """Where contenders run: times them by what it was told, and notes who ran.
+
+    Args:
+        times_us: Time by name.
+        noise: Standard deviation of a round, relative.
+        crashes: Heat in which each of some fails, from 0.
+    """
+
+    def __init__(self, times_us: Mapping[str, float], noise: float = 0.0, crashes: Mapping[str, int] | None = None):
+        self._times_us = times_us
+        self._noise = noise
+        self._crashes = crashes or {}
+        self._random = np.random.default_rng(5)
+        self.heats: list[tuple[str, ...]] = []
+        self.rounds: list[int] = []
+        self.first_rounds: list[int] = []
+
+    def interleaved(
+        self, contenders: Sequence[Contender], *, rounds: int, first_round: int, **_: Any
+    ) -> dict[str, Any]:
+        self.first_rounds.append(first_round)
+        self.heats.append(tuple(contender.name for contender in contenders))
+        self.rounds.append(rounds)
+        return {contender.name: self._answer(contender.name, rounds) for contender in contenders}
+
+    def _answer(self, name: str, rounds: int) -> Any:
+        if self._crashes.get(name) == len(self.heats) - 1:
+            return Failed(stage=Stage.RUN, reason="crash: signal 11")
+        factors = 1 + self._noise * self._random.standard_normal(rounds)
+        return tuple((float(self._times_us[name] * factor),) * 3 for factor in factors)
+
+
+def run(
+    track: Track,
+    monkeypatch: pytest.MonkeyPatch,
+    names: str,
+    incumbents: str,
+    *,
+    rounds: int = 84,
+    limit_s: float = 1e9,
+    clock: Iterator[int] | None = None,
+) -> Raced:
+    monkeypatch.setattr(module, "interleaved", track.interleaved)
+    ticks = itertools.repeat(0) if clock is None else clock
+    return race(
+        {name: Contender(name=name, call="m:f") for name in names},
+        incumbents,
+        rounds=rounds,
+        round_s=0.1,
+        limit_s=limit_s,
+        progress=SilentProgress(),
+        clock=lambda: next(ticks),
+    )
+
+
+def test_who_is_far_slower_leaves_after_the_first_heat(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 100.0, "b": 110.0, "c": 400.0, "m": 90.0})
+
+    raced = run(track, monkeypatch, "abcm", "abc")
+
+    assert track.heats[:2] == [("a", "b", "c", "m"), ("a", "b", "m")]
+    assert track.rounds == [FIRST_ROUNDS, HEAT_ROUNDS]
+    assert {name: len(rounds) for name, rounds in raced.rounds.items()} == {
+        "a": ENOUGH,
+        "b": ENOUGH,
+        "c": FIRST_ROUNDS,
+        "m": ENOUGH,
+    }
+
+
+def test_no_round_repeats_the_order_of_an_earlier_heat(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 100.0, "m": 99.0}, noise=0.2)
+
+    run(track, monkeypatch, "am", "a", rounds=FIRST_ROUNDS + 2 * HEAT_ROUNDS)
+
+    assert track.first_rounds == [0, FIRST_ROUNDS, FIRST_ROUNDS + HEAT_ROUNDS]
+
+
+def test_the_best_incumbent_stays_however_slow_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 1000.0, "b": 1100.0, "m": 90.0})
+
+    raced = run(track, monkeypatch, "abm", "ab")
+
+    assert track.heats[1] == ("a", "m")
+    assert len(raced.rounds["a"]) == len(raced.rounds["m"]) == ENOUGH
+
+
+def test_it_goes_on_while_it_is_open_who_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    close = run(Track({"a": 100.0, "m": 99.0}, noise=0.2), monkeypatch, "am", "a")
+    clear = run(Track({"a": 100.0, "m": 60.0}, noise=0.05), monkeypatch, "am", "a")
+
+    assert len(close.rounds["a"]) == 84
+    assert len(clear.rounds["a"]) == ENOUGH
+
+
+def test_a_small_difference_is_settled_once_it_is_known_to_be_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    raced = run(Track({"a": 100.0, "m": 99.9}, noise=0.004), monkeypatch, "am", "a")
+
+    assert len(raced.rounds["a"]) == ENOUGH
+
+
+def test_later_heats_leave_out_who_is_slower_beyond_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 100.0, "b": 125.0, "m": 100.0}, noise=0.1)
+
+    run(track, monkeypatch, "abm", "ab", rounds=30)
+
+    assert track.heats == [("a", "b", "m"), ("a", "b", "m"), ("a", "m")]
+
+
+def test_no_heat_begins_after_the_limit_save_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 100.0, "m": 99.0}, noise=0.2)
+
+    run(track, monkeypatch, "am", "a", limit_s=15.0, clock=itertools.count(step=20))
+
+    assert track.rounds == [FIRST_ROUNDS, HEAT_ROUNDS]
+
+
+def test_who_crashes_has_no_samples_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 100.0, "b": 101.0, "m": 90.0}, crashes={"a": 1})
+
+    raced = run(track, monkeypatch, "abm", "ab")
+
+    assert raced.failed == {"a": "crash: signal 11"}
+    assert set(raced.rounds) == {"b", "m"}
+
+
+def test_if_all_crash_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    raced = run(Track({"a": 1.0}, crashes={"a": 0}), monkeypatch, "a", "a")
+
+    assert (raced.rounds, list(raced.failed)) == ({}, ["a"])
+
+
+def test_one_alone_runs_two_heats(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(run(Track({"a": 1.0}, noise=0.3), monkeypatch, "a", "a").rounds["a"]) == ENOUGH

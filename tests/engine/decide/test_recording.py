@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import pytest
+
+from collage.decide.decision import Timed, decide
+from collage.decide.end_to_end import EndToEndTimings
+from collage.decide.recording import comparison, latency_facts, regions, toolchain_facts
+from collage.decide.shortlist import mixes
+from collage.measure.wire.outcomes import Refused
+from collage.report.documents.bench_json import latency_document
+from collage.setup.targets import ToolchainStatus
+from collage_core.candidates.explanation import refusals
+from collage_core.candidates.plan import Plan
+from collage_core.candidates.proposals import propose
+from collage_core.contract import Target
+from collage_core.fusion import CandidateBounds, Partitioning
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.registry import PluginFailure, Registry, Toolchain
+from collage_testing import MockToolchain, chain
+from tests.engine.exploring import a_target, by_operator, kernel, pool_of, rule_of
+from tests.engine.report.records import HOST, MODEL
+
+A, B = a_target("a"), a_target("b")
+SPIN = a_target("a", options=(("spin", "true"),), mixable=False)
+GRAPH = DataflowGraph(chain("Relu", "Exp", "Neg"))
+COSTS = by_operator({"a": {"Relu": 2.0, "Exp": 20.0, "Neg": 2.0}, "b": {"Relu": 10.0, "Exp": 4.0}})
+
+
+def plan_of(name: str, *parts: tuple[Target, tuple[str, ...]], single: bool = False) -> Plan:
+    kernels = tuple(kernel(GRAPH, target, *names) for target, names in parts)
+    costs = tuple(float(len(names) or len(GRAPH)) for _, names in parts)
+    return Plan(name=name, single=single, partitioning=Partitioning(GRAPH, kernels), costs_us=costs, dispatch_us=0.0)
+
+
+ALONE = plan_of("a", (A, ()), single=True)
+OTHER = plan_of("b", (B, ()), single=True)
+MIXED = plan_of("mixed-1", (A, ("relu_0",)), (B, ("exp_0",)), (A, ("neg_0",)))
+
+
+def timings(
+    *timed: tuple[Plan, float], dropped: tuple[Plan, ...] = (), failed: dict[str, str] | None = None
+) -> EndToEndTimings:
+    def samples(plan: Plan, time_us: float, rounds: int) -> Timed:
+        return Timed(
+            name=plan.name,
+            single=plan.single,
+            kernels=len(plan.kernels),
+            toolchains=len(plan.toolchains),
+            rounds_us=((time_us * 0.999, time_us, time_us * 1.001),) * rounds,
+        )
+
+    return EndToEndTimings(
+        timed=(
+            *(samples(plan, time_us, 8) for plan, time_us in timed),
+            *(samples(plan, 9000.0, 3) for plan in dropped),
+        ),
+        failed=failed or {},
+    )
+
+
+def test_latencies_are_milliseconds_over_all_samples() -> None:
+    facts = latency_facts([[1000.0, 2000.0, 3000.0], [4000.0, 5000.0]])
+
+    assert (facts.p50, facts.min, facts.mean, facts.n) == (3.0, 1.0, 3.0, 5)
+    assert facts.ci95[0] <= facts.p50 <= facts.ci95[1]
+    assert facts.p50 <= facts.p90 <= facts.p99 <= 5.0
+
+
+def test_the_plan_that_was_kept_comes_first_as_collage() -> None:
+    plans = [ALONE, OTHER, MIXED]
+    result = timings((ALONE, 2000.0), (MIXED, 1000.0), dropped=(OTHER,))
+
+    found = comparison(plans, result, decide(result.timed, 0))
+
+    assert [(each.name, each.kind, each.regions) for each in found.contenders] == [
+        ("collage", "mixed", 3),
+        ("a", "single", 1),
+        ("b", "single", 1),
+    ]
+    assert found.best_single == "a"
+    assert found.speedup_vs_best_single == pytest.approx(2.0, rel=0.01)
+    assert found.speedup_ci95[0] <= found.speedup_vs_best_single <= found.speedup_ci95[1]
+    [collage, _, dropped] = found.contenders
+    assert collage.ratio == pytest.approx(0.5, rel=0.01)
+    assert collage.predicted_ms == MIXED.predicted_us / 1000
+    assert dropped.latency_ms is not None
+    assert dropped.latency_ms.p50 == 9.0
+    assert dropped.ratio == 4.5
+
+
+def test_a_single_toolchain_that_was_kept_is_there_under_both_names() -> None:
+    result = timings((ALONE, 1000.0), (MIXED, 1500.0))
+
+    found = comparison([ALONE, MIXED], result, decide(result.timed, 0))
+
+    assert [(each.name, each.kind) for each in found.contenders] == [
+        ("collage", "single"),
+        ("a", "single"),
+        ("mixed-1", "mixed"),
+    ]
+    assert found.speedup_vs_best_single == 1.0
+
+
+def test_a_failed_contender_says_why() -> None:
+    result = timings((ALONE, 1000.0), failed={"b": "crash: signal 11"})
+
+    found = comparison([ALONE, OTHER], result, decide(result.timed, 0))
+
+    assert found.contenders[-1].failed == "crash: signal 11"
+    assert found.contenders[-1].latency_ms is None
+
+
+def test_a_mixed_plan_of_the_same_kernels_as_a_single_toolchains_is_no_contender_of_its_own() -> None:
+    single = plan_of("b", (A, ("relu_0",)), (B, ("exp_0",)), (A, ("neg_0",)), single=True)
+    result = timings((single, 1000.0))
+
+    found = comparison([single, MIXED], result, decide(result.timed, 0))
+
+    assert [each.name for each in found.contenders] == ["collage", "b"]
+    assert not any("failed" in each for each in latency_document(MODEL, HOST, 2, found)["contenders"])
+
+
+def test_single_toolchains_whose_plans_have_the_same_kernels_share_their_time() -> None:
+    parts = ((A, ("relu_0",)), (B, ("exp_0",)), (A, ("neg_0",)))
+    one, other = plan_of("a", *parts, single=True), plan_of("b", *parts, single=True)
+    result = timings((one, 1000.0))
+
+    found = comparison([one, other], result, decide(result.timed, 0))
+
+    assert [each.name for each in found.contenders] == ["collage", "a", "b"]
+    assert found.contenders[2].latency_ms == found.contenders[1].latency_ms
+
+
+def test_without_a_single_toolchain_there_is_nothing_to_compare_with() -> None:
+    result = timings((MIXED, 1000.0))
+
+    found = comparison([MIXED], result, decide(result.timed, 0))
+
+    assert [each.name for each in found.contenders] == ["collage"]
+    assert (found.best_single, found.speedup_vs_best_single) == ("", 0.0)
+
+
+def test_each_region_says_what_every_other_target_would_have_done() -> None:
+    truth = by_operator(
+        {
+            "a": {"Relu": 2.0, "Exp": 20.0, "Neg": 2.0},
+            "b": {"Relu": 10.0, "Exp": 4.0},
+            "a(spin=true)": {"Relu": 1.0, "Exp": 30.0, "Neg": 1.0},
+        }
+    )
+    each = [kernel(GRAPH, target, name) for target in (A, B) for name in GRAPH.names if (target, name) != (B, "neg_0")]
+    pool = pool_of(GRAPH, truth, *each, kernel(GRAPH, A), kernel(GRAPH, SPIN)).pool
+    [plan] = mixes(pool, 1)
+
+    facts = regions(plan, pool, [A, B, SPIN], {"k0001": 1e-6}, {"k0000": 3.5})
+
+    assert [(f.id, f.target, f.nodes, f.operators, f.cost_us) for f in facts] == [
+        ("k0000", "a", ("relu_0",), ("Relu",), 3.0),
+        ("k0001", "b", ("exp_0",), ("Exp",), 5.0),
+        ("k0002", "a", ("neg_0",), ("Neg",), 3.0),
+    ]
+    assert (facts[0].measured_us, facts[1].error) == (3.5, 1e-6)
+    assert [(a.target, a.cost_us, a.reason) for a in facts[1].alternatives] == [
+        ("a", 21.0, "as one kernel"),
+        ("a(spin=true)", None, "it runs whole models only"),
+    ]
+    assert facts[2].alternatives[0].reason == "it does not take these nodes"
+
+
+def test_a_region_that_failed_elsewhere_says_how() -> None:
+    each = [kernel(GRAPH, A, name) for name in GRAPH.names]
+    pool = pool_of(GRAPH, COSTS, *each, kernel(GRAPH, B, "neg_0")).pool
+    [plan] = mixes(pool, 1)
+
+    facts = regions(plan, pool, [A, B], {}, {})
+
+    assert facts[2].alternatives[0].reason == "b crashes on neg_0"
+
+
+def test_several_kernels_of_another_target_are_added_up() -> None:
+    each = [kernel(GRAPH, B, name) for name in GRAPH.names[:2]]
+    rest = [kernel(GRAPH, A, "relu_0", "exp_0"), kernel(GRAPH, A, "neg_0")]
+    truth = by_operator({"a": {"Relu": 1.0, "Exp": 1.0, "Neg": 1.0}, "b": {"Relu": 4.0, "Exp": 4.0}})
+    pool = pool_of(GRAPH, truth, *each, *rest).pool
+    [plan] = mixes(pool, 1)
+
+    alternative = regions(plan, pool, [A, B], {}, {})[0].alternatives[0]
+
+    assert (alternative.cost_us, alternative.reason) == (10.0, "as 2 kernels")
+
+
+def test_refusals_are_told_by_stage_and_reason_with_all_their_nodes() -> None:
+    graph = DataflowGraph(chain("Relu", "Exp", "Exp", "Neg"))
+    rule = rule_of(A, refuses=["Exp"], query={graph.index_of("neg_0"): "the library has no Neg"})
+    proposals = propose(rule, graph, CandidateBounds.preset("quick"))
+    pool = pool_of(graph, lambda candidate: Refused(reason="needs k % 8 == 0"), kernel(graph, A, "relu_0")).pool
+
+    found = refusals(pool, [proposals])
+
+    assert [(fact.stage, fact.nodes, fact.reason) for fact in found] == [
+        ("lower", ("relu_0",), "needs k % 8 == 0"),
+        ("predicate", ("exp_0", "exp_1"), "a has no Exp"),
+        ("query", ("neg_0",), "the library has no Neg"),
+    ]
+
+
+def test_a_failure_says_where_it_happened() -> None:
+    pool = pool_of(GRAPH, COSTS, kernel(GRAPH, B, "neg_0")).pool
+
+    [fact] = refusals(pool, [])
+
+    assert (fact.target, fact.stage, fact.reason) == ("b", "run", "b crashes on neg_0")
+
+
+def test_every_toolchain_is_told_of_usable_or_not() -> None:
+    chains = {name: Toolchain(name, MockToolchain(name, costs_us={})) for name in ("a", "b", "c")}
+    broken = PluginFailure(name="broken", distribution="broken-1", reason="no module named x")
+    statuses = [
+        ToolchainStatus(toolchain=chains["a"], targets=(A, SPIN), selected=(A, SPIN)),
+        ToolchainStatus(toolchain=chains["b"], targets=(B,), selected=(B,)),
+        ToolchainStatus(toolchain=chains["c"], unusable="no NVIDIA device"),
+    ]
+    proposals = {
+        target.name: propose(rule_of(target, refuses=refused), GRAPH, CandidateBounds.preset("quick"))
+        for target, refused in ((A, ["Exp"]), (B, []), (SPIN, ["Exp"]))
+    }
+
+    facts = toolchain_facts(Registry(chains, (broken,)), statuses, proposals, MIXED)
+
+    assert [(f.name, f.claimed_nodes, f.chosen_nodes, f.unusable) for f in facts] == [
+        ("a", 2, 2, ""),
+        ("b", 3, 1, ""),
+        ("c", 0, 0, "no NVIDIA device"),
+        ("broken", 0, 0, "no module named x"),
+    ]
+    assert facts[0].targets == ("a", "a(spin=true)")
+    assert facts[0].fingerprint == "a 1"

@@ -1,0 +1,317 @@
+"""Exploring over a cost source that knows the truth, without a clock or a process."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from collage.explore.exhaustive import Explored, Explorer
+from collage.measure.driver.source import MeasuringCostSource
+from collage.measure.wire.outcomes import Failed, Refused, Stage
+from collage.options import PRESETS
+from collage.report.progress import SilentProgress
+from collage_core.candidates.explanation import refusals
+from collage_core.candidates.pool import CandidatePool
+from collage_core.candidates.proposals import TargetRule, target_rule
+from collage_core.contract import Joins
+from collage_core.errors import NoCoverError
+from collage_core.fusion import CandidateBounds, CandidateKernel, FusionRule, RuleContext, RuleOutcome
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.patterns import is_op, wildcard
+from collage_core.registry import Toolchain
+from collage_testing import MockToolchain, chain
+from tests.engine.exploring import FakeSource, a_target, by_operator, rule_of
+
+A, B = a_target("a"), a_target("b")
+GRAPH = DataflowGraph(chain("Relu", "Neg", "Exp", "Tanh", "Abs", "Relu", shape=(64, 64)))
+FAST, POOR = 10.0, 90.0
+HALVES = by_operator(
+    {
+        "a": {"Relu": FAST, "Neg": FAST, "Exp": POOR, "Tanh": POOR, "Abs": POOR},
+        "b": {"Relu": POOR, "Neg": POOR, "Exp": FAST, "Tanh": FAST, "Abs": FAST},
+    },
+    launch_us=5.0,
+)
+
+
+def explorer(
+    source: FakeSource, rules: Sequence[TargetRule], *, preset: str = "default", budget_s: float | None = None
+) -> tuple[Explorer, CandidatePool]:
+    pool = CandidatePool(GRAPH, source, 0.1)
+    return (
+        Explorer(
+            pool,
+            rules,
+            cast(MeasuringCostSource, source),
+            preset=PRESETS[preset],
+            bounds=CandidateBounds(),
+            progress=SilentProgress(),
+            budget_s=budget_s,
+        ),
+        pool,
+    )
+
+
+def path(explored: Explored, pool: CandidatePool) -> list[tuple[str, tuple[str, ...]]]:
+    return [(chosen.target, pool.candidate(chosen).sub_graph.names) for chosen in explored.result.candidates]
+
+
+def test_regions_end_where_the_targets_change_places() -> None:
+    made, pool = explorer(FakeSource(HALVES), [rule_of(A), rule_of(B)])
+
+    explored = made.run()
+
+    assert path(explored, pool) == [
+        ("a", ("relu_0", "neg_0")),
+        ("b", ("exp_0", "tanh_0", "abs_0")),
+        ("a", ("relu_1",)),
+    ]
+
+
+def test_a_second_run_over_the_same_database_takes_the_same_steps_and_measures_nothing() -> None:
+    first = FakeSource(HALVES)
+    made, pool = explorer(first, [rule_of(A), rule_of(B)])
+    explored = made.run()
+    second = FakeSource(HALVES, first.known)
+    again, same_pool = explorer(second, [rule_of(A), rule_of(B)])
+    repeated = again.run()
+
+    assert second.counts.measured == 0
+    assert path(repeated, same_pool) == path(explored, pool)
+    assert repeated.result.costs_us == explored.result.costs_us
+    assert repeated.rounds == explored.rounds
+    assert repeated.left_out == explored.left_out
+
+
+def test_what_another_run_knows_beyond_this_ones_reach_changes_nothing() -> None:
+    first = FakeSource(HALVES)
+    made, pool = explorer(first, [rule_of(A), rule_of(B)], preset="quick")
+    explored = made.run()
+    thorough = FakeSource(HALVES, first.known)
+    explorer(thorough, [rule_of(A), rule_of(B)], preset="extensive")[0].run()
+    last = FakeSource(HALVES, first.known)
+    again, same_pool = explorer(last, [rule_of(A), rule_of(B)], preset="quick")
+    repeated = again.run()
+
+    assert last.counts.measured == 0
+    assert (path(repeated, same_pool), repeated.rounds) == (path(explored, pool), explored.rounds)
+
+
+def test_a_cost_that_was_too_good_to_be_true_loses_when_it_is_measured_again() -> None:
+    lucky: list[CandidateKernel] = []
+
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        cost = HALVES(candidate)
+        whole = candidate.sub_graph.nodes == GRAPH.needs_kernel
+        if whole and candidate.target == A and not lucky:
+            lucky.append(candidate)
+            return 1.0
+        return cost
+
+    made, pool = explorer(FakeSource(truth), [rule_of(A), rule_of(B)])
+
+    explored = made.run()
+
+    assert lucky
+    assert {target for target, _ in path(explored, pool)} == {"a", "b"}
+    assert explored.result.total_us > 50.0
+
+
+def test_what_is_on_the_path_was_measured_twice() -> None:
+    source = FakeSource(HALVES)
+    made, pool = explorer(source, [rule_of(A), rule_of(B)])
+
+    explored = made.run()
+
+    for chosen in explored.result.candidates:
+        assert len(source.known[pool.cache_key(pool.candidate(chosen))]) == 2
+
+
+def test_a_node_nobody_takes_is_found_before_anything_is_measured() -> None:
+    source = FakeSource(HALVES)
+    made, _ = explorer(source, [rule_of(A, refuses=["Exp"]), rule_of(B, refuses=["Exp", "Abs"])])
+
+    with pytest.raises(NoCoverError) as caught:
+        made.run()
+
+    assert caught.value.nodes == (GRAPH.index_of("exp_0"),)
+    assert source.measured == []
+    assert set(made.proposals) == {"a", "b"}
+
+
+def test_a_toolchain_that_fails_everywhere_costs_only_itself() -> None:
+    truth = by_operator({"a": {}, "b": dict.fromkeys(("Relu", "Neg", "Exp", "Tanh", "Abs"), 5.0)})
+    made, pool = explorer(FakeSource(truth), [rule_of(A), rule_of(B)])
+
+    explored = made.run()
+
+    assert {target for target, _ in path(explored, pool)} == {"b"}
+
+
+def test_a_target_that_fails_on_the_whole_model_is_cut_until_something_covers_every_node() -> None:
+    works = by_operator({"a": dict.fromkeys(("Relu", "Neg", "Exp", "Tanh", "Abs"), 5.0)})
+
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        if candidate.sub_graph.nodes.bit_count() > 1:
+            return Refused(reason="too large")
+        return works(candidate)
+
+    preset = dataclasses.replace(PRESETS["quick"], operators=0)
+    source = FakeSource(truth)
+    pool = CandidatePool(GRAPH, source, 0.1)
+    made = Explorer(
+        pool,
+        [rule_of(A)],
+        cast(MeasuringCostSource, source),
+        preset=preset,
+        bounds=CandidateBounds(),
+        progress=SilentProgress(),
+    )
+
+    explored = made.run()
+
+    assert len(explored.result.candidates) == len(GRAPH)
+
+
+def test_what_nobody_runs_alone_is_covered_by_groups() -> None:
+    groups = {"one": is_op("Neg")(is_op("Relu")(wildcard())), "other": is_op("Tanh")(is_op("Exp")(wildcard()))}
+    library = a_target("a", joins=Joins.NONE)
+    mocks = [
+        MockToolchain("a", costs_us={}, patterns=groups, targets=[library]),
+        MockToolchain("b", costs_us={}, operators=["Abs", "Relu"], targets=[B]),
+    ]
+    rules = [
+        target_rule(Toolchain(mock.name, mock), target, {}) for mock, target in zip(mocks, (library, B), strict=True)
+    ]
+    source = FakeSource(HALVES)
+    pool = CandidatePool(GRAPH, source, 0.1)
+    made = Explorer(
+        pool,
+        rules,
+        cast(MeasuringCostSource, source),
+        preset=dataclasses.replace(PRESETS["quick"], operators=0),
+        bounds=CandidateBounds(),
+        progress=SilentProgress(),
+    )
+
+    explored = made.run()
+
+    assert path(explored, pool)[:2] == [("a", ("relu_0", "neg_0")), ("a", ("exp_0", "tanh_0"))]
+
+
+def test_after_the_budget_whole_models_are_measured_and_nothing_else() -> None:
+    source = FakeSource(HALVES)
+    made, pool = explorer(source, [rule_of(A), rule_of(B)], budget_s=-1.0)
+
+    explored = made.run()
+
+    assert source.measured == [("a", GRAPH.names), ("b", GRAPH.names)]
+    assert [names for _, names in path(explored, pool)] == [GRAPH.names]
+    assert any("the budget ended before" in sentence for sentence in explored.left_out)
+
+
+def test_after_the_budget_operators_that_nothing_else_covers_are_measured() -> None:
+    source = FakeSource(HALVES)
+    made, pool = explorer(source, [rule_of(A, refuses=["Tanh"]), rule_of(B, refuses=["Relu"])], budget_s=-1.0)
+
+    explored = made.run()
+
+    assert all(len(names) == 1 for _, names in source.measured)
+    assert len(path(explored, pool)) == len(GRAPH)
+
+
+def test_a_library_of_single_kernels_is_not_merged() -> None:
+    library = a_target("a", joins=Joins.NONE)
+    made, pool = explorer(FakeSource(HALVES), [rule_of(library), rule_of(B)])
+
+    explored = made.run()
+
+    assert all(len(nodes) == 1 for target, nodes in path(explored, pool) if target == "a")
+
+
+def test_what_a_bound_left_unmeasured_is_said() -> None:
+    preset = dataclasses.replace(PRESETS["quick"], operators=1)
+    source = FakeSource(HALVES)
+    pool = CandidatePool(GRAPH, source, 0.1)
+    made = Explorer(
+        pool,
+        [rule_of(A)],
+        cast(MeasuringCostSource, source),
+        preset=preset,
+        bounds=CandidateBounds(),
+        progress=SilentProgress(),
+    )
+
+    explored = made.run()
+
+    assert any("were not measured (preset quick)" in sentence for sentence in explored.left_out)
+
+
+class Fickle(FusionRule):
+    """A plugin's own rule: what the default would be, and from some call on an error."""
+
+    def __init__(self, default: FusionRule, good: int) -> None:
+        self._default = default
+        self._left = good
+
+    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+        self._left -= 1
+        if self._left < 0:
+            raise RuntimeError("out of patterns")
+        return self._default.propose(graph, context)
+
+
+@pytest.mark.parametrize("good", [0, 1])
+def test_a_rule_that_fails_costs_its_target_what_it_had_not_proposed(good: int) -> None:
+    fickle = rule_of(A)
+    spec = dataclasses.replace(fickle.spec, rule=Fickle(fickle.spec.rule, good))
+    made, pool = explorer(
+        FakeSource(HALVES), [dataclasses.replace(fickle, spec=spec, own="collage_fusion_spec"), rule_of(B)]
+    )
+
+    explored = made.run()
+
+    [failure] = made.failures
+    assert (failure.target, failure.stage, failure.reason) == (A, "fusion_spec", "RuntimeError: out of patterns")
+    assert ("a" in {name for name, _ in path(explored, pool)}) == bool(good)
+    [fact] = refusals(pool, (), made.failures)
+    assert (fact.target, fact.stage, fact.nodes) == ("a", "fusion_spec", ())
+
+
+def hanging(candidate: CandidateKernel) -> float | Refused | Failed:
+    """Costs as `HALVES`, where `a` hangs on everything."""
+    if candidate.target == A:
+        return Failed(stage=Stage.LOWER, reason="worker deadline: it did not answer in time and was killed")
+    return HALVES(candidate)
+
+
+def test_a_target_that_does_nothing_but_hang_is_given_up_and_the_report_says_so() -> None:
+    source = FakeSource(hanging)
+    made, pool = explorer(source, [rule_of(A), rule_of(B)])
+
+    explored = made.run()
+    again, later = explorer(FakeSource(hanging, source.known), [rule_of(A), rule_of(B)])
+    repeated = again.run()
+
+    assert [name for name, _ in source.measured].count("a") == 4
+    assert {name for name, _ in path(explored, pool)} == {"b"}
+    [said] = [sentence for sentence in explored.left_out if "hung" in sentence]
+    assert said.startswith("a hung on the first 4 candidates that were tried; ")
+    assert repeated.left_out == explored.left_out
+    assert path(repeated, later) == path(explored, pool)
+
+
+def test_a_target_that_hangs_now_and_then_is_not_given_up() -> None:
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        return HALVES(candidate) if candidate.sub_graph.names == ("exp_0",) else hanging(candidate)
+
+    source = FakeSource(truth)
+    made, _ = explorer(source, [rule_of(A), rule_of(B)])
+
+    explored = made.run()
+
+    assert [name for name, _ in source.measured].count("a") > 4
+    assert not [sentence for sentence in explored.left_out if "hung" in sentence]

@@ -1,0 +1,203 @@
+"""The lazy exploration over a cost source that knows the truth, beside the exhaustive one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from collage.explore.exhaustive import Explored, Explorer
+from collage.explore.lazy import LazyExplorer
+from collage.measure.driver.source import MeasuringCostSource
+from collage.measure.wire.outcomes import Failed, Refused, Stage
+from collage.options import PRESETS
+from collage.report.progress import SilentProgress
+from collage_core.candidates.pool import CandidatePool
+from collage_core.candidates.proposals import TargetRule
+from collage_core.contract import Joins, Target
+from collage_core.errors import NoCoverError
+from collage_core.fusion import CandidateBounds, CandidateKernel
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_testing import chain
+from tests.engine.exploring import FakeSource, a_target, by_operator, rule_of
+
+A, B = a_target("a"), a_target("b")
+OPERATORS = ("Relu", "Neg", "Exp", "Tanh", "Abs", "Sin", "Cos", "Floor", "Ceil", "Sign", "Sqrt", "Erf")
+GRAPH = DataflowGraph(chain(*OPERATORS, shape=(64, 64)))
+FIRST, SECOND = OPERATORS[:6], OPERATORS[6:]
+HALVES = by_operator(
+    {
+        "a": {**dict.fromkeys(FIRST, 10.0), **dict.fromkeys(SECOND, 90.0)},
+        "b": {**dict.fromkeys(FIRST, 90.0), **dict.fromkeys(SECOND, 10.0)},
+    },
+    launch_us=5.0,
+)
+ALIKE = by_operator({"a": dict.fromkeys(OPERATORS, 10.0), "b": dict.fromkeys(OPERATORS, 30.0)}, launch_us=5.0)
+
+
+def explored(
+    source: FakeSource,
+    rules: Sequence[TargetRule] = (),
+    *,
+    kind: type[Explorer] = LazyExplorer,
+    preset: str = "default",
+    budget_s: float | None = None,
+) -> tuple[Explored, CandidatePool]:
+    pool = CandidatePool(GRAPH, source, 0.1)
+    found = kind(
+        pool,
+        rules or [rule_of(A), rule_of(B)],
+        cast(MeasuringCostSource, source),
+        preset=PRESETS[preset],
+        bounds=CandidateBounds(),
+        progress=SilentProgress(),
+        budget_s=budget_s,
+    ).run()
+    return found, pool
+
+
+def path(found: Explored, pool: CandidatePool) -> list[tuple[str, tuple[str, ...]]]:
+    return [(chosen.target, pool.candidate(chosen).sub_graph.names) for chosen in found.result.candidates]
+
+
+def test_the_same_plan_is_found_with_less_measuring() -> None:
+    lazy, exhaustive = FakeSource(HALVES), FakeSource(HALVES)
+
+    found, pool = explored(lazy)
+    wanted, other = explored(exhaustive, kind=Explorer)
+
+    assert path(found, pool) == path(wanted, other) == [("a", GRAPH.names[:6]), ("b", GRAPH.names[6:])]
+    assert len(lazy.measured) < len(exhaustive.measured) * 0.6  # every operator is a kind of its own here
+
+
+def test_where_one_target_is_better_at_everything_no_region_is_measured() -> None:
+    source = FakeSource(ALIKE)
+
+    found, pool = explored(source)
+
+    assert path(found, pool) == [("a", GRAPH.names)]
+    assert {len(names) for _, names in source.measured} == {1, len(GRAPH)}
+
+
+def test_what_was_not_measured_is_not_claimed_to_be_known() -> None:
+    found, _ = explored(FakeSource(HALVES))
+
+    assert (found.result.method, found.result.exact) == ("lazy", False)
+    assert found.result.gap_us > 0
+    assert any("were not measured" in sentence for sentence in found.left_out)
+
+
+def test_a_second_run_over_the_same_database_takes_the_same_steps_and_measures_nothing() -> None:
+    first = FakeSource(HALVES)
+    found, pool = explored(first)
+    second = FakeSource(HALVES, first.known)
+    repeated, same = explored(second)
+
+    assert second.counts.measured == 0
+    assert path(repeated, same) == path(found, pool)
+    assert (repeated.result, repeated.rounds, repeated.left_out) == (found.result, found.rounds, found.left_out)
+
+
+def test_what_an_exhaustive_run_knows_changes_nothing() -> None:
+    first = FakeSource(HALVES)
+    found, pool = explored(first)
+    shared = FakeSource(HALVES, first.known)
+    explored(shared, kind=Explorer, preset="extensive")
+    last = FakeSource(HALVES, first.known)
+    repeated, same = explored(last)
+
+    assert last.counts.measured == 0
+    assert (path(repeated, same), repeated.rounds) == (path(found, pool), found.rounds)
+
+
+def test_a_promise_that_does_not_come_true_is_not_taken() -> None:
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        size = len(candidate.sub_graph.names)
+        return 10.0 * size if size in (1, len(GRAPH)) else 1000.0
+
+    found, pool = explored(FakeSource(truth))
+
+    assert [len(names) for _, names in path(found, pool)] == [len(GRAPH)]
+
+
+def test_after_the_budget_whole_models_are_measured_and_nothing_else() -> None:
+    source = FakeSource(HALVES)
+
+    found, _ = explored(source, budget_s=-1.0)
+
+    assert source.measured == [("a", GRAPH.names), ("b", GRAPH.names)]
+    assert any("the budget ended before" in sentence for sentence in found.left_out)
+
+
+def test_after_the_budget_operators_that_nothing_else_covers_are_measured() -> None:
+    source = FakeSource(HALVES)
+
+    found, pool = explored(source, [rule_of(A, refuses=["Tanh"]), rule_of(B, refuses=["Relu"])], budget_s=-1.0)
+
+    assert len(path(found, pool)) == len(GRAPH)
+
+
+def test_a_node_nobody_takes_is_found_before_anything_is_measured() -> None:
+    source = FakeSource(HALVES)
+
+    with pytest.raises(NoCoverError) as caught:
+        explored(source, [rule_of(A, refuses=["Exp"]), rule_of(B, refuses=["Exp", "Abs"])])
+
+    assert caught.value.nodes == (GRAPH.index_of("exp_0"),)
+    assert source.measured == []
+
+
+def test_a_toolchain_that_fails_everywhere_costs_only_itself() -> None:
+    truth = by_operator({"a": {}, "b": dict.fromkeys(OPERATORS, 5.0)})
+
+    found, pool = explored(FakeSource(truth))
+
+    assert {target for target, _ in path(found, pool)} == {"b"}
+
+
+def test_a_target_that_hangs_is_given_up() -> None:
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        if candidate.target == A:
+            return Failed(stage=Stage.LOWER, reason="worker deadline: it did not answer in time and was killed")
+        return HALVES(candidate)
+
+    source = FakeSource(truth)
+    found, pool = explored(source)
+
+    assert [name for name, _ in source.measured].count("a") == 4
+    assert {name for name, _ in path(found, pool)} == {"b"}
+
+
+def test_a_library_of_single_kernels_takes_the_operators_it_is_best_at() -> None:
+    library = a_target("a", joins=Joins.NONE)
+    costs = {"a": dict.fromkeys(("Exp", "Sin"), 1.0), "b": dict.fromkeys(OPERATORS, 20.0)}
+    refused = [name for name in OPERATORS if name not in costs["a"]]
+    source = FakeSource(by_operator(costs))
+
+    found, pool = explored(source, [rule_of(library, refuses=refused), rule_of(B)])
+
+    assert [names for target, names in path(found, pool) if target == "a"] == [("exp_0",), ("sin_0",)]
+
+
+@pytest.mark.parametrize("kind", [LazyExplorer, Explorer])
+def test_of_targets_that_exclude_each_other_the_plan_is_the_best_of_those_without_one_or_the_other(
+    kind: type[Explorer],
+) -> None:
+    costs = {
+        "a": {**dict.fromkeys(FIRST, 10.0), **dict.fromkeys(SECOND, 90.0)},
+        "b": {**dict.fromkeys(FIRST, 80.0), **dict.fromkeys(SECOND, 12.0)},
+        "c": dict.fromkeys(OPERATORS, 40.0),
+    }
+    truth = by_operator(costs, launch_us=5.0)
+    one, other, third = a_target("a", excludes=frozenset({"b"})), a_target("b"), a_target("c")
+
+    def total(*targets: Target) -> tuple[float, frozenset[str]]:
+        found, _ = explored(FakeSource(truth), [rule_of(target) for target in targets], kind=kind)
+        return found.result.total_us, found.result.targets
+
+    without_b, without_a = total(one, third), total(other, third)
+
+    assert total(one, other, third) == min(without_b, without_a) == without_b
+    assert without_b[0] == pytest.approx(6 * 10 + 6 * 40 + 2 * 5.1)
+    assert without_a[0] == pytest.approx(6 * 12 + 6 * 40 + 2 * 5.1)

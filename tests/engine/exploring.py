@@ -1,0 +1,150 @@
+"""A cost source that measures nothing, and graphs with their candidates, to see what the pipeline makes of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from collage.measure.driver.source import Counts, Step
+from collage.measure.wire.outcomes import Failed, Measured, Refused, Stage
+from collage_core.candidates.pool import CacheKey, CandidatePool
+from collage_core.candidates.proposals import TargetRule, target_rule
+from collage_core.candidates.refusals import Rejection
+from collage_core.contract import INVALID, UNMEASURED, Cost, Joins, Supported, Target, Unmeasured, Unsupported
+from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, SubGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.patterns import NodeContext
+from collage_core.registry import Toolchain
+from collage_testing import MockToolchain
+
+Truth = Callable[[CandidateKernel], float | Refused | Failed]
+"""What measuring a candidate comes to: microseconds, or why there are none."""
+
+
+class FakeSource:
+    """Answers as `MeasuringCostSource` does, the truth about a candidate being a function of it.
+
+    Args:
+        truth: What measuring comes to.
+        known: What is in its database, by target and key; shared between sources, it is one database.
+
+    Attributes:
+        measured: Name of the target and names of the nodes of each candidate that was measured, in order.
+        asked: How often a cost was asked for.
+    """
+
+    def __init__(self, truth: Truth, known: dict[CacheKey, list[float | Refused | Failed]] | None = None) -> None:
+        self._truth = truth
+        self.known = {} if known is None else known
+        self.measured: list[tuple[str, tuple[str, ...]]] = []
+        self.asked = 0
+        self.counts = Counts()
+
+    def key(self, sub_graph: SubGraph) -> str:
+        return sub_graph.structural_hash
+
+    def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
+        self.asked += 1
+        found = self.known.get(self._key(candidate))
+        if not found:
+            return UNMEASURED
+        latest = found[-1 if confirmed else 0]
+        return latest if isinstance(latest, float) else INVALID
+
+    def is_confirmed(self, candidate: CandidateKernel) -> bool:
+        return len(self.known.get(self._key(candidate), ())) > 1
+
+    def outcome(self, candidate: CandidateKernel) -> Measured | Refused | Failed | None:
+        found = self.known.get(self._key(candidate))
+        if not found:
+            return None
+        latest = found[-1]
+        if isinstance(latest, float):
+            return Measured(samples_us=(latest,), warmup_runs=0, calls_per_sample=1)
+        return latest
+
+    def rejection(self, candidate: CandidateKernel) -> Rejection | None:
+        outcome = self.outcome(candidate)
+        if isinstance(outcome, Failed):
+            return Rejection(stage=outcome.stage.value, reason=outcome.reason)
+        return Rejection(stage="lower", reason=outcome.reason) if isinstance(outcome, Refused) else None
+
+    def measure(
+        self,
+        candidates: Iterable[CandidateKernel],
+        purpose: str = "select",
+        progress: Callable[[Step], None] | None = None,
+    ) -> None:
+        for candidate in candidates:
+            records = self.known.setdefault(self._key(candidate), [])
+            if records and purpose == "select":
+                self.counts.cache_hits += 1
+                continue
+            records.append(self._truth(candidate))
+            self.counts.measured += 1
+            self.measured.append((candidate.measured_as.name, candidate.sub_graph.names))
+
+    def _key(self, candidate: CandidateKernel) -> CacheKey:
+        return candidate.measured_as.name, self.key(candidate.sub_graph)
+
+
+def by_operator(costs_us: dict[str, dict[str, float]], *, launch_us: float = 1.0) -> Truth:
+    """A truth that adds up: microseconds by target and operator, and what each kernel costs besides."""
+
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        graph, sub_graph = candidate.sub_graph.graph, candidate.sub_graph
+        total = launch_us
+        for name in sub_graph.names:
+            index = graph.index_of(name)
+            if graph.is_host(index):
+                continue
+            cost = costs_us[candidate.measured_as.name].get(graph.nodes[index].op_type)
+            if cost is None:
+                return Failed(stage=Stage.RUN, reason=f"{candidate.target.name} crashes on {name}")
+            total += cost
+        return total
+
+    return truth
+
+
+def a_target(name: str, **options: Any) -> Target:
+    """A target that joins anything, unless told otherwise."""
+    options = {"fingerprint": f"{name} 1", "joins": Joins.ANY, **options}
+    return Target(toolchain=name, **options)
+
+
+def kernel(graph: DataflowGraph, target: Target, *names: str, label: str = "") -> CandidateKernel:
+    """The candidate of these nodes; of all of them if none is named."""
+    nodes = sum(1 << graph.index_of(name) for name in names) if names else graph.needs_kernel
+    spec = FusionSpec(name=target.name, rule=OpCallByKindRule(), targets=(target,))
+    return CandidateKernel(SubGraph(graph, graph.completed(nodes), label), spec)
+
+
+@dataclasses.dataclass
+class MeasuredPool:
+    """A pool whose candidates are all measured."""
+
+    pool: CandidatePool
+    source: FakeSource
+
+
+def pool_of(graph: DataflowGraph, truth: Truth, *candidates: CandidateKernel, dispatch_us: float = 0.0) -> MeasuredPool:
+    """A pool of these candidates, all measured."""
+    source = FakeSource(truth)
+    pool = CandidatePool(graph, source, dispatch_us)
+    for candidate in candidates:
+        pool.add(candidate)
+    source.measure(candidates)
+    return MeasuredPool(pool, source)
+
+
+def rule_of(target: Target, *, refuses: Iterable[str] = (), query: dict[int, str] | None = None) -> TargetRule:
+    """The default rule of a target that takes every operator but these."""
+    refused = frozenset(refuses)
+
+    def takes(node: NodeContext) -> Supported | Unsupported:
+        return Unsupported(f"{target.name} has no {node.op_type}") if node.op_type in refused else Supported()
+
+    mock = MockToolchain(target.toolchain, costs_us={}, predicates={"*": takes}, targets=[target])
+    return target_rule(Toolchain(target.toolchain, mock), target, query or {})

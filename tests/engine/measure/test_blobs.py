@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collage.errors import WireError
+from collage.measure.wire.blobs import BlobStore
+
+
+def test_bytes_come_back_read_and_mapped(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path)
+
+    for data in (b"", b"weights", bytes(100_000)):
+        name = store.put(data)
+        assert store.read(name) == data
+        assert bytes(store.map(name)) == data
+        assert BlobStore(tmp_path).read(name) == data
+
+
+def test_a_blob_that_is_not_there_is_named(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path)
+    name = store.put(b"weights")
+    store.path(name).unlink()
+
+    for take in (store.read, store.map):
+        with pytest.raises(WireError, match=f"blob {name} is not in {tmp_path}; it was deleted, or never sent"):
+            take(name)
+
+
+@pytest.mark.parametrize("damaged", [b"weighTs", b"weight", b""])
+def test_a_blob_that_was_altered_is_never_used(damaged: bytes, tmp_path: Path) -> None:
+    name = BlobStore(tmp_path).put(b"weights")
+    store = BlobStore(tmp_path)  # as a worker opens the driver's directory
+    store.path(name).write_bytes(damaged)
+
+    for take in (store.read, store.map):
+        with pytest.raises(WireError, match=f"blob {name} in {tmp_path} was altered"):
+            take(name)

@@ -1,0 +1,69 @@
+"""A model that ends the process that prepares it is told as one error."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx_ir as ir
+import pytest
+
+import collage
+import collage_core
+from collage.prepare.in_subprocess import prepare_in_subprocess
+from collage.setup.workload import Workload
+from collage_core.errors import DeadlineExceededError, InvalidModelError
+from collage_testing import mnist
+
+
+def split_into_more_than_it_says() -> ir.Model:
+    return ir.from_onnx_text("""
+        <ir_version: 10, opset_import: ["" : 21]>
+        g (float[4, 6] x) => (float[4, 3] a, float[4, 3] b) { a, b, c = Split <axis = 1, num_outputs = 2> (x) }""")
+
+
+def test_a_sound_model_passes() -> None:
+    prepare_in_subprocess(mnist(), {})
+
+
+def test_what_is_merely_wrong_passes_to_be_told_later() -> None:
+    prepare_in_subprocess(
+        ir.from_onnx_text("""
+        <ir_version: 10, opset_import: ["" : 21]>
+        g (float[2] x) => (float[2] y) { y = Cast(x) }"""),
+        {},
+    )
+
+
+def test_what_ends_the_process_is_an_error() -> None:
+    with pytest.raises(InvalidModelError, match="ends with SIGABRT on it"):
+        Workload(split_into_more_than_it_says())
+
+
+def test_what_takes_too_long_is_an_error() -> None:
+    with pytest.raises(DeadlineExceededError, match="preparing the model"):
+        prepare_in_subprocess(mnist(), {}, deadline_s=0.01)
+
+
+def test_a_scout_ends_though_nobody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.onnx")  # it waits for whoever writes there
+    command = [sys.executable, "-P", "-m", "collage.prepare.in_subprocess", str(tmp_path / "model.onnx"), "{}", "1"]
+    roots = [str(Path(package.__path__[0]).parent) for package in (collage, collage_core)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(roots)}
+
+    done = subprocess.run(command, env=environment, timeout=60, check=False)
+
+    assert done.returncode == -signal.SIGALRM
+
+
+def test_words_that_are_no_text_are_shown_as_far_as_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nprintf 'broken \\377 library\\n' >&2\nkill -ABRT $$\n", encoding="ascii")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+    with pytest.raises(InvalidModelError, match="SIGABRT on it: broken \N{REPLACEMENT CHARACTER} library"):
+        prepare_in_subprocess(mnist(), {})

@@ -1,0 +1,177 @@
+"""Tables as a file of 100 columns shows them."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+from rich.console import Console, RenderableType
+
+from collage.report.documents.codec import record_from_json, record_to_json
+from collage.report.facts.record import AlternativeFacts, CompatibleSetFacts, CopyFacts, RegionFacts
+from collage.report.text.coverage import coverage_lines
+from collage.report.text.tables import (
+    comparison_table,
+    optimize_summary,
+    predicted_against_measured,
+    refusals_table,
+    regions_table,
+    search_lines,
+)
+from tests.engine.report.records import COMPARISON, RECORD
+
+
+def shown(table: RenderableType, width: int = 100) -> str:
+    """The table without spaces at the ends of lines, and without empty lines around it."""
+    stream = io.StringIO()
+    Console(file=stream, width=width, markup=False, highlight=False).print(table)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).strip("\n")
+
+
+def test_contenders_stand_side_by_side_and_a_failure_says_why() -> None:
+    assert shown(comparison_table(COMPARISON)) == GOLDEN_COMPARISON.strip("\n")
+
+
+def test_a_narrow_terminal_folds_names_and_keeps_figures() -> None:
+    text = shown(comparison_table(COMPARISON), width=80)
+
+    assert all(figure in text for figure in ("95.04-96.96", "0.651-0.664", "mixed", "158.4-161.6"))
+
+
+def test_regions_show_predicted_and_measured_time_and_share() -> None:
+    assert shown(regions_table(RECORD)) == GOLDEN_REGIONS.strip("\n")
+
+
+def test_of_many_regions_the_costliest_are_listed_and_the_rest_summed() -> None:
+    assert shown(regions_table(RECORD, limit=1)) == GOLDEN_REGIONS_SHORT.strip("\n")
+
+
+def test_a_plan_that_was_not_profiled_shows_predicted_shares() -> None:
+    regions = tuple(dataclasses.replace(region, measured_us=0.0) for region in RECORD.regions)
+
+    text = shown(regions_table(dataclasses.replace(RECORD, regions=regions)))
+
+    assert "52,340            -   59.3 %" in text
+
+
+def test_refusals_are_grouped_and_brackets_are_text() -> None:
+    text = shown(refusals_table(RECORD.refusals))
+
+    assert "Resize 'cubic' [NHWC]" in text
+    assert "Cast to 'int2' is not there (and 1 like it)" in text
+
+
+def test_refusals_left_out_are_counted() -> None:
+    assert shown(refusals_table(RECORD.refusals, limit=1)).endswith("2 more reasons; -v lists all")
+
+
+def test_predicted_is_set_against_measured() -> None:
+    assert predicted_against_measured(RECORD) == "predicted 88.25 ms, measured 96.00 ms end to end (+8.8 %)"
+
+
+def test_device_copies_are_a_part_of_what_is_predicted() -> None:
+    copy = CopyFacts(value="v", source="cpu", destination="cuda:0", size_bytes=4096, cost_us=250.0)
+    record = dataclasses.replace(RECORD, device_copies=(copy, copy))
+
+    assert predicted_against_measured(record).startswith("predicted 88.25 ms (device copies 0.5000 ms), measured")
+
+
+def test_a_toolchain_that_got_little_is_named_with_the_reason() -> None:
+    assert coverage_lines(RECORD) == (
+        "openvino took 1 of 13 nodes: it refuses 2 (Cast to 'int2' is not there (and 1 like it)); "
+        "the other 10 it accepts went to onnxruntime",
+        "tensorrt is unusable: no NVIDIA device",
+    )
+
+
+def test_the_search_says_whether_it_was_exact() -> None:
+    exact, unsure, unknown = (
+        search_lines(dataclasses.replace(RECORD.search, exact=flag, gap_us=gap))[0]
+        for flag, gap in ((True, 0.0), (False, 12.5), (False, float("inf")))
+    )
+
+    assert exact.endswith("exact: no cheaper plan exists among the candidates, at these costs")
+    assert unsure.endswith("not exact: a plan cheaper by up to 12.5 us may exist")
+    assert unknown.endswith("not exact: how much cheaper a plan may exist is not known")
+
+
+def test_the_summary_holds_everything_a_user_asks_for() -> None:
+    text = shown(optimize_summary(RECORD))
+
+    for part in (
+        "0.657",
+        "predicted 88.25 ms",
+        "openvino took 1 of 13 nodes",
+        "refused by",
+        "measured 20, from the tuning database 11",
+        "largest output error 4.5e-06",
+        "not independently checked: backbone/node_3",
+        RECORD.decision,
+    ):
+        assert part in text
+
+
+def test_long_plans_are_listed_whole_only_when_asked() -> None:
+    region = RegionFacts(
+        id="",
+        toolchain="a",
+        target="a",
+        composite="",
+        nodes=("n",),
+        operators=("Add",),
+        cost_us=1.0,
+        alternatives=(AlternativeFacts(target="b", cost_us=None, reason="no"),),
+    )
+    many = dataclasses.replace(
+        RECORD, regions=tuple(dataclasses.replace(region, id=f"k{i:04}", cost_us=1.0 + i) for i in range(40))
+    )
+
+    assert "k0000" not in shown(optimize_summary(many))
+    assert "24 regions more" in shown(optimize_summary(many))
+    assert "k0000" in shown(optimize_summary(many, everything=True))
+
+
+GOLDEN_COMPARISON = """
+ contender                 kind    toolchains   kernels  p50 ms      95 % CI  ratio      95 % CI
+ ───────────────────────────────────────────────────────────────────────────────────────────────
+ collage                   mixed   openvino,          3   96.00  95.04-96.96  0.657  0.651-0.664
+                                   onnxruntime
+ onnxruntime               single  onnxruntime        1   160.0  158.4-161.6  1.096    1.08-1.11
+ openvino                  single  openvino           1   146.0  144.5-147.5  1.000    1.00-1.00
+ openvino(precision=bf16)  single  openvino           -  failed
+
+ratio: to openvino, the best single toolchain
+openvino(precision=bf16) failed: output 'labels' is off by 4.1 % of its scale; 0.1 % is allowed
+"""
+
+GOLDEN_REGIONS = """
+ region  target       operators                         nodes  predicted us  measured us    share
+ ────────────────────────────────────────────────────────────────────────────────────────────────
+ k0000   onnxruntime  Conv+Relu x3, Concat+Conv+Resize      9        52,340       57,100   59.8 %
+ k0001   openvino     ArgMax                                1        35,800       38,350   40.1 %
+ k0002   onnxruntime  Cast+Mul+Add                          3         110.0        112.2    0.1 %
+
+ total                3 kernels                            13        88,250       95,563  100.0 %
+"""
+
+GOLDEN_REGIONS_SHORT = """
+ region  target       operators                         nodes  predicted us  measured us    share
+ ────────────────────────────────────────────────────────────────────────────────────────────────
+ k0000   onnxruntime  Conv+Relu x3, Concat+Conv+Resize      9        52,340       57,100   59.8 %
+ ...                  2 regions more                        4        35,910       38,463   40.2 %
+
+ total                3 kernels                            13        88,250       95,563  100.0 %
+"""
+
+
+def test_where_targets_exclude_each_other_the_best_plan_of_each_set_is_told() -> None:
+    sets = (
+        CompatibleSetFacts(targets=("a", "b"), predicted_ms=1.5, used=("b",)),
+        CompatibleSetFacts(targets=("a", "c"), predicted_ms=None),
+    )
+    record = dataclasses.replace(RECORD, search=dataclasses.replace(RECORD.search, compatible_sets=sets))
+
+    [line] = [each for each in search_lines(record.search) if "exclude" in each]
+
+    assert line.endswith("{a, b}: 1.500 ms predicted, by b; {a, c}: none covers the model")
+    assert record_from_json(record_to_json(record)) == record

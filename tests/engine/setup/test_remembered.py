@@ -1,0 +1,120 @@
+"""What the database remembers beside measurements: used if it is understood, found out anew if not."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from collage.build.verify import Verified
+from collage.measure.driver.records import Limits, superseded
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.outcomes import Tolerance
+from collage.setup import queries
+from collage.setup.dispatch import dispatch_us
+from collage.setup.environment import Environment
+from collage.store import BlobSpace, MemoryStore, RecordKey, TuningRecord
+from collage_core.contract import Host, Target
+from collage_core.fusion import SubGraph
+from collage_core.hookspecs import hookimpl
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.registry import Registry, Toolchain
+from collage_testing import chain
+
+LIMITS = Limits(tolerance=Tolerance(), deadline_s=60.0)
+RECORD = TuningRecord(
+    key=RecordKey(structural_hash="h", target="t", fingerprint="f", host="c", threads=2, launch="eager"),
+    outcome="failed",
+    purpose="select",
+    created="2026-01-01T00:00:00+00:00",
+    reason="wrong numbers",
+    stage="check",
+    extra={"tolerance": 1e-3, "deadline_s": 60.0},
+)
+
+
+def test_what_is_understood_is_used() -> None:
+    assert not superseded(RECORD, LIMITS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stage": "tune"},
+        {"extra": {"tolerance": None}},
+        {"extra": {"tolerance": [1]}},
+        {"reason": "worker deadline", "stage": "measure", "extra": {"deadline_s": "long"}},
+        {"reason": "worker memory", "stage": "measure", "extra": {"memory_bytes": {}}},
+        {"outcome": "measured", "samples_us": (1.0,), "extra": {"calls_per_sample": None}},
+        {"outcome": "measured", "samples_us": (1.0,), "extra": {"discarded": 7}},
+    ],
+)
+def test_a_record_of_another_make_is_as_not_there(change: dict[str, Any]) -> None:
+    assert superseded(dataclasses.replace(RECORD, **change), LIMITS)
+
+
+def test_verification_comes_back_as_it_was() -> None:
+    verified = Verified(
+        max_error=0.1, measured_us={"k0000": 2.0}, site_errors={"k0000": 0.0}, unchecked={"n": "random"}
+    )
+
+    assert Verified.of(verified.document()) == verified
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"max_error": None}, {"measured_us": 3}, {"site_errors": {"k0000": "small"}}, {"unchecked": ["n"]}],
+)
+def test_a_verification_of_another_make_is_none(change: dict[str, Any]) -> None:
+    document = Verified(max_error=0.1, measured_us={}, site_errors={}, unchecked={}).document()
+
+    assert Verified.of(document | change) is None
+    assert Verified.of({key: value for key, value in document.items() if key not in change}) is None
+
+
+@pytest.mark.parametrize("known", [{}, {"dispatch_us": "fast"}, {"dispatch_us": -1.0}, {"dispatch_us": None}])
+def test_the_loops_share_is_measured_anew(known: dict[str, Any]) -> None:
+    database, host = MemoryStore(), Host.this()
+    database.put_plan(f"dispatch/{host.fingerprint}", known)
+
+    found = dispatch_us(database, host)
+
+    assert 0 < found < 1000
+    assert dispatch_us(database, host) == found
+
+
+class Opinionated:
+    """A plugin with an opinion, which a worker would be asked for."""
+
+    @hookimpl
+    def collage_query(self, target: Any, model: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("known", [b"\xff", b"{", b"[" * 200_000, b"7", b'{"first": "no"}', b'{"deadline_s": null}'])
+def test_an_opinion_of_another_make_is_asked_for_again(known: bytes, tmp_path: Any) -> None:
+    graph = DataflowGraph(chain("Relu", "Exp"))
+    target = Target(toolchain="mock", fingerprint="mock 1")
+    database, asked = MemoryStore(), []
+
+    def query(*arguments: object) -> dict[str, str]:
+        asked.append(arguments)
+        return {graph.names[0]: "too small"}
+
+    environment = SimpleNamespace(
+        registry=Registry.of(Toolchain("mock", Opinionated())),
+        database=database,
+        store=BlobStore(tmp_path),
+        pool=SimpleNamespace(worker=lambda name: SimpleNamespace(query=query)),
+    )
+    whole = SubGraph(graph, graph.all_mask)
+    space = BlobSpace(toolchain="collage-query", fingerprint=target.fingerprint)
+    name = f"{target.name}/{whole.structural_hash}"
+    for key in (name, f"{name}/failed"):
+        database.put_blob(space, key, known)
+
+    for _ in range(2):
+        assert queries._query(whole, target, cast(Environment, environment)) == {0: "too small"}
+    assert len(asked) == 1

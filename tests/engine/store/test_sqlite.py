@@ -1,0 +1,375 @@
+"""What only a store on disk can get wrong: being killed, shared, damaged, or not ours at all."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import collage.store
+from collage.errors import (
+    DatabaseDamagedError,
+    DatabaseError,
+    DatabaseForeignError,
+    DatabaseLockedError,
+    DatabaseReadOnlyError,
+    DatabaseVersionError,
+)
+from collage.store import BlobSpace, RecordKey, SqliteStore, TuningRecord
+from collage.store.connection import SCHEMA_VERSION
+
+KEY = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager")
+SPACE = BlobSpace(toolchain="t", fingerprint="f")
+ROOT = Path(collage.store.__file__).parents[2]
+
+# Writes one record after the other and says so after each; what was said must survive.
+WRITER = """
+import sys
+from pathlib import Path
+from collage.store import BlobSpace, RecordKey, SqliteStore, TuningRecord
+path, writer, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+key = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager")
+print("ready", flush=True)
+with SqliteStore(path) as store:
+    for number in range(count):
+        store.begin_attempt(key)
+        store.append_all([TuningRecord(
+            key=key, outcome="measured", purpose="select", created="2026-01-01T00:00:00+00:00",
+            samples_us=(float(number),), variant=writer, extra={"filler": "x" * 3000},
+        )])
+        store.put_blob(BlobSpace(toolchain="t", fingerprint="f"), writer, bytes(5000) + number.to_bytes(4, "big"))
+        print(number, flush=True)
+"""
+
+
+def write_in_child(path: Path, writer: str, count: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path), writer, str(count)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def record(sample_us: float = 1.0) -> TuningRecord:
+    return TuningRecord(
+        key=KEY,
+        outcome="measured",
+        purpose="select",
+        created="2026-01-01T00:00:00+00:00",
+        samples_us=(sample_us,),
+    )
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    rng = random.Random(11)
+    acknowledged: dict[str, int] = {}
+    for run in range(5):
+        child = write_in_child(path, str(run), 1_000_000)
+        assert child.stdout is not None
+        with child.stdout:
+            assert child.stdout.readline() == "ready\n"
+            said = [child.stdout.readline()] if run % 2 else []  # else it may hit the making of the file
+            time.sleep(rng.uniform(0.0, 0.08))
+            child.kill()
+            said += child.stdout.read().splitlines()
+        child.wait()
+        acknowledged[str(run)] = len(said)
+
+        with SqliteStore(path) as store:
+            present = {(r.variant, r.samples_us[0]) for r in store.records(KEY) if r.extra["filler"]}
+            for writer, count in acknowledged.items():
+                assert all((writer, float(number)) in present for number in range(count))
+                if count:
+                    blob = store.get_blob(SPACE, writer)
+                    assert blob is not None
+                    assert int.from_bytes(blob[5000:], "big") >= count - 1
+            assert store.attempts(KEY) >= sum(acknowledged.values())
+    assert sum(acknowledged.values()) > 0
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+
+
+ATTEMPTER = """
+import sys, time
+from pathlib import Path
+from collage.store import RecordKey, SqliteStore
+key = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager")
+with SqliteStore(Path(sys.argv[1])) as store:
+    store.begin_attempt(key)
+    print(store.begin_attempt(key), flush=True)
+    time.sleep(600)
+"""
+
+
+def test_attempts_of_a_process_that_still_runs_are_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    command = [sys.executable, "-c", ATTEMPTER, str(path)]
+    with (
+        SqliteStore(path) as store,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}) as it,
+    ):
+        assert it.stdout is not None
+        try:
+            assert it.stdout.readline() == "2\n"
+            assert store.attempts(KEY) == 0
+            assert store.begin_attempt(KEY) == 1
+            store.clear_attempts(KEY)
+            store.begin_attempt(KEY)
+            store.append(record())
+            assert store.attempts(KEY) == 0
+            assert store.stats().open_attempts == 1
+        finally:
+            it.kill()
+        it.wait()
+        assert store.attempts(KEY) == 2
+
+        store.append(record(2.0))
+
+        assert store.stats().open_attempts == 0
+
+
+def test_a_database_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    with SqliteStore(path) as store:
+        store.append(record())
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        columns = "structural_hash TEXT, target TEXT, fingerprint TEXT, host TEXT, threads INTEGER, launch TEXT"
+        old.executescript(
+            f"DROP TABLE attempt; CREATE TABLE attempt ({columns}, begun INTEGER); PRAGMA user_version = 1;"
+            "INSERT INTO attempt VALUES ('h', 't', 'f', 'cpu', 2, 'eager', 2)"
+        )
+
+    with SqliteStore(path, read_only=True) as store:
+        assert store.records(KEY) == (record(),)
+        assert store.stats().open_attempts == 1
+    with SqliteStore(path) as store:
+        assert store.records(KEY) == (record(),)
+        assert store.begin_attempt(KEY) == 1
+
+
+def test_several_processes_make_and_write_one_database(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    children = [write_in_child(path, str(number), 25) for number in range(4)]
+    for child in children:
+        out, _ = child.communicate(timeout=120)
+        assert (child.returncode, out.split()[-1]) == (0, "24")
+
+    with SqliteStore(path) as store:
+        assert len(store.records(KEY)) == 100
+        assert store.attempts(KEY) == 100
+        assert len(store.blob_keys()) == 4
+
+
+def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    with SqliteStore(path) as store:
+        store.append(record())
+    with SqliteStore(path, busy_timeout_s=0.05) as reader:
+        writer = sqlite3.connect(path, isolation_level=None)
+        writer.execute("BEGIN IMMEDIATE")
+        assert reader.records(KEY) == (record(),)
+        with pytest.raises(DatabaseLockedError, match="locked"):
+            reader.append(record(2.0))
+        writer.execute("ROLLBACK")
+        writer.close()
+        assert reader.append(record(2.0))
+
+
+def test_a_locked_file_is_an_error_at_opening(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    SqliteStore(path).close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(DatabaseLockedError):
+        SqliteStore(path, busy_timeout_s=0.05)
+
+    other.close()
+
+
+@pytest.mark.parametrize("content", [b"hello\n", b"PK\x03\x04" + bytes(5000), bytes(4096)])
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "db"
+    path.write_bytes(content)
+
+    with pytest.raises(DatabaseForeignError, match="not a SQLite database"):
+        SqliteStore(path)
+
+    assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("application", [0, 7])
+@pytest.mark.parametrize("journal", ["DELETE", "WAL"])
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path, application: int, journal: str) -> None:
+    path = tmp_path / "db"
+    foreign = sqlite3.connect(path)
+    foreign.execute(f"PRAGMA journal_mode = {journal}")
+    foreign.execute(f"PRAGMA application_id = {application}")
+    foreign.execute("CREATE TABLE record (id)")
+    foreign.commit()
+    foreign.close()
+    before = digest(path)
+
+    with pytest.raises(DatabaseForeignError, match="another program"):
+        SqliteStore(path)
+
+    assert digest(path) == before
+
+
+def test_a_newer_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    SqliteStore(path).close()
+    newer = sqlite3.connect(path)
+    newer.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    newer.close()
+    before = digest(path)
+
+    with pytest.raises(DatabaseVersionError, match=f"schema version {SCHEMA_VERSION + 1}"):
+        SqliteStore(path)
+
+    assert digest(path) == before
+
+
+def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    path.touch()
+
+    with SqliteStore(path) as store:
+        assert store.append(record())
+
+
+def filled(path: Path) -> None:
+    with SqliteStore(path) as store:
+        for sample in range(200):
+            store.append(dataclasses.replace(record(float(sample)), extra={"filler": "x" * 500}))
+        store.put_blob(SPACE, "k", bytes(20_000))
+
+
+def test_a_truncated_database_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    filled(path)
+    os.truncate(path, path.stat().st_size // 2 // 4096 * 4096)
+
+    def read_all() -> None:
+        with SqliteStore(path) as store:
+            store.records(KEY)
+            store.get_blob(SPACE, "k")
+            store.stats()
+
+    with pytest.raises(DatabaseDamagedError):
+        read_all()
+
+
+def test_altered_bytes_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    filled(path)
+    rng = random.Random(1)
+    whole = bytearray(path.read_bytes())
+    with SqliteStore(path) as store:
+        wanted = store.records(KEY)
+    noticed = 0
+    for _ in range(20):
+        altered = bytearray(whole)
+        for _ in range(200):
+            altered[rng.randrange(4096, len(altered))] ^= 1 << rng.randrange(8)
+        path.write_bytes(altered)
+        try:
+            with SqliteStore(path) as store:
+                assert store.records(KEY) == wanted
+                assert store.get_blob(SPACE, "k") == bytes(20_000)
+        except DatabaseDamagedError:
+            noticed += 1
+    assert noticed == 20
+
+
+def test_a_blob_that_was_altered_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    filled(path)
+    other = sqlite3.connect(path)
+    other.execute("UPDATE blob SET data = x'00'")
+    other.commit()
+    other.close()
+
+    with SqliteStore(path) as store, pytest.raises(DatabaseDamagedError, match="blob 'k' of t"):
+        store.get_blob(SPACE, "k")
+
+
+def test_a_record_of_unknown_form_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    filled(path)
+    other = sqlite3.connect(path)
+    other.execute("UPDATE record SET body = '{}', content_id = ? WHERE id = 1", (
+        hashlib.sha256(b"{}").hexdigest(),
+    ))  # fmt: skip
+    other.commit()
+    other.close()
+
+    with SqliteStore(path) as store, pytest.raises(DatabaseDamagedError, match="a record is damaged"):
+        store.records(KEY)
+
+
+def test_a_store_opened_for_reading_cannot_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    with SqliteStore(path) as store:
+        store.append(record())
+
+    with SqliteStore(path, read_only=True) as store:
+        assert store.records(KEY) == (record(),)
+        with pytest.raises(DatabaseReadOnlyError):
+            store.append(record(2.0))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anything")
+def test_a_file_that_may_not_be_written_is_an_error_at_opening(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    SqliteStore(path).close()
+    path.chmod(0o444)
+
+    with pytest.raises(DatabaseReadOnlyError):
+        SqliteStore(path)
+
+
+def test_reading_makes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="no such file"):
+        SqliteStore(tmp_path / "db", read_only=True)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_is_no_database(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="is a directory"):
+        SqliteStore(tmp_path)
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(DatabaseReadOnlyError, match="cannot be made"):
+        SqliteStore(tmp_path / "file" / "db")
+
+
+def test_a_path_with_odd_characters_is_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "a b?mode=ro#%41.db"
+    with SqliteStore(path) as store:
+        store.append(record())
+
+    assert path.exists()

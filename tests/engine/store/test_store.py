@@ -1,0 +1,342 @@
+"""The contract of a tuning store, run over every store."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collage.errors import DatabaseDamagedError, DatabaseError, DatabaseVersionError
+from collage.store import (
+    BlobSpace,
+    MemoryStore,
+    Purpose,
+    RecordKey,
+    SqliteStore,
+    StoredBlobs,
+    TuningRecord,
+    TuningStore,
+    export_lines,
+    import_lines,
+    merge,
+)
+from collage_core.contract import BlobCache
+
+KEY = RecordKey(structural_hash="h", target="fast", fingerprint="fast 1.0", host="cpu", threads=2, launch="eager")
+SPACE = BlobSpace(toolchain="fast", fingerprint="fast 1.0")
+
+
+def measured(sample_us: float = 12.0, key: RecordKey = KEY, purpose: Purpose = "select", **fields: Any) -> TuningRecord:
+    return TuningRecord(
+        key=key,
+        outcome="measured",
+        purpose=purpose,
+        created="2026-01-02T03:04:05.678+00:00",
+        samples_us=(sample_us, 11.5),
+        warmup_runs=3,
+        **fields,
+    )
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TuningStore]:
+    store: TuningStore = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "deep" / "db")
+    with store:
+        yield store
+
+
+class TestTuningStore:
+    def test_a_record_comes_back_as_it_was(self, store: TuningStore) -> None:
+        full = measured(error=1e-6, variant="v2", extra={"a": [1, {"b": None}], "ü": "x\ud800"})
+        failed = TuningRecord(
+            key=KEY,
+            outcome="failed",
+            purpose="verify",
+            created="2026-01-02T03:04:05+01:00",
+            reason="wrong numbers",
+            stage="verify",
+            error=0.3,
+        )
+
+        assert store.append(full)
+        assert store.append(failed)
+
+        assert store.records(KEY) == (full, failed)
+
+    def test_records_of_a_key_come_in_the_order_added(self, store: TuningStore) -> None:
+        other = dataclasses.replace(KEY, threads=1)
+        for sample in (3.0, 1.0, 2.0):
+            store.append(measured(sample))
+            store.append(measured(sample, other))
+
+        assert [r.samples_us[0] for r in store.records(KEY)] == [3.0, 1.0, 2.0]
+        assert [r.key for r in store.all_records()] == [KEY, other] * 3
+
+    @pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(RecordKey)])
+    def test_every_field_of_the_key_tells_records_apart(self, store: TuningStore, field: str) -> None:
+        changed: dict[str, Any] = {field: 7 if field == "threads" else "other"}
+        other = dataclasses.replace(KEY, **changed)
+        store.append(measured())
+
+        assert store.records(other) == ()
+
+    def test_records_are_found_by_purpose(self, store: TuningStore) -> None:
+        chosen, confirmed = measured(1.0), measured(1.0, purpose="confirm")
+        store.append(chosen)
+        store.append(confirmed)
+
+        assert store.records(KEY, "select") == (chosen,)
+        assert store.records(KEY, "confirm") == (confirmed,)
+        assert store.records(KEY, "end_to_end") == ()
+
+    def test_equal_records_are_one(self, store: TuningStore) -> None:
+        assert store.append(measured(12))
+        assert not store.append(measured(12.0))
+        assert store.append_all([measured(12.0), measured(13.0), measured(13.0)]) == 1
+        assert len(store.records(KEY)) == 2
+
+    def test_many_records_are_added_all_or_none(self, store: TuningStore) -> None:
+        with pytest.raises(ValueError, match="not JSON"):
+            store.append_all([measured(1.0), measured(2.0, extra={"a": object()})])
+
+        assert store.records(KEY) == ()
+
+    def test_altering_what_was_given_or_got_alters_nothing(self, store: TuningStore) -> None:
+        extra: dict[str, Any] = {"list": [1]}
+        store.append(measured(extra=extra))
+        extra["list"].append(2)
+        [got] = store.records(KEY)
+        got.extra["list"].append(3)
+
+        assert store.records(KEY)[0].extra == {"list": [1]}
+
+    def test_attempts_are_counted_until_a_record_ends_them(self, store: TuningStore) -> None:
+        assert store.attempts(KEY) == 0
+        assert store.begin_attempt(KEY) == 1
+        assert store.begin_attempt(KEY) == 2
+        assert store.attempts(KEY) == 2
+        assert store.attempts(dataclasses.replace(KEY, host="other")) == 0
+
+        store.append(measured())
+
+        assert store.attempts(KEY) == 0
+
+    def test_an_equal_record_ends_attempts_too(self, store: TuningStore) -> None:
+        store.append(measured())
+        store.begin_attempt(KEY)
+        store.append(measured())
+
+        assert store.attempts(KEY) == 0
+
+    def test_records_from_elsewhere_end_no_attempts(self, store: TuningStore) -> None:
+        store.begin_attempt(KEY)
+        store.append_all([measured()])
+
+        assert store.attempts(KEY) == 1
+
+    def test_attempts_can_be_forgotten(self, store: TuningStore) -> None:
+        other = dataclasses.replace(KEY, host="other")
+        for key in (KEY, other, other):
+            store.begin_attempt(key)
+
+        store.clear_attempts(KEY)
+
+        assert (store.attempts(KEY), store.attempts(other)) == (0, 2)
+
+    def test_blobs_are_apart_by_toolchain_and_fingerprint(self, store: TuningStore) -> None:
+        newer = BlobSpace(toolchain="fast", fingerprint="fast 2.0")
+        store.put_blob(SPACE, "cache", b"\0one")
+        store.put_blob(newer, "cache", b"")
+        store.put_blob(SPACE, "cache", b"\0two")
+
+        assert store.get_blob(SPACE, "cache") == b"\0two"
+        assert store.get_blob(newer, "cache") == b""
+        assert store.get_blob(SPACE, "other") is None
+        assert store.blob_keys() == ((SPACE, "cache"), (newer, "cache"))
+
+    def test_a_toolchain_sees_its_blobs_as_a_cache(self, store: TuningStore) -> None:
+        cache: BlobCache = StoredBlobs(store, SPACE)
+        cache.put("k", b"v")
+
+        assert cache.get("k") == store.get_blob(SPACE, "k") == b"v"
+
+    def test_plans_are_kept_by_name(self, store: TuningStore) -> None:
+        store.put_plan("b", {"regions": [1.5, None]})
+        store.put_plan("a", {})
+        store.put_plan("b", {"regions": ["x"]})
+
+        assert store.get_plan("b") == {"regions": ["x"]}
+        assert store.get_plan("c") is None
+        assert store.plan_names() == ("a", "b")
+
+    @pytest.mark.parametrize("value", [float("nan"), object()])
+    def test_a_plan_is_json(self, store: TuningStore, value: Any) -> None:
+        with pytest.raises(ValueError, match="JSON"):
+            store.put_plan("p", {"x": value})
+
+    def test_stats_count_what_is_there(self, store: TuningStore) -> None:
+        slow = dataclasses.replace(KEY, target="slow", fingerprint="slow 1.0")
+        store.append(measured(1.0))
+        store.append(measured(2.0))
+        store.append(TuningRecord(key=slow, outcome="refused", purpose="select", created="2026-01-01T00:00Z"))
+        store.begin_attempt(KEY)
+        store.put_blob(SPACE, "k", b"12345")
+        store.put_plan("p", {})
+
+        stats = store.stats()
+
+        assert (stats.records, stats.keys, stats.open_attempts) == (3, 2, 1)
+        assert (stats.blobs, stats.blob_bytes, stats.plans) == (1, 5, 1)
+        assert stats.by_outcome == {"measured": 2, "refused": 1}
+        assert stats.by_target == {"fast": 2, "slow": 1}
+        assert stats.fingerprints == {"fast 1.0": 2, "slow 1.0": 1}
+
+    def test_gc_removes_what_other_versions_left(self, store: TuningStore) -> None:
+        old = dataclasses.replace(KEY, fingerprint="fast 0.9")
+        old_space = BlobSpace(toolchain="fast", fingerprint="fast 0.9")
+        for key in (KEY, old):
+            store.append(measured(key=key))
+            store.begin_attempt(key)
+        store.put_blob(SPACE, "k", b"new")
+        store.put_blob(old_space, "k", b"old")
+
+        removed = store.gc(keep={"fast 1.0"})
+
+        assert (removed.records, removed.blobs) == (1, 1)
+        assert (store.records(old), store.attempts(old), store.get_blob(old_space, "k")) == (
+            (),
+            0,
+            None,
+        )
+        assert len(store.records(KEY)) == store.attempts(KEY) == 1
+        assert store.get_blob(SPACE, "k") == b"new"
+
+    def test_threads_share_a_store(self, store: TuningStore) -> None:
+        def work(thread: int) -> None:
+            for sample in range(20):
+                store.begin_attempt(KEY)
+                store.append_all([measured(float(sample))])
+                store.put_blob(SPACE, f"{thread}", b"x" * sample)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert (len(store.records(KEY)), store.attempts(KEY)) == (20, 80)
+
+    def test_a_closed_store_says_so(self, store: TuningStore) -> None:
+        store.close()
+        store.close()
+
+        with pytest.raises(DatabaseError, match="closed"):
+            store.records(KEY)
+
+    def test_an_export_makes_an_equal_store(self, store: TuningStore) -> None:
+        fill(store)
+        lines = list(export_lines(store))
+        with MemoryStore() as copy:
+            done = import_lines(copy, lines)
+            again = import_lines(copy, lines)
+
+            assert (done.records, done.known, done.blobs, done.plans) == (2, 0, 1, 1)
+            assert (again.records, again.known, again.blobs, again.plans) == (0, 2, 0, 0)
+            assert list(export_lines(copy)) == lines
+
+    def test_merging_keeps_what_is_there(self, store: TuningStore) -> None:
+        fill(store)
+        with MemoryStore() as other:
+            other.append_all([measured(2.0), measured(3.0)])
+            other.put_blob(SPACE, "k", b"theirs")
+            other.put_plan("p", {"whose": "theirs"})
+            other.put_plan("q", {})
+
+            done = merge(store, other)
+
+        assert (done.records, done.known, done.blobs, done.plans) == (1, 1, 0, 1)
+        assert [r.samples_us[0] for r in store.records(KEY)] == [1.0, 2.0, 3.0]
+        assert store.get_blob(SPACE, "k") == b"ours"
+        assert store.get_plan("p") == {"whose": "ours"}
+
+    @pytest.mark.parametrize("damaged", ["half a record", "[" * 200_000, '{"record":' * 200_000])
+    def test_a_damaged_line_stops_an_import_after_what_came_before(self, store: TuningStore, damaged: str) -> None:
+        with MemoryStore() as source:
+            fill(source)
+            header, first, second, *_ = export_lines(source)
+
+        with pytest.raises(DatabaseDamagedError, match="line 3"):
+            import_lines(store, [header, first, second[:-4] if damaged == "half a record" else damaged])
+
+        assert len(store.records(KEY)) == 1
+
+    @pytest.mark.parametrize(
+        ("header", "error"),
+        [
+            ("", DatabaseDamagedError),
+            ('{"format":"other","version":1}', DatabaseDamagedError),
+            ('{"format":"collage-tuning","version":2}', DatabaseVersionError),
+        ],
+    )
+    def test_what_is_no_export_is_refused(self, store: TuningStore, header: str, error: type[DatabaseError]) -> None:
+        with pytest.raises(error):
+            import_lines(store, [header])
+
+
+def fill(store: TuningStore) -> None:
+    store.append_all([measured(1.0), measured(2.0)])
+    store.put_blob(SPACE, "k", b"ours")
+    store.put_plan("p", {"whose": "ours"})
+
+
+keys = st.builds(
+    RecordKey,
+    structural_hash=st.sampled_from("xy"),
+    target=st.just("t"),
+    fingerprint=st.sampled_from(["f", "g"]),
+    host=st.just("h"),
+    threads=st.just(1),
+    launch=st.just("eager"),
+)
+steps = st.one_of(
+    st.tuples(st.just("append"), keys, st.sampled_from([1.0, 2.0]), st.sampled_from(["select", "confirm"])),
+    st.tuples(st.just("attempt"), keys),
+    st.tuples(st.just("clear"), keys),
+    st.tuples(st.just("blob"), st.sampled_from("kl"), st.binary(max_size=4)),
+    st.tuples(st.just("gc"), st.sets(st.sampled_from(["f", "g", "fast 1.0"]))),
+)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(plan=st.lists(steps, max_size=25))
+def test_both_stores_agree_after_any_steps(
+    tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[Any, ...]]
+) -> None:
+    path = tmp_path_factory.mktemp("agree") / "db"
+    with MemoryStore() as memory, SqliteStore(path) as sqlite:
+        for step in plan:
+            assert take(memory, step) == take(sqlite, step)
+        assert memory.stats() == sqlite.stats()
+        assert list(export_lines(memory)) == list(export_lines(sqlite))
+
+
+def take(store: TuningStore, step: tuple[Any, ...]) -> Any:
+    match step:
+        case ("append", key, sample, purpose):
+            return store.append(measured(sample, key, purpose)), store.records(key, purpose)
+        case ("attempt", key):
+            return store.begin_attempt(key)
+        case ("clear", key):
+            return store.clear_attempts(key)
+        case ("blob", key, data):
+            store.put_blob(SPACE, key, data)
+            return store.get_blob(SPACE, key)
+        case ("gc", keep):
+            return store.gc(keep)
+    raise AssertionError(step)

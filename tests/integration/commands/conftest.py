@@ -1,0 +1,110 @@
+"""Real runs over real toolchains, made short: little is measured, and what is measured decides nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+
+from collage import options
+from collage.decide import race, shortlist
+from collage.measure.contenders.interleaved import Contender
+from collage.measure.driver.source import MeasuringCostSource
+from collage.runtime import load_package
+from collage_core.contract import INVALID, Cost, Unmeasured
+from collage_core.fusion import CandidateKernel
+from collage_core.passes.call_sites import call_sites
+
+ROOT = Path(__file__).parents[3]
+TINY: Mapping[str, Any] = {"preset": "quick", "warmup": 1, "iterations": 3, "duration_s": 0.001}
+"""Options of `optimize` that measure next to nothing."""
+TINY_ARGUMENTS = ("--preset", "quick", "--warmup", "1", "--iterations", "3", "--duration", "0.001")
+BOTH = "onnxruntime,openvino"
+
+Collage: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_rounds() -> Iterator[None]:
+    """Whole plans run for a moment."""
+    quick = options.PRESETS["quick"]
+    with pytest.MonkeyPatch.context() as patch:
+        small = dataclasses.replace(quick, operators=24, challengers=1, rounds=2, round_s=0.005)
+        patch.setitem(options.PRESETS, "quick", small)
+        patch.setattr(race, "FIRST_ROUNDS", 2)  # one heat: a second would start every process anew
+        yield
+
+
+@contextlib.contextmanager
+def alternating() -> Iterator[None]:
+    """Of what works, every other pair of nodes is cheap on one toolchain; of whole plans that of most kernels wins.
+
+    So plans are mixed, as no measurement of a small model would have them, and the same in every run. Everything is
+    built, checked and run as always.
+    """
+    measured = MeasuringCostSource.cost
+
+    def cost(source: MeasuringCostSource, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
+        known = measured(source, candidate, confirmed=confirmed)
+        if isinstance(known, Unmeasured) or known == INVALID:
+            return known
+        mine = candidate.target.toolchain == "openvino"
+        return 1.0 + sum(2.0 if (index // 2 % 2 == 0) == mine else 8.0 for index in candidate.sub_graph.index_set)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MeasuringCostSource, "cost", cost)
+        patch.setattr(shortlist, "WITHIN", float("inf"))
+        patch.setattr(race, "interleaved", _untimed)
+        yield
+
+
+@pytest.fixture
+def alternating_costs() -> Iterator[None]:
+    """See `alternating`."""
+    with alternating():
+        yield
+
+
+def _untimed(contenders: Sequence[Contender], *, rounds: int, **_: Any) -> dict[str, Any]:
+    """Stands for the timing of whole plans: the more kernels, the faster."""
+    found = {}
+    for contender in contenders:
+        kernels = len(call_sites(load_package(str(contender.arguments["package"])).model))
+        found[contender.name] = tuple((1000.0 / kernels,) * 3 for _ in range(rounds))
+    return found
+
+
+@pytest.fixture(scope="session")
+def collage() -> Collage:
+    """The command in a process of its own."""
+
+    def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+        code = "from collage.cli import main; main()"
+        environment = {**os.environ, "COLLAGE_TUNING_DB": str(folder / "tuning.sqlite")}
+        return subprocess.run(
+            [sys.executable, "-P", "-c", code, *map(str, arguments)],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return run
+
+
+def check(actual: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Outputs are those of the reference."""
+    assert list(actual) == list(expected)
+    for name, right in expected.items():
+        assert actual[name].dtype == right.dtype
+        np.testing.assert_allclose(actual[name], right, rtol=1e-4, atol=1e-5, err_msg=name)

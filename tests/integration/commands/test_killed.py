@@ -1,0 +1,201 @@
+"""`optimize` killed anywhere, at moments spread over its whole run: what it acknowledged is there when it goes on."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from collage.commands.load import load
+from collage.errors import DatabaseError
+from collage.runtime import load_package
+from collage.store import TuningRecord, open_database
+from tests.integration.commands.conftest import BOTH, TINY_ARGUMENTS, check
+from tests.integration.commands.models import inputs, reference, written
+
+SHORT = """
+import dataclasses
+from collage import options
+from collage.decide import race
+options.PRESETS["quick"] = dataclasses.replace(options.PRESETS["quick"], operators=24, rounds=2, round_s=0.005)
+race.FIRST_ROUNDS = 1
+from collage.cli import main
+main()
+"""
+
+Records = dict[str, TuningRecord]
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One model to optimize into one folder, over one database there.
+
+    Attributes:
+        model: The model.
+        toolchains: Targets to use.
+        folder: Where everything goes, temporary files too.
+    """
+
+    model: Path
+    toolchains: str
+    folder: Path
+
+    def start(self) -> subprocess.Popen[str]:
+        """Begins, or goes on."""
+        self.folder.mkdir(exist_ok=True)
+        arguments = ["optimize", self.model, "-o", self.package, "--json", self.folder / "out.json"]
+        arguments += ["--toolchains", self.toolchains, "--tuning-db", self.database, *TINY_ARGUMENTS]
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", SHORT, *map(str, arguments)],
+            env={**os.environ, "TMPDIR": str(self.folder)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @property
+    def package(self) -> Path:
+        return self.folder / "out.collage"
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "tuning.sqlite"
+
+    def seen(self) -> Records:
+        """What a process beside it sees of its records."""
+        try:
+            with open_database(self.database, read_only=True) as database:
+                return {record.content_id: record for record in database.all_records()}
+        except DatabaseError:
+            return {}  # not made yet, or being made at this moment
+
+    def kept(self) -> Records:
+        """What is there, in a database that was looked through."""
+        with open_database(self.database) as database:
+            return {record.content_id: record for record in database.all_records()}
+
+    def finish(self, before: Records) -> Records:
+        """Lets it come to its end, and checks that it took up what it had and that its package is right."""
+        _, said = (process := self.start()).communicate(timeout=300)
+        assert process.returncode == 0, said
+        self.check()
+        after, search = self.kept(), json.loads((self.folder / "out.json").read_text())["search"]
+        assert set(before) <= set(after)
+        assert search["measured"] == len(after) - len(before)
+        return after
+
+    def check(self) -> None:
+        """The package is right, and no candidate was measured twice to select it."""
+        feeds = inputs(self.model)
+        session = load(self.package)
+        names = [output.name for output in session.get_outputs()]
+        check(dict(zip(names, session.run(None, feeds), strict=True)), reference(self.model, feeds))
+        selected = collections.Counter(record.key for record in self.kept().values() if record.purpose == "select")
+        assert max(selected.values()) == 1
+
+
+def kill(work: Work, after_s: float) -> bool:
+    """Starts, kills after a while, and checks what is left.
+
+    Returns:
+        Whether there was still something to kill.
+    """
+    before = work.kept() if work.database.exists() else {}
+    process = work.start()
+    try:
+        process.wait(timeout=after_s)
+    except subprocess.TimeoutExpired:
+        acknowledged = work.seen()
+        process.kill()
+    _, said = process.communicate()
+    if process.returncode == 0:
+        work.check()
+        return False
+    assert process.returncode == -9, said
+    left = work.kept() if work.database.exists() else {}
+    assert set(before) <= set(left)
+    assert set(acknowledged) <= set(left)
+    if work.package.exists():  # whole, or not there
+        assert load_package(work.package).record is not None
+    wait_for_nobody(work.folder)
+    return True
+
+
+def working_in(folder: Path) -> list[tuple[int, list[str]]]:
+    """A driver, its workers and its contenders: each has its temporary files in the folder."""
+    return [
+        (process.info["pid"], process.info["cmdline"])
+        for process in psutil.process_iter(["pid", "cmdline", "environ"])
+        if Path((process.info["environ"] or {}).get("TMPDIR", "/")).is_relative_to(folder)
+    ]
+
+
+def wait_for_nobody(folder: Path) -> None:
+    """No process that works for a driver outlives it."""
+    deadline = time.monotonic() + 20
+    while left := working_in(folder):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def killed_and_resumed(model: Path, toolchains: str, kills: int, seed: int) -> None:
+    draw = random.Random(seed)
+    folders = (Work(model, toolchains, model.parent / f"run{number}") for number in range(100))
+    work = next(folders)
+    began = time.monotonic()
+    work.finish({})
+    whole_s = time.monotonic() - began
+    moments = [whole_s * (number + draw.random()) / kills for number in range(kills)]
+    draw.shuffle(moments)
+
+    work = next(folders)
+    waiting = collections.deque(moments)
+    while waiting:
+        began = time.monotonic()
+        if kill(work, waiting[0]):
+            waiting.popleft()
+        else:  # it had so much already, or a machine so idle, that it came to its end before: another, from the start
+            work = next(folders)
+            waiting[0] = min(waiting[0], time.monotonic() - began) * draw.uniform(0.5, 1.0)
+    before = work.kept() if work.database.exists() else {}
+    work.finish(before)
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_goes_on_with_every_record(tmp_path: Path) -> None:
+    killed_and_resumed(written("cnn", tmp_path), "reference", kills=2, seed=1)
+
+
+def test_a_run_that_is_asked_to_end_leaves_nothing_but_its_records(tmp_path: Path) -> None:
+    work = Work(written("cnn", tmp_path), "reference", tmp_path / "run")
+    process = work.start()
+    while process.poll() is None and not work.seen():
+        time.sleep(0.05)
+    assert len(working_in(work.folder)) > 1
+
+    process.terminate()
+    _, said = process.communicate(timeout=60)
+
+    assert process.returncode == 143, said
+    assert "Ended by SIGTERM. What was measured so far is kept in the tuning database." in said
+    wait_for_nobody(work.folder)
+    assert [path for path in work.folder.iterdir() if not path.name.startswith("tuning.sqlite")] == []
+    with open_database(work.database) as database:
+        assert database.stats().records
+        assert not database.stats().open_attempts
+
+
+@pytest.mark.slow
+@pytest.mark.plugins
+@pytest.mark.timeout(1800)
+def test_a_run_that_was_killed_at_thirty_moments_goes_on_with_every_record(tmp_path: Path) -> None:
+    killed_and_resumed(written("transformer", tmp_path), BOTH, kills=30, seed=7)
