@@ -27,6 +27,7 @@ from collage.errors import (
 )
 from collage.store import BlobSpace, RecordKey, SqliteStore, TuningRecord
 from collage.store.connection import SCHEMA_VERSION
+from tests.hardship import with_tests
 
 KEY = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager")
 SPACE = BlobSpace(toolchain="t", fingerprint="f")
@@ -57,7 +58,7 @@ def write_in_child(path: Path, writer: str, count: int) -> subprocess.Popen[str]
         [sys.executable, "-c", WRITER, str(path), writer, str(count)],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=with_tests(),
     )
 
 
@@ -124,7 +125,7 @@ def test_attempts_of_a_process_that_still_runs_are_its_own(tmp_path: Path) -> No
     command = [sys.executable, "-c", ATTEMPTER, str(path)]
     with (
         SqliteStore(path) as store,
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}) as it,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=with_tests()) as it,
     ):
         assert it.stdout is not None
         try:
