@@ -108,7 +108,7 @@ class NotAPackageError(PackageError):
 
 
 class PackageVersionError(PackageError):
-    """The file was written by a newer Collage, in a format this one does not know."""
+    """The file was written by a newer or an older Collage, in a format this one does not read."""
 
 
 class PackageDamagedError(PackageError):

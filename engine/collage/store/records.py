@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 import cattrs
 
+from collage.documents.strict import strict_converter
+
 if TYPE_CHECKING:  # the contract brings the IR along, which takes long to import
     from collage_core.contract.artifact import Json
 
@@ -152,32 +154,15 @@ def content_id(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def _strict_converter() -> cattrs.Converter:
-    converter = cattrs.Converter(forbid_extra_keys=True)
-
-    def primitive(kind: type, accepted: tuple[type, ...]) -> None:
-        def structure(value: Any, _: Any) -> Any:
-            if type(value) not in accepted:
-                raise TypeError(f"{value!r} is not a {kind.__name__}")
-            return kind(value)
-
-        converter.register_structure_hook(kind, structure)
-
-    primitive(str, (str,))
-    primitive(int, (int,))
-    primitive(float, (float, int))
-
-    def optional_float(value: Any, _: Any) -> float | None:
-        return None if value is None else converter.structure(value, float)
-
-    converter.register_structure_hook(float | None, optional_float)
+def _converter() -> cattrs.Converter:
+    converter = strict_converter(detailed_validation=True)
 
     def json_object(value: Any, _: Any) -> dict[str, Any]:
         if type(value) is not dict:
             raise TypeError(f"{value!r} is not an object")
         return value
 
-    def is_mapping(kind: Any) -> bool:  # only `extra`; what is in it stays as it is
+    def is_mapping(kind: Any) -> bool:  # what is in `extra` and `body` stays as it is
         return typing.get_origin(kind) is Mapping
 
     converter.register_structure_hook_func(is_mapping, json_object)
@@ -185,7 +170,7 @@ def _strict_converter() -> cattrs.Converter:
     return converter
 
 
-_CONVERTER = _strict_converter()
+_CONVERTER = _converter()
 _Value = TypeVar("_Value", TuningRecord, RecordKey, BlobSpace)
 
 
