@@ -1,4 +1,6 @@
-"""What toolchains for GPUs take of the convolutions and attention blocks of five models: `docs/gpu-claims.md`.
+"""Count what GPU toolchains take of the convolutions and attention blocks of five models.
+
+The page is `docs/generated/gpu-claims.md`.
 
 python -m benchmarks.gpu_claims            prints the page
 python -m benchmarks.gpu_claims --write    puts it there
@@ -35,7 +37,7 @@ from tests.exports.reading import read
 from tests.halved import halved
 from tests.resnext import resnext
 
-PAGE = Path(__file__).parent.parent / "docs" / "gpu-claims.md"
+PAGE = Path(__file__).parent.parent / "docs" / "generated" / "gpu-claims.md"
 DTYPES = ("float32", "float16")
 _BOUNDS = CandidateBounds.preset("quick")
 
@@ -250,7 +252,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the page into docs/")
+    parser.add_argument("--write", action="store_true", help="put the page into docs/generated/")
     if parser.parse_args().write:
         PAGE.write_text(page(), encoding="utf-8")
     else:

@@ -67,7 +67,7 @@ def optimize(
         exclude: Toolchains or targets to leave out.
         progress: Takes news of the work; None for silence.
         **options: Any other field of `OptimizeOptions`, such as `preset`, `threads`, `max_error`; or what you decide
-            yourself (docs/user-control.md): `pins`, `prefer`, `fusion_specs`, `load_plan`.
+            yourself (docs/user/user-control.md): `pins`, `prefer`, `fusion_specs`, `load_plan`.
 
     Returns:
         The plan: `save` it as a package, get a `session` to run it now, or read its `record`.

@@ -17,7 +17,7 @@ from collage.cli import main
 from collage_core import hookspecs
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/writing-a-plugin.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/plugin-authors/writing-a-plugin.md").read_text(encoding="utf-8")
 SAMPLER = ROOT / "tests/dist/collage-sampler"
 SOURCES = (
     SAMPLER / "collage_sampler/plugin.py",
