@@ -118,6 +118,7 @@ def test_devices_that_cuda_does_not_show_are_not_there(
     assert [device.name for device in found] == [f"cuda:{number}" for number in range(len(models))]
 
 
+@pytest.mark.guards("NVIDIA's management library is missing, does not start, or loses a device")
 def test_a_device_that_does_not_answer_costs_itself_only() -> None:
     assert [device.model for device in nvidia_devices(FakeNvml("A", "lost", "C"), unasked)] == ["A", "C"]
 
@@ -201,10 +202,20 @@ def test_a_process_of_its_own_asks_and_says_nothing_without_a_driver() -> None:
         assert cuda_order() == ()
 
 
+@pytest.mark.guards(
+    "NVIDIA's management library is missing, does not start, or loses a device",
+    "there are no devices, or the others",
+    area="toolchains",
+)
 def test_a_driver_that_does_not_start_has_no_devices() -> None:
     assert nvidia_devices(FakeNvml("A", starts=False)) == ()
 
 
+@pytest.mark.guards(
+    "the GPU's driver is updated, or the GPU exchanged",
+    "measurements of kernels and whole plans taken before are not used; those of the CPU are",
+    area="toolchains",
+)
 def test_measurements_on_a_device_are_kept_apart_by_device_and_driver() -> None:
     host = dataclasses.replace(HOST, devices=(H100,))
     updated = dataclasses.replace(HOST, devices=(dataclasses.replace(H100, driver="590.1"),))

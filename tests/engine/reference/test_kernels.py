@@ -412,6 +412,12 @@ def test_lrn_by_its_definition(batch: int, size: int) -> None:
     assert_equal(kernel("LRN", [x], size=size, alpha=0.5, beta=0.7, bias=2.0), [expected], 1e-6)
 
 
+@pytest.mark.guards(
+    "a StringNormalizer with a locale, accents or stop words inside others, where ONNX's evaluator errs; "
+    "SequenceMap over outer values",
+    "the reference follows the standard",
+    area="input",
+)
 @pytest.mark.parametrize(
     ("attributes", "words", "kept"),
     [

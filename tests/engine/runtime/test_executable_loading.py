@@ -104,6 +104,11 @@ def test_scratch_directories_are_removed(parsed: Parse, tmp_path: Any, monkeypat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.guards(
+    "clones that are gone; a process that was forked after loading ends",
+    "nothing is left behind, and nothing is taken from the others",
+    area="sessions",
+)
 def test_clones_that_are_gone_leave_no_directories(
     parsed: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +160,7 @@ assert executable.clone().bind().run()
 """
 
 
+@pytest.mark.guards("clones that are gone; a process that was forked after loading ends")
 def test_a_forked_child_that_ends_takes_nothing_from_its_parent(tmp_path: Path) -> None:
     # as a server does that loads before it starts its workers
     environment = {**with_tests(), "TMPDIR": str(tmp_path)}

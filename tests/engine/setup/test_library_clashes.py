@@ -16,6 +16,15 @@ from collage_core.search import SearchTarget
 from collage_testing import MockToolchain
 from tests.engine.exploring import a_target
 
+pytestmark = [
+    pytest.mark.guards("two toolchains load different cuDNNs, cuBLASes, TensorRTs or CUDA runtimes"),
+    pytest.mark.guards(
+        "wheels have overwritten each other's library, or the loader prefers another to a wheel's",
+        "`doctor` names them and the remedy",
+        area="devices",
+    ),
+]
+
 
 def library(folder: Path, name: str, content: str = "") -> str:
     path = folder / name

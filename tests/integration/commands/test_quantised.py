@@ -78,6 +78,7 @@ def crossing(package: Path) -> list[onnx_ir.Value]:
     return [value for site in sites for value in site.outputs if not value.is_graph_output()]
 
 
+@pytest.mark.guards("a quantised model in the QDQ form")
 @pytest.mark.usefixtures("alternating_costs")
 def test_a_quantised_network_runs_on_two_toolchains_and_only_few_bits_go_between_them(
     cnn: Path, tmp_path: Path
@@ -100,6 +101,7 @@ def test_a_quantised_network_runs_on_two_toolchains_and_only_few_bits_go_between
     assert said.exit_code == 0, said.output
 
 
+@pytest.mark.guards("nobody takes a quantised operator whole, or nobody gets it right")
 def test_a_toolchain_of_single_operators_gets_the_parts_where_nobody_takes_the_whole(cnn: Path) -> None:
     report = inspect(cnn, OptimizeOptions(toolchains="reference"))
 
@@ -107,6 +109,7 @@ def test_a_toolchain_of_single_operators_gets_the_parts_where_nobody_takes_the_w
     assert alone.claimed_nodes == alone.candidates == report.kernel_nodes
 
 
+@pytest.mark.guards("a quantised model in the QDQ form")
 @pytest.mark.slow
 @pytest.mark.usefixtures("alternating_costs")
 @pytest.mark.parametrize("name", ["mnist", "squeezenet"])
@@ -145,6 +148,7 @@ def test_what_is_right_passes(cnn: Path, package: Path) -> None:
     assert said.exit_code == 0, said.output
 
 
+@pytest.mark.guards("a quantised kernel with a wrong zero point, scale, bias or channel, or that rounds down")
 @pytest.mark.parametrize(
     "kind",
     ["zero point", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("channels", "scale", "bias"))],
