@@ -227,8 +227,8 @@ def test_a_database_of_another_program_is_left_alone(tmp_path: Path, application
 
 
 @pytest.mark.guards(
-    "a database of an older or a newer schema version",
-    "refused with one message that says what to do; every byte as before",
+    "a database of another schema version, older or newer; an export of another format version",
+    "refused in one message that says what to do, byte for byte as before; nothing of the export is imported",
     area="kills and databases",
 )
 @pytest.mark.parametrize("version", [*range(1, SCHEMA_VERSION), SCHEMA_VERSION + 1])

@@ -223,6 +223,9 @@ class TestTuningStore:
 
             assert other.get_document(Note, "n") is None
 
+    @pytest.mark.guards(
+        "what an import or a later version left in the database is not understood; JSON nested without end"
+    )
     @pytest.mark.parametrize(
         "body",
         [

@@ -131,7 +131,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.guards(
-    "a database is garbage, truncated, has pages flipped, is another program's, of a newer schema, "
+    "a database is garbage, truncated, has pages flipped, is another program's, of a newer or an older schema, "
     "locked, a folder; on `optimize`, `db import`, `db merge`",
     "one message, status 1, no traceback, every byte as before",
     area="kills and databases",
