@@ -228,12 +228,14 @@ def row(name: str, toolchain: str) -> tuple[str, ...]:
 
 HEAD = """# What toolchains for GPUs take of five models
 
-Printed by `python -m benchmarks.gpu_claims`; a test compares it. Convolutions are those of ResNet-50 of the model suite
-and of a ResNeXt-50 with a sixteenth of its channels, attention is that of the exports in `tests/exports`. A convolution
-is taken with what is behind it if one candidate is just that; an attention block if a candidate that is not the whole
-model has both its products and the softmax between them. What is not taken is refused in the toolchain's own words,
-with how many it is about. In float16 a model is what casting all of it gives. Of `tensorrt_rtx` the importer of
-TensorRT for RTX 1.7.1 was asked.
+Made by `python -m benchmarks.gpu_claims --write`; a test compares. The convolutions are those of ResNet-50 of the model
+suite and of a ResNeXt-50 with a sixteenth of its channels. The attention blocks are those of the exports in
+`tests/exports`. In float16 a model is what casting all of it gives. `tensorrt_rtx` is the importer of TensorRT for RTX
+1.7.1.
+
+A convolution is taken with what follows it if one candidate is just that. An attention block is taken if a candidate
+that is not the whole model has both its products and the softmax between them. A refusal is given in the toolchain's
+own words, with its count.
 """
 
 
