@@ -48,8 +48,8 @@ class BenchReport:
     apparent_losses: tuple[ApparentLoss, ...] = ()
 
 
-def bench_document(report: BenchReport) -> dict[str, Any]:
-    """The public form of a comparison, as plain values."""
+def bench_json(report: BenchReport) -> str:
+    """The public form of a comparison, as JSON text."""
     document = latency_document(report.model, report.host, report.threads, report.comparison)
     if report.apparent_losses:
         document["apparent_losses"] = [
@@ -61,12 +61,7 @@ def bench_document(report: BenchReport) -> dict[str, Any]:
             }
             for each in report.apparent_losses
         ]
-    return document
-
-
-def bench_json(report: BenchReport) -> str:
-    """The public form of a comparison, as JSON text."""
-    return dumps(bench_document(report))
+    return dumps(document)
 
 
 def latency_document(model: ModelFacts, host: HostFacts, threads: int, comparison: Comparison) -> dict[str, Any]:
