@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from collage.reference.kernels.windows import Array
+from collage.reference.kernels.windows import Array, all_inputs
 
 # W. J. Cody, "Rational Chebyshev approximations for the error function", Math. Comp. 23 (1969), in the form of
 # netlib's CALERF; double precision, relative error below 1.2e-16 in exact arithmetic.
@@ -112,10 +112,11 @@ def matmul(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -
 def matmul_integer(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
     """Compute MatMulInteger in float64, exact for any inner size below 2**37, where NumPy has BLAS."""
     del attributes, version
-    first, second = inputs[0].astype(np.float64), inputs[1].astype(np.float64)
-    if len(inputs) > 2 and inputs[2] is not None:
-        zero = inputs[2].astype(np.float64)
-        first = first - (zero[..., :, None] if zero.ndim == 1 and zero.size > 1 else zero)
-    if len(inputs) > 3 and inputs[3] is not None:
-        second = second - inputs[3].astype(np.float64)
+    first, second, first_zero, second_zero = all_inputs(inputs, 4)
+    first, second = first.astype(np.float64), second.astype(np.float64)
+    if first_zero is not None:
+        by_row = first_zero.ndim == 1 and first_zero.size > 1
+        first = first - (first_zero[:, None] if by_row else first_zero)
+    if second_zero is not None:
+        second = second - second_zero
     return (np.matmul(first, second).astype(np.int64).astype(np.int32),)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from collage.reference.kernels.windows import Array
+from collage.reference.kernels.windows import Array, all_inputs, pad_or_crop
 
 _REDUCTIONS: Mapping[str, np.ufunc] = {
     "add": np.add,
@@ -46,18 +46,13 @@ def pad(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> A
     """Compute Pad with constants where an amount is negative, which crops; ONNX's raises ValueError."""
     if version < 11 or attributes.get("mode", "constant") != "constant":
         return NotImplemented
-    x, amounts = inputs[0], np.asarray(inputs[1])
+    x, amounts, fill, axes = all_inputs(inputs, 4)
     if (amounts >= 0).all():
         return NotImplemented
-    fill = inputs[2] if len(inputs) > 2 and inputs[2] is not None else np.zeros((), x.dtype)
-    axes = inputs[3] if len(inputs) > 3 and inputs[3] is not None else range(x.ndim)
     widths = [(0, 0)] * x.ndim
-    crop = [slice(None)] * x.ndim
-    for axis, before, after in zip(axes, *np.split(amounts, 2), strict=True):
-        size = x.shape[axis]
-        crop[axis] = slice(max(-int(before), 0), size - max(-int(after), 0))
-        widths[axis] = (max(int(before), 0), max(int(after), 0))
-    return (np.pad(x[tuple(crop)], widths, constant_values=fill.reshape(()).astype(x.dtype)),)
+    for axis, before, after in zip(range(x.ndim) if axes is None else axes, *np.split(amounts, 2), strict=True):
+        widths[axis] = (int(before), int(after))
+    return (pad_or_crop(x, widths, 0 if fill is None else fill.reshape(()).astype(x.dtype)),)
 
 
 def _positions(data: Array, indices: Array, axis: int) -> tuple[Array, ...]:

@@ -21,9 +21,8 @@ def string_normalizer(inputs: Sequence[Any], attributes: Mapping[str, Any], vers
     del version
     [x] = inputs
     words = [word.decode() if isinstance(word, bytes) else str(word) for word in x.reshape(-1).tolist()]
-    stops = [word.decode() if isinstance(word, bytes) else word for word in attributes.get("stopwords") or ()]
     compared: Callable[[str], str] = str if attributes.get("is_case_sensitive", 0) else str.lower
-    dropped = set(map(compared, stops))
+    dropped = set(map(compared, attributes.get("stopwords") or ()))
     change = _CHANGES[str(attributes.get("case_change_action", "NONE"))]
     kept = [change(word) for word in words if compared(word) not in dropped] or [""]
     return (np.array(kept, dtype=object).reshape(*x.shape[:-1], -1),)
