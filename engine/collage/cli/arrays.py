@@ -15,21 +15,6 @@ if TYPE_CHECKING:
     from collage.runtime import NodeArg
 
 
-def read_arrays(path: Path) -> dict[str, Any]:
-    """Every array of an NPZ file.
-
-    Raises:
-        click.BadParameter: If it is not an NPZ file of plain arrays.
-    """
-    from collage.values import npz_file
-    from collage_core.errors import FeedError
-
-    try:
-        return npz_file.read_arrays(path)
-    except FeedError as error:
-        raise click.BadParameter(f"cannot read {str(path)!r}: {error.reason}", param_hint="--inputs") from error
-
-
 def read_values(path: Path, inputs: Sequence[NodeArg]) -> dict[str, Any]:
     """The values that the arrays of an NPZ file stand for; `collage.values.npz` says how.
 
@@ -37,8 +22,14 @@ def read_values(path: Path, inputs: Sequence[NodeArg]) -> dict[str, Any]:
         click.BadParameter: If it is not an NPZ file of plain arrays.
     """
     from collage.values.npz import from_arrays
+    from collage.values.npz_file import read_arrays
+    from collage_core.errors import FeedError
 
-    return from_arrays(read_arrays(path), {each.name: each.type for each in inputs})
+    try:
+        arrays = read_arrays(path)
+    except FeedError as error:
+        raise click.BadParameter(f"cannot read {str(path)!r}: {error.reason}", param_hint="--inputs") from error
+    return from_arrays(arrays, {each.name: each.type for each in inputs})
 
 
 def write_values(path: Path, values: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from collage.prepare.noop import unchanged_input
+from collage.prepare.noop import known_tensor, unchanged_input
 from collage.reference.evaluator import NodeEvaluator
 from collage_core.ir.graph.walk import bodies, is_pure_node
 from collage_core.ir.io.inference import infer_loop_state, infer_node, static_shape
@@ -72,9 +72,9 @@ class Folder:
         if node.op_type in _KEPT or not node.outputs or not is_pure_node(node):
             return None
         inputs = [value for value in node.inputs if value is not None]
-        if any(value.const_value is None or value.is_graph_input() for value in inputs):
+        if any(known_tensor(value) is None for value in inputs):
             return None
-        if any(_is_string(value) for value in (*inputs, *node.outputs)):
+        if any(value.dtype == ir.DataType.STRING for value in (*inputs, *node.outputs)):
             return None
         if _expected_bytes(node) > max(FOLD_LIMIT_BYTES, _freed_bytes(node)):
             return None
@@ -128,10 +128,10 @@ class Folder:
 
     def _take_branch(self, graph: ir.Graph, node: ir.Node) -> None:
         """Put the branch that a constant condition selects in place of an If."""
-        condition = node.inputs[0]
-        if condition is None or condition.const_value is None or condition.is_graph_input():
+        condition = known_tensor(node.inputs[0])
+        if condition is None:
             return
-        taken = bool(condition.const_value.numpy().item())
+        taken = bool(condition.numpy().item())
         body = node.attributes["then_branch" if taken else "else_branch"].as_graph()
         if any(value.is_graph_output() for value in node.outputs):
             return
@@ -212,13 +212,13 @@ def _known_dims(node: ir.Node) -> Any:
         return np.array(dims, np.int64) if known else None
     if node.op_type == "Gather":
         maker = value.producer()
-        index = node.inputs[1]
+        index = known_tensor(node.inputs[1])
         if maker is None or maker.op_type != "Shape" or not _standard(maker):
             return None
-        if index is None or index.const_value is None or index.is_graph_input():
+        if index is None:
             return None
         dims = _shape_result(maker)
-        where = index.const_value.numpy()
+        where = index.numpy()
         if dims is None or where.size == 0 or where.min() < -len(dims) or where.max() >= len(dims):
             return None
         picked = [dims[int(position)] for position in where.ravel()]
@@ -267,10 +267,6 @@ def _tensor(array: Any, value: ir.Value) -> ir.TensorProtocol:
     if value.dtype is not None and value.dtype.bitwidth < 8:
         return ir.Tensor(own, dtype=value.dtype, name=value.name)
     return ir.Tensor(own, name=value.name)
-
-
-def _is_string(value: ir.Value) -> bool:
-    return value.dtype == ir.DataType.STRING
 
 
 def _standard(node: ir.Node) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from collage.prepare.fold import NEVER_MERGED, fresh_name, rename_through
-from collage.prepare.noop import constant_of
+from collage.prepare.noop import constant_of, known_tensor
 from collage_core.ir.graph.walk import bodies
 from collage_core.ir.operators.quantised import is_dequantize
 from collage_core.ir.values.content import tensor_content_hash
@@ -171,9 +171,8 @@ def _scaled_weight(maker: ir.Node, weight: Any, factor: Any) -> Any:
 
 
 def _weights(value: ir.Value | None) -> Any:
-    if value is None or value.const_value is None or value.is_graph_input():
-        return None
-    return value.const_value.numpy()
+    tensor = known_tensor(value)
+    return None if tensor is None else tensor.numpy()
 
 
 def _initializer(graph: ir.Graph, name: str, array: Any, dtype: Any) -> ir.Value:
