@@ -18,6 +18,7 @@ from collage.reference import control_flow
 from collage.reference.operators import (
     OTHER_DOMAINS,
     Operator,
+    as_text,
     is_implemented,
     other_operator,
     resolve_references,
@@ -187,9 +188,7 @@ def evaluate(
     deadline = None if deadline_s is None else time.monotonic() + deadline_s
     evaluator = NodeEvaluator(model.opset_imports, model.functions, deadline)
     graph = model.graph
-    scope: dict[ir.Value, Any] = {}
-    for value in graph.initializers.values():
-        scope[value] = constant_value(value)
+    scope = {value: constant_value(value) for value in graph.initializers.values()}
     for value in graph.inputs:
         if (name := str(value.name)) in inputs:
             scope[value] = strings_as_objects(inputs[name])
@@ -243,9 +242,7 @@ def constant_value(value: ir.Value) -> Any:
         return None
     array = tensor.numpy()
     if tensor.dtype == ir.DataType.STRING:
-        return np.array([v.decode() if isinstance(v, bytes) else v for v in array.ravel()], dtype=object).reshape(
-            array.shape
-        )
+        return as_text(array)
     # bytes inside a protobuf start anywhere, and NumPy keeps unaligned operands away from BLAS
     return array if array.flags.aligned else array.copy()
 

@@ -162,11 +162,13 @@ def _onnx_operator(node: onnx.NodeProto, version: int, inputs: Values) -> Operat
 
 def strings_as_objects(value: Any) -> Any:
     """Strings of a width NumPy chose become objects: ONNX's kernels take the two for different types."""
-    if isinstance(value, np.ndarray) and value.dtype.kind in "US":
-        return np.array([v.decode() if isinstance(v, bytes) else str(v) for v in value.ravel()], object).reshape(
-            value.shape
-        )
-    return value
+    return as_text(value) if isinstance(value, np.ndarray) and value.dtype.kind in "US" else value
+
+
+def as_text(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array of texts or bytes as objects, each of them text."""
+    texts = [item.decode() if isinstance(item, bytes) else str(item) for item in array.ravel()]
+    return np.array(texts, object).reshape(array.shape)
 
 
 def _run_parameters(node: onnx.NodeProto, version: int) -> dict[str, Any]:
