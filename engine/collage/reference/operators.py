@@ -65,8 +65,7 @@ def standard_operator(node: onnx.NodeProto, version: int, inputs: Values) -> Ope
     if kernel is None:
         compute = _onnx_operator(node, version, inputs)
     else:
-        attributes = attribute_values(node, version)
-        fast = functools.partial(kernel, attributes=attributes, version=version)
+        fast = functools.partial(kernel, attributes=attribute_values(node, version))
         own = functools.partial(_onnx_operator, node, version)
 
         def compute(values: Values) -> tuple[Any, ...]:

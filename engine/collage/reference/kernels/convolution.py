@@ -19,9 +19,8 @@ _CHUNK_ELEMENTS = 1 << 24
 """Elements of unrolled input held at once: 64 MiB of float32."""
 
 
-def conv(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def conv(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute Conv of any rank, with groups."""
-    del version
     x, weight, bias = all_inputs(inputs, 3)
     group = attributes.get("group", 1)
     windows = slide(attributes, x.shape[2:], weight.shape[2:])
@@ -71,9 +70,8 @@ def _grouped(source: Array, weight: Array, windows: Windows, group: int) -> Arra
     return result
 
 
-def conv_transpose(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def conv_transpose(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute ConvTranspose of any rank, with groups, output padding and output shape."""
-    del version
     x, weight, bias = all_inputs(inputs, 3)
     group = attributes.get("group", 1)
     size, kernel, rank = x.shape[2:], weight.shape[2:], x.ndim - 2

@@ -40,16 +40,15 @@ _SMALL = 0.46875
 _SATURATED = 6.0  # erf is 1 to double precision from 5.93 on
 
 
-def erf(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def erf(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute Erf; ONNX's calls `math.erf` through `np.vectorize`."""
-    del attributes, version
+    del attributes
     x = inputs[0]
     return (error_function(x).astype(x.dtype),)
 
 
-def gelu(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> Any:
+def gelu(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Compute Gelu, exact or by tanh; ONNX's evaluator has it only as a function it cannot expand by itself."""
-    del version
     x = inputs[0].astype(np.float64)
     match attributes.get("approximate", "none"):
         case "none":
@@ -88,20 +87,19 @@ def _polynomial(coefficients: Sequence[float], x: Array) -> Array:
     return result
 
 
-def einsum(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def einsum(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute Einsum in the order that costs least, through BLAS where that can do it."""
-    del version
     equation = attributes["equation"].strip()
     return (np.asarray(np.einsum(equation, *inputs, optimize=True)),)
 
 
-def matmul(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def matmul(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute MatMul with operands as BLAS wants them.
 
     ONNX's is `np.matmul`, which leaves BLAS where an operand is a transposed view, 50 times slower, and calls it
     once per row of images where the second operand is one matrix.
     """
-    del attributes, version
+    del attributes
     first, second = np.ascontiguousarray(inputs[0]), np.ascontiguousarray(inputs[1])
     if first.ndim > 2 and second.ndim == 2:
         flat = first.reshape(-1, first.shape[-1]) @ second
@@ -109,9 +107,9 @@ def matmul(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -
     return (np.asarray(np.matmul(first, second)),)
 
 
-def matmul_integer(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def matmul_integer(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute MatMulInteger in float64, exact for any inner size below 2**37, where NumPy has BLAS."""
-    del attributes, version
+    del attributes
     first, second, first_zero, second_zero = all_inputs(inputs, 4)
     first, second = first.astype(np.float64), second.astype(np.float64)
     if first_zero is not None:

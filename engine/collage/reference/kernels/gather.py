@@ -17,20 +17,18 @@ _REDUCTIONS: Mapping[str, np.ufunc] = {
 }
 
 
-def gather_elements(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def gather_elements(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute GatherElements.
 
     ONNX's goes through `np.choose`, which takes 64 choices at most; beyond, it returns one element per row or raises
     (onnx 1.23, `op_gather_elements.py`: data (1, 512), indices (1, 128) raises ValueError).
     """
-    del version
     data, indices = inputs[0], inputs[1]
     return (data[_positions(data, indices, attributes.get("axis", 0))],)
 
 
-def scatter_elements(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def scatter_elements(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute ScatterElements; of equal indices without reduction the last wins, as in ONNX's loop."""
-    del version
     data, indices, updates = inputs
     result = data.copy()
     where = _positions(data, indices, attributes.get("axis", 0))
@@ -42,10 +40,10 @@ def scatter_elements(inputs: Sequence[Any], attributes: Mapping[str, Any], versi
     return (result,)
 
 
-def pad(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> Any:
+def pad(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Compute Pad with constants where an amount is negative, which crops; ONNX's raises ValueError."""
-    if version < 11 or attributes.get("mode", "constant") != "constant":
-        return NotImplemented
+    if len(inputs) == 1 or attributes.get("mode", "constant") != "constant":
+        return NotImplemented  # before opset 11, the amounts are an attribute
     x, amounts, fill, axes = all_inputs(inputs, 4)
     if (amounts >= 0).all():
         return NotImplemented

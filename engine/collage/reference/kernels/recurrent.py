@@ -18,9 +18,8 @@ Activation = Callable[[Array], Array]
 _Cell = Callable[..., tuple[Array, ...]]
 
 
-def rnn(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def rnn(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute RNN: the outputs of all steps, and the last."""
-    del version
     x, w, r, b, lengths, h = all_inputs(inputs, 6)
 
     def cell(direction: int, activations: Sequence[Activation]) -> _Cell:
@@ -34,9 +33,8 @@ def rnn(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> t
     return _Run(attributes, gates=1, activations=("Tanh",)).over(x, r, lengths, [h], cell)
 
 
-def gru(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def gru(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute GRU: the outputs of all steps, and the last."""
-    del version
     x, w, r, b, lengths, h = all_inputs(inputs, 6)
     linear = bool(attributes.get("linear_before_reset", 0))
 
@@ -56,9 +54,8 @@ def gru(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> t
     return _Run(attributes, gates=3, activations=("Sigmoid", "Tanh")).over(x, r, lengths, [h], cell)
 
 
-def lstm(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def lstm(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute LSTM: the outputs of all steps, the last, and the last state of the cell."""
-    del version
     x, w, r, b, lengths, h, c, peepholes = all_inputs(inputs, 8)
     coupled = bool(attributes.get("input_forget", 0))
 

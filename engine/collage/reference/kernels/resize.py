@@ -26,12 +26,12 @@ _PASSED_ON = (
 )
 
 
-def resize(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> Any:
+def resize(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Compute Resize of floating-point images (of anything for `nearest`)."""
     x, _, scales, sizes = all_inputs(inputs, 4)
     nearest = attributes.get("mode") == "nearest"
-    if version < 11 or not (nearest or x.dtype in (np.float32, np.float64)):
-        return NotImplemented
+    if len(inputs) == 2 or not (nearest or x.dtype in (np.float32, np.float64)):
+        return NotImplemented  # opset 10 has other coordinates
     if attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         return NotImplemented  # it extrapolates, so it is not linear in the pixels
     if attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
@@ -47,7 +47,7 @@ def resize(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -
         axis %= x.ndim
         if amount == (x.shape[axis] if by_size else 1):
             continue
-        matrix = _axis_matrix(x.shape[axis], amount, by_size, options, version)
+        matrix = _axis_matrix(x.shape[axis], amount, by_size, options)
         if nearest:
             result = np.take(result, matrix.argmax(axis=1), axis=axis)
         else:
@@ -55,11 +55,11 @@ def resize(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -
     return (result,)
 
 
-def _axis_matrix(length: int, amount: Any, by_size: bool, options: Mapping[str, Any], version: int) -> Array:
+def _axis_matrix(length: int, amount: Any, by_size: bool, options: Mapping[str, Any]) -> Array:
     """Return the (out, in) matrix by which one axis is resized."""
     names = ["eye", "", "" if by_size else "amount", "amount" if by_size else ""]
     node = onnx.helper.make_node("Resize", names, ["matrix"], **options)
-    opset = onnx.helper.make_opsetid("", version)
+    opset = onnx.helper.make_opsetid("", onnx.defs.onnx_opset_version())
     function = onnx.helper.make_function("", "Axis", ["eye", "amount"], ["matrix"], [node], [opset])
     amounts = np.array([amount, length], np.int64) if by_size else np.array([amount, 1], np.float32)
     [matrix] = ReferenceEvaluator(function).run(None, {"eye": np.eye(length), "amount": amounts}, attributes={})
