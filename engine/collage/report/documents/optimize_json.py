@@ -27,9 +27,9 @@ def optimize_json(record: Record) -> str:
         "deterministic": record.deterministic,
         "regions": [_region(region) for region in record.regions],
         "device_copies": [_copy(copy) for copy in record.device_copies],
-        "devices": [to_jsonable(device) for device in record.devices],
+        "devices": to_jsonable(record.devices),
         "device_work": to_jsonable(record.device_work),
-        "refusals": [to_jsonable(refusal) for refusal in refusals],
+        "refusals": to_jsonable(refusals),
     }
     return dumps(document)
 
@@ -45,7 +45,7 @@ def _search(search: SearchFacts) -> dict[str, Any]:
         "measured": search.measured,
         "cache_hits": search.cache_hits,
         "seconds": {phase: round(search.seconds.get(phase, 0.0), 3) for phase in (*PHASES, *others)},
-        "compatible_sets": [to_jsonable(each) for each in search.compatible_sets],
+        "compatible_sets": to_jsonable(search.compatible_sets),
     }
 
 
