@@ -10,7 +10,7 @@ from pathlib import Path
 from collage.measure.driver.client import PluginSource
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
-from collage.report.facts.doctor_facts import DoctorReport, PluginFailureFacts
+from collage.report.facts.doctor_facts import DoctorReport
 from collage.report.facts.record import ToolchainFacts
 from collage.setup.facts import host_facts
 from collage.setup.library_clashes import installed_clashes, loaded_clashes
@@ -69,7 +69,7 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
             f"{each.name}: {reason}" for each in host.devices if (reason := why_unusable(each.name))
         ),
         toolchains=tuple(facts),
-        failures=plugin_failures(registry),
+        failures=registry.failures,
         obstacles=obstacles,
         clashes=(*installed_clashes(), *loaded_clashes(loaded)),
         tuning_db=os.environ.get(VARIABLE) or str(default_path()),
@@ -83,11 +83,3 @@ def _failure(toolchain: Toolchain, target: Target) -> str:
     except PluginError as error:
         return f"{target.name} failed in {error.hook}: {error.reason}"
     return ""
-
-
-def plugin_failures(registry: Registry) -> tuple[PluginFailureFacts, ...]:
-    """Entry points that gave no toolchain, as reports keep them."""
-    return tuple(
-        PluginFailureFacts(name=failure.name, distribution=failure.distribution, reason=failure.reason)
-        for failure in registry.failures
-    )

@@ -33,7 +33,7 @@ def kernel(op_type: str, inputs: list[Any], outputs: int = 1, **attributes: Any)
     node = make_node(op_type, inputs, outputs, attributes)
     compute = find_kernel(op_type, outputs)
     assert compute is not None
-    result = compute(inputs, attribute_values(node, VERSION), VERSION)
+    result = compute(inputs, attribute_values(node, VERSION))
     return result if result is NotImplemented else list(result)
 
 
