@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 
 
@@ -36,81 +35,37 @@ def hashable(bits: int) -> tuple[int, int]:
     return low, bits >> low
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
-class IndexSet:
-    """A set of node indices, kept as the bits of one integer; hot loops use that integer directly.
-
-    Attributes:
-        bits: Bit i is one if index i is in the set.
+def mask_of(indices: Iterable[int]) -> int:
+    """Return the mask of these positions.
 
     Examples:
-        >>> a = IndexSet.of([0, 2, 5])
-        >>> list(a | IndexSet.of([1])), 2 in a, len(a)
-        ([0, 1, 2, 5], True, 3)
-        >>> a
-        IndexSet.of([0, 2, 5])
+        >>> bin(mask_of([1, 3]))
+        '0b1010'
     """
+    mask = 0
+    for index in indices:
+        mask |= 1 << index
+    return mask
 
-    bits: int = 0
 
-    def __post_init__(self) -> None:
-        if self.bits < 0:
-            raise ValueError("an index set is finite: its bits are a number >= 0")
+def union_of(masks: Iterable[int]) -> int:
+    """Return the union of masks.
 
-    @classmethod
-    def of(cls, indices: Iterable[int]) -> IndexSet:
-        """The set of `indices`.
+    Examples:
+        >>> bin(union_of([0b1000, 0b0010]))
+        '0b1010'
+    """
+    union = 0
+    for mask in masks:
+        union |= mask
+    return union
 
-        Raises:
-            ValueError: If an index is negative.
-        """
-        bits = 0
-        for index in indices:
-            bits |= 1 << index
-        return cls(bits)
 
-    def __iter__(self) -> Iterator[int]:
-        return iterate_bits(self.bits)
+def lowest_bit(bits: int) -> int:
+    """Return the position of the lowest one bit of a mask that is not 0.
 
-    def __len__(self) -> int:
-        return self.bits.bit_count()
-
-    def __bool__(self) -> bool:
-        return self.bits != 0
-
-    def __contains__(self, index: int) -> bool:
-        return index >= 0 and bool(self.bits >> index & 1)
-
-    def __or__(self, other: IndexSet) -> IndexSet:
-        return IndexSet(self.bits | other.bits)
-
-    def __and__(self, other: IndexSet) -> IndexSet:
-        return IndexSet(self.bits & other.bits)
-
-    def __sub__(self, other: IndexSet) -> IndexSet:
-        return IndexSet(self.bits & ~other.bits)
-
-    def __xor__(self, other: IndexSet) -> IndexSet:
-        return IndexSet(self.bits ^ other.bits)
-
-    def issubset(self, other: IndexSet) -> bool:
-        """Whether every index is in `other` too."""
-        return self.bits & ~other.bits == 0
-
-    def isdisjoint(self, other: IndexSet) -> bool:
-        """Whether no index is in both."""
-        return self.bits & other.bits == 0
-
-    @property
-    def lowest(self) -> int:
-        """The smallest index.
-
-        Raises:
-            ValueError: If the set is empty.
-        """
-        if not self.bits:
-            raise ValueError("an empty index set has no lowest index")
-        return (self.bits & -self.bits).bit_length() - 1
-
-    def __repr__(self) -> str:
-        return f"IndexSet.of({list(self)})"
+    Examples:
+        >>> lowest_bit(0b1010)
+        1
+    """
+    return (bits & -bits).bit_length() - 1

@@ -24,7 +24,7 @@ from collage.reference.rounded import rounded_problem
 from collage.runtime import load_package, save_package
 from collage_core.fusion import quantised_groups
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import IndexSet, iterate_bits
+from collage_core.ir.graph.index_set import iterate_bits, mask_of
 from collage_core.ir.io.model_io import load_model
 from collage_core.passes.call_sites import call_sites
 from tests.core.fusion.qdq import brute_groups
@@ -61,7 +61,7 @@ def optimized(model: Path, folder: Path, feeds: Arrays) -> Path:
 
     graph = DataflowGraph(prepare(load_model(model)))
     groups = quantised_groups(graph)
-    regions = [IndexSet.of(map(graph.index_of, region.nodes)).bits for region in found.record.regions]
+    regions = [mask_of(map(graph.index_of, region.nodes)) for region in found.record.regions]
     assert all(not group & nodes or not group & ~nodes for group in groups for nodes in regions)
     assert {region.toolchain for region in found.record.regions} == {"onnxruntime", "openvino"}
     assert "fall apart" not in found.record.search.left_out
