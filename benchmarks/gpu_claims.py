@@ -27,7 +27,7 @@ from collage_core.candidates.proposals import Proposals, propose, target_rule
 from collage_core.contract import Joins, Target, Unsupported
 from collage_core.fusion import CandidateBounds, SubGraph, kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.patterns import Match
 from collage_core.registry import Toolchain
 from collage_cudnn.plugin import plugin as cudnn

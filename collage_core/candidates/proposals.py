@@ -22,7 +22,7 @@ from collage_core.fusion import (
     with_whole_groups,
 )
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits, lowest_bit, union_of
+from collage_core.ir.graph.masks import iterate_bits, lowest_bit, union_of
 from collage_core.ir.graph.work import estimated_work_us
 from collage_core.registry import Toolchain
 

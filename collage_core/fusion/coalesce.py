@@ -9,7 +9,7 @@ from collage_core.contract.target import Target
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraph, SubGraphConfig
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits, mask_of
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 
 
 class Units:

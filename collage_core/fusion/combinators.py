@@ -7,7 +7,7 @@ import dataclasses
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraphConfig
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits, mask_of, union_of
+from collage_core.ir.graph.masks import iterate_bits, mask_of, union_of
 
 
 @dataclasses.dataclass(frozen=True)

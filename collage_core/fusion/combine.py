@@ -8,7 +8,7 @@ from collage_core.fusion.closure import Closure
 from collage_core.fusion.combiners import DEFAULT_PRIMITIVES, Combiner
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import mask_of
+from collage_core.ir.graph.masks import mask_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from collage_core.fusion.quantised import quantised_groups
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits, lowest_bit
+from collage_core.ir.graph.masks import iterate_bits, lowest_bit
 from collage_core.ir.graph.work import estimated_work_us
 from collage_core.ir.values.tensor_spec import ValueKind
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from collage_core.fusion.coalesce import Units, coalesced
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits, lowest_bit, union_of
+from collage_core.ir.graph.masks import iterate_bits, lowest_bit, union_of
 
 _MAX_MERGED_REGIONS = 64
 """With more regions than this, neighbours are not merged: the toolchain refuses too much for it to matter."""

@@ -7,7 +7,7 @@ import dataclasses
 from collage_core.fusion.kernel_graph import KernelGraph
 from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.graph.canonical import Composite
-from collage_core.ir.graph.index_set import iterate_bits, mask_of
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.ir.operators.op_kind import OpPatternKind
 
 Edge = tuple[int, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits, mask_of
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.ir.graph.walk import is_pure_node
 from collage_core.ir.operators.op_kind import OpPatternKind
 from collage_core.ir.values.content import constant_of

@@ -9,7 +9,7 @@ from functools import cached_property
 from collage_core.errors import PartitioningError
 from collage_core.fusion.spec import CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits, lowest_bit, union_of
+from collage_core.ir.graph.masks import iterate_bits, lowest_bit, union_of
 
 
 @dataclasses.dataclass(frozen=True)

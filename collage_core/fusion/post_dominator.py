@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from collage_core.fusion.quantised import quantised_groups
 from collage_core.fusion.sub_graph import SubGraph, inside_depth
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits, lowest_bit, union_of
+from collage_core.ir.graph.masks import iterate_bits, lowest_bit, union_of
 from collage_core.ir.operators.op_kind import OpPatternKind
 from collage_core.ir.values.tensor_spec import ValueKind
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits, mask_of, union_of
+from collage_core.ir.graph.masks import iterate_bits, mask_of, union_of
 from collage_core.ir.operators.quantised import is_dequantize, is_quantize
 from collage_core.ir.values.content import constant_of
 

@@ -11,7 +11,7 @@ from collage_core.fusion.quantised import is_split
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraph, labelled_parts
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import mask_of
+from collage_core.ir.graph.masks import mask_of
 
 
 def supported_nodes(graph: DataflowGraph, outcome: RuleOutcome, context: RuleContext) -> int:

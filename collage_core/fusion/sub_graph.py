@@ -12,7 +12,7 @@ from collage_core.contract.support import Supported, Unsupported
 from collage_core.ir.graph.canonical import Composite, structural_hash
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.extract import extract
-from collage_core.ir.graph.index_set import hashable, iterate_bits, mask_of, union_of
+from collage_core.ir.graph.masks import hashable, iterate_bits, mask_of, union_of
 from collage_core.ir.operators.op_kind import OpPatternKind
 from collage_core.ir.values.content import constant_of
 

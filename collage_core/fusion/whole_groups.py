@@ -9,7 +9,7 @@ from collage_core.fusion.quantised import grown, is_split
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraph, labelled_parts
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits, mask_of
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 
 _NAMES_SHOWN = 4
 

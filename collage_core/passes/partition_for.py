@@ -21,7 +21,7 @@ from collage_core.fusion import (
     with_whole_groups,
 )
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits, mask_of
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.passes.marking import Mark, give_call, mark_groups
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import onnx_ir
 
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 
 
 def dominated_values(graph: DataflowGraph, index: int) -> Iterator[tuple[onnx_ir.Value, int]]:

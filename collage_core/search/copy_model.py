@@ -24,7 +24,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from collage_core.contract.cost import INVALID, Cost, checked_cost
-from collage_core.ir.graph.index_set import mask_of, union_of
+from collage_core.ir.graph.masks import mask_of, union_of
 from collage_core.search.copies import DeviceCopies, DeviceCopy, SharedValue
 from collage_core.search.costs import PICOSECONDS_PER_US
 from collage_core.search.problem import SearchProblem, bits

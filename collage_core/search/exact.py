@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from collage_core.contract.cost import INVALID, Unmeasured
 from collage_core.errors import NoCoverError, SearchError
-from collage_core.ir.graph.index_set import lowest_bit, mask_of, union_of
+from collage_core.ir.graph.masks import lowest_bit, mask_of, union_of
 from collage_core.search.bounds import node_prices
 from collage_core.search.constraints import advance
 from collage_core.search.copies import DeviceCopy

@@ -20,7 +20,7 @@ from typing import Any
 
 from collage_core.contract.cost import INVALID, Unmeasured
 from collage_core.errors import NoCoverError, SearchError, SolverMissingError
-from collage_core.ir.graph.index_set import union_of
+from collage_core.ir.graph.masks import union_of
 from collage_core.search.copy_model import MAKES, NOBODY, READS, CopyModel, Traffic
 from collage_core.search.costs import CostSource, ask
 from collage_core.search.exact import Allow

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Sequence
 
 from collage_core.errors import SearchError
-from collage_core.ir.graph.index_set import union_of
+from collage_core.ir.graph.masks import union_of
 from collage_core.search.prepared import Shape
 from collage_core.search.problem import bits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from collage_core.errors import SearchError
-from collage_core.ir.graph.index_set import hashable
+from collage_core.ir.graph.masks import hashable
 from collage_core.search.copy_model import CopyModel, Traffic
 from collage_core.search.problem import SearchCandidate, SearchProblem, bits
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import onnx_ir
 
 from collage_core.ir.graph.call_kind import kind_of_node
-from collage_core.ir.graph.index_set import iterate_bits, mask_of, union_of
+from collage_core.ir.graph.masks import iterate_bits, mask_of, union_of
 from collage_core.ir.graph.signature import node_signature
 from collage_core.ir.graph.walk import (
     bodies,

@@ -28,7 +28,7 @@ from collage_core.candidates.proposals import TargetRule
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel, RuleContext
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits, mask_of
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.passes.partition_for import mark_kernels, taken_for
 from collage_core.registry import Registry
 

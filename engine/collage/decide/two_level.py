@@ -23,7 +23,7 @@ from collage_core.candidates.proposals import Proposals
 from collage_core.contract import INVALID, Joins, Unmeasured
 from collage_core.errors import CollageError
 from collage_core.fusion import CandidateKernel, Partitioning, SubGraph
-from collage_core.ir.graph.index_set import mask_of
+from collage_core.ir.graph.masks import mask_of
 from collage_core.ir.graph.work import estimated_work_us, work_kinds
 from collage_core.search import FittedEstimates, SearchCandidate
 from collage_core.search.moves import Choice, Moves

@@ -23,7 +23,7 @@ from collage_core.candidates.refusals import TargetFailure
 from collage_core.contract import Joins, Unmeasured
 from collage_core.errors import NoCoverError, PluginError
 from collage_core.fusion import CandidateBounds, CandidateKernel, cut_positions, merged_neighbours, quantised_groups
-from collage_core.ir.graph.index_set import iterate_bits, mask_of
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.ir.graph.work import estimated_work_us
 from collage_core.search import SearchResult
 from collage_core.search.exact import Allow

@@ -28,7 +28,7 @@ from collage_core.fusion import (
 )
 from collage_core.fusion.closure import Closure
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.operators.op_kind import OpPatternKind
 from collage_testing import GraphBuilder
 from tests.core.fusion import naive_closure as naive

@@ -24,7 +24,7 @@ from collage_core.fusion import (
     default_rule,
 )
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.patterns import FusionPattern, Match, NodeContext, PatternTable, is_constant, is_op, wildcard
 
 Parsed = Callable[..., onnx_ir.Model]

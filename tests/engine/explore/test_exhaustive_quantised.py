@@ -19,7 +19,7 @@ from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, quantised_groups
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.registry import Toolchain
 from collage_testing import MockToolchain
 from tests.core.fusion.qdq import QdqBuilder

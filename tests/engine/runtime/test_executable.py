@@ -19,7 +19,7 @@ from collage_core.contract import (
 )
 from collage_core.errors import KernelRunError
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from tests.engine.runtime.mocks import MOCK, ExecutingMock, partition, reference
 from tests.engine.runtime.running import X, assert_same, run
 

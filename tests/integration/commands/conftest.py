@@ -21,7 +21,7 @@ from collage.measure.driver.source import MeasuringCostSource
 from collage.runtime import load_package
 from collage_core.contract import INVALID, Cost, Unmeasured
 from collage_core.fusion import CandidateKernel
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.passes.call_sites import call_sites
 
 ROOT = Path(__file__).parents[3]

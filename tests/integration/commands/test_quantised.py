@@ -24,7 +24,7 @@ from collage.reference.rounded import rounded_problem
 from collage.runtime import load_package, save_package
 from collage_core.fusion import quantised_groups
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits, mask_of
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.ir.io.model_io import load_model
 from collage_core.passes.call_sites import call_sites
 from tests.core.fusion.qdq import brute_groups

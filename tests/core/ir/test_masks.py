@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collage_core.ir.graph.index_set import iterate_bits, lowest_bit, mask_of, union_of
+from collage_core.ir.graph.masks import iterate_bits, lowest_bit, mask_of, union_of
 
 indices = st.sets(st.integers(0, 200))
 
