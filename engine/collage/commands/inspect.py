@@ -62,7 +62,7 @@ def inspect(
             coverage += [
                 TargetCoverage(target=name, toolchain=status.toolchain.name, unusable=why) for name, why in skipped
             ]
-        failures = plugin_failures(environment.registry)
+        failures = plugin_failures(environment.registry.failures)
     operators = Counter(
         f"{node.domain}::{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type for node in graph.nodes
     )
