@@ -13,6 +13,7 @@ import pytest
 from collage.build.assemble import Assembled
 from collage.decide import race
 from collage.decide.end_to_end import EndToEndTimer, SavedRace
+from collage.devices.this_host import this_host
 from collage.errors import PlanBuildError
 from collage.measure.contenders.interleaved import Contender
 from collage.measure.wire.outcomes import Failed, Stage
@@ -125,7 +126,7 @@ def timer(
         EndToEndTimer(
             database=database,
             model_key=model_key,
-            host=host or Host.this(),
+            host=host or this_host(),
             threads=threads,
             tolerance=tolerance,
             preset=PRESETS["quick"],
@@ -194,7 +195,7 @@ def test_another_device_or_driver_is_another_race_for_plans_that_use_it(
 ) -> None:
     fast = plan_of("d", dataclasses.replace(A, device="cuda:0"))
     old = Device(name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="580.65", memory_bytes=1)
-    hosts = [dataclasses.replace(Host.this(), devices=(dataclasses.replace(old, driver=d),)) for d in ("580.65", "590")]
+    hosts = [dataclasses.replace(this_host(), devices=(dataclasses.replace(old, driver=d),)) for d in ("580.65", "590")]
     track = on(monkeypatch, Track([(fast, 100.0), (MIDDLE, 200.0)]))
 
     for number, host in enumerate([*hosts, *hosts]):

@@ -23,7 +23,7 @@ from collage.report.text.fact_tables import (
 )
 from collage.report.text.store_tables import store_summary
 from collage.store import StoreStats
-from collage_core.registry import PluginFailure
+from collage_core.entry_points import PluginFailure
 from tests.engine.report.records import COMPARISON, HOST, MODEL, RECORD, WORK
 
 DOCTOR = DoctorReport(

@@ -12,6 +12,8 @@ import pytest
 
 from collage.commands.load import load
 from collage.commands.optimize import optimize
+from collage.devices.opening import Devices
+from collage.devices.this_host import this_host
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Failed, Outcome, Stage
 from collage.measure.worker.trials import Trials
@@ -43,28 +45,34 @@ class Told:
 
 
 K80 = Device(name="cuda:0", model="Tesla K80", compute_capability="3.7", driver="580.65.06", memory_bytes=12 << 30)
-MUCH = rf"DeviceMemoryError: device fake:\d+: {failing.TOO_MUCH} bytes were asked for, \d+ of \d+ are free\. Give the"
-GONE = r"worker crash: .*DeviceLostError: device fake:\d+: it does not answer any more\..*\(attempt 2\)"
+MUCH = (
+    rf"DeviceMemoryError: device failing:\d+: {failing.TOO_MUCH} bytes were asked for, \d+ of \d+ are free\. Give the"
+)
+GONE = r"worker crash: .*DeviceLostError: device failing:\d+: it does not answer any more\..*\(attempt 2\)"
 
 MEASURED: Mapping[str, Told] = {
     "absent-in-open": Told(
-        "load", r"DeviceUnavailableError: device fake:\d+: it is in exclusive use elsewhere\. A plan"
+        "load", r"DeviceUnavailableError: device failing:\d+: it is in exclusive use elsewhere\. A plan"
     ),
     "capability-in-open": Told(
-        "load", r"DeviceCapabilityError: device fake:\d+: it is of 3.5, .*Optimize the model ag"
+        "load", r"DeviceCapabilityError: device failing:\d+: it is of 3.5, .*Optimize the model ag"
     ),
-    "driver-in-open": Told("load", r"DriverTooOldError: device fake:\d+: the driver is of CUDA 11.*Update the driver"),
+    "driver-in-open": Told(
+        "load", r"DriverTooOldError: device failing:\d+: the driver is of CUDA 11.*Update the driver"
+    ),
     "memory-in-lower": Told("lower", MUCH),
     "memory-in-load": Told("load", MUCH),
-    "memory-in-bind": Told("bind", r"DeviceMemoryError: device fake:\d+: 512 bytes were asked for, 0 of 1024 are free"),
+    "memory-in-bind": Told(
+        "bind", r"DeviceMemoryError: device failing:\d+: 512 bytes were asked for, 0 of 1024 are free"
+    ),
     "memory-in-run": Told("run", MUCH),
     "lost-in-measure": Told("measure", GONE),
 }
 """Faults that measuring a kernel shows."""
 
 PLANNED: Mapping[str, str] = {
-    "memory-in-plan": r"DeviceMemoryError: device fake:\d+: \d+ bytes were asked for, 0 of 1024 are free",
-    "lost-in-plan": r"KernelRunError: .* failed while running: DeviceLostError: device fake:\d+: it does not answer",
+    "memory-in-plan": r"DeviceMemoryError: device failing:\d+: \d+ bytes were asked for, 0 of 1024 are free",
+    "lost-in-plan": r"KernelRunError: .* failed while running: DeviceLostError: device failing:\d+: it does not answer",
 }
 """Faults that only the finished plan shows, and how it fails then."""
 
@@ -174,8 +182,17 @@ LOST: Mapping[str, Stage] = {
 
 
 def measured(fault: str, folder: Path) -> tuple[Trials, Outcome]:
-    plugin, store = failing.Failing(), BlobStore(folder / "blobs")
-    trials = Trials(Toolchain("failing", plugin), store, folder, lambda target: MemoryBlobs(), lambda progress: None)
+    devices, store = failing.FailingDevices(), BlobStore(folder / "blobs")
+    plugin = failing.Failing(devices)
+    trials = Trials(
+        Toolchain("failing", plugin),
+        store,
+        folder,
+        lambda target: MemoryBlobs(),
+        lambda progress: None,
+        host=this_host(),
+        devices=Devices(devices.open),
+    )
     [of] = [each for each in plugin.targets(failing.FAULTS) if each.option("fault") == fault]
     return trials, trials.measure(add_ask(store, of))
 

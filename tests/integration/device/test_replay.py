@@ -22,7 +22,7 @@ from collage.reference import compare, evaluate
 from collage_core.contract import Device, Host, Unsupported
 from collage_core.errors import DeviceUnavailableError
 from collage_core.registry import Registry, Toolchain
-from collage_testing.kit import DeviceMachine, FakeDevice
+from collage_testing.kit import DeviceMachine, FakeDevice, fake_providers
 from collage_testing.kit.device_calls import last_work, launches, waits
 from tests.from_source import ROOT
 from tests.integration.device import emulations, toolchains
@@ -55,7 +55,9 @@ def emulated() -> Iterator[Place]:
     )
     with emulations.plugins(device) as plugins:
         usable = [Toolchain(name, plugin) for name, plugin in plugins.items()]
-        yield Place(machines=machines(usable, host, device), replays=8, model=convolved, opening=device.open)
+        yield Place(
+            machines=machines(usable, host, device), replays=8, model=convolved, providers=fake_providers(device)
+        )
 
 
 def cuda() -> Place:

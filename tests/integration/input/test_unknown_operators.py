@@ -8,8 +8,9 @@ from pathlib import Path
 import onnx
 import pytest
 
+from collage.devices.this_host import this_host
 from collage.prepare.steps import prepare
-from collage_core.contract import Host, Unsupported
+from collage_core.contract import Unsupported
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.io.model_io import load_model
 from collage_core.patterns import NodeContext
@@ -94,7 +95,7 @@ def test_a_domain_a_toolchain_does_not_have_is_refused_before_its_library_is_ask
     toolchain: str, strange: Path
 ) -> None:
     library = load_toolchain(toolchain)
-    targets = library.targets(Host.this())
+    targets = library.targets(this_host())
     assert not isinstance(targets, Unsupported)
     graph = DataflowGraph(prepare(load_model(strange)))
     takes = library.pattern_table(targets[0]).predicates["*"]

@@ -30,7 +30,7 @@ plugin = Busy()
 DRIVER = """
 import sys
 from pathlib import Path
-from collage_core.contract import Host
+from collage.devices.this_host import this_host
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.driver.client import PluginSource, Worker
 
@@ -38,7 +38,7 @@ folder = Path(sys.argv[1])
 worker = Worker(PluginSource(toolchain="busy", plugin="busy_plugin:plugin", paths=(str(folder),)), BlobStore(folder))
 worker.ping(60)
 print(worker.pid, flush=True)
-worker.targets(Host.this())
+worker.targets(this_host())
 """
 
 

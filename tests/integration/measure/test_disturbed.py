@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from collage.devices.this_host import this_host
 from collage.errors import DatabaseDamagedError, DatabaseDiskError
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.child import ChildProcess
@@ -20,7 +21,7 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import BuildSettings, Failed, Measured, Stage, Tolerance
 from collage.setup.random_inputs import random_inputs
 from collage.store import MAX_ATTEMPTS, MemoryStore, TuningStore
-from collage_core.contract import UNMEASURED, Host, Protocol
+from collage_core.contract import UNMEASURED, Protocol
 from tests.integration.measure.conftest import SOURCE, add_ask, faulty_target
 from tests.integration.measure.test_source import candidate, chain
 
@@ -45,7 +46,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
             pool=pool,
             capture=lambda: capture,
             database=database,
-            host=Host.this(),
+            host=this_host(),
             settings=MeasureSettings(
                 build=BuildSettings(threads=1, max_variants=2),
                 protocol=Protocol(warmup_s=0, duration_s=0.005, min_samples=3, min_sample_us=10),

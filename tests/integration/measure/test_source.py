@@ -11,6 +11,7 @@ import onnx_ir
 import pytest
 from onnx_ir.passes.common import ShapeInferencePass
 
+from collage.devices.this_host import this_host
 from collage.measure.driver.capture import Capture, worker_fallback
 from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.driver.source import MeasureSettings, MeasuringCostSource, database_cache
@@ -21,7 +22,7 @@ from collage.measure.wire.messages import AskBuild, AskMeasure
 from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Measured, Refused, Stage, Tolerance
 from collage.setup.random_inputs import random_inputs
 from collage.store import MAX_ATTEMPTS, MemoryStore, TuningStore
-from collage_core.contract import INVALID, UNMEASURED, Host, Protocol, Target, Unmeasured
+from collage_core.contract import INVALID, UNMEASURED, Protocol, Target, Unmeasured
 from collage_core.fusion import (
     CandidateKernel,
     FusionRule,
@@ -89,7 +90,7 @@ def make(pool: WorkerPool, capture: Capture, database: TuningStore) -> Make:
             pool=pool,
             capture=lambda: capture,
             database=database,
-            host=Host.this(),
+            host=this_host(),
             settings=MeasureSettings(
                 build=BuildSettings(threads=1, max_variants=2),
                 protocol=Protocol(warmup_s=0, duration_s=0.005, min_samples=3, min_sample_us=10),
@@ -243,7 +244,7 @@ def test_a_worker_that_died_of_something_else_costs_nothing(
                 pool=pool,
                 capture=lambda: capture,
                 database=kept,
-                host=Host.this(),
+                host=this_host(),
                 settings=MeasureSettings(build=BuildSettings(threads=1), tolerance=Tolerance(relative=1e-4)),
             )
             once = candidate(graph, 0, "dies-once")
@@ -289,7 +290,7 @@ def test_a_worker_that_does_not_start_says_nothing_about_candidates(
     settings = MeasureSettings(build=BuildSettings(threads=1))
     with WorkerPool([PluginSource(toolchain="faulty", plugin="absent_module:plugin")], store) as pool:
         source = MeasuringCostSource(
-            pool=pool, capture=lambda: capture, database=database, host=Host.this(), settings=settings
+            pool=pool, capture=lambda: capture, database=database, host=this_host(), settings=settings
         )
         source.measure([candidate(graph, 0)])
 
@@ -315,7 +316,7 @@ def test_what_the_reference_cannot_compute_a_worker_does(worker: Worker, store: 
         graph,
         {"x": x},
         store,
-        fallback=worker_fallback(worker, graph, Host.this(), store, threads=1, deadline_s=20, target=faulty_target()),
+        fallback=worker_fallback(worker, graph, this_host(), store, threads=1, deadline_s=20, target=faulty_target()),
     )
 
     np.testing.assert_allclose(capture.value("z"), -(x + 1), rtol=1e-6)

@@ -16,6 +16,7 @@ import pytest
 
 import collage
 import collage_core
+from collage.devices.this_host import this_host
 from collage.errors import WorkerError
 from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.driver.memory import private_bytes
@@ -23,7 +24,6 @@ from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskMeasure
 from collage.measure.wire.outcomes import Failed, Measured, Stage
-from collage_core.contract import Host
 from tests.integration.measure.conftest import SOURCE, add_ask, faulty_target
 
 Ask = Callable[..., AskMeasure]
@@ -32,7 +32,7 @@ Ask = Callable[..., AskMeasure]
 def test_a_plugin_that_does_not_import_is_a_refusal_and_is_not_tried_again(store: BlobStore) -> None:
     worker = Worker(PluginSource(toolchain="absent", plugin="no_such_module:plugin"), store)
 
-    assert "no_such_module" in getattr(worker.targets(Host.this()), "reason", "")
+    assert "no_such_module" in getattr(worker.targets(this_host()), "reason", "")
     assert worker.pid is None
     with pytest.raises(WorkerError, match="no_such_module"):
         worker.ping()

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from collage.report.facts.record import SCHEMA_VERSION, HostFacts, ToolchainFacts
-from collage_core.registry import PluginFailure
+from collage_core.entry_points import PluginFailure
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from collage.report.facts.record import SCHEMA_VERSION, ModelFacts
 from collage_core.candidates.refusals import Refusal
-from collage_core.registry import PluginFailure
+from collage_core.entry_points import PluginFailure
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

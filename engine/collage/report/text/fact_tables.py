@@ -15,7 +15,7 @@ from collage.report.facts.inspect_facts import InspectReport
 from collage.report.facts.record import HostFacts, ModelFacts
 from collage.report.facts.run_facts import RunReport
 from collage.report.text.tables import add_cells, comparison_table, plain_table, refusals_table
-from collage_core.registry import PluginFailure
+from collage_core.entry_points import PluginFailure
 
 _VALUES_SHOWN = 10
 _REFUSALS_SHOWN = 12

@@ -18,7 +18,7 @@ from collage_core.errors import (
     DriverTooOldError,
 )
 
-INSTALL: Final = "Install `collage-core[cuda]`, or `cupy-cuda12x` where the driver is one of CUDA 12"
+INSTALL: Final = "Install `collage-cuda[cuda13]`, or `collage-cuda[cuda12]` where the driver is one of CUDA 12"
 """What to do where CuPy is missing, or of another CUDA than the driver."""
 
 _ERRORS: Final[Mapping[int, type[DeviceError]]] = {  # cudaError_t in driver_types.h

@@ -18,8 +18,6 @@ import onnx_ir as ir
 import pytest
 
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES, TensorSpec
-from collage_core.device import Devices, open_device, why_unusable
-from collage_core.device.cuda import CudaStream, device_error
 from collage_core.errors import (
     DeviceCapabilityError,
     DeviceCaptureError,
@@ -29,7 +27,10 @@ from collage_core.errors import (
     DeviceUnavailableError,
     DriverTooOldError,
 )
-from tests.engine.devices.documented_cupy import CACHE_BYTES, MEMORY_BYTES, documented_cupy
+from collage_cuda.provider import provider
+from collage_cuda.stream import CudaStream, device_error
+
+from .documented_cupy import CACHE_BYTES, MEMORY_BYTES, documented_cupy
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 SPEC = TensorSpec(name="x", dtype=ir.DataType.FLOAT, shape=(2, 3))
@@ -61,7 +62,7 @@ def library(**answers: Any) -> Any:
     ("status", "kind", "advice"),
     [
         (2, DeviceMemoryError, "smaller inputs"),
-        (35, DriverTooOldError, "cupy-cuda12x"),
+        (35, DriverTooOldError, "collage-cuda[cuda12]"),
         (209, DeviceCapabilityError, "Optimize the model again"),
         (700, DeviceLostError, "start it again"),
         (719, DeviceLostError, "start it again"),
@@ -128,34 +129,13 @@ def test_a_device_has_the_number_that_cuda_gives_it(monkeypatch: pytest.MonkeyPa
     assert made == [("cuda:0", 0), ("cuda:1", 1), ("cuda:2", 2)]
 
 
-def test_core_opens_no_other_kind_of_device() -> None:
-    with pytest.raises(DeviceUnavailableError, match="core knows devices of CUDA only"):
-        open_device("npu:0")
-
-
 def test_without_cupy_a_device_is_unusable_and_the_reason_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
-    with pytest.raises(DeviceUnavailableError, match=r"CuPy cannot be imported: .*collage-core\[cuda\]"):
-        open_device("cuda:0")
-    assert "collage-core[cuda]" in why_unusable("cuda:0")
-    assert why_unusable("npu:0") == ""
-
-
-def test_a_device_is_opened_once() -> None:
-    opened: list[str] = []
-
-    def opening(name: str) -> Any:
-        opened.append(name)
-        return types.SimpleNamespace(name=name, dlpack_device=(2, 0))
-
-    devices = Devices(opening)
-
-    assert devices["cuda:0"] is devices["cuda:0"]
-    assert opened == ["cuda:0"]
-    assert devices.named((2, 0)) is devices["cuda:0"]
-    assert devices.named((2, 1)) is None
+    with pytest.raises(DeviceUnavailableError, match=r"CuPy cannot be imported: .*collage-cuda\[cuda13\]"):
+        provider.open("cuda:0")
+    assert "collage-cuda[cuda13]" in provider.why_unusable("cuda:0")
 
 
 @pytest.fixture(params=["documented", pytest.param("real", marks=pytest.mark.gpu("cupy"))])

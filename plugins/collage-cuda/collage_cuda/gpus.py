@@ -6,10 +6,7 @@ import importlib.metadata
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from collage_core.contract.device import Device
-from collage_core.contract.host import Host
-from collage_core.contract.support import Obstacle, Unsupported
-from collage_core.contract.target import Joins, Target
+from collage_core.contract import Device, Host, Joins, Obstacle, Target, Unsupported
 
 OLDEST_DRIVERS: Mapping[int, int] = MappingProxyType({13: 580, 12: 525})
 """First branch of the driver that runs each major version of CUDA, the newest first ("CUDA Compatibility", minor

@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from collage_core.device.cuda_errors import cuda_error
 from collage_core.errors import DeviceError
+from collage_cuda.error_codes import cuda_error
 
 _ONE: Final = (ctypes.c_uint(1), ctypes.c_uint(1))
 

@@ -2,54 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from collage_core.contract import Buffer, TensorSpec, buffer_over
-from collage_core.device.protocol import DeviceStream, OpenDevice
+from collage_core.contract import Buffer, DeviceStream, OpenDevice, TensorSpec, buffer_over
 from collage_core.errors import DeviceLostError, DeviceUnavailableError
 
 
-def open_device(name: str) -> DeviceStream:
-    """Opens a device that core knows.
-
-    Args:
-        name: As targets name it, `"cuda:0"`.
-
-    Raises:
-        DeviceError: If it cannot be used.
-    """
-    if name.startswith("cuda:"):
-        # what needs CuPy is imported only where a device is wanted
-        from collage_core.device.cuda import CudaStream
-
-        return CudaStream.open(name)
-    raise DeviceUnavailableError(name, "core knows devices of CUDA only", "Have the toolchain's plugin open it")
-
-
-def why_unusable(name: str) -> str:
-    """Why core could not open a device of CUDA, as far as can be said without starting CUDA; empty if nothing is known.
-
-    Args:
-        name: As targets name it.
-    """
-    if name.startswith("cuda:") and importlib.util.find_spec("cupy") is None:
-        return "CuPy is not installed; install `collage-core[cuda]`, or `cupy-cuda12x` for a driver of CUDA 12"
-    return ""
-
-
 def is_lost(error: BaseException | None) -> bool:
-    """Whether an error says that a device is lost, itself or by what caused it."""
+    """Return whether an error says that a device is lost, itself or by what caused it."""
     while error is not None and not isinstance(error, DeviceLostError):
         error = error.__cause__
     return error is not None
 
 
 def buffer_on(device: DeviceStream, spec: TensorSpec) -> Buffer:
-    """A place of its own for a planned value in a device's memory; what it holds is undefined.
+    """Allocate a place for a planned value in a device's memory; what it holds is undefined.
 
     Raises:
         DeviceError: If the device has not the memory.
@@ -59,7 +29,7 @@ def buffer_on(device: DeviceStream, spec: TensorSpec) -> Buffer:
 
 
 def placed_on(device: DeviceStream, name: str, array: np.ndarray[Any, Any]) -> Buffer:
-    """An array copied to a device; it has been read when this returns, so it may be a temporary one.
+    """Copy an array to a device; it has been read when this returns, so it may be a temporary one.
 
     Raises:
         DeviceError: If it has not the memory, or fails.
@@ -78,9 +48,18 @@ class Devices:
         opening: Opens one by name.
     """
 
-    def __init__(self, opening: OpenDevice = open_device) -> None:
+    def __init__(self, opening: OpenDevice) -> None:
         self._opening = opening
         self._opened: dict[str, DeviceStream] = {}
+
+    @classmethod
+    def none(cls) -> Self:
+        """Return none, for what runs on the CPU alone."""
+
+        def refuse(name: str) -> DeviceStream:
+            raise DeviceUnavailableError(name, "this runs on the CPU alone")
+
+        return cls(refuse)
 
     def __getitem__(self, name: str) -> DeviceStream:
         """The device of a name.

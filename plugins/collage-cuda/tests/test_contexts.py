@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_core.device import PrimaryContexts
 from collage_core.errors import DeviceLostError, DeviceMemoryError
+from collage_cuda import PrimaryContexts
 
 
 class Driver:

@@ -5,20 +5,16 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import shutil
 import subprocess
 from typing import Any
 
 import pytest
 
-from collage_core.contract import Device, Host
-from collage_core.contract.cuda_order import cuda_order, device_uuids
-from collage_core.contract.device import nvidia_devices
-from collage_core.device import PrimaryContexts
-
-H100 = Device(name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="580.65.06", memory_bytes=80 << 30)
-HOST = Host(system="Linux x86_64", cpu="test", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1)
+from collage_core.contract import Device
+from collage_cuda import PrimaryContexts
+from collage_cuda.management import nvidia_devices
+from collage_cuda.numbering import cuda_order, device_uuids
 
 
 def _set(place: Any, value: int) -> int:
@@ -209,31 +205,6 @@ def test_a_process_of_its_own_asks_and_says_nothing_without_a_driver() -> None:
 )
 def test_a_driver_that_does_not_start_has_no_devices() -> None:
     assert nvidia_devices(FakeNvml("A", starts=False)) == ()
-
-
-@pytest.mark.guards(
-    "the GPU's driver is updated, or the GPU exchanged",
-    "measurements of kernels and whole plans taken before are not used; those of the CPU are",
-    area="toolchains",
-)
-def test_measurements_on_a_device_are_kept_apart_by_device_and_driver() -> None:
-    host = dataclasses.replace(HOST, devices=(H100,))
-    updated = dataclasses.replace(HOST, devices=(dataclasses.replace(H100, driver="590.1"),))
-    exchanged = dataclasses.replace(HOST, devices=(dataclasses.replace(H100, model="NVIDIA H200"),))
-
-    assert len({each.fingerprint_for("cuda:0") for each in (host, updated, exchanged, HOST)}) == 4
-    assert {each.fingerprint_for("cpu") for each in (host, updated, exchanged)} == {HOST.fingerprint}
-    assert host.device("cuda:1") is None
-
-
-def test_what_was_measured_on_several_devices_holds_for_all_of_them() -> None:
-    other = dataclasses.replace(H100, name="cuda:1", model="NVIDIA H200")
-    host = dataclasses.replace(HOST, devices=(H100, other))
-
-    assert host.fingerprint_for() == host.fingerprint_for("cpu", "cpu") == HOST.fingerprint
-    assert host.fingerprint_for("cpu", "cuda:0") == host.fingerprint_for("cuda:0")
-    assert host.fingerprint_for("cuda:1", "cpu", "cuda:0") == host.fingerprint_for("cuda:0", "cuda:1")
-    assert len({host.fingerprint_for(*each) for each in ((), ("cuda:0",), ("cuda:1",), ("cuda:0", "cuda:1"))}) == 4
 
 
 @pytest.mark.gpu

@@ -7,7 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from collage_core.contract import Buffer, TensorSpec
+from collage_core.contract.buffer import Buffer
+from collage_core.ir.values.tensor_spec import TensorSpec
 
 Array = np.ndarray[Any, Any]
 

@@ -8,14 +8,7 @@ import importlib.metadata
 import pytest
 
 from collage_core.contract import Device, Host, Joins, Obstacle, Unsupported
-from collage_core.contract.nvidia import (
-    capability,
-    cuda_majors,
-    driver_problem,
-    gpu_targets,
-    usable_gpus,
-    wheel_driver,
-)
+from collage_cuda import capability, cuda_majors, driver_problem, gpu_targets, usable_gpus, wheel_driver
 
 H100 = Device(name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="580.65.06", memory_bytes=80 << 30)
 V100 = dataclasses.replace(H100, name="cuda:1", model="Tesla V100", compute_capability="7.0")

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from collage_core.device import uncollected
+from collage_core.contract import uncollected
 
 
 def test_afterwards_it_is_as_it_was_before() -> None:

@@ -13,11 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from collage_core.contract import Buffer, TensorSpec
-from collage_core.device.cuda_errors import INSTALL, cuda_error
-from collage_core.device.protocol import Event
-from collage_core.device.uncollected import uncollected
+from collage_core.contract import Buffer, Event, TensorSpec, uncollected
 from collage_core.errors import DeviceError, DeviceMemoryError, DeviceUnavailableError, FeedError
+from collage_cuda.error_codes import INSTALL, cuda_error
 
 Array = np.ndarray[Any, Any]
 
