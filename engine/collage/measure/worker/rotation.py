@@ -23,7 +23,7 @@ from collage_core.contract import Artifact, BoundCall, KernelFunction, weight_na
 from collage_core.device import DeviceStream, is_lost
 
 MOST_COPIES: Final = 256
-LOADING_S: Final = 0.25
+LOADING_S = 0.25
 """Seconds after which no further copy is loaded."""
 
 
