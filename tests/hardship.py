@@ -37,7 +37,7 @@ def run_python(code: str, *arguments: object, prefix: Sequence[str] = ()) -> sub
     command = [*prefix, sys.executable, "-P", "-c", code, *map(str, arguments)]
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path.strip(os.pathsep)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 @contextlib.contextmanager
@@ -62,5 +62,5 @@ def small_disk(folder: Path, kib: int) -> list[str]:
 def _may_mount() -> bool:
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(OSError):
         tried = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", folder]
-        return subprocess.run(tried, capture_output=True, check=False, timeout=20).returncode == 0
+        return subprocess.run(tried, capture_output=True, check=False).returncode == 0
     return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import pytest
 
 from collage.cli.arrays import write_values
 from collage.report.files import write_text
+from tests.from_source import environment
 from tests.hardship import files_up_to
 
 ROOT = Path(__file__).parents[3]
@@ -57,7 +57,7 @@ def test_a_process_killed_while_it_writes_leaves_the_old_file(write: Write, read
     for _ in range(3):
         with subprocess.Popen(
             [sys.executable, "-P", "-c", code, str(path)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=environment([str(ROOT)]),
             stdout=subprocess.PIPE,
             text=True,
         ) as process:

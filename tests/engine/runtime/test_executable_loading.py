@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from collage_core.contract import (
 )
 from collage_core.errors import KernelLoadError, ModelError
 from collage_core.passes.call_sites import CallSite
+from tests import from_source
 from tests.engine.runtime.mocks import MOCK, ExecutingMock, MockKernel, partition
 from tests.engine.runtime.running import X, assert_same
 
@@ -157,8 +157,8 @@ assert executable.clone().bind().run()
 
 def test_a_forked_child_that_ends_takes_nothing_from_its_parent(tmp_path: Path) -> None:
     # as a server does that loads before it starts its workers
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "TMPDIR": str(tmp_path)}
+    environment = {**from_source.environment([str(from_source.ROOT)]), "TMPDIR": str(tmp_path)}
 
-    subprocess.run([sys.executable, "-P", "-c", FORKED], env=environment, check=True, timeout=60)
+    subprocess.run([sys.executable, "-P", "-c", FORKED], env=environment, check=True)
 
     assert not list(tmp_path.iterdir())

@@ -17,8 +17,6 @@ from tests.integration.device import toolchains
 from tests.integration.device.models import layers
 from tests.integration.device.test_optimize import options, ran_elsewhere
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
