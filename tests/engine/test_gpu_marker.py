@@ -30,6 +30,11 @@ TESTS = """
 """
 
 
+@pytest.mark.guards(
+    "a test needs a GPU, or a library, that is not there",
+    "it is skipped and says what it needs; the others run",
+    area="devices",
+)
 @pytest.mark.parametrize(
     ("devices", "skipped"),
     [
@@ -97,6 +102,11 @@ class Answering:
             raise DeviceLostError("cuda:0", "cudaErrorIllegalAddress")
 
 
+@pytest.mark.guards(
+    "a test's kernel goes astray, and the GPU answers its process no more",
+    "the run ends there and names the test, in place of failing all that follow",
+    area="devices",
+)
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_test_that_loses_the_gpu_is_the_last_and_is_named(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, lost: bool

@@ -102,6 +102,12 @@ class LoadsNothing(Plain):
         return Unsupported("no such device")
 
 
+@pytest.mark.guards(
+    "a plugin forgets, or refuses, the variant that won when it is asked for again by name",
+    "the conformance kit names it",
+    area="toolchains",
+)
+@pytest.mark.guards("a kernel wants more alignment than a caller's array has")
 @pytest.mark.parametrize(
     ("plugin", "complaint"),
     [

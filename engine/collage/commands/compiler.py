@@ -41,7 +41,7 @@ from collage_core.contract import Protocol
 from collage_core.errors import CollageError, NoCoverError
 from collage_core.fusion import CandidateBounds
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.search import SearchCandidate
 
 AT_ONCE: Final = Preset(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 
 from collage.devices.providers import Providers
@@ -13,7 +12,7 @@ from collage.devices.this_host import this_host
 from collage.measure.driver.client import PluginSource
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
-from collage.report.facts.doctor_facts import DoctorReport, PluginFailureFacts
+from collage.report.facts.doctor_facts import DoctorReport
 from collage.report.facts.record import ToolchainFacts
 from collage.setup.facts import host_facts
 from collage.setup.library_clashes import installed_clashes, loaded_clashes
@@ -22,7 +21,6 @@ from collage.store import default_path
 from collage.store.location import VARIABLE
 from collage_core.candidates.proposals import target_rule
 from collage_core.contract import Obstacle, Target, Unsupported
-from collage_core.entry_points import PluginFailure
 from collage_core.errors import PluginError
 from collage_core.registry import Registry, Toolchain
 
@@ -74,7 +72,7 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
             *providers.unprovided(),
         ),
         toolchains=tuple(facts),
-        failures=plugin_failures((*registry.failures, *providers.problems())),
+        failures=(*registry.failures, *providers.problems()),
         obstacles=obstacles,
         clashes=(*installed_clashes(providers.libraries), *loaded_clashes(loaded, providers.libraries)),
         tuning_db=os.environ.get(VARIABLE) or str(default_path()),
@@ -88,11 +86,3 @@ def _failure(toolchain: Toolchain, target: Target) -> str:
     except PluginError as error:
         return f"{target.name} failed in {error.hook}: {error.reason}"
     return ""
-
-
-def plugin_failures(failures: Iterable[PluginFailure]) -> tuple[PluginFailureFacts, ...]:
-    """Entry points that gave no toolchain, as reports keep them."""
-    return tuple(
-        PluginFailureFacts(name=failure.name, distribution=failure.distribution, reason=failure.reason)
-        for failure in failures
-    )

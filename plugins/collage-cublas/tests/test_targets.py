@@ -45,6 +45,7 @@ class Old(Notes):
         return 110800
 
 
+@pytest.mark.guards("a toolchain's library, linker or device is missing")
 @pytest.mark.parametrize(
     ("device", "plugin", "obstacle", "reason"),
     [

@@ -114,6 +114,7 @@ def test_devices_that_cuda_does_not_show_are_not_there(
     assert [device.name for device in found] == [f"cuda:{number}" for number in range(len(models))]
 
 
+@pytest.mark.guards("NVIDIA's management library is missing, does not start, or loses a device")
 def test_a_device_that_does_not_answer_costs_itself_only() -> None:
     assert [device.model for device in nvidia_devices(FakeNvml("A", "lost", "C"), unasked)] == ["A", "C"]
 
@@ -197,6 +198,11 @@ def test_a_process_of_its_own_asks_and_says_nothing_without_a_driver() -> None:
         assert cuda_order() == ()
 
 
+@pytest.mark.guards(
+    "NVIDIA's management library is missing, does not start, or loses a device",
+    "there are no devices, or the others",
+    area="toolchains",
+)
 def test_a_driver_that_does_not_start_has_no_devices() -> None:
     assert nvidia_devices(FakeNvml("A", starts=False)) == ()
 

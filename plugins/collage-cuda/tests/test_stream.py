@@ -103,6 +103,9 @@ def test_without_a_driver_there_is_no_device() -> None:
         CudaStream.with_library(library(driver=0), "cuda:0")
 
 
+@pytest.mark.guards(
+    "a device is found and cannot be opened: in use elsewhere, no code for it, a driver older than CuPy"
+)
 def test_a_driver_older_than_the_library_is_named_as_such() -> None:
     old = CudaError(35, "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version")
 
@@ -234,6 +237,11 @@ class Owner:
         self.memory, self.itself = memory, self
 
 
+@pytest.mark.guards(
+    "Python's collector of cycles would give memory of a device back while a graph is captured, which ends the capture",
+    "it is held off until then (tested on GPUs too)",
+    area="devices",
+)
 def test_nothing_is_collected_while_a_graph_is_captured(cuda: CudaStream) -> None:
     memory = cuda.allocate(X.nbytes)
     gone = weakref.ref(Owner(cuda.allocate(X.nbytes)))

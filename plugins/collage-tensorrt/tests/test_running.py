@@ -226,6 +226,7 @@ def loaded(library: Library, artifact: Artifact, stream: int | None = 7) -> str:
     return answer.reason
 
 
+@pytest.mark.guards("an engine's bytes are damaged, or of another version")
 def test_another_version_than_built_it_refuses_before_it_reads(build: BuildContext) -> None:
     device, _ = fake()
     [artifact] = lowered(plugin_over(Library(device=device)), regions()["pooling"], build)
@@ -235,6 +236,11 @@ def test_another_version_than_built_it_refuses_before_it_reads(build: BuildConte
     assert loaded(newer, artifact) == "its engine is one of version 1.7.1.116, this is 1.8.0.2"
 
 
+@pytest.mark.guards(
+    "an engine's bytes are damaged, or of another version",
+    "it is refused with the library's own diagnosis, or both versions; core lowers again",
+    area="toolchains",
+)
 def test_what_is_no_engine_is_named_by_the_librarys_own_diagnosis(build: BuildContext) -> None:
     device, _ = fake()
     library = Library(device=device)
@@ -259,6 +265,11 @@ def test_an_engine_that_wants_the_hosts_memory_is_refused(build: BuildContext, m
     assert loaded(library, artifact) == f"its engine wants '{function.inputs[0].name}' in the host's memory"
 
 
+@pytest.mark.guards(
+    "an engine is built where there is no device to read it",
+    "it is built; reading it is refused with the library's reason",
+    area="toolchains",
+)
 @pytest.mark.skipif(bool(this_host().devices), reason="this machine has a GPU")
 def test_an_engine_cannot_be_read_without_a_device_and_the_library_says_why(library: Any, build: BuildContext) -> None:
     [artifact] = lowered(plugin_over(library), regions()["pooling"], build)

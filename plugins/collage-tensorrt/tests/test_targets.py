@@ -77,6 +77,7 @@ def test_a_machine_without_a_gpu_is_told_so_before_any_library_is_looked_for() -
         assert answer.obstacle is Obstacle.NO_DEVICE
 
 
+@pytest.mark.guards("a toolchain's library, linker or device is missing")
 @pytest.mark.parametrize("name", EDITIONS)
 def test_without_the_library_it_says_what_to_install(name: str) -> None:
     def missing() -> Any:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from collage_core.contract import Device, Host
 
 H100 = Device(name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="580.65.06", memory_bytes=80 << 30)
 HOST = Host(system="Linux x86_64", cpu="test", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1)
 
 
+@pytest.mark.guards(
+    "the GPU's driver is updated, or the GPU exchanged",
+    "measurements of kernels and whole plans taken before are not used; those of the CPU are",
+    area="toolchains",
+)
 def test_measurements_on_a_device_are_kept_apart_by_device_and_driver() -> None:
     host = dataclasses.replace(HOST, devices=(H100,))
     updated = dataclasses.replace(HOST, devices=(dataclasses.replace(H100, driver="590.1"),))

@@ -12,7 +12,7 @@ from collage.runtime import Executable, loader
 from collage_core.contract import Artifact, KernelFunction, Target
 from collage_core.fusion import CandidateKernel, FusionSpec, Partitioning, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import call_sites
 from collage_core.registry import Registry, Toolchain

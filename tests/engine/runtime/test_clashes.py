@@ -18,6 +18,12 @@ from collage_core.passes.call_sites import call_sites
 from tests.engine.devices.families import LIBRARIES, PROVIDERS
 from tests.engine.runtime.mocks import ExecutingMock, partition
 
+pytestmark = pytest.mark.guards(
+    "a package is loaded where its toolchains load two cuDNNs, or the program has another already",
+    "it does not load: the error names both files, their owners and the remedy",
+    area="devices",
+)
+
 Parse = Callable[[str], ir.Model]
 
 

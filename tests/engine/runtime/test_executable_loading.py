@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from collage_core.errors import KernelLoadError, ModelError
 from collage_core.passes.call_sites import CallSite
 from tests.engine.runtime.mocks import MOCK, ExecutingMock, MockKernel, partition
 from tests.engine.runtime.running import X, assert_same
+from tests.hardship import with_tests
 
 Parse = Callable[[str], ir.Model]
 
@@ -104,6 +104,11 @@ def test_scratch_directories_are_removed(parsed: Parse, tmp_path: Any, monkeypat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.guards(
+    "clones that are gone; a process that was forked after loading ends",
+    "nothing is left behind, and nothing is taken from the others",
+    area="sessions",
+)
 def test_clones_that_are_gone_leave_no_directories(
     parsed: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,9 +160,10 @@ assert executable.clone().bind().run()
 """
 
 
+@pytest.mark.guards("clones that are gone; a process that was forked after loading ends")
 def test_a_forked_child_that_ends_takes_nothing_from_its_parent(tmp_path: Path) -> None:
     # as a server does that loads before it starts its workers
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "TMPDIR": str(tmp_path)}
+    environment = {**with_tests(), "TMPDIR": str(tmp_path)}
 
     subprocess.run([sys.executable, "-P", "-c", FORKED], env=environment, check=True, timeout=60)
 

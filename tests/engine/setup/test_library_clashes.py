@@ -17,6 +17,15 @@ from collage_testing import MockToolchain
 from tests.engine.devices.families import LIBRARIES
 from tests.engine.exploring import a_target
 
+pytestmark = [
+    pytest.mark.guards("two toolchains load different cuDNNs, cuBLASes, TensorRTs or CUDA runtimes"),
+    pytest.mark.guards(
+        "wheels have overwritten each other's library, or the loader prefers another to a wheel's",
+        "`doctor` names them and the remedy",
+        area="devices",
+    ),
+]
+
 
 def library(folder: Path, name: str, content: str = "") -> str:
     path = folder / name

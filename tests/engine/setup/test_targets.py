@@ -182,6 +182,9 @@ def test_an_unknown_target_is_misuse_and_the_known_ones_are_named(registry: Regi
         asked(registry, "ov(precision=int4)")
 
 
+@pytest.mark.guards(
+    "an unknown, misspelt or malformed toolchain, target, option of a toolchain, `--exclude`, `--reference`"
+)
 def test_an_unknown_target_is_not_quietly_left_out(registry: Registry) -> None:
     with pytest.raises(UsageError, match=r"no target 'ort\(spin=ture\)' here; .* did you mean 'ort\(spin=true\)'\?"):
         asked(registry, None, "ort(spin=ture)")

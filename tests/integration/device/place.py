@@ -18,7 +18,7 @@ from collage_core.candidates.proposals import propose, target_rule
 from collage_core.contract import Artifact, Device, Target
 from collage_core.fusion import CandidateBounds, CandidateKernel, Partitioning
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import call_sites
 from collage_core.registry import Registry

@@ -92,6 +92,12 @@ def record(folder: Path) -> Record:
     return made.record
 
 
+@pytest.mark.guards(
+    "the GPU is older than a toolchain's code, or its driver older than its library",
+    "the toolchain is out, before its library is loaded unless only that says what it takes (TensorRT); "
+    "`doctor` and the record name the GPU, what it has and what is needed",
+    area="devices",
+)
 def test_a_gpu_too_old_for_a_toolchain_is_named(record: Record) -> None:
     [said] = [toolchain.unusable for toolchain in record.toolchains if toolchain.name == "cublas"]
 
@@ -118,6 +124,26 @@ def test_a_plan_for_the_cpu_is_made_and_right(folder: Path, record: Record) -> N
     assert compare(y, evaluate(one_layer(), {"x": x}).values[name]).error < 1e-6
 
 
+@pytest.mark.guards(
+    "a device is found and cannot be opened: in use elsewhere, no code for it, a driver older than CuPy",
+    "its candidates are out when they are loaded",
+    area="devices",
+    cases=("absent-in-open", "capability-in-open", "driver-in-open"),
+)
+@pytest.mark.guards(
+    "a device has not the memory for lowering, for weights or code, for values, for a call",
+    "the candidate is out, with what was asked for and what was free, and is tried once more by the next "
+    "run, since others may have held the memory; the worker serves the next",
+    area="devices",
+    cases=("memory-in-lower", "memory-in-load", "memory-in-bind", "memory-in-run"),
+)
+@pytest.mark.guards(
+    "a device is lost while a candidate is lowered, loaded, run or timed",
+    "the worker ends, since nothing runs on the device in that process any more; the candidate is tried "
+    "once more in a fresh one, then never again",
+    area="devices",
+    cases=("lost-in-measure",),
+)
 @pytest.mark.parametrize(("fault", "told"), MEASURED.items())
 def test_the_record_says_at_which_step_what_kind_of_error_it_was(record: Record, fault: str, told: Told) -> None:
     said = [each for each in record.refusals if each.target == target(fault) and "matmul_0" in each.nodes]
@@ -126,6 +152,11 @@ def test_the_record_says_at_which_step_what_kind_of_error_it_was(record: Record,
     assert re.search(told.reason, said[0].reason), said
 
 
+@pytest.mark.guards(
+    "each kernel fits on the device and the whole plan does not; or the device is lost when the whole plan runs",
+    "the plan is among the contenders, with its reason; another wins",
+    area="devices",
+)
 @pytest.mark.parametrize(("fault", "reason"), PLANNED.items())
 def test_a_plan_that_fails_as_a_whole_is_among_the_contenders_with_its_reason(
     record: Record, fault: str, reason: str
@@ -166,6 +197,19 @@ def measured(fault: str, folder: Path) -> tuple[Trials, Outcome]:
     return trials, trials.measure(add_ask(store, of))
 
 
+@pytest.mark.guards("a device is lost while a candidate is lowered, loaded, run or timed")
+@pytest.mark.guards(
+    "a library notices the loss of a device first, and reports it in its own words",
+    "after each failure the worker asks the device whether it still answers; a lost one ends the worker",
+    area="devices",
+    cases=("lost-unsaid-in-run",),
+)
+@pytest.mark.guards(
+    "a device fails on every synchronisation, with a code that does not name a loss",
+    "it counts as lost: the worker ends, the candidate is tried once more in a fresh one",
+    area="devices",
+    cases=("stuck-in-run",),
+)
 @pytest.mark.parametrize(("fault", "stage"), LOST.items())
 def test_a_lost_device_is_noticed_wherever_it_shows(fault: str, stage: Stage, tmp_path: Path) -> None:
     trials, outcome = measured(fault, tmp_path)

@@ -44,6 +44,7 @@ def test_what_is_asked_for_and_not_there_is_named(tmp_path: Path) -> None:
     assert missing() == []
 
 
+@pytest.mark.guards("a test needs a GPU, or a library, that is not there")
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(this_host().device("cuda:0") is not None, reason="this machine has a GPU, so they would be run")

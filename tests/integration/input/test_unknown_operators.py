@@ -42,6 +42,11 @@ def strange(desk: Desk) -> Path:
     return desk.folder / "strange.onnx"
 
 
+@pytest.mark.guards(
+    "an operator no toolchain has: of a known domain, of an unknown one, of one the model does not import",
+    "`optimize` names each node with the reason of each toolchain; `inspect` lists them",
+    area="input",
+)
 @pytest.mark.plugins
 def test_optimize_names_what_nobody_takes_with_the_reason_of_each_toolchain(strange: Path, desk: Desk) -> None:
     said = []
@@ -63,6 +68,9 @@ def test_optimize_names_what_nobody_takes_with_the_reason_of_each_toolchain(stra
     )
 
 
+@pytest.mark.guards(
+    "an operator no toolchain has: of a known domain, of an unknown one, of one the model does not import"
+)
 def test_inspect_shows_what_a_toolchain_refuses(strange: Path) -> None:
     result = collage("inspect", strange, "--toolchains", "reference", "--json", "-")
 
@@ -79,6 +87,9 @@ def test_inspect_shows_what_a_toolchain_refuses(strange: Path) -> None:
     assert "'org.example'" in found["twirl"]
 
 
+@pytest.mark.guards(
+    "an operator no toolchain has: of a known domain, of an unknown one, of one the model does not import"
+)
 @pytest.mark.parametrize("toolchain", ["reference", pytest.param("onnxruntime", marks=pytest.mark.plugins)])
 def test_a_domain_a_toolchain_does_not_have_is_refused_before_its_library_is_asked(
     toolchain: str, strange: Path
@@ -95,6 +106,9 @@ def test_a_domain_a_toolchain_does_not_have_is_refused_before_its_library_is_ask
         assert repr(domain) in answer.reason
 
 
+@pytest.mark.guards(
+    "an unknown, misspelt or malformed toolchain, target, option of a toolchain, `--exclude`, `--reference`"
+)
 def test_an_option_a_toolchain_does_not_have_is_misuse(desk: Desk) -> None:
     says = ["there is no target 'reference(precision=bf16)' here; reference offers reference"]
 

@@ -51,6 +51,11 @@ def test_a_variant_chosen_before_is_asked_for_by_name(talker: Worker, ask: AskMe
     assert outcome.variant == "tuned yesterday"
 
 
+@pytest.mark.guards(
+    "a target of a device whose memory core does not manage",
+    "its candidates are refused; it is given no addresses of the CPU",
+    area="toolchains",
+)
 def test_kernels_of_another_device_are_not_given_places_of_the_cpu(talker: Worker, ask: AskMeasure) -> None:
     elsewhere = dataclasses.replace(TARGET, device="made-up:0")
 
@@ -60,6 +65,11 @@ def test_kernels_of_another_device_are_not_given_places_of_the_cpu(talker: Worke
     assert "device made-up:0: nothing installed provides devices of kind made-up" in outcome.reason
 
 
+@pytest.mark.guards(
+    "a kernel asks, once loaded, for more scratch memory than is allowed",
+    "the variant is refused, naming both numbers",
+    area="toolchains",
+)
 def test_scratch_memory_asked_for_at_load_counts_against_the_limit(talker: Worker, ask: AskMeasure) -> None:
     enough, little = (
         talker.build(

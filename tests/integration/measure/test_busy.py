@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 ROOT = Path(__file__).parents[3]
 
@@ -41,6 +42,7 @@ worker.targets(this_host())
 """
 
 
+@pytest.mark.guards("the driver is killed while a worker idles, or while a library in it holds the interpreter's lock")
 def test_a_busy_worker_does_not_outlive_its_driver(tmp_path: Path) -> None:
     (tmp_path / "busy_plugin.py").write_text(PLUGIN, encoding="utf-8")
     environment = os.environ | {"TMPDIR": str(tmp_path)}  # a killed driver leaves its temporary folders

@@ -28,7 +28,7 @@ from collage_core.contract import Obstacle, Target, Unsupported
 from collage_core.errors import KernelLoadError
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import call_sites
 from collage_core.registry import Registry, Toolchain
@@ -136,6 +136,7 @@ def test_what_a_worker_measured_of_a_device_is_asked_for_once(far: Worker) -> No
     assert asked == ["far"]
 
 
+@pytest.mark.guards("a device has not the memory for lowering, for weights or code, for values, for a call")
 def test_too_little_memory_costs_the_device_s_candidate_only(store: BlobStore, small: Worker, near: Worker) -> None:
     outcome = small.measure(add_ask(store, FAR))
 
@@ -145,6 +146,12 @@ def test_too_little_memory_costs_the_device_s_candidate_only(store: BlobStore, s
     assert isinstance(near.measure(add_ask(store, NEAR)), Measured)
 
 
+@pytest.mark.guards("a device is lost while a candidate is lowered, loaded, run or timed")
+@pytest.mark.guards(
+    "what owns memory of a lost device complains, or does not end, when the worker does",
+    "the worker ends before that, and its last words are the reason",
+    area="devices",
+)
 def test_a_lost_device_ends_the_process_and_the_next_candidate_gets_a_new_one(
     store: BlobStore, fragile: Worker, near: Worker
 ) -> None:

@@ -191,6 +191,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[AskMeasure | AskBuild]:
     return requests
 
 
+@pytest.mark.guards("a kernel dies by SIGSEGV, `_exit`, or forks and exits with an orphan in a session of its own")
 def test_what_kills_its_worker_is_tried_twice(
     make: Make, graph: DataflowGraph, database: TuningStore, asked: list[AskMeasure | AskBuild]
 ) -> None:
@@ -209,6 +210,7 @@ def test_what_kills_its_worker_is_tried_twice(
     assert (len(asked), later.outcome(add)) == (2, outcome)
 
 
+@pytest.mark.guards("a kernel dies by SIGSEGV, `_exit`, or forks and exits with an orphan in a session of its own")
 def test_an_attempt_of_a_run_that_was_killed_counts(
     make: Make, graph: DataflowGraph, database: TuningStore, asked: list[AskMeasure | AskBuild]
 ) -> None:
@@ -222,6 +224,7 @@ def test_an_attempt_of_a_run_that_was_killed_counts(
     assert make().cost(add) == INVALID
 
 
+@pytest.mark.guards("`lower`, `load` or `measure` hangs")
 def test_what_hangs_or_raises_is_tried_once(
     make: Make, graph: DataflowGraph, asked: list[AskMeasure | AskBuild]
 ) -> None:
@@ -230,6 +233,7 @@ def test_what_hangs_or_raises_is_tried_once(
     assert len(asked) == 2
 
 
+@pytest.mark.guards("a kernel dies by SIGSEGV, `_exit`, or forks and exits with an orphan in a session of its own")
 def test_a_worker_that_died_of_something_else_costs_nothing(
     graph: DataflowGraph, capture: Capture, store: BlobStore
 ) -> None:
@@ -355,6 +359,7 @@ def no_memory(free: int) -> Failed:
     return Failed(stage=Stage.BIND, reason=reason)
 
 
+@pytest.mark.guards("a device has not the memory for lowering, for weights or code, for values, for a call")
 def test_what_a_device_had_no_memory_for_is_tried_once_more_by_the_next_run(
     make: Make, graph: DataflowGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,6 +378,7 @@ def test_what_a_device_had_no_memory_for_is_tried_once_more_by_the_next_run(
         assert (source.cost(one), source.outcome(one), len(asked)) == (INVALID, asked[-1], attempts)
 
 
+@pytest.mark.guards("a device has not the memory for lowering, for weights or code, for values, for a call")
 def test_where_the_memory_is_free_again_the_next_run_has_a_cost(
     make: Make, graph: DataflowGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,11 @@ def test_constants_an_artifact_asks_for_are_supplied(worker: Worker, ask: Ask) -
     assert isinstance(worker.measure(ask("wants-constants")), Measured)
 
 
+@pytest.mark.guards(
+    "a plugin caches what is no bytes, too much, or under what is no text",
+    "its `put` raises; the candidate is out, the worker goes on",
+    area="toolchains",
+)
 @pytest.mark.parametrize(
     ("mode", "reason"),
     [
@@ -147,6 +152,7 @@ def test_what_cannot_be_cached_is_the_plugins_failure(worker: Worker, ask: Ask, 
     assert worker.pid == pid
 
 
+@pytest.mark.guards("a plugin caches what is no bytes, too much, or under what is no text")
 def test_a_blob_put_without_bytes_breaks_the_protocol(worker: Worker, ask: Ask) -> None:
     outcome = worker.measure(ask("puts-nothing"))
 
