@@ -9,6 +9,10 @@ import importlib.util
 from collections.abc import Generator, Iterable
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("collage", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("collage")  # a busy machine must not fail a property
 
 
 def why_not(modules: Iterable[str]) -> str:

@@ -11,7 +11,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 5
 GENERATED = ("benchmarks/results/", "docs/generated/")
-SOURCES = ("README.md", "benchmarks/**/*.md", "collage_core/*.md", "docs/**/*.md", "engine/*.md", "plugins/*/*.md")
+SOURCES: tuple[str, ...] = (
+    "README.md",
+    "benchmarks/**/*.md",
+    "collage_core/*.md",
+    "docs/**/*.md",
+    "engine/*.md",
+    "plugins/*/*.md",
+)
 SOURCES += ("testing/*.md", "tests/**/*.md")
 PAGES = sorted({page.relative_to(ROOT).as_posix() for glob in SOURCES for page in ROOT.glob(glob)})
 

@@ -322,7 +322,6 @@ def test_a_choice_is_worse_only_if_its_interval_says_so_and_then_any_toolchains_
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_every_layer_of_the_list_is_one_kernel_of_each_toolchain_that_multiplies_so(emulated: dict[str, Any]) -> None:
     """In float16. cuBLASLt has no convolutions; all else is taken as a whole by all."""
     names = ["cublas", "cudnn", "triton"]

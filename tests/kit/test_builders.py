@@ -89,4 +89,4 @@ assert all(hasattr(kit, name) for name in kit.__all__)
 assert callable(kit.partition)
 assert not hasattr(kit, "nonsense")
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True)

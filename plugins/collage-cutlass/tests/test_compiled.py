@@ -33,7 +33,6 @@ from .machine import TARGET, largest
 POINTS = np.linspace(-6, 6, 25)
 HOPPER = next(each for each in ARCHITECTURES if each.name == "90a")
 LIMIT_S = 1200.0
-pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,6 @@ def test_a_machine_without_a_gpu_compiles_what_it_cannot_run() -> None:
 
 
 @pytest.mark.gpu("cupy", "triton")
-@pytest.mark.timeout(1200)  # hundreds of kernels are compiled
 def test_the_plugin_keeps_the_contract_on_a_gpu() -> None:
     usable = usable_devices(this_host())
     if isinstance(usable, Unsupported):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from collage.cli import signals
 from collage_core.errors import ModelFileError, UsageError
 from tests.engine.cli.conftest import FakePipeline
 
@@ -70,13 +71,14 @@ def test_a_signal_that_asks_to_end_interrupts(
     def optimize(*_: object, **__: object) -> None:
         try:
             os.kill(os.getpid(), number)
-            time.sleep(10)
+            time.sleep(3600)
         finally:
             os.kill(os.getpid(), number)  # a closing terminal tells twice
             time.sleep(0.01)
             cleared.append(number)
 
     monkeypatch.setattr(pipeline, "optimize", optimize)
+    monkeypatch.setattr(signals, "_DEAF_S", 3600.0)
 
     result = collage("optimize", model, "-o", "out.collage")
 

@@ -165,6 +165,6 @@ def test_a_forked_child_that_ends_takes_nothing_from_its_parent(tmp_path: Path) 
     # as a server does that loads before it starts its workers
     environment = {**with_tests(), "TMPDIR": str(tmp_path)}
 
-    subprocess.run([sys.executable, "-P", "-c", FORKED], env=environment, check=True, timeout=60)
+    subprocess.run([sys.executable, "-P", "-c", FORKED], env=environment, check=True)
 
     assert not list(tmp_path.iterdir())

@@ -147,7 +147,9 @@ def damaged(data: bytes, damage: tuple[str, float, float, bytes]) -> bytes:
     "a bit flipped in any part of a package; runs of bytes overwritten, inserted, deleted, repeated, cut"
 )
 @settings(
-    max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=120,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(damage=damages())
 @example(damage=("insert", 0.0, 0.0, b"#!/bin/sh\n"))

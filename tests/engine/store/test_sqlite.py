@@ -160,7 +160,7 @@ def test_several_processes_make_and_write_one_database(tmp_path: Path) -> None:
     path = tmp_path / "db"
     children = [write_in_child(path, str(number), 25) for number in range(4)]
     for child in children:
-        out, _ = child.communicate(timeout=120)
+        out, _ = child.communicate()
         assert (child.returncode, out.split()[-1]) == (0, "24")
 
     with SqliteStore(path) as store:

@@ -98,7 +98,6 @@ def collage() -> Collage:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=300,
             check=False,
         )
 

@@ -16,8 +16,6 @@ from collage_core.contract import Device
 from collage_core.registry import Registry
 from tests.integration.device.place import seen_as
 
-pytestmark = pytest.mark.timeout(600)
-
 OLD_DRIVER = Device(
     name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="470.82.01", memory_bytes=80 << 30
 )

@@ -28,8 +28,6 @@ from tests.integration.device.place import seen_as
 from tests.integration.device.test_optimize import options
 from tests.integration.measure.conftest import add_ask
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @dataclasses.dataclass(frozen=True)
 class Told:

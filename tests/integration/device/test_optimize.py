@@ -29,7 +29,6 @@ from tests.from_source import ROOT
 from tests.integration.device.models import layers
 from tests.integration.device.toolchains import device, noted
 
-pytestmark = pytest.mark.timeout(600)
 X = np.random.default_rng(5).normal(size=(8, 16)).astype(np.float32)
 
 
@@ -87,7 +86,7 @@ def ran_elsewhere(folder: Path) -> Ran:
     before = noted()
     command = [sys.executable, "-P", "-m", "tests.integration.device.elsewhere"]
     places = [str(folder / name) for name in ("layers.collage", "x.npz", "y.npz")]
-    done = subprocess.run([*command, *places], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([*command, *places], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     with np.load(folder / "y.npz") as outputs:
         return Ran(json.loads(done.stdout), noted()[len(before) :], inputs, dict(outputs))

@@ -209,7 +209,6 @@ def test_a_package_is_run_by_a_new_process_without_compiling(installed_place: Pl
         env={**os.environ, **nothing},
         capture_output=True,
         text=True,
-        timeout=300,
         check=False,
     )
 

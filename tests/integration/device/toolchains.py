@@ -20,6 +20,7 @@ from collage_core.contract import (
     Buffer,
     Kernel,
     KernelFunction,
+    Measurement,
     RunContext,
     Target,
     Unsupported,
@@ -33,8 +34,8 @@ LIBRARIES = "COLLAGE_TEST_LIBRARIES"
 """Variable with a folder that has one for each toolchain, with a library to load."""
 LOG = "COLLAGE_TEST_LOG"
 """Variable with the file that each lowering is noted in: toolchain, process, operators."""
-WAIT_S = 0.01
-"""What the CPU's toolchain takes for an operator that the device has, too: more than a fake device even when busy."""
+WAIT_S = 0.05
+"""What the CPU's toolchain takes for an operator that the device has, too: no other kernel takes as long."""
 ON_DEVICE = ("MatMul", "Relu", "Add", "Mul")
 
 
@@ -71,6 +72,10 @@ class Slow(Noted):
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel:
         return SlowKernel(super().collage_load(target, artifact, run), float(str(artifact.metadata["wait_s"])))
 
+    @hookimpl
+    def collage_measure(self, call: SlowCall) -> Measurement:
+        return Measurement(samples_us=(1.0 + call.wait_s * 1e6,), warmup_runs=0)
+
 
 class SlowKernel:
     def __init__(self, kernel: Kernel, wait_s: float) -> None:
@@ -78,13 +83,19 @@ class SlowKernel:
         self._wait_s = wait_s
 
     def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
-        call = self._kernel.bind(inputs, outputs, workspace)
+        return SlowCall(self._kernel.bind(inputs, outputs, workspace), self._wait_s)
 
-        def slowly() -> None:
-            time.sleep(self._wait_s)
-            call()
 
-        return slowly
+class SlowCall:
+    """A call that waits before it does anything."""
+
+    def __init__(self, call: BoundCall, wait_s: float) -> None:
+        self.wait_s = wait_s
+        self._call = call
+
+    def __call__(self) -> None:
+        time.sleep(self.wait_s)
+        self._call()
 
 
 class Several(Noted):

@@ -6,10 +6,13 @@ import atexit
 import dataclasses
 import sys
 
+from collage.measure.worker import rotation
 from collage_core.contract import PRECISIONS, Obstacle, Target, Unsupported
 from collage_core.hookspecs import hookimpl
 from collage_core.ir.operators.narrowing import PRODUCTS
 from collage_testing.kit import ExecutingMock, FakeDevice, FakeDevices
+
+rotation.LOADING_S = 3600.0  # of the worker that imports this: how many copies it makes is not a matter of time
 
 TARGETS = [Target(toolchain="far", device="fake:0", fingerprint="far 1")]
 

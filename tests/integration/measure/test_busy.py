@@ -36,9 +36,9 @@ from collage.measure.driver.client import PluginSource, Worker
 
 folder = Path(sys.argv[1])
 worker = Worker(PluginSource(toolchain="busy", plugin="busy_plugin:plugin", paths=(str(folder),)), BlobStore(folder))
-worker.ping(60)
+worker.ping(3600)
 print(worker.pid, flush=True)
-worker.targets(this_host())
+worker.targets(this_host(), 3600)
 """
 
 
@@ -50,11 +50,9 @@ def test_a_busy_worker_does_not_outlive_its_driver(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment) as driver:
         assert driver.stdout is not None
         orphan = psutil.Process(int(driver.stdout.readline()))
-        limit = time.monotonic() + 60
         while not (tmp_path / "busy_plugin.busy").exists():
-            assert time.monotonic() < limit
             time.sleep(0.01)
         assert orphan.is_running()
         driver.kill()
 
-    orphan.wait(timeout=10)
+    orphan.wait()

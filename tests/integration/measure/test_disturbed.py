@@ -51,7 +51,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
                 build=BuildSettings(threads=1, max_variants=2),
                 protocol=Protocol(warmup_s=0, duration_s=0.005, min_samples=3, min_sample_us=10),
                 tolerance=Tolerance(relative=1e-4),
-                deadline_s=20.0,
+                deadline_s=3600.0,
             ),
         )
         yield Bench(source, pool, store, database)

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -212,7 +211,7 @@ class Worker:
             child = self._started()
             self._requests += 1
             self._progress = Progress(stage=Stage.START)
-            deadline = time.monotonic() + deadline_s
+            deadline = child.deadline(deadline_s)
             child.send(self._codec.encode(message, self._requests), deadline)
             answer = self._listen(child, deadline)
             if not isinstance(answer, expected):
@@ -249,7 +248,7 @@ class Worker:
 
     def _start(self) -> ChildProcess:
         child = self._child if self._child is not None and not self._greeted else self._spawn()
-        hello = self._codec.decode(child.receive(time.monotonic() + _START_S))
+        hello = self._codec.decode(child.receive(child.deadline(_START_S)))
         if not isinstance(hello, Hello):
             raise WireError(f"its first words were {type(hello).__name__}")
         if hello.failure:  # trying again would fail again

@@ -23,7 +23,7 @@ from collage.devices.opening import is_lost
 from collage_core.contract import Artifact, BoundCall, DeviceStream, KernelFunction, weight_named
 
 MOST_COPIES: Final = 256
-LOADING_S: Final = 0.25
+LOADING_S = 0.25
 """Seconds after which no further copy is loaded."""
 
 
