@@ -166,6 +166,7 @@ def test_a_predicate_that_is_well_answers_as_it_does() -> None:
     assert predicate_answer(lambda node: Unsupported("k is odd")) == Unsupported("k is odd")
 
 
+@pytest.mark.guards("a predicate, `check` or `attrs_getter` raises or answers wrongly")
 @pytest.mark.parametrize(
     ("predicate", "reason"),
     [
@@ -178,6 +179,7 @@ def test_a_predicate_that_is_not_refuses_the_node(predicate: Callable[[Any], Any
     assert predicate_answer(predicate) == Unsupported(reason)
 
 
+@pytest.mark.guards("a predicate, `check` or `attrs_getter` raises or answers wrongly")
 @pytest.mark.parametrize(
     ("functions", "reason"),
     [

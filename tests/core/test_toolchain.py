@@ -62,6 +62,7 @@ def ask(plugin: object, hook: str) -> Any:
     measurement = Measurement(samples_us=(1.0,), warmup_runs=0)
     build = BuildContext(
         threads=1,
+        host=HOST,
         effort=0,
         deadline_s=1,
         workspace_limit_bytes=0,
@@ -84,11 +85,9 @@ def ask(plugin: object, hook: str) -> Any:
             answer = toolchain.lower(TARGET, function, build)
             return answer if isinstance(answer, Unsupported) else list(answer)
         case "collage_load":
-            return toolchain.load(TARGET, artifact, RunContext(threads=1))
+            return toolchain.load(TARGET, artifact, RunContext(threads=1, host=HOST))
         case "collage_measure":
             return toolchain.measure(TARGET, lambda: None, Protocol(), lambda: measurement)
-        case "collage_open_device":
-            return toolchain.open_device("mock:0")
     raise AssertionError(hook)
 
 
@@ -112,7 +111,6 @@ HOOKS = (
     "collage_lower",
     "collage_load",
     "collage_measure",
-    "collage_open_device",
 )
 
 WRONG: Mapping[str, tuple[Any, ...]] = {
@@ -130,7 +128,6 @@ WRONG: Mapping[str, tuple[Any, ...]] = {
     "collage_lower": (7, Artifact(files={}), [b"bytes"], ["text"]),
     "collage_load": (7, lambda: None, object()),
     "collage_measure": (12.5, [12.5]),
-    "collage_open_device": ("mock:0", object()),
 }
 
 

@@ -24,7 +24,7 @@ from collage.reference import Discrepancy, Evaluation, evaluate
 from collage.reference import compare as compare_values
 from collage.reference.rounded import rounded_problem
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
-from collage.runtime import Executable, Package, Session, load_package, loader, opener
+from collage.runtime import Executable, Package, Session, load_package, loader
 from collage.setup.environment import Environment
 from collage.setup.facts import opened
 from collage.setup.random_inputs import Given, load_inputs, random_inputs
@@ -206,7 +206,6 @@ def _run(
         loader(registry),
         threads=package.manifest.threads,
         weights=package.weights,
-        opening=opener(registry, package.targets.values()),
     )
     names = [str(value.name) for value in model.graph.outputs]
     return dict(zip(names, Session(executable).run(None, feeds), strict=True))

@@ -28,7 +28,7 @@ from collage.prepare.steps import prepare
 from collage.prepare.validity import blamed_on
 from collage.reference.compare import is_floating
 from collage.report.progress import Progress, SilentProgress
-from collage.runtime import Executable, Session, loader, opener
+from collage.runtime import Executable, Session, loader
 from collage.setup.dispatch import dispatch_us
 from collage.setup.environment import Environment
 from collage.setup.queries import target_rules
@@ -41,7 +41,7 @@ from collage_core.contract import Protocol
 from collage_core.errors import CollageError, NoCoverError
 from collage_core.fusion import CandidateBounds
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.search import SearchCandidate
 
 AT_ONCE: Final = Preset(
@@ -156,7 +156,7 @@ class Compiler:
                     loader(self._environment.registry),
                     threads=self._environment.threads,
                     host=host,
-                    opening=opener(self._environment.registry, assembled.targets.values()),
+                    providers=self._environment.providers,
                 )
             )
             suspects = _suspects(graph, assembled, session.run(None, inputs), capture())

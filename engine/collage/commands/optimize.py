@@ -308,9 +308,8 @@ class _Optimization:
         variants = [self._source.variant(kernel) for kernel in plan.kernels]
         host = environment.host.fingerprint_for(*(kernel.target.device for kernel in plan.kernels))
         what = [plan.key, variants, self._workload.key, host, environment.threads, tolerance]
-        name = f"verified/{hashlib.sha256(json.dumps(what).encode()).hexdigest()}"
-        known = environment.database.get_plan(name)
-        verified = None if known is None else Verified.of(known)
+        name = hashlib.sha256(json.dumps(what).encode()).hexdigest()
+        verified = environment.database.get_document(Verified, name)
         if verified is not None:
             assembled = self._built.get(plan.key)
             if assembled is None:
@@ -335,7 +334,7 @@ class _Optimization:
             fallback=self._fallback,
             site_errors=assembled.errors,
         )
-        environment.database.put_plan(name, verified.document())
+        environment.database.put_document(name, verified)
         return assembled, verified
 
     # What was found out

@@ -25,7 +25,7 @@ from collage_core.candidates.proposals import Proposals
 from collage_core.contract import Target
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.registry import Registry
 from collage_core.search import SearchTarget
 

@@ -23,7 +23,7 @@ from collage_core.candidates.proposals import Proposals
 from collage_core.contract import INVALID, Joins, Unmeasured
 from collage_core.errors import CollageError
 from collage_core.fusion import CandidateKernel, Partitioning, SubGraph
-from collage_core.ir.graph.index_set import IndexSet
+from collage_core.ir.graph.masks import mask_of
 from collage_core.ir.graph.work import estimated_work_us, work_kinds
 from collage_core.search import FittedEstimates, SearchCandidate
 from collage_core.search.moves import Choice, Moves
@@ -167,7 +167,7 @@ def _reachable(
 ) -> Iterator[CandidateKernel]:
     """Kernels of the starts given to whoever takes all of their nodes, and touching pairs of them joined."""
     graph = pool.graph
-    marked = IndexSet.of(graph.compilers).bits  # what calls a function marked as one kernel is joined with nothing
+    marked = mask_of(graph.compilers)  # what calls a function marked as one kernel is joined with nothing
     regions: dict[int, None] = {}
     for plan in starts:
         kernels = [kernel.sub_graph for kernel in plan.kernels]

@@ -23,7 +23,7 @@ from collage_core.candidates.refusals import TargetFailure
 from collage_core.contract import Joins, Unmeasured
 from collage_core.errors import NoCoverError, PluginError
 from collage_core.fusion import CandidateBounds, CandidateKernel, cut_positions, merged_neighbours, quantised_groups
-from collage_core.ir.graph.index_set import IndexSet, iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.ir.graph.work import estimated_work_us
 from collage_core.search import SearchResult
 from collage_core.search.exact import Allow
@@ -350,7 +350,7 @@ class Explorer:
             mine = [c for c in path if c.target == rule.target and c.target.joins is Joins.ANY]
             if len(mine) > 1:
                 others = [c.sub_graph.nodes for c in path if c not in mine]
-                refused = IndexSet.of({*rule.query, *rule.pinned}).bits
+                refused = mask_of({*rule.query, *rule.pinned})
                 parts = [c.sub_graph for c in mine]
                 whole = merged_neighbours(self._graph, parts, others, rule.target, forbidden=refused)
                 merged += [CandidateKernel(each, rule.spec, rule.target) for each in whole if each not in parts]

@@ -4,7 +4,7 @@ from collage.runtime.bound_run import BoundRun
 from collage.runtime.executable import Executable
 from collage.runtime.kernels.launching import BoundStep, DeviceWork, Does, Launch
 from collage.runtime.kernels.loading import Load, LoweredAgain, Relower
-from collage.runtime.load import load, loader, opener
+from collage.runtime.load import load, loader
 from collage.runtime.package import Package, export_model, load_package, save_package
 from collage.runtime.profiling import Profile, StepProfile
 from collage.runtime.session import NodeArg, Session
@@ -28,6 +28,5 @@ __all__ = [
     "load",
     "load_package",
     "loader",
-    "opener",
     "save_package",
 ]

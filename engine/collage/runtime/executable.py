@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from collage.devices.opening import Devices
+from collage.devices.providers import Providers
+from collage.devices.this_host import this_host
 from collage.runtime.bound_run import BoundRun
 from collage.runtime.copying import bound_copy_out, bound_transfer, bound_wait
 from collage.runtime.kernels.clashes import LibraryWatch
@@ -29,7 +32,6 @@ from collage_core.contract import (
     TensorSpec,
     ValueKind,
 )
-from collage_core.device import Devices, OpenDevice, open_device
 from collage_core.errors import KernelError, KernelLoadError
 from collage_core.passes.call_sites import CallSite, call_sites
 
@@ -63,7 +65,7 @@ class Executable:
         relower: Relower | None = None,
         weights: Mapping[str, Array] | None = None,
         host: Host | None = None,
-        opening: OpenDevice = open_device,
+        providers: Providers | None = None,
     ) -> Executable:
         """Load every kernel of a partitioned model and plan its memory.
 
@@ -76,7 +78,7 @@ class Executable:
             relower: Lowers a call site again when its artifact does not load on this machine.
             weights: Weights by content hash for artifacts that do not embed them; None to take the model's.
             host: The machine; None for this one.
-            opening: Opens the devices that targets name.
+            providers: Who provides the devices that targets name; those installed if None.
 
         Raises:
             ModelError: If the model is not a partitioned one.
@@ -86,18 +88,19 @@ class Executable:
         """
         sites = call_sites(model)
         wiring = wire(model, sites)
+        providers = providers or Providers.discover()
         scratch = Path(tempfile.mkdtemp(prefix="collage-"))
         loader = Loader(
             load=load,
             threads=threads,
             scratch=scratch,
-            host=host or Host.this(),
+            host=host or this_host(providers),
             weights=weights,
             relower=relower,
-            devices=Devices(opening),
+            devices=Devices(providers.open),
         )
         source = _Source(loader, {site.name: site for site in sites}, artifacts, targets)
-        watch = LibraryWatch()
+        watch = LibraryWatch(providers.libraries)
         kernels: dict[str, Loaded] = {}
         for site in sites:
             kernels[site.name] = source(site.name)

@@ -12,6 +12,8 @@ from typing import Any, Self
 
 import onnx_ir
 
+from collage.devices.providers import Providers
+from collage.devices.this_host import this_host
 from collage.measure.driver.capture import worker_fallback
 from collage.measure.driver.client import PluginSource
 from collage.measure.driver.source import database_cache
@@ -23,7 +25,7 @@ from collage.setup.device_figures import DeviceFigures, DeviceMeter, WorkerMeter
 from collage.setup.library_clashes import kept_apart, loaded_clashes
 from collage.setup.targets import Selection, ToolchainStatus, selected_targets, statuses
 from collage.store import TuningStore, open_database
-from collage_core.contract import Host, Target
+from collage_core.contract import Target
 from collage_core.errors import EvaluationError, UsageError
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Registry
@@ -42,6 +44,7 @@ class Environment:
         meter: Measures what devices take for copies and launches; the workers if None.
 
     Attributes:
+        providers: Who provides its devices.
         host: This machine.
         threads: CPU threads of every kernel.
         registry: The toolchains.
@@ -67,7 +70,8 @@ class Environment:
         meter: DeviceMeter | None = None,
     ) -> None:
         self.registry = registry or Registry.discover()
-        self.host = Host.this()
+        self.providers = Providers.discover()
+        self.host = this_host(self.providers)
         self._meter = meter
         self.threads = threads or self.host.physical_cores
         names = selection.toolchains(self.registry)
@@ -80,7 +84,7 @@ class Environment:
             found = statuses(self.registry, self.pool, self.host, selection)
             loaded = self.pool.libraries()
             taking_part = {status.toolchain.name for status in found if status.selected}
-            self.clashes = loaded_clashes({name: loaded[name] for name in taking_part})
+            self.clashes = loaded_clashes({name: loaded[name] for name in taking_part}, self.providers.libraries)
             self.statuses: tuple[ToolchainStatus, ...] = kept_apart(found, self.clashes)
             self._stack = stack.pop_all()
 

@@ -16,6 +16,7 @@ import onnx_ir
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from collage.devices.this_host import this_host
 from collage_core.contract import (
     Artifact,
     Buffer,
@@ -97,6 +98,7 @@ def artifacts(subject: Subject, scratch: Path, *, effort: int = 0) -> list[Artif
     """Everything lowering yields; fails the test if it refuses."""
     build = BuildContext(
         threads=1,
+        host=this_host(),
         effort=effort,
         deadline_s=60.0,
         workspace_limit_bytes=1 << 30,
@@ -110,7 +112,9 @@ def artifacts(subject: Subject, scratch: Path, *, effort: int = 0) -> list[Artif
 
 
 def run_context(subject: Subject, *, threads: int = 1) -> RunContext:
-    return RunContext(threads=threads, constants={content_hash(a): a for a in subject.arrays.values()})
+    return RunContext(
+        threads=threads, host=this_host(), constants={content_hash(a): a for a in subject.arrays.values()}
+    )
 
 
 def run(

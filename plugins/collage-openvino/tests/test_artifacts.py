@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collage.devices.this_host import this_host
 from collage_core.contract import Artifact, KernelFunction, RunContext, Target, Unsupported, content_hash
 from collage_openvino.plugin import plugin
 
@@ -73,7 +74,7 @@ def test_values_the_cpu_plugin_does_not_hold_are_refused(dtype: str, make: Make,
 
 def test_a_missing_constant_is_a_refusal(make: Make, lowered: Callable[..., Any]) -> None:
     [artifact] = lowered(make(LARGE, weights(700)))
-    answer = plugin.collage_load(EXACT, artifact, RunContext(threads=1))
+    answer = plugin.collage_load(EXACT, artifact, RunContext(threads=1, host=this_host()))
     assert isinstance(answer, Unsupported)
     assert "not supplied" in answer.reason
 
@@ -111,6 +112,7 @@ def test_a_query_names_the_refused_nodes(make: Make) -> None:
 _RUN_ELSEWHERE = """
 import json, pathlib, sys
 import numpy as np
+from collage.devices.this_host import this_host
 from collage_core.contract import Artifact, Buffer, RunContext, Target, TensorSpec
 from MODULE.plugin import plugin
 import onnx_ir
@@ -122,7 +124,7 @@ artifact = Artifact(
     files={name: (folder / name).read_bytes() for name in about["files"]},
     metadata=about["metadata"], constants=about["constants"],
 )
-context = RunContext(threads=1, constants={k[2:]: v for k, v in arrays.items() if k.startswith("c:")})
+context = RunContext(threads=1, host=this_host(), constants={k[2:]: v for k, v in arrays.items() if k.startswith("c:")})
 kernel = plugin.collage_load(Target(toolchain="t", fingerprint="t"), artifact, context)
 places = {
     name: Buffer(TensorSpec(name=name, dtype=onnx_ir.DataType.FLOAT, shape=tuple(shape)))
@@ -166,9 +168,10 @@ def test_bytes_and_constants_are_all_another_process_needs(
 def test_without_the_library_the_plugin_imports_and_says_what_is_missing() -> None:
     _python(
         "import sys; sys.modules['openvino'] = None\n"
-        "from collage_core.contract import Host, Unsupported\n"
+        "from collage.devices.this_host import this_host\n"
+        "from collage_core.contract import Unsupported\n"
         "from collage_openvino.plugin import plugin\n"
-        "answer = plugin.collage_targets(Host.this())\n"
+        "answer = plugin.collage_targets(this_host())\n"
         "assert isinstance(answer, Unsupported) and 'pip install openvino' in answer.reason, answer\n"
     )
 
@@ -196,5 +199,12 @@ def _build(scratch: Path) -> Any:
             pass
 
     return BuildContext(
-        threads=1, effort=0, deadline_s=60, workspace_limit_bytes=0, seed=0, blobs=NoBlobs(), scratch=scratch
+        threads=1,
+        host=this_host(),
+        effort=0,
+        deadline_s=60,
+        workspace_limit_bytes=0,
+        seed=0,
+        blobs=NoBlobs(),
+        scratch=scratch,
     )

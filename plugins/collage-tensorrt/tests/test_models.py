@@ -19,7 +19,7 @@ from collage_core.candidates.proposals import Proposals
 from collage_core.contract import Artifact, BuildContext
 from collage_core.fusion import kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.passes.call_sites import call_sites
 from collage_tensorrt.lower import ENGINE
 from tests.engine.runtime.fakes import split

@@ -16,6 +16,7 @@ from collage.measure.wire.outcomes import Tolerance
 from collage.measure.worker.verdicts import judge, spoil
 from collage_core.contract import (
     Artifact,
+    DeviceStream,
     Host,
     Kernel,
     KernelFunction,
@@ -26,7 +27,6 @@ from collage_core.contract import (
     ValueKind,
     weight_named,
 )
-from collage_core.device import DeviceStream
 from collage_core.errors import CollageError, DeviceCaptureError, KernelError
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.graph.canonical import canonical_form
@@ -170,7 +170,9 @@ class KernelCheck:
         try:
             if device is not None:
                 device.activate()
-            run = run_context(sent, function, self.target, device, threads=self._threads, scratch=scratch)
+            run = run_context(
+                sent, function, self.target, device, host=self._host, threads=self._threads, scratch=scratch
+            )
             kernel = self.toolchain.load(self.target, sent, run)
             if isinstance(kernel, Unsupported):
                 return kernel

@@ -15,6 +15,8 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import random_model
 from collage_testing.graphs import GraphBuilder
 
+pytestmark = pytest.mark.guards("2,000 nodes one after another; 500 branches into one node")
+
 
 def closure(graph: DataflowGraph, limit: int) -> tuple[list[int], int]:
     found = Closure(graph, DEFAULT_PRIMITIVES, 4)

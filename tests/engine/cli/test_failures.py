@@ -61,6 +61,7 @@ def test_an_interruption_is_one_line_and_130(collage: Collage, pipeline: FakePip
     assert "itself failed" not in result.stderr
 
 
+@pytest.mark.guards("SIGTERM (`timeout`, `docker stop`) or SIGHUP (a closed terminal)")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_that_asks_to_end_interrupts(
     collage: Collage, pipeline: FakePipeline, model: Path, monkeypatch: pytest.MonkeyPatch, number: int, status: int
@@ -87,6 +88,7 @@ def test_a_signal_that_asks_to_end_interrupts(
     assert signal.getsignal(number) is signal.SIG_DFL
 
 
+@pytest.mark.guards("SIGTERM (`timeout`, `docker stop`) or SIGHUP (a closed terminal)")
 def test_what_is_ignored_stays_ignored(
     collage: Collage, pipeline: FakePipeline, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,8 +15,7 @@ import pytest
 
 from collage.cli.arrays import write_values
 from collage.report.files import write_text
-from tests.from_source import environment
-from tests.hardship import files_up_to
+from tests.hardship import files_up_to, with_tests
 
 ROOT = Path(__file__).parents[3]
 
@@ -46,6 +45,7 @@ def read_npz(path: Path) -> int:
 BOTH = pytest.mark.parametrize(("write", "read"), [(write_json, read_json), (write_npz, read_npz)])
 
 
+@pytest.mark.guards("a process is killed while it saves a package, JSON or NPZ file")
 @BOTH
 def test_a_process_killed_while_it_writes_leaves_the_old_file(write: Write, read: Read, tmp_path: Path) -> None:
     path, draw = tmp_path / "out", random.Random(2)
@@ -57,7 +57,7 @@ def test_a_process_killed_while_it_writes_leaves_the_old_file(write: Write, read
     for _ in range(3):
         with subprocess.Popen(
             [sys.executable, "-P", "-c", code, str(path)],
-            env=environment([str(ROOT)]),
+            env=with_tests(),
             stdout=subprocess.PIPE,
             text=True,
         ) as process:
@@ -68,6 +68,7 @@ def test_a_process_killed_while_it_writes_leaves_the_old_file(write: Write, read
         assert read(path) >= 0
 
 
+@pytest.mark.guards("the disk is full while a package, JSON or NPZ file is saved")
 @BOTH
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(write: Write, read: Read, tmp_path: Path) -> None:
     path = tmp_path / "out"

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from collage.report.documents.bench_json import ApparentLoss, BenchReport
 from collage.report.documents.codec import to_json
 from collage.report.facts.compare_facts import CompareReport, ValueComparison, compare_json
-from collage.report.facts.doctor_facts import ClashFacts, DoctorReport, PluginFailureFacts
+from collage.report.facts.doctor_facts import ClashFacts, DoctorReport
 from collage.report.facts.inspect_facts import InspectReport, TargetCoverage
 from collage.report.facts.run_facts import OutputFacts, RunReport, StepFacts
 from collage.report.text.fact_tables import (
@@ -23,6 +23,7 @@ from collage.report.text.fact_tables import (
 )
 from collage.report.text.store_tables import store_summary
 from collage.store import StoreStats
+from collage_core.entry_points import PluginFailure
 from tests.engine.report.records import COMPARISON, HOST, MODEL, RECORD, WORK
 
 DOCTOR = DoctorReport(
@@ -30,7 +31,7 @@ DOCTOR = DoctorReport(
     host=HOST,
     devices=("cpu",),
     toolchains=RECORD.toolchains,
-    failures=(PluginFailureFacts(name="broken", distribution="collage-broken 1.0", reason="ImportError: no libfoo"),),
+    failures=(PluginFailure(name="broken", distribution="collage-broken 1.0", reason="ImportError: no libfoo"),),
     tuning_db="sqlite:///tuning.sqlite3",
 )
 INSPECT = InspectReport(
@@ -188,12 +189,12 @@ def test_a_store_is_counted_by_outcome_target_and_version() -> None:
         open_attempts=1,
         blobs=1,
         blob_bytes=2048,
-        plans=1,
+        documents=1,
     )
 
     text = shown(store_summary("sqlite:///x", stats))
 
-    assert "3 records of 2 candidates; 1 plan; 1 cached file (2.0 KiB)" in text
+    assert "3 records of 2 candidates; 1 document; 1 cached file (2.0 KiB)" in text
     assert "begun and never finished: 1 candidate" in text
     assert "openvino 2026.4.1" in text
 

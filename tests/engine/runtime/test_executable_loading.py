@@ -20,9 +20,9 @@ from collage_core.contract import (
 )
 from collage_core.errors import KernelLoadError, ModelError
 from collage_core.passes.call_sites import CallSite
-from tests import from_source
 from tests.engine.runtime.mocks import MOCK, ExecutingMock, MockKernel, partition
 from tests.engine.runtime.running import X, assert_same
+from tests.hardship import with_tests
 
 Parse = Callable[[str], ir.Model]
 
@@ -104,6 +104,11 @@ def test_scratch_directories_are_removed(parsed: Parse, tmp_path: Any, monkeypat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.guards(
+    "clones that are gone; a process that was forked after loading ends",
+    "nothing is left behind, and nothing is taken from the others",
+    area="sessions",
+)
 def test_clones_that_are_gone_leave_no_directories(
     parsed: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,9 +160,10 @@ assert executable.clone().bind().run()
 """
 
 
+@pytest.mark.guards("clones that are gone; a process that was forked after loading ends")
 def test_a_forked_child_that_ends_takes_nothing_from_its_parent(tmp_path: Path) -> None:
     # as a server does that loads before it starts its workers
-    environment = {**from_source.environment([str(from_source.ROOT)]), "TMPDIR": str(tmp_path)}
+    environment = {**with_tests(), "TMPDIR": str(tmp_path)}
 
     subprocess.run([sys.executable, "-P", "-c", FORKED], env=environment, check=True)
 

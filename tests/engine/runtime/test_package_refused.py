@@ -15,6 +15,7 @@ import pytest
 
 from collage.errors import NotAPackageError, PackageDamagedError, PackageError, PackageVersionError
 from collage.runtime import load, load_package
+from collage.runtime.package.manifest import SCHEMA_VERSION
 from tests.engine.runtime.mocks import reference
 from tests.engine.runtime.packages import X, changed_manifest, registry, rewrite, save, three_products
 
@@ -31,10 +32,26 @@ def saved(tmp_path: Path, model: ir.Model) -> Path:
     return save(tmp_path / "m.collage", model)
 
 
+@pytest.mark.guards(
+    "a package of a newer or an older schema",
+    "refused, naming the version that wrote it and what to do",
+    area="packages and files",
+)
 def test_a_newer_schema_is_refused_with_advice(saved: Path) -> None:
-    rewrite(saved, changed_manifest({"schema_version": 2, "collage_version": "9.1"}))
+    newer = SCHEMA_VERSION + 1
+    rewrite(saved, changed_manifest({"schema_version": newer, "collage_version": "9.1"}))
 
-    with pytest.raises(PackageVersionError, match=r"schema version 2.* reads up to 1.* written by 9.1: upgrade"):
+    with pytest.raises(PackageVersionError, match=rf"schema version {newer}, .* reads 2; .* written by 9.1: upgrade"):
+        load_package(saved)
+
+
+@pytest.mark.guards("a package of a newer or an older schema")
+@pytest.mark.parametrize("older", range(1, SCHEMA_VERSION))
+def test_an_older_schema_is_refused_with_advice(saved: Path, older: int) -> None:
+    rewrite(saved, changed_manifest({"schema_version": older, "collage_version": "0.1"}))
+
+    why = rf"schema version {older}, this Collage reads 2; it was written by 0.1: optimize the model again"
+    with pytest.raises(PackageVersionError, match=why):
         load_package(saved)
 
 
@@ -92,6 +109,7 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
         load_package(tmp_path / "none.collage")
 
 
+@pytest.mark.guards("a package is truncated anywhere", "refused", area="packages and files")
 def test_every_truncation_is_found(saved: Path) -> None:
     whole = saved.read_bytes()
     for size in (*range(4, len(whole), len(whole) // 40), len(whole) - 1):
@@ -126,6 +144,11 @@ def test_changed_bytes_never_pass_unnoticed(saved: Path, model: ir.Model) -> Non
         np.testing.assert_array_equal(got, expected)  # padding, dates and other fields nothing depends on
 
 
+@pytest.mark.guards(
+    "names that leave the folder, of entries or of an artifact's files, or that some system takes for a device",
+    "refused; a plugin that lowers to such names is refused before it is measured",
+    area="packages and files",
+)
 @pytest.mark.parametrize(
     "name", ["../evil", "/evil", "a/../../evil", "c:evil", "a\\evil", "weights/./x", "x\n", ".. /x"]
 )

@@ -22,8 +22,7 @@ from collage.runtime import load_package, save_package
 from collage_core.contract import Artifact, Requirement, Target
 from collage_core.passes.call_sites import call_sites
 from tests.engine.runtime.mocks import MOCK, partition
-from tests.from_source import environment
-from tests.hardship import files_up_to
+from tests.hardship import files_up_to, with_tests
 
 Parse = Callable[[str], ir.Model]
 ROOT = Path(__file__).parents[3]
@@ -61,6 +60,11 @@ def save(path: Path, number: int, targets: Target = MOCK, **fields: Any) -> Path
     return path
 
 
+@pytest.mark.guards(
+    "a process is killed while it saves a package, JSON or NPZ file",
+    "the old file, or the whole new one, is there",
+    area="packages and files",
+)
 def test_a_process_killed_while_it_saves_leaves_the_old_package(tmp_path: Path) -> None:
     path = save(tmp_path / "m.collage", -1)
     draw = random.Random(4)
@@ -68,7 +72,7 @@ def test_a_process_killed_while_it_saves_leaves_the_old_package(tmp_path: Path) 
     for run in range(6):
         with subprocess.Popen(
             [sys.executable, "-P", "-c", SAVE, str(path)],
-            env=environment([str(ROOT)]),
+            env=with_tests(),
             stdout=subprocess.PIPE,
             text=True,
         ) as process:
@@ -86,6 +90,11 @@ def test_a_process_killed_while_it_saves_leaves_the_old_package(tmp_path: Path) 
     assert found - {-1}
 
 
+@pytest.mark.guards(
+    "the disk is full while a package, JSON or NPZ file is saved",
+    "one message, the old file, no temporary file left",
+    area="packages and files",
+)
 def test_a_full_disk_leaves_the_old_package_and_nothing_else(tmp_path: Path) -> None:
     path = save(tmp_path / "m.collage", 1)
     before = path.read_bytes()

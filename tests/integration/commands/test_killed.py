@@ -181,11 +181,23 @@ def killed_and_resumed(model: Path, toolchains: str, kills: int, seed: int) -> N
     work.finish(before)
 
 
+@pytest.mark.guards(
+    "`optimize` is killed with SIGKILL at two moments of its run",
+    "every record is there after the next run, nothing is measured twice, no worker is left, the package is right",
+    area="kills and databases",
+)
+@pytest.mark.guards("the driver is killed while it prepares a model or verifies the winner")
 @pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_with_every_record(tmp_path: Path) -> None:
     killed_and_resumed(written("cnn", tmp_path), "reference", kills=2, seed=1)
 
 
+@pytest.mark.guards(
+    "SIGTERM (`timeout`, `docker stop`) or SIGHUP (a closed terminal)",
+    "ends as after Ctrl-C: no attempt, worker or temporary file is left; status 143 or 129; under `nohup`"
+    " SIGHUP stays ignored",
+    area="kills and databases",
+)
 def test_a_run_that_is_asked_to_end_leaves_nothing_but_its_records(tmp_path: Path) -> None:
     work = Work(written("cnn", tmp_path), "reference", tmp_path / "run")
     process = work.start(SHORT.replace("from collage.cli", f"{HOLDS}from collage.cli"))
@@ -205,6 +217,12 @@ def test_a_run_that_is_asked_to_end_leaves_nothing_but_its_records(tmp_path: Pat
         assert not database.stats().open_attempts
 
 
+@pytest.mark.guards(
+    "`optimize` is killed with SIGKILL at 30 moments spread over its run",
+    "every record seen before is there after the next run, nothing is measured twice, no worker is left, "
+    "the package is right",
+    area="kills and databases",
+)
 @pytest.mark.slow
 @pytest.mark.plugins
 def test_a_run_that_was_killed_at_thirty_moments_goes_on_with_every_record(tmp_path: Path) -> None:

@@ -35,6 +35,11 @@ def kept(folder: Path) -> dict[str, TuningRecord]:
         return {record.content_id: record for record in database.all_records()}
 
 
+@pytest.mark.guards(
+    "a run is killed after a number of records",
+    "it resumes; hits and measurements are counted exactly",
+    area="kills and databases",
+)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_killed_run_resumes_where_it_was(seed: int, tmp_path: Path) -> None:
     model, draw = written("transformer", tmp_path), random.Random(seed)

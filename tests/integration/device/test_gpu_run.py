@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collage_core.contract import Host
+from collage.devices.this_host import this_host
 from tests.from_source import ROOT, missing
 
 
@@ -44,8 +44,9 @@ def test_what_is_asked_for_and_not_there_is_named(tmp_path: Path) -> None:
     assert missing() == []
 
 
+@pytest.mark.guards("a test needs a GPU, or a library, that is not there")
 @pytest.mark.slow
-@pytest.mark.skipif(Host.this().device("cuda:0") is not None, reason="this machine has a GPU, so they would be run")
+@pytest.mark.skipif(this_host().device("cuda:0") is not None, reason="this machine has a GPU, so they would be run")
 def test_without_a_gpu_all_are_collected_and_skipped_with_a_reason() -> None:
     done = from_source("-m", "pytest", "-m", "gpu", "-rs", "-q", "-p", "no:cacheprovider")
 

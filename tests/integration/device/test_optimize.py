@@ -120,6 +120,7 @@ def test_in_another_process_its_stretches_are_captured(ran: Ran) -> None:
     assert ran.facts["launches"] == [["fake:0", "graph", 2, ""]] * 2
 
 
+@pytest.mark.guards("a package of kernels on a device, in a new process")
 def test_in_another_process_nothing_is_compiled(ran: Ran) -> None:
     assert ran.lowered == []
     assert ran.facts["lowered_again"] == 0
@@ -193,6 +194,12 @@ def run_thrice(session: Session) -> None:
         session.run(None, {"x": X})
 
 
+@pytest.mark.guards(
+    "a device is lost while a package is loaded, or at any moment of its runs",
+    "one error, which names device, step and what to do; nothing falls back by itself, since a plan for "
+    "the CPU is another plan, with other numbers and another speed: `optimize --exclude` makes it",
+    area="devices",
+)
 @pytest.mark.usefixtures("record")
 def test_a_device_lost_at_any_moment_of_a_run_is_one_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = session_of(folder)
@@ -212,6 +219,7 @@ def test_a_device_lost_at_any_moment_of_a_run_is_one_error(folder: Path, monkeyp
     assert operations > 20
 
 
+@pytest.mark.guards("a device is lost while a package is loaded, or at any moment of its runs")
 @pytest.mark.usefixtures("record")
 def test_a_device_lost_while_a_package_is_loaded_is_one_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = device._asked
@@ -225,6 +233,11 @@ def test_a_device_lost_while_a_package_is_loaded_is_one_error(folder: Path, monk
     assert operations > 3
 
 
+@pytest.mark.guards(
+    "a package does not fit on the device",
+    "one error with what was asked for and what was free; nothing is lowered again for it",
+    area="devices",
+)
 @pytest.mark.usefixtures("record")
 @pytest.mark.parametrize("room", [0, 1500, 2500])
 def test_a_package_that_does_not_fit_on_the_device_says_so_and_lowers_nothing(
@@ -240,6 +253,7 @@ def test_a_package_that_does_not_fit_on_the_device_says_so_and_lowers_nothing(
     assert noted() == before
 
 
+@pytest.mark.guards("a device is lost while a package is loaded, or at any moment of its runs")
 @pytest.mark.usefixtures("record")
 @pytest.mark.parametrize(("broken", "value"), [("lost_after", 0), ("memory_bytes", 0)])
 def test_the_command_ends_with_one_message(

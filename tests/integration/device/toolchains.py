@@ -27,7 +27,7 @@ from collage_core.contract import (
 )
 from collage_core.hookspecs import hookimpl
 from collage_core.ir.operators.narrowing import PRODUCTS
-from collage_testing.kit import ExecutingMock, FakeDevice
+from collage_testing.kit import ExecutingMock, FakeDevice, FakeDevices
 from collage_testing.kit.fake_kernel import load_on_fake
 
 LIBRARIES = "COLLAGE_TEST_LIBRARIES"
@@ -114,11 +114,12 @@ class Several(Noted):
 
 device = FakeDevice("fake:0")
 """Of this process."""
+devices = FakeDevices(device)
 
 
 def on_device(name: str, operators: Sequence[str]) -> Noted:
     target = Target(toolchain=name, device=device.name, fingerprint=f"{name} 1")
-    return Noted(name, costs_us={}, operators=operators, targets=[target], device=device)
+    return Noted(name, costs_us={}, operators=operators, targets=[target])
 
 
 far = on_device("far", ON_DEVICE)
@@ -130,7 +131,6 @@ several = Several(
     costs_us={},
     operators=ON_DEVICE,
     targets=[precise, *(dataclasses.replace(rounded, options=(("precision", each),)) for each in PRECISIONS)],
-    device=device,
 )
 near = Slow("near", costs_us={}, operators=[*ON_DEVICE, "Softmax"])
 
@@ -170,3 +170,4 @@ left = Jealous("left", ["MatMul", "Relu"], "right", excludes=True)
 right = Jealous("right", ["Relu", "Add"], "left", excludes=False)
 
 TOOLCHAINS = {name: f"{__name__}:{name}" for name in ("far", "beyond", "several", "near", "left", "right")}
+DEVICES = {"fake": f"{__name__}:devices"}

@@ -17,6 +17,7 @@ def hunted(folder: Path, seed: int, stages: tuple[str, ...], most: int, seconds:
     return hunt
 
 
+@pytest.mark.guards("mutated models, prepared, indexed and partitioned", "a result or a `CollageError`", area="input")
 def test_mutants_are_prepared_and_partitioned_or_refused(tmp_path: Path) -> None:
     counts = hunted(tmp_path, 7, ("partition",), 300).counts
 
@@ -24,12 +25,18 @@ def test_mutants_are_prepared_and_partitioned_or_refused(tmp_path: Path) -> None
     assert min(counts["partition: result"], counts["partition: refused"]) > 50
 
 
+@pytest.mark.guards(
+    "mutated models on the installed toolchains, through `inspect` and `optimize`",
+    "a result or a `CollageError`",
+    area="input",
+)
 @pytest.mark.slow
 @pytest.mark.plugins
 def test_mutants_are_run_by_the_installed_toolchains_or_refused(tmp_path: Path) -> None:
     assert hunted(tmp_path, 11, ("run",), 30).counts["run: result"] > 3
 
 
+@pytest.mark.guards("mutated models on the installed toolchains, through `inspect` and `optimize`")
 @pytest.mark.plugins
 def test_mutants_are_inspected_and_optimized_or_refused(tmp_path: Path) -> None:
     hunted(tmp_path, 13, ("inspect", "optimize"), 4)

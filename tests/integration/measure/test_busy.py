@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,7 +30,7 @@ plugin = Busy()
 DRIVER = """
 import sys
 from pathlib import Path
-from collage_core.contract import Host
+from collage.devices.this_host import this_host
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.driver.client import PluginSource, Worker
 
@@ -37,10 +38,11 @@ folder = Path(sys.argv[1])
 worker = Worker(PluginSource(toolchain="busy", plugin="busy_plugin:plugin", paths=(str(folder),)), BlobStore(folder))
 worker.ping(3600)
 print(worker.pid, flush=True)
-worker.targets(Host.this(), 3600)
+worker.targets(this_host(), 3600)
 """
 
 
+@pytest.mark.guards("the driver is killed while a worker idles, or while a library in it holds the interpreter's lock")
 def test_a_busy_worker_does_not_outlive_its_driver(tmp_path: Path) -> None:
     (tmp_path / "busy_plugin.py").write_text(PLUGIN, encoding="utf-8")
     environment = os.environ | {"TMPDIR": str(tmp_path)}  # a killed driver leaves its temporary folders

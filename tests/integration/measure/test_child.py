@@ -49,6 +49,11 @@ def test_it_finds_the_collage_that_started_it_and_no_part_of_that_by_its_bare_na
     assert [Path(first), Path(second)] == roots
 
 
+@pytest.mark.guards(
+    "a worker prints without end",
+    "what is kept of it stays small, also within a request; its last words are reported",
+    area="toolchains",
+)
 def test_what_it_prints_without_end_fills_no_disk(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOG_LIMIT_BYTES", 1 * MIB)
     sizes = [0]
@@ -73,6 +78,11 @@ def test_what_it_prints_without_end_fills_no_disk(start: Start, monkeypatch: pyt
     assert max(sizes) > MIB
 
 
+@pytest.mark.guards(
+    "processes that a worker started (compilers, linkers) take the memory",
+    "they count towards the worker's limit",
+    area="toolchains",
+)
 def test_what_it_started_counts_against_its_limit(start: Start) -> None:
     hoard = "held = bytearray(b'x' * (300 << 20)); import time; time.sleep(600)"
     child = start(f"subprocess.run([sys.executable, '-c', {hoard!r}])", memory_limit_bytes=200 * MIB)
@@ -83,6 +93,9 @@ def test_what_it_started_counts_against_its_limit(start: Start) -> None:
     assert not psutil.pid_exists(child.pid)
 
 
+@pytest.mark.guards(
+    "the process id of a dead worker was given to another process", "that process is sent no signal", area="toolchains"
+)
 def test_a_number_that_may_be_anothers_is_sent_no_signal(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     signalled: list[int] = []
     child = start("")
@@ -95,6 +108,11 @@ def test_a_number_that_may_be_anothers_is_sent_no_signal(start: Start, monkeypat
     assert signalled == []
 
 
+@pytest.mark.guards(
+    "a worker does not end although it was killed",
+    "left behind after 10 s, and named; the run goes on",
+    area="toolchains",
+)
 def test_one_that_cannot_be_ended_is_left_and_named(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that waits for a device in the kernel; here nobody is killed."""
     passing = itertools.count()

@@ -89,6 +89,11 @@ def test_a_contender_that_is_done_leaves_no_temporary_files(tmp_path: Path) -> N
     assert not Path(note.read_text(encoding="utf-8")).exists()
 
 
+@pytest.mark.guards(
+    "contenders of a race take too much memory together, or one cannot be started",
+    "those that load together share what is free; who cannot be started has a reason",
+    area="toolchains",
+)
 def test_contenders_that_load_together_share_the_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "limit_bytes", lambda: 240 << 20)
 
@@ -104,6 +109,7 @@ def test_contenders_that_load_together_share_the_memory_there_is(monkeypatch: py
     assert not isinstance(timed["small"], Failed)
 
 
+@pytest.mark.guards("contenders of a race take too much memory together, or one cannot be started")
 def test_a_contender_that_cannot_be_started_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
 

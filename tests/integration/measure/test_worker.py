@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from collage.devices.this_host import this_host
 from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.wire.artifact_codec import artifact_of
 from collage.measure.wire.blobs import BlobStore
@@ -15,7 +16,7 @@ from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskBuild, AskEvaluate, AskMeasure
 from collage.measure.wire.outcomes import Built, Failed, Measured, Refused, Stage
 from collage.measure.wire.wire_values import WireValue
-from collage_core.contract import Host, Target, Unsupported
+from collage_core.contract import Target, Unsupported
 from tests.integration.measure.conftest import SIZE, SOURCE, add_function
 
 Ask = Callable[..., AskMeasure]
@@ -124,6 +125,11 @@ def test_constants_an_artifact_asks_for_are_supplied(worker: Worker, ask: Ask) -
     assert isinstance(worker.measure(ask("wants-constants")), Measured)
 
 
+@pytest.mark.guards(
+    "a plugin caches what is no bytes, too much, or under what is no text",
+    "its `put` raises; the candidate is out, the worker goes on",
+    area="toolchains",
+)
 @pytest.mark.parametrize(
     ("mode", "reason"),
     [
@@ -146,6 +152,7 @@ def test_what_cannot_be_cached_is_the_plugins_failure(worker: Worker, ask: Ask, 
     assert worker.pid == pid
 
 
+@pytest.mark.guards("a plugin caches what is no bytes, too much, or under what is no text")
 def test_a_blob_put_without_bytes_breaks_the_protocol(worker: Worker, ask: Ask) -> None:
     outcome = worker.measure(ask("puts-nothing"))
 
@@ -251,7 +258,7 @@ def test_a_worker_evaluates_for_the_reference(worker: Worker, ask: Ask) -> None:
 
 
 def test_targets_and_the_librarys_opinion(worker: Worker, store: BlobStore) -> None:
-    targets = worker.targets(Host.this())
+    targets = worker.targets(this_host())
 
     assert not isinstance(targets, Unsupported)
     assert targets[0].name == "faulty"
@@ -264,7 +271,7 @@ def test_a_target_of_another_toolchain_is_a_broken_contract(store: BlobStore) ->
         store,
     )
     try:
-        answer = worker.targets(Host.this())
+        answer = worker.targets(this_host())
     finally:
         worker.close()
 
@@ -287,4 +294,4 @@ def test_a_request_that_is_no_message_is_refused(store: BlobStore, ask: Ask) -> 
 
 
 def test_a_target_survives_the_wire(worker: Worker) -> None:
-    assert Target(toolchain="faulty", fingerprint="faulty 1") in worker.targets(Host.this())  # type: ignore[operator]
+    assert Target(toolchain="faulty", fingerprint="faulty 1") in worker.targets(this_host())  # type: ignore[operator]

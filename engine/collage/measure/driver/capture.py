@@ -19,7 +19,7 @@ from collage.reference.evaluator import Fallback, evaluate
 from collage_core.contract import Host, KernelFunction, Target, Unsupported
 from collage_core.errors import EvaluationError
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.values.content import constant_of
 
 

@@ -54,12 +54,14 @@ class PluginSource:
     Attributes:
         toolchain: Name of the toolchain, and of its entry point if it is installed.
         plugin: `module:attribute` of a plugin that is not installed; empty otherwise.
-        paths: Folders to find that module in.
+        paths: Folders to find that module in, and those of `devices`.
+        devices: Kind and `module:attribute` of providers of devices that are not installed, or to take their place.
     """
 
     toolchain: str
     plugin: str = ""
     paths: tuple[str, ...] = ()
+    devices: tuple[tuple[str, str], ...] = ()
 
 
 class Worker:
@@ -102,7 +104,7 @@ class Worker:
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """Files of NVIDIA's libraries that its process had loaded when it said what its targets are."""
+        """Libraries of which a process has room for one, as its process had them when it said what its targets are."""
         return self._libraries
 
     @property
@@ -266,6 +268,8 @@ class Worker:
             arguments += ["--plugin", self.source.plugin]
         for path in self.source.paths:
             arguments += ["--path", path]
+        for kind, reference in self.source.devices:
+            arguments += ["--devices", f"{kind}={reference}"]
         self._child = ChildProcess(
             self.source.toolchain,
             "collage.measure.worker.worker_main",

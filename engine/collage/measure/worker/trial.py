@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx_ir
 
+from collage.devices.opening import Devices, is_lost, placed_on
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import decode_function
 from collage.measure.wire.messages import AskBuild, AskEvaluate, AskMeasure, Progress
@@ -33,6 +34,7 @@ from collage_core.contract import (
     BoundCall,
     Buffer,
     BuildContext,
+    DeviceStream,
     Host,
     Kernel,
     KernelFunction,
@@ -46,7 +48,6 @@ from collage_core.contract import (
     weight_named,
     workspace_of,
 )
-from collage_core.device import Devices, DeviceStream, is_lost, placed_on
 from collage_core.errors import CollageError
 from collage_core.ir.operators.quantised import roundings
 from collage_core.registry import Toolchain
@@ -79,9 +80,11 @@ class Trial:
         cache: BlobCache,
         report: Callable[[Progress], None],
         ask: AskMeasure | AskBuild | AskEvaluate,
+        host: Host,
         devices: Devices,
         lost: Callable[[str], None],
     ) -> None:
+        self._host = host
         self._devices = devices
         self._lost = lost
         self._toolchain = toolchain
@@ -141,7 +144,7 @@ class Trial:
             tuning_s=self._soft_deadline - began,
             max_variants=limit,
             variant=wanted,
-            host=Host.this(),
+            host=self._host,
             workspace_limit_bytes=self._settings.workspace_limit_bytes,
             seed=self._settings.seed,
             blobs=self._cache,
@@ -181,6 +184,7 @@ class Trial:
         device, constants = self._opened(), _constants(self._function, artifact)
         run = RunContext(
             threads=self._settings.threads,
+            host=self._host,
             device=self._target.device,
             constants=constants,
             placed={} if device is None else {key: placed_on(device, key, each) for key, each in constants.items()},

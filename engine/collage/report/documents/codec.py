@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import cattrs
 
+from collage.documents.strict import strict_converter
 from collage.errors import RecordError
 from collage.report.facts.record import SCHEMA_VERSION, Record
 
@@ -43,28 +44,6 @@ def dumps(document: Any) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def record_to_json(record: Record) -> str:
-    """A record as JSON, for packages and files."""
-    return to_json(record)
-
-
-def record_from_json(text: str | bytes, source: str = "record") -> Record:
-    """Reads a record that `record_to_json` wrote.
-
-    Args:
-        text: The JSON.
-        source: Where it is from, for messages.
-
-    Raises:
-        RecordError: If it is not JSON, has another schema version, or does not have exactly a record's fields.
-    """
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise RecordError(source, f"it is not JSON ({error})") from error
-    return record_from_document(document, source)
-
-
 def record_from_document(document: Any, source: str = "record") -> Record:
     """Reads a record from plain values, as packages hold it.
 
@@ -76,10 +55,7 @@ def record_from_document(document: Any, source: str = "record") -> Record:
     version = document["schema_version"]
     if version != SCHEMA_VERSION:
         raise RecordError(source, f"its schema version is {version!r}, this Collage reads {SCHEMA_VERSION}")
-    try:
-        return _converter().structure(document, Record)
-    except Exception as error:  # cattrs raises KeyError, TypeError, ValueError and its own kinds
-        raise RecordError(source, " ".join(str(error).split()) or type(error).__name__) from error
+    return read_part(document, Record, source)
 
 
 def read_part(document: Any, kind: type[T], source: str) -> T:
@@ -90,16 +66,13 @@ def read_part(document: Any, kind: type[T], source: str) -> T:
     """
     try:
         return _converter().structure(document, kind)
-    except Exception as error:  # as above
+    except Exception as error:  # cattrs raises KeyError, TypeError, ValueError and its own kinds
         raise RecordError(source, " ".join(str(error).split()) or type(error).__name__) from error
 
 
 def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter(detailed_validation=False, forbid_extra_keys=True)
-    for kind in (int, str, bool):
-        converter.register_structure_hook(kind, _exactly(kind))
+    converter = strict_converter()
     converter.register_structure_hook(float, _read_float)
-    converter.register_structure_hook(float | None, _read_optional_float)
     converter.register_unstructure_hook(float, _write_float)
     converter.register_unstructure_hook_func(
         lambda kind: (getattr(kind, "__origin__", None) or kind) in (Mapping, dict, types.MappingProxyType),
@@ -112,25 +85,12 @@ def _converter() -> cattrs.Converter:
     return converter
 
 
-def _exactly(kind: type) -> Callable[[Any, Any], Any]:
-    def read(value: Any, _: Any) -> Any:
-        if type(value) is not kind:  # bool is an int, and int("3") would pass
-            raise TypeError(f"expected {kind.__name__}, got {value!r}")
-        return value
-
-    return read
-
-
 def _read_float(value: Any, _: Any) -> float:
     if isinstance(value, str) and value in _NON_FINITE:
         return _NON_FINITE[value]
     if type(value) not in (int, float):
         raise TypeError(f"expected a number, got {value!r}")
     return float(value)
-
-
-def _read_optional_float(value: Any, kind: Any) -> float | None:
-    return None if value is None else _read_float(value, kind)
 
 
 def _write_float(value: float) -> float | str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.patterns import Match, Matcher
 from collage_core.patterns.library.activations import gelu_pattern, quick_gelu_pattern, silu_pattern
 from collage_core.patterns.library.attention import attention_pattern
