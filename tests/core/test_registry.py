@@ -160,9 +160,13 @@ def test_a_registry_can_be_made_of_toolchains_in_place() -> None:
     assert not registry.failures
 
 
-def test_a_plugin_under_development_is_loaded_by_reference() -> None:
-    assert load_plugin("collage.reference.plugin:plugin", "reference").implements("collage_lower")
-    for wrong in ("collage.reference.plugin:nothing", "no_such_module:plugin", "collage.reference.plugin"):
+def test_a_plugin_under_development_is_loaded_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("developed")
+    vars(module)["plugin"] = Good()
+    monkeypatch.setitem(sys.modules, "developed", module)
+
+    assert load_plugin("developed:plugin", "mine").implements("collage_targets")
+    for wrong in ("developed:nothing", "no_such_module:plugin", "developed"):
         with pytest.raises(PluginError) as caught:
             load_plugin(wrong, "mine")
         assert (caught.value.toolchain, caught.value.hook) == ("mine", "import")

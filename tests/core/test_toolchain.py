@@ -32,10 +32,19 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns import PatternTable
 from collage_core.registry import Toolchain
 from collage_testing import single_matmul
-from collage_testing.kit.contexts import MemoryBlobs
 
 HOST = Host(system="Mock mock", cpu="mock", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1 << 30)
 TARGET = Target(toolchain="mock", fingerprint="mock 1")
+
+
+class NoBlobs:
+    """A blob cache that keeps nothing."""
+
+    def get(self, key: str) -> bytes | None:
+        return None
+
+    def put(self, key: str, data: bytes) -> None:
+        return None
 
 
 class Good:
@@ -58,7 +67,7 @@ def ask(plugin: object, hook: str) -> Any:
         deadline_s=1,
         workspace_limit_bytes=0,
         seed=0,
-        blobs=MemoryBlobs(),
+        blobs=NoBlobs(),
         scratch=None,  # type: ignore[arg-type]  # nobody looks
     )
     match hook:

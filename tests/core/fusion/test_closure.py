@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import collage_core.fusion.closure
-from collage.prepare.steps import prepare
 from collage_core.fusion import DEFAULT_PRIMITIVES
 from collage_core.fusion.closure import Closure
 from collage_core.fusion.groups import Group, united
@@ -28,7 +27,7 @@ def closure(graph: DataflowGraph, limit: int) -> tuple[list[int], int]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_first_groups_are_the_same_under_any_limit(seed: int) -> None:
-    graph = DataflowGraph(prepare(random_model(seed)))
+    graph = DataflowGraph(random_model(seed))
     everything, turned_away = closure(graph, 100_000)
     assert turned_away == 0
 

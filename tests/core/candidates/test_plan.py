@@ -9,7 +9,7 @@ from collage_core.contract import Target
 from collage_core.fusion import Partitioning
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import chain, diamond
-from tests.engine.exploring import a_target, kernel
+from tests.core.candidates.making import a_target, kernel
 
 A, B = a_target("a"), a_target("b")
 

@@ -13,7 +13,7 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
 from collage_testing import MockToolchain, chain
 from collage_testing.graphs import GraphBuilder
-from tests.engine.exploring import a_target, kernel, rule_of
+from tests.core.candidates.making import a_target, kernel, rule_of
 
 A = a_target("a")
 BOUNDS = CandidateBounds.preset("quick")
