@@ -35,7 +35,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory, log: Path) -> Iterator[N
     """The toolchains of tests are there, core and the plugins for GPUs too, also for processes this one starts."""
     folder = tmp_path_factory.mktemp("installed")
     plugins = [from_source.ROOT / "plugins" / name for name in GPU_PLUGINS]
-    paths = from_source.described(folder, [from_source.ROOT, *plugins])
+    paths = from_source.described(folder, [*from_source.BASE, *plugins])
     entries = {**toolchains.TOOLCHAINS, "failing": "tests.integration.device.failing:failing"}
     devices = {**toolchains.DEVICES, "failing": "tests.integration.device.failing:devices"}
     from_source.metadata(

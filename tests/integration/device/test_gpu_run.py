@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collage.devices.this_host import this_host
-from tests.from_source import ROOT, missing
+from tests.from_source import BASE, ROOT, missing
 
 
 def from_source(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -21,27 +21,30 @@ def from_source(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_source_tree_looks_installed() -> None:
     script = (
         "import importlib.metadata as m, collage_cublas, collage_triton, sys\n"
-        "print(m.version('collage-core'), *sorted({e.name for e in m.entry_points(group='collage.backends')}))\n"
+        "print(m.version('collage-core'), m.version('collage-engine'))\n"
+        "print(*sorted({e.name for e in m.entry_points(group='collage.backends')}))\n"
         "sys.exit(7)"
     )
 
     done = from_source("-c", script)
 
     assert done.returncode == 7, done.stderr
-    version, *toolchains = done.stdout.split()
-    assert re.fullmatch(r"\d+\.\d+\.\d+", version)
-    assert {"reference", "onnxruntime", "openvino", "cublas", "triton", "sampler"} <= set(toolchains)
+    *versions, toolchains = done.stdout.split(maxsplit=2)
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in versions)
+    assert {"reference", "onnxruntime", "openvino", "cublas", "triton", "sampler"} <= set(toolchains.split())
 
 
 def test_what_is_asked_for_and_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "requirements.txt").write_text("pytest-nobody-has[all]>=3\npytest>=8\n", encoding="utf-8")
-    (tmp_path / "pyproject.toml").write_text(
-        '[project]\ndependencies = ["numpy>=2.0", "nobodys-lib"]', encoding="utf-8"
-    )
+    projects = [tmp_path / "one", tmp_path / "two"]
+    for project in projects:
+        project.mkdir()
+        asked = '["collage-core==0.1.0", "numpy>=2.0", "nobodys-lib"]'
+        (project / "pyproject.toml").write_text(f'[project]\nname = "it"\ndependencies = {asked}\n', encoding="utf-8")
 
-    assert missing(tmp_path) == ["nobodys-lib", "pytest-nobody-has[all]>=3"]
-    assert missing() == []
+    assert missing(projects, tmp_path) == ["pytest-nobody-has[all]>=3", "nobodys-lib"]
+    assert missing(BASE) == []
 
 
 @pytest.mark.guards("a test needs a GPU, or a library, that is not there")
