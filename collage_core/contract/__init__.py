@@ -21,7 +21,6 @@ from collage_core.contract.function import KernelFunction, content_hash
 from collage_core.contract.host import Host
 from collage_core.contract.lower_precision import PRECISIONS, in_precision, out_of_range
 from collage_core.contract.measurement import Measurement, Protocol
-from collage_core.contract.realigned import Realigned, aligned
 from collage_core.contract.support import Obstacle, Supported, Unsupported
 from collage_core.contract.target import Joins, Target, TargetSpelling, split_targets
 from collage_core.contract.weights import Weights, converted, weight_named
@@ -49,7 +48,6 @@ __all__ = [
     "Measurement",
     "Obstacle",
     "Protocol",
-    "Realigned",
     "ReentrantKernel",
     "Requirement",
     "RunContext",
@@ -62,7 +60,6 @@ __all__ = [
     "Unsupported",
     "ValueKind",
     "Weights",
-    "aligned",
     "buffer_over",
     "checked_cost",
     "content_hash",
