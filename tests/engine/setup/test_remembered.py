@@ -14,7 +14,7 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Tolerance
 from collage.setup import queries
 from collage.setup.dispatch import dispatch_us
-from collage.setup.environment import Environment
+from collage.setup.toolchains import Toolchains
 from collage.store import BlobSpace, MemoryStore, RecordKey, TuningRecord
 from collage_core.contract import Host, Target
 from collage_core.fusion import SubGraph
@@ -116,5 +116,5 @@ def test_an_opinion_of_another_make_is_asked_for_again(known: bytes, tmp_path: A
         database.put_blob(space, key, known)
 
     for _ in range(2):
-        assert queries._query(whole, target, cast(Environment, environment)) == {0: "too small"}
+        assert queries._query(whole, target, cast(Toolchains, environment)) == {0: "too small"}
     assert len(asked) == 1
