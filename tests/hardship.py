@@ -32,12 +32,16 @@ COMMAND = "import sys\nfrom collage.cli import main\nmain(sys.argv[1:], prog_nam
 """Code of the command line."""
 
 
+def with_tests() -> dict[str, str]:
+    """Return this process's environment with the tests on Python's path, behind nothing."""
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path.strip(os.pathsep)}
+
+
 def run_python(code: str, *arguments: object, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Runs code in a process of its own, under a command if wanted."""
     command = [*prefix, sys.executable, "-P", "-c", code, *map(str, arguments)]
-    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path.strip(os.pathsep)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, env=with_tests(), capture_output=True, text=True, check=False, timeout=120)
 
 
 @contextlib.contextmanager

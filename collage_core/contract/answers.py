@@ -2,95 +2,118 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
-from collections.abc import Mapping
+import types
+import typing
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from collage_core.contract.artifact import Artifact, Requirement
+from collage_core.contract.artifact import Artifact
 from collage_core.contract.names import is_plain_name
-from collage_core.contract.target import Joins, Target
+from collage_core.contract.target import Target
 from collage_core.contract.weights import weight_named
+
+_BYTES = (bytes, bytearray, memoryview)
+"""What plugins may give as the content of a file: all that can be written as it is."""
 
 
 def target_problem(target: Target) -> str:
-    """What keeps a target from being sent, shown or compared; empty if nothing.
+    """Say what keeps a target from being sent, shown or compared; empty if nothing.
 
     Examples:
         >>> target_problem(Target(toolchain="blas", fingerprint=3))
         'fingerprint is int, not str'
     """
-    for name, kind in _TARGET_TYPES.items():
-        value = getattr(target, name)
-        if type(value) not in kind:
-            return f"{name} is {type(value).__name__}, not {' or '.join(_spelt(each) for each in kind)}"
-    if not all(isinstance(pair, tuple) and len(pair) == 2 and _all_strings(pair) for pair in target.options):
-        return f"options are pairs of strings, not {target.options!r}"
-    if not _all_strings(target.excludes):
-        return f"excludes names toolchains, not {target.excludes!r}"
-    if target.rounds is not None and not _all_strings(target.rounds):
-        return f"rounds names operators, not {target.rounds!r}"
-    return ""
+    return _fields_problem(target)
 
 
 def artifact_problem(artifact: Artifact) -> str:
-    """What keeps an artifact from being sent, stored or loaded elsewhere; empty if nothing.
+    """Say what keeps an artifact from being sent, stored or loaded elsewhere; empty if nothing.
 
     Examples:
         >>> artifact_problem(Artifact(files={"../kernel.so": b""}))
         "'../kernel.so' is no plain file name: use ASCII letters, digits, blanks and any of _.@+=()[],-"
     """
-    if not isinstance(artifact.files, Mapping):
-        return f"files is {type(artifact.files).__name__}, not a mapping"
-    for name, data in artifact.files.items():
-        if not isinstance(name, str) or not is_plain_name(name):
+    if problem := _fields_problem(artifact):
+        return problem
+    for name in artifact.files:
+        if not is_plain_name(name):
             return f"{name!r} is no plain file name: use ASCII letters, digits, blanks and any of _.@+=()[],-"
-        if not isinstance(data, bytes | bytearray | memoryview):
-            return f"file {name!r} is {type(data).__name__}, not bytes"
-    if not isinstance(artifact.metadata, Mapping):
-        return f"metadata is {type(artifact.metadata).__name__}, not a mapping"
     try:
         json.dumps(dict(artifact.metadata), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         return f"metadata is not JSON: {error}"
-    if not isinstance(artifact.constants, Mapping) or not _all_strings(
-        (*artifact.constants, *artifact.constants.values())
-    ):
-        return "constants maps names to content hashes, both strings"
     try:
         for key in artifact.constants.values():
             weight_named(key)
     except ValueError as error:
         return str(error)
-    if not isinstance(artifact.requires, tuple) or not all(isinstance(r, Requirement) for r in artifact.requires):
-        return "requires is a tuple of requirements"
-    if type(artifact.workspace_bytes) is not int or artifact.workspace_bytes < 0:
-        return f"workspace_bytes is a number of bytes, not {artifact.workspace_bytes!r}"
-    if not isinstance(artifact.variant, str):
-        return f"variant is {type(artifact.variant).__name__}, not str"
-    for name in ("capturable", "deterministic", "dynamic"):
-        if not isinstance(getattr(artifact, name), bool):
-            return f"{name} is {type(getattr(artifact, name)).__name__}, not bool"
+    if artifact.workspace_bytes < 0:
+        return f"workspace_bytes is a number of bytes, not {artifact.workspace_bytes}"
     return ""
 
 
-_TARGET_TYPES: Mapping[str, tuple[type, ...]] = {
-    "toolchain": (str,),
-    "device": (str,),
-    "options": (tuple,),
-    "fingerprint": (str,),
-    "joins": (Joins,),
-    "mixable": (bool,),
-    "exact": (bool,),
-    "rounds": (frozenset, type(None)),
-    "excludes": (frozenset,),
-    "max_inputs": (int, type(None)),
-    "max_depth": (int, type(None)),
-}
+def _fields_problem(value: Any, inside: str = "") -> str:
+    """Say which field of a dataclass is not of its declared type."""
+    for name, declared in _declared(type(value)).items():
+        if problem := _type_problem(getattr(value, name), declared, inside + name):
+            return problem
+    return ""
 
 
-def _spelt(kind: type) -> str:
-    return "None" if kind is type(None) else kind.__name__
+def _declared(kind: type) -> Mapping[str, Any]:
+    # Json refers to itself: whether metadata is JSON is for `json` to say
+    hints = typing.get_type_hints(kind, localns={"Json": object})
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
-def _all_strings(values: Any) -> bool:
-    return all(isinstance(value, str) for value in values)
+def _type_problem(value: Any, declared: Any, name: str) -> str:
+    """Say how a value differs from a type; `name` is what to call the value."""
+    kinds = typing.get_args(declared) if isinstance(declared, types.UnionType) else (declared,)
+    for kind in kinds:
+        if _is_of(value, typing.get_origin(kind) or kind):
+            return _content_problem(value, kind, name)
+    return f"{name} is {type(value).__name__}, not {' or '.join(map(_spelt, kinds))}"
+
+
+def _content_problem(value: Any, kind: Any, name: str) -> str:
+    """Say which part of a value is not of its declared type; the value itself is."""
+    if dataclasses.is_dataclass(value):
+        return _fields_problem(value, f"{name}.")
+    origin, declared = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple and declared[1:] != (...,) and len(value) != len(declared):
+        return f"{name} has {len(value)} members, not {len(declared)}"
+    problems = (_type_problem(*part) for part in _parts(value, origin, declared, name))
+    return next(filter(None, problems), "")
+
+
+def _parts(value: Any, origin: Any, declared: tuple[Any, ...], name: str) -> Iterator[tuple[Any, Any, str]]:
+    """Yield the parts of a value with their declared types and what to call them."""
+    if origin is Mapping:
+        of_keys, of_values = declared
+        for key, each in value.items():
+            yield key, of_keys, f"a key of {name}"
+            yield each, of_values, f"{name}[{key!r}]"
+    elif origin is frozenset:
+        for each in value:
+            yield each, declared[0], f"a member of {name}"
+    elif origin is tuple:
+        kinds = itertools.repeat(declared[0]) if declared[1:] == (...,) else declared
+        for index, (each, kind) in enumerate(zip(value, kinds, strict=False)):
+            yield each, kind, f"{name}[{index}]"
+    elif origin is not None:
+        raise NotImplementedError(f"nothing says how to check {name}, which is declared as a {origin.__name__}")
+
+
+def _is_of(value: Any, kind: type) -> bool:
+    if kind is bytes:
+        return isinstance(value, _BYTES)
+    if kind in (int, bool, str):
+        return type(value) is kind  # a bool is an int, and some texts print as others
+    return isinstance(value, kind)
+
+
+def _spelt(kind: Any) -> str:
+    return "None" if kind is type(None) else str((typing.get_origin(kind) or kind).__name__)

@@ -54,7 +54,6 @@ class Artifact:
         capturable: Whether its calls may be captured in a device graph.
         deterministic: Whether equal inputs give equal bits, whenever and however often it runs: no sum is in an order
             that chance decides, as of atomic additions, or of parts that are added up as they get ready.
-        dynamic: Whether one artifact serves several input shapes.
     """
 
     files: Mapping[str, bytes]
@@ -65,7 +64,6 @@ class Artifact:
     variant: str = ""
     capturable: bool = False
     deterministic: bool = True
-    dynamic: bool = False
 
 
 class BlobCache(Protocol):

@@ -108,7 +108,7 @@ class NotAPackageError(PackageError):
 
 
 class PackageVersionError(PackageError):
-    """The file was written by a newer Collage, in a format this one does not know."""
+    """The file was written by a newer or an older Collage, in a format this one does not read."""
 
 
 class PackageDamagedError(PackageError):
@@ -173,9 +173,18 @@ class DatabaseForeignError(DatabaseError):
 
 
 class DatabaseVersionError(DatabaseError):
-    """A newer Collage wrote the file; it was left as it is."""
+    """A newer or an older Collage wrote the file; it was left as it is."""
 
-    advice = "Use that version, or name another database with --tuning-db or COLLAGE_TUNING_DB."
+    advice = (
+        "Move it away to start afresh, use the version that wrote it, or name another with --tuning-db or "
+        "COLLAGE_TUNING_DB."
+    )
+
+
+class ExportVersionError(DatabaseVersionError):
+    """A newer or an older Collage wrote the export; nothing of it was imported."""
+
+    advice = "Import it with the version that wrote it, or measure anew."
 
 
 class DatabaseDamagedError(DatabaseError):

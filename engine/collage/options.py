@@ -126,7 +126,7 @@ class OptimizeOptions:
         exclude: Toolchains or targets to leave out.
         input_shapes: Shape to bind, by input name.
         inputs: Values for the model's inputs to search on, by name, or the NPZ file that holds them
-            (`collage_core.ir.io.npz` says how); seeded random arrays if None.
+            (`collage.values.npz` says how); seeded random arrays if None.
         preset: `"quick"`, `"default"` or `"extensive"`.
         search: One of `SEARCHES`: measure what the best plan lacks (`"lazy"`), or all that the preset says (`"exact"`),
             also with an integer program's word on it (`"ilp"`); or lazily, then change whole plans (`"two-level"`).

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Iterator
 
 import numpy as np
 import onnx
-import psutil
 from onnx import numpy_helper
 
 
@@ -52,7 +53,7 @@ def _dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
         values, indices = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
     except Exception as error:
         raise _ImpossibleError(f"{where} cannot be read: {error}") from error
-    if math.prod(shape) * values.itemsize > psutil.virtual_memory().total:
+    if math.prod(shape) * values.itemsize > _memory_bytes():
         raise _ImpossibleError(f"{where} does not fit into this machine's memory as a dense one")
     if min(shape, default=0) < 0 or values.ndim != 1:
         raise _ImpossibleError(f"{where} is none")
@@ -65,6 +66,13 @@ def _dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
     except (ValueError, IndexError) as error:
         raise _ImpossibleError(f"{where} has elements outside of it: {error}") from error
     return numpy_helper.from_array(array, name)
+
+
+def _memory_bytes() -> int:
+    """Return the machine's physical memory, or no limit where POSIX does not tell it."""
+    if not hasattr(os, "sysconf"):
+        return sys.maxsize
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:

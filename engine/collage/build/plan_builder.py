@@ -50,8 +50,7 @@ class PlanBuilder:
             VerificationError: If it does not run, or its numbers are wrong.
         """
         toolchains, name = self._environment.toolchains, self._name(plan)
-        document = toolchains.database.get_plan(name)
-        known = None if document is None else Verified.of(document)
+        known = toolchains.database.get_document(Verified, name)
         assembled = self._known(plan) if known is not None else None
         if assembled is None:
             self.progress.phase("building the plan", len(plan.kernels))
@@ -61,7 +60,7 @@ class PlanBuilder:
             return dataclasses.replace(assembled, errors=known.site_errors), known
         assembled = self.build(plan)
         verified = self._verify(assembled)
-        toolchains.database.put_plan(name, verified.document())
+        toolchains.database.put_document(name, verified)
         return assembled, verified
 
     def _known(self, plan: Plan) -> Assembled | None:
@@ -96,4 +95,4 @@ class PlanBuilder:
         host = toolchains.host.fingerprint_for(*(kernel.target.device for kernel in plan.kernels))
         key = self._environment.workload.key
         what = [plan.key, variants, key, host, toolchains.threads, self._tolerance(plan)]
-        return f"verified/{hashlib.sha256(json.dumps(what).encode()).hexdigest()}"
+        return hashlib.sha256(json.dumps(what).encode()).hexdigest()

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from collage.build.output_check import (
     RANDOM_REASON,
@@ -16,14 +16,14 @@ from collage.build.output_check import (
     random_values,
 )
 from collage.build.package_contender import TRIAL_CALL
-from collage.errors import RecordError, VerificationError
+from collage.errors import VerificationError
 from collage.measure.contenders.interleaved import Contender, ContenderProcess
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Failed
 from collage.measure.wire.value_files import read_values, write_values
 from collage.reference import Fallback, evaluate
 from collage.reference.rounded import rounded_problem
-from collage.report.documents.codec import read_part, to_jsonable
+from collage.report.documents.codec import read_part
 from collage.report.facts.device_facts import DeviceWorkFacts
 from collage_core.contract import Json
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -45,39 +45,14 @@ class Verified:
         work: What each run has devices do.
     """
 
+    KIND: ClassVar[str] = "verification"
+    VERSION: ClassVar[int] = 1
+
     max_error: float
     measured_us: Mapping[str, float]
     site_errors: Mapping[str, float]
     unchecked: Mapping[str, str]
-    work: DeviceWorkFacts = dataclasses.field(default_factory=DeviceWorkFacts)
-
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "max_error": self.max_error,
-            "measured_us": dict(self.measured_us),
-            "site_errors": dict(self.site_errors),
-            "unchecked": dict(self.unchecked),
-            "work": to_jsonable(self.work),
-        }
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Verified | None:
-        """From JSON; None if it is not what `document` gives."""
-        error, unchecked = document.get("max_error"), document.get("unchecked")
-        times, errors = document.get("measured_us"), document.get("site_errors")
-        if not isinstance(error, int | float) or not isinstance(unchecked, dict):
-            return None
-        if not isinstance(times, dict) or not isinstance(errors, dict):
-            return None
-        numbers = all(isinstance(number, int | float) for number in (*times.values(), *errors.values()))
-        if not numbers or not all(isinstance(reason, str) for reason in unchecked.values()):
-            return None
-        try:
-            work = read_part(document.get("work"), DeviceWorkFacts, "verification")
-        except RecordError:
-            return None
-        return cls(max_error=error, measured_us=times, site_errors=errors, unchecked=unchecked, work=work)
+    work: DeviceWorkFacts
 
 
 def verify(

@@ -21,8 +21,8 @@ def read_arrays(path: Path) -> dict[str, Any]:
     Raises:
         click.BadParameter: If it is not an NPZ file of plain arrays.
     """
+    from collage.values import npz_file
     from collage_core.errors import FeedError
-    from collage_core.ir.io import npz_file
 
     try:
         return npz_file.read_arrays(path)
@@ -31,18 +31,18 @@ def read_arrays(path: Path) -> dict[str, Any]:
 
 
 def read_values(path: Path, inputs: Sequence[NodeArg]) -> dict[str, Any]:
-    """The values that the arrays of an NPZ file stand for; `collage_core.ir.io.npz` says how.
+    """The values that the arrays of an NPZ file stand for; `collage.values.npz` says how.
 
     Raises:
         click.BadParameter: If it is not an NPZ file of plain arrays.
     """
-    from collage_core.ir.io.npz import from_arrays
+    from collage.values.npz import from_arrays
 
     return from_arrays(read_arrays(path), {each.name: each.type for each in inputs})
 
 
 def write_values(path: Path, values: Mapping[str, Any]) -> None:
-    """Writes values to an NPZ file, whole or not at all; `collage_core.ir.io.npz` says how.
+    """Writes values to an NPZ file, whole or not at all; `collage.values.npz` says how.
 
     `numpy.savez` cannot be used: an array may have the name of one of its parameters, and it adds `.npz` to names.
 
@@ -51,8 +51,8 @@ def write_values(path: Path, values: Mapping[str, Any]) -> None:
     """
     import numpy as np
 
+    from collage.values.npz import to_arrays
     from collage_core.errors import FeedError
-    from collage_core.ir.io.npz import to_arrays
 
     try:
         arrays = to_arrays(values)
@@ -72,7 +72,7 @@ def random_arrays(inputs: list[NodeArg], seed: int) -> dict[str, Any]:
     """
     import numpy as np
 
-    from collage_core.ir.io.npz import how_to_give
+    from collage.values.npz import how_to_give
 
     generator = np.random.default_rng(seed)
     arrays: dict[str, Any] = {}

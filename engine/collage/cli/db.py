@@ -143,5 +143,5 @@ def _say_what_was_added(store: TuningStore, added: Transferred) -> None:
 
     click.echo(
         f"{store.url}: {counted(added.records, 'new record')}, {added.known} known already, "
-        f"{counted(added.blobs, 'new cached file')}, {counted(added.plans, 'new plan')}"
+        f"{counted(added.blobs, 'new cached file')}, {counted(added.documents, 'new document')}"
     )

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from collage.build.assemble import Assembled
 from collage.decide.contenders import package_contender
 from collage.decide.decision import Timed
 from collage.decide.race import race
+from collage.measure.contenders.interleaved import Rounds
 from collage.options import Preset
 from collage.report.progress import Progress
 from collage.store import MAX_ATTEMPTS, TuningStore
@@ -42,6 +43,40 @@ class EndToEndTimings:
         """
         left = tuple(each for each in self.timed if each.name != name)
         return EndToEndTimings(timed=left, failed={**self.failed, name: reason})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FailedPlan:
+    """A plan without samples.
+
+    Attributes:
+        reason: Why, the last time.
+        attempts: How often it was tried.
+    """
+
+    reason: str
+    attempts: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SavedRace:
+    """A race as the database keeps it.
+
+    Attributes:
+        timed: Samples by key of a plan, by round.
+        failed: The other plans, by key.
+    """
+
+    KIND: ClassVar[str] = "race"
+    VERSION: ClassVar[int] = 1
+
+    timed: Mapping[str, Rounds]
+    failed: Mapping[str, FailedPlan]
+
+    def __post_init__(self) -> None:
+        for rounds in self.timed.values():
+            if not rounds or not all(samples and min(samples) > 0 for samples in rounds):
+                raise ValueError("each plan that was timed has samples of each round, all above zero")
 
 
 class EndToEndTimer:
@@ -98,20 +133,21 @@ class EndToEndTimer:
             distinct.setdefault(plan.key, plan)
         chosen = list(distinct.values())
         name = self._name(chosen)
-        document = self._database.get_plan(name)
-        if document is None or not _understood(document):
-            document = self._time(chosen, _Failures())
-            self._database.put_plan(name, document)
-        elif again := [plan for plan in chosen if _Failures.of(document).may_be_tried(plan)]:
-            document = self._tried_again(again, chosen, document)
-            self._database.put_plan(name, document)
-        return _read(document, chosen)
+        known = self._database.get_document(SavedRace, name)
+        if known is None:
+            raced = self._time(chosen, {})
+        elif again := [plan for plan in chosen if _may_be_tried(plan, known.failed)]:
+            raced = self._tried_again(again, chosen, known)
+        else:
+            return _timings(known, chosen)
+        self._database.put_document(name, raced)
+        return _timings(raced, chosen)
 
-    def _tried_again(self, again: Sequence[Plan], plans: Sequence[Plan], document: Mapping[str, Any]) -> dict[str, Any]:
+    def _tried_again(self, again: Sequence[Plan], plans: Sequence[Plan], known: SavedRace) -> SavedRace:
         """Times all plans anew if one that failed can be built now; samples of different races do not compare."""
         packages, failed = self._packages(again)
-        failures = _Failures.of(document).with_(failed)
-        return self._time(plans, failures) if packages else {**document, **failures.document()}
+        failures = _failed_again(known.failed, failed)
+        return self._time(plans, failures) if packages else dataclasses.replace(known, failed=failures)
 
     def _name(self, plans: Sequence[Plan]) -> str:
         what = {
@@ -124,7 +160,7 @@ class EndToEndTimer:
         }
         if self._deterministic:
             what["deterministic"] = True
-        return f"end-to-end/{hashlib.sha256(json.dumps(what).encode()).hexdigest()}"
+        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
     def _packages(self, plans: Sequence[Plan]) -> tuple[dict[str, Path], dict[str, str]]:
         """The package of each plan, or why it has none, by key."""
@@ -144,11 +180,9 @@ class EndToEndTimer:
             packages[plan.key] = path
         return packages, failed
 
-    def _time(self, plans: Sequence[Plan], failures: _Failures) -> dict[str, Any]:
+    def _time(self, plans: Sequence[Plan], failures: Mapping[str, FailedPlan]) -> SavedRace:
         """Times those that did not fail too often."""
-        packages, failed = self._packages(
-            [p for p in plans if p.key not in failures.reasons or failures.may_be_tried(p)]
-        )
+        packages, failed = self._packages([p for p in plans if p.key not in failures or _may_be_tried(p, failures)])
         contenders = {
             key: package_contender(key, path, self._inputs(), self._threads) for key, path in packages.items()
         }
@@ -160,79 +194,34 @@ class EndToEndTimer:
             limit_s=self._preset.race_s,
             progress=self._progress,
         )
-        return {
-            "schema_version": 1,
-            "timed": {key: [list(each) for each in rounds] for key, rounds in raced.rounds.items()},
-            **failures.without(raced.rounds).with_({**failed, **raced.failed}).document(),
-        }
+        again = _failed_again(failures, {**failed, **raced.failed})
+        return SavedRace(timed=raced.rounds, failed={key: why for key, why in again.items() if key not in raced.rounds})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Failures:
-    """Plans that failed, by key.
-
-    Attributes:
-        reasons: Why, the last time.
-        attempts: How often.
-    """
-
-    reasons: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    attempts: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> _Failures:
-        """Those of a document; an earlier version did not count attempts."""
-        reasons = document["failed"]
-        return cls(reasons, {key: document.get("attempts", {}).get(key, 1) for key in reasons})
-
-    def may_be_tried(self, plan: Plan) -> bool:
-        """Whether a plan failed, and not so often that it is given up."""
-        return 0 < self.attempts.get(plan.key, 0) < MAX_ATTEMPTS
-
-    def with_(self, failed: Mapping[str, str]) -> _Failures:
-        """After another attempt at some."""
-        attempts = {key: self.attempts.get(key, 0) + 1 for key in failed}
-        return _Failures({**self.reasons, **failed}, {**self.attempts, **attempts})
-
-    def without(self, names: Iterable[str]) -> _Failures:
-        """Without those that are well."""
-        well = set(names)
-        return _Failures({k: v for k, v in self.reasons.items() if k not in well}, self.attempts)
-
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return {"failed": dict(self.reasons), "attempts": {key: self.attempts[key] for key in self.reasons}}
+def _may_be_tried(plan: Plan, failures: Mapping[str, FailedPlan]) -> bool:
+    """Whether a plan failed, and not so often that it is given up."""
+    return plan.key in failures and failures[plan.key].attempts < MAX_ATTEMPTS
 
 
-def _understood(document: Mapping[str, Any]) -> bool:
-    """Whether a document is one this version writes; what an import or a later version left is timed anew."""
-    timed, failed, attempts = (document.get(part, {}) for part in ("timed", "failed", "attempts"))
-    if document.get("schema_version") != 1 or not all(isinstance(part, dict) for part in (timed, failed, attempts)):
-        return False
-    return (
-        all(isinstance(rounds, list) and rounds and all(map(_is_round, rounds)) for rounds in timed.values())
-        and all(isinstance(reason, str) for reason in failed.values())
-        and all(isinstance(number, int) for number in attempts.values())
-        and {"timed", "failed"} <= document.keys()
-    )
+def _failed_again(failures: Mapping[str, FailedPlan], reasons: Mapping[str, str]) -> dict[str, FailedPlan]:
+    """Failures by key after another attempt, which failed for the given reasons."""
+    attempts = {key: 1 + (failures[key].attempts if key in failures else 0) for key in reasons}
+    again = {key: FailedPlan(reason=reason, attempts=attempts[key]) for key, reason in reasons.items()}
+    return {**failures, **again}
 
 
-def _is_round(samples: object) -> bool:
-    return isinstance(samples, list) and bool(samples) and all(isinstance(us, int | float) and us > 0 for us in samples)
-
-
-def _read(document: Mapping[str, Any], plans: Sequence[Plan]) -> EndToEndTimings:
+def _timings(race: SavedRace, plans: Sequence[Plan]) -> EndToEndTimings:
     timed = tuple(
         Timed(
             name=plan.name,
             single=plan.single,
             kernels=len(plan.kernels),
             toolchains=len(plan.toolchains),
-            rounds_us=tuple(tuple(each) for each in document["timed"][plan.key]),
+            rounds_us=race.timed[plan.key],
             targets=plan.targets,
         )
         for plan in plans
-        if plan.key in document["timed"]
+        if plan.key in race.timed
     )
-    failed = {plan.name: document["failed"][plan.key] for plan in plans if plan.key in document["failed"]}
+    failed = {plan.name: race.failed[plan.key].reason for plan in plans if plan.key in race.failed}
     return EndToEndTimings(timed=timed, failed=failed)

@@ -16,9 +16,9 @@ from collage.runtime.kernels.launching import DeviceWork, Launch
 from collage.runtime.kernels.loading import LoweredAgain
 from collage.runtime.places import Given
 from collage.runtime.profiling import Profile
+from collage.values.foreign_values import expected_foreign, fitted_foreign
 from collage_core.contract import BoundCall, Buffer, TensorSpec, ValueKind
 from collage_core.errors import FeedError, did_you_mean
-from collage_core.ir.values.foreign_values import expected_foreign, fitted_foreign
 from collage_core.ir.values.tensor_spec import name_of_type
 
 Array = np.ndarray[Any, Any]

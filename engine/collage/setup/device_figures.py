@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Protocol
 
 from collage.measure.driver.worker_pool import WorkerPool
-from collage.measure.wire.codec import make_converter
 from collage.measure.wire.outcomes import DeviceTimes, Failed
 from collage.store import TuningStore
 from collage_core.contract import CopyFigures, Host, Target, Unsupported
@@ -17,7 +16,15 @@ ASSUMED = CopyFigures(latency_us=10.0, bytes_per_us=12_000.0)
 """Where measuring failed: about what sixteen lanes of PCI Express 3.0 leave of their 15.75 GB/s, and a call that waits.
 It only decides which plans are tried: those are timed end to end, copies included."""
 
-_SCHEMA_VERSION = 1
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredDevice:
+    """What was measured of a device of a machine."""
+
+    KIND: ClassVar[str] = "device"
+    VERSION: ClassVar[int] = 1
+
+    times: DeviceTimes
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +147,11 @@ def device_figures(
     """
     found = []
     for device in sorted(set(devices) - {HOST}):
-        name = f"device/{host.fingerprint_for(device)}"
-        times: DeviceTimes | Unsupported | None = _read(database.get_plan(name))
-        if times is None:
-            times = meter.times(device)
-            if isinstance(times, DeviceTimes):
-                database.put_plan(name, {"schema_version": _SCHEMA_VERSION, **make_converter().unstructure(times)})
+        name = host.fingerprint_for(device)
+        known = database.get_document(MeasuredDevice, name)
+        times = meter.times(device) if known is None else known.times
+        if known is None and isinstance(times, DeviceTimes):
+            database.put_document(name, MeasuredDevice(times=times))
         if isinstance(times, Unsupported):
             found.append(DeviceFigures.unmeasured(device, times.reason))
         else:
@@ -161,14 +167,3 @@ def warm_devices(figures: Sequence[DeviceFigures], weights_bytes: int) -> frozen
         weights_bytes: Of the whole model.
     """
     return frozenset(each.device for each in figures if weights_bytes <= each.cache_bytes)
-
-
-def _read(document: Mapping[str, Any] | None) -> DeviceTimes | None:
-    """What a document of this version says; None for any other."""
-    if document is None or document.get("schema_version") != _SCHEMA_VERSION:
-        return None
-    body = {key: value for key, value in document.items() if key != "schema_version"}
-    try:
-        return make_converter().structure(body, DeviceTimes)
-    except Exception:  # of many types; whatever it is, it is measured anew
-        return None

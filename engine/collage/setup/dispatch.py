@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 import time
+from typing import ClassVar
 
 from collage.runtime.bound_run import BoundRun
 from collage.runtime.kernels.launching import BoundStep
@@ -14,15 +15,31 @@ _KERNELS = 256
 _RUNS = 200
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchTime:
+    """What the loop adds on a machine.
+
+    Attributes:
+        dispatch_us: Microseconds per kernel.
+    """
+
+    KIND: ClassVar[str] = "dispatch"
+    VERSION: ClassVar[int] = 1
+
+    dispatch_us: float
+
+    def __post_init__(self) -> None:
+        if self.dispatch_us < 0:
+            raise ValueError(f"{self.dispatch_us} us is no time")
+
+
 def dispatch_us(database: TuningStore, host: Host) -> float:
-    """Microseconds per kernel; from the database if it is known there."""
-    name = f"dispatch/{host.fingerprint}"
-    known = (database.get_plan(name) or {}).get("dispatch_us")
-    if isinstance(known, int | float) and 0 <= known < math.inf:
-        return float(known)
-    measured = _measured_us()
-    database.put_plan(name, {"dispatch_us": measured})
-    return measured
+    """Return the microseconds per kernel; from the database if they are known there."""
+    known = database.get_document(DispatchTime, host.fingerprint)
+    if known is None:
+        known = DispatchTime(dispatch_us=_measured_us())
+        database.put_document(host.fingerprint, known)
+    return known.dispatch_us
 
 
 def _measured_us() -> float:

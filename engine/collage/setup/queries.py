@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Mapping
+from typing import ClassVar
 
 from collage.errors import WorkerError
 from collage.measure.wire.function_codec import FunctionEncoder
 from collage.report.progress import Progress
 from collage.setup.toolchains import Toolchains
-from collage.store import MAX_ATTEMPTS, BlobSpace
-from collage.store.records import dumps, loads
+from collage.store import MAX_ATTEMPTS, BlobSpace, document_from_bytes, document_to_bytes
 from collage_core.candidates.proposals import TargetRule, target_rule
 from collage_core.candidates.refusals import TargetFailure
 from collage_core.contract import Target
@@ -21,6 +20,39 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 
 QUERY_DEADLINE_S = 120.0
 """Seconds a worker has to say what its library thinks of a whole model."""
+
+
+# These are blobs, not documents of their own, because they belong to a library version: `collage db gc` removes them.
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRefusals:
+    """What a library said of a model.
+
+    Attributes:
+        refused: Nodes with reasons; by position, because equal models may name their nodes differently.
+    """
+
+    KIND: ClassVar[str] = "refusals"
+    VERSION: ClassVar[int] = 1
+
+    refused: tuple[tuple[int, str], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FailedQuery:
+    """A question that ended the worker, or that it did not answer.
+
+    Attributes:
+        deadline_s: Seconds it had.
+        reason: What happened.
+    """
+
+    KIND: ClassVar[str] = "failed-query"
+    VERSION: ClassVar[int] = 1
+
+    deadline_s: float
+    reason: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +112,14 @@ def _query(whole: SubGraph, target: Target, toolchains: Toolchains) -> dict[int,
     graph = whole.graph
     space = BlobSpace(toolchain="collage-query", fingerprint=target.fingerprint)
     name = f"{target.name}/{whole.structural_hash}"
-    known = toolchains.database.get_blob(space, name)
-    # positions, because equal models may name their nodes differently
-    if known is not None:
-        with contextlib.suppress(ValueError, AttributeError):  # of an import; what is not understood is asked again
-            return {int(index): str(reason) for index, reason in loads(known.decode()).items()}
-    answer = _answer(whole, target, toolchains, space, f"{name}/failed")
-    refused = {index: answer[node] for index, node in enumerate(graph.names) if node in answer}
-    toolchains.database.put_blob(space, name, dumps({str(k): v for k, v in refused.items()}).encode())
-    return refused
+    held = toolchains.database.get_blob(space, name)
+    known = None if held is None else document_from_bytes(held, KnownRefusals)
+    if known is None:
+        answer = _answer(whole, target, toolchains, space, f"{name}/failed")
+        refused = tuple((index, answer[node]) for index, node in enumerate(graph.names) if node in answer)
+        known = KnownRefusals(refused=refused)
+        toolchains.database.put_blob(space, name, document_to_bytes(known))
+    return dict(known.refused)
 
 
 def _answer(
@@ -101,12 +132,10 @@ def _answer(
     Raises:
         PluginError: If the plugin or its worker fails to say.
     """
-    known = toolchains.database.get_blob(space, failed)
-    if known is not None:
-        with contextlib.suppress(ValueError, TypeError, KeyError):
-            facts = loads(known.decode())
-            if facts["deadline_s"] >= QUERY_DEADLINE_S:
-                raise PluginError(target.toolchain, "collage_query", str(facts["reason"]))
+    held = toolchains.database.get_blob(space, failed)
+    known = None if held is None else document_from_bytes(held, FailedQuery)
+    if known is not None and known.deadline_s >= QUERY_DEADLINE_S:
+        raise PluginError(target.toolchain, "collage_query", known.reason)
     function = FunctionEncoder(toolchains.store).encode(kernel_function(whole, "model"))
     attempt = 1
     while True:
@@ -117,7 +146,7 @@ def _answer(
                 raise
             reason = f"worker {error.kind}: {error.reason}"
             if error.kind == "deadline" or attempt == MAX_ATTEMPTS:
-                facts = {"deadline_s": QUERY_DEADLINE_S, "reason": reason}
-                toolchains.database.put_blob(space, failed, dumps(facts).encode())
+                remembered = document_to_bytes(FailedQuery(deadline_s=QUERY_DEADLINE_S, reason=reason))
+                toolchains.database.put_blob(space, failed, remembered)
                 raise PluginError(target.toolchain, "collage_query", reason) from error
             attempt += 1

@@ -11,16 +11,16 @@ import numpy as np
 import onnx_ir
 import psutil
 
+from collage.values.foreign_values import expected_foreign, fitted_foreign
+from collage.values.npz import from_arrays, how_to_give
+from collage.values.npz_file import read_arrays
 from collage_core.errors import FeedError, did_you_mean
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.io.npz import from_arrays, how_to_give
-from collage_core.ir.io.npz_file import read_arrays
 from collage_core.ir.values.content import constant_of
-from collage_core.ir.values.foreign_values import expected_foreign, fitted_foreign
 from collage_core.ir.values.tensor_spec import TensorSpec
 
 Given: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
-"""Values for a model's inputs: by name, or in an NPZ file as `collage_core.ir.io.npz` says."""
+"""Values for a model's inputs: by name, or in an NPZ file as `collage.values.npz` says."""
 
 _FULL_RANGE: Final = (onnx_ir.DataType.UINT8, onnx_ir.DataType.INT8, onnx_ir.DataType.UINT16, onnx_ir.DataType.INT16)
 """Pixels and quantized activations; wider integers are indices, masks and counts."""

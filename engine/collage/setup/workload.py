@@ -24,8 +24,8 @@ from collage.prepare.validity import blamed_on
 from collage.report.facts.record import ModelFacts
 from collage.setup.facts import external_files, file_sha256, model_facts, opened
 from collage.setup.random_inputs import Given, checked_inputs, checked_values, given_values, random_inputs
+from collage.values.npz import to_arrays
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.io.npz import to_arrays
 from collage_core.ir.operators.value_bounds import spec_of
 from collage_core.ir.values.content import content_hash
 from collage_core.ir.values.tensor_spec import TensorSpec

@@ -1,8 +1,9 @@
-"""Tuning records, caches of toolchains and plans, kept between runs; in SQLite by default."""
+"""Tuning records, caches of toolchains and documents, kept between runs; in SQLite by default."""
 
+from collage.store.documents import Document, document_from_bytes, document_to_bytes
 from collage.store.location import database_file, default_path, open_database
 from collage.store.memory import MemoryStore
-from collage.store.records import BlobSpace, Outcome, Purpose, RecordKey, TuningRecord
+from collage.store.records import BlobSpace, Outcome, Purpose, RecordKey, StoredDocument, TuningRecord
 from collage.store.sqlite import SqliteStore
 from collage.store.transfer import Transferred, export_lines, import_lines, merge
 from collage.store.tuning_store import MAX_ATTEMPTS, Removed, StoredBlobs, StoreStats, TuningStore
@@ -10,6 +11,7 @@ from collage.store.tuning_store import MAX_ATTEMPTS, Removed, StoredBlobs, Store
 __all__ = [
     "MAX_ATTEMPTS",
     "BlobSpace",
+    "Document",
     "MemoryStore",
     "Outcome",
     "Purpose",
@@ -18,11 +20,14 @@ __all__ = [
     "SqliteStore",
     "StoreStats",
     "StoredBlobs",
+    "StoredDocument",
     "Transferred",
     "TuningRecord",
     "TuningStore",
     "database_file",
     "default_path",
+    "document_from_bytes",
+    "document_to_bytes",
     "export_lines",
     "import_lines",
     "merge",

@@ -26,16 +26,9 @@ from collage.errors import (
 )
 
 APPLICATION_ID = 0x436F6C67  # "Colg"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
-# `begun` counts; `machine`, `pid` and `started` are a `Claimant`, `seen` is when it last began one.
-_ATTEMPTS = """CREATE TABLE attempt (
-        structural_hash TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
-        host TEXT NOT NULL, threads INTEGER NOT NULL, launch TEXT NOT NULL,
-        machine TEXT NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL,
-        begun INTEGER NOT NULL, seen REAL NOT NULL,
-        PRIMARY KEY (structural_hash, target, fingerprint, host, threads, launch, machine, pid, started)
-    ) WITHOUT ROWID"""
+# Of an attempt, `begun` counts; `machine`, `pid` and `started` are a `Claimant`, `seen` is when it last began one.
 _SCHEMA = (
     """CREATE TABLE record (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -47,13 +40,22 @@ _SCHEMA = (
     )""",
     """CREATE INDEX record_by_key ON record
         (structural_hash, target, fingerprint, host, threads, launch, purpose, id)""",
-    _ATTEMPTS,
+    """CREATE TABLE attempt (
+        structural_hash TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
+        host TEXT NOT NULL, threads INTEGER NOT NULL, launch TEXT NOT NULL,
+        machine TEXT NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL,
+        begun INTEGER NOT NULL, seen REAL NOT NULL,
+        PRIMARY KEY (structural_hash, target, fingerprint, host, threads, launch, machine, pid, started)
+    ) WITHOUT ROWID""",
     """CREATE TABLE blob (
         toolchain TEXT NOT NULL, fingerprint TEXT NOT NULL, key TEXT NOT NULL,
         checksum TEXT NOT NULL, data BLOB NOT NULL,
         PRIMARY KEY (toolchain, fingerprint, key)
     )""",
-    "CREATE TABLE plan (name TEXT PRIMARY KEY, body TEXT NOT NULL)",
+    """CREATE TABLE document (
+        kind TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, body TEXT NOT NULL,
+        PRIMARY KEY (kind, name)
+    )""",
 )
 
 _KINDS: dict[int, type[DatabaseError]] = {
@@ -132,7 +134,6 @@ def connect(path: Path, read_only: bool, busy_timeout_s: float, *, salvage: bool
             if not read_only:
                 _require_writable(connection)
                 _require_sound(connection, url)
-                _upgrade(connection)
                 _use_write_ahead_log(connection, busy_timeout_s)
                 connection.execute("PRAGMA synchronous = FULL")
         except BaseException:
@@ -232,10 +233,10 @@ def _require_ours(connection: sqlite3.Connection, url: str) -> None:
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise DatabaseForeignError(url, "it is a SQLite database of another program")
     version = _pragma(connection, "user_version")
-    if version > SCHEMA_VERSION:
-        raise DatabaseVersionError(url, f"it has schema version {version}, this Collage knows up to {SCHEMA_VERSION}")
     if version < 1:
         raise DatabaseDamagedError(url, f"it has schema version {version}, which never existed")
+    if version != SCHEMA_VERSION:
+        raise DatabaseVersionError(url, f"it has schema version {version}, this Collage reads {SCHEMA_VERSION}")
 
 
 def _require_writable(connection: sqlite3.Connection) -> None:
@@ -254,21 +255,6 @@ def _require_sound(connection: sqlite3.Connection, url: str) -> None:
     if found != "ok":
         why = " ".join(str(found).removeprefix("*** in database main ***").split())
         raise DatabaseDamagedError(url, f"its pages do not hold together ({why[:200]})")
-
-
-def _upgrade(connection: sqlite3.Connection) -> None:
-    """Makes a database of an earlier version one of this. Until then its records can be read as they are."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if _pragma(connection, "user_version") == 1:  # its attempts do not say whose they are
-            connection.execute("DROP TABLE attempt")
-            connection.execute(_ATTEMPTS)
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection, busy_timeout_s: float) -> None:

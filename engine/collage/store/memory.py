@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from collage.errors import DatabaseError
-from collage.store.records import BlobSpace, Purpose, RecordKey, TuningRecord, from_json, loads, plan_text, to_json
+from collage.store.documents import TypedDocuments
+from collage.store.records import BlobSpace, Purpose, RecordKey, StoredDocument, TuningRecord, from_json, to_json
 from collage.store.tuning_store import Damaged, Removed, StoreStats
 
-if TYPE_CHECKING:  # the contract brings the IR along, which takes long to import
-    from collage_core.contract.artifact import Json
 
-
-class MemoryStore:
+class MemoryStore(TypedDocuments):
     """See `TuningStore`; nothing is kept beyond the process. Values are kept as JSON: nobody can alter them."""
 
     def __init__(self) -> None:
@@ -26,7 +23,7 @@ class MemoryStore:
         self._by_key: dict[RecordKey, list[str]] = {}
         self._attempts: Counter[RecordKey] = Counter()
         self._blobs: dict[tuple[BlobSpace, str], bytes] = {}
-        self._plans: dict[str, str] = {}
+        self._documents: dict[tuple[str, str], str] = {}  # JSON by kind and name
 
     @property
     def url(self) -> str:
@@ -102,22 +99,22 @@ class MemoryStore:
         with self._open():
             return tuple(sorted(self._blobs))
 
-    def put_plan(self, name: str, plan: Mapping[str, Json]) -> None:
+    def put_stored(self, document: StoredDocument) -> None:
         """See `TuningStore`."""
-        text = plan_text(plan)
+        text = to_json(document)
         with self._open():
-            self._plans[name] = text
+            self._documents[document.kind, document.name] = text
 
-    def get_plan(self, name: str) -> dict[str, Json] | None:
+    def get_stored(self, kind: str, name: str) -> StoredDocument | None:
         """See `TuningStore`."""
         with self._open():
-            text = self._plans.get(name)
-        return None if text is None else loads(text)
+            text = self._documents.get((kind, name))
+        return None if text is None else from_json(text, StoredDocument)
 
-    def plan_names(self) -> tuple[str, ...]:
+    def document_keys(self) -> tuple[tuple[str, str], ...]:
         """See `TuningStore`."""
         with self._open():
-            return tuple(sorted(self._plans))
+            return tuple(sorted(self._documents))
 
     def stats(self) -> StoreStats:
         """See `TuningStore`."""
@@ -132,7 +129,7 @@ class MemoryStore:
                 open_attempts=len(+self._attempts),
                 blobs=len(self._blobs),
                 blob_bytes=sum(map(len, self._blobs.values())),
-                plans=len(self._plans),
+                documents=len(self._documents),
             )
 
     def gc(self, keep: Collection[str]) -> Removed:

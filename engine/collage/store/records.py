@@ -9,13 +9,11 @@ import json
 import math
 import typing
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 import cattrs
 
-if TYPE_CHECKING:  # the contract brings the IR along, which takes long to import
-    from collage_core.contract.artifact import Json
-
+from collage.documents.strict import strict_converter
 
 Outcome = Literal["measured", "refused", "failed"]
 """Timed; refused by its toolchain (a value, not an error); or accepted and then not built, run or right."""
@@ -109,6 +107,23 @@ class BlobSpace:
     fingerprint: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDocument:
+    """A document as stores keep it, whoever may understand it.
+
+    Attributes:
+        kind: As in `Document`.
+        name: What it is about: a machine, a device, a set of plans.
+        version: As in `Document`.
+        body: Its fields, as JSON.
+    """
+
+    kind: str
+    name: str
+    version: int
+    body: Mapping[str, Any]
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
@@ -123,6 +138,18 @@ def dumps(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def json_text(value: object) -> str:
+    """Return JSON of something that may not be.
+
+    Raises:
+        ValueError: If something in it is not JSON.
+    """
+    try:
+        return dumps(value)
+    except TypeError as error:
+        raise ValueError(f"not JSON: {error}") from None
+
+
 def loads(text: str) -> Any:
     """Reads strict JSON.
 
@@ -135,49 +162,20 @@ def loads(text: str) -> Any:
         raise ValueError("it is nested deeper than anything Collage writes") from None
 
 
-def plan_text(plan: Mapping[str, Json]) -> str:
-    """JSON of a plan.
-
-    Raises:
-        ValueError: If it is not JSON.
-    """
-    try:
-        return dumps(dict(plan))
-    except TypeError as error:
-        raise ValueError(f"a plan is JSON: {error}") from None
-
-
 def content_id(text: str) -> str:
     """SHA-256 of a text."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def _strict_converter() -> cattrs.Converter:
-    converter = cattrs.Converter(forbid_extra_keys=True)
-
-    def primitive(kind: type, accepted: tuple[type, ...]) -> None:
-        def structure(value: Any, _: Any) -> Any:
-            if type(value) not in accepted:
-                raise TypeError(f"{value!r} is not a {kind.__name__}")
-            return kind(value)
-
-        converter.register_structure_hook(kind, structure)
-
-    primitive(str, (str,))
-    primitive(int, (int,))
-    primitive(float, (float, int))
-
-    def optional_float(value: Any, _: Any) -> float | None:
-        return None if value is None else converter.structure(value, float)
-
-    converter.register_structure_hook(float | None, optional_float)
+def _converter() -> cattrs.Converter:
+    converter = strict_converter(detailed_validation=True)
 
     def json_object(value: Any, _: Any) -> dict[str, Any]:
         if type(value) is not dict:
             raise TypeError(f"{value!r} is not an object")
         return value
 
-    def is_mapping(kind: Any) -> bool:  # only `extra`; what is in it stays as it is
+    def is_mapping(kind: Any) -> bool:  # what is in `extra` and `body` stays as it is
         return typing.get_origin(kind) is Mapping
 
     converter.register_structure_hook_func(is_mapping, json_object)
@@ -185,20 +183,17 @@ def _strict_converter() -> cattrs.Converter:
     return converter
 
 
-_CONVERTER = _strict_converter()
-_Value = TypeVar("_Value", TuningRecord, RecordKey, BlobSpace)
+_CONVERTER = _converter()
+_Value = TypeVar("_Value", TuningRecord, RecordKey, BlobSpace, StoredDocument)
 
 
-def to_json(value: TuningRecord | RecordKey | BlobSpace) -> str:
-    """JSON of a record; equal records give equal text.
+def to_json(value: TuningRecord | RecordKey | BlobSpace | StoredDocument) -> str:
+    """Return JSON of a record, or of what else is stored; equal values give equal text.
 
     Raises:
-        ValueError: If something in `extra` is not JSON.
+        ValueError: If something in it is not JSON.
     """
-    try:
-        return dumps(_CONVERTER.unstructure(value))
-    except TypeError as error:
-        raise ValueError(f"not JSON: {error}") from None
+    return json_text(_CONVERTER.unstructure(value))
 
 
 def from_json(text: str, kind: type[_Value]) -> _Value:

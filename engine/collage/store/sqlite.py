@@ -8,29 +8,28 @@ import hashlib
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from collage.errors import DatabaseDamagedError, DatabaseError
 from collage.store.claimant import Claimant
 from collage.store.connection import connect, translated
+from collage.store.documents import TypedDocuments
 from collage.store.records import (
     BlobSpace,
     Purpose,
     RecordKey,
+    StoredDocument,
     TuningRecord,
     content_id,
     from_json,
+    json_text,
     loads,
-    plan_text,
+    structure,
     to_json,
 )
 from collage.store.tuning_store import Damaged, Removed, StoreStats
-
-if TYPE_CHECKING:  # the contract brings the IR along, which takes long to import
-    from collage_core.contract.artifact import Json
 
 _PAGE = 500  # records read at a time by all_records
 _KEY = "structural_hash = ? AND target = ? AND fingerprint = ? AND host = ? AND threads = ? AND launch = ?"
@@ -49,7 +48,7 @@ def _columns(key: RecordKey) -> tuple[str | int, ...]:
     )
 
 
-class SqliteStore:
+class SqliteStore(TypedDocuments):
     """See `TuningStore`.
 
     One connection, used by one thread at a time. Not to be taken across a fork; open it again there.
@@ -220,31 +219,30 @@ class SqliteStore:
             rows = connection.execute("SELECT toolchain, fingerprint, key FROM blob").fetchall()
         return tuple(sorted((BlobSpace(toolchain=row[0], fingerprint=row[1]), row[2]) for row in rows))
 
-    def put_plan(self, name: str, plan: Mapping[str, Json]) -> None:
+    def put_stored(self, document: StoredDocument) -> None:
         """See `TuningStore`."""
-        text = plan_text(plan)
+        row = (document.kind, document.name, document.version, json_text(document.body))
         with self._writing() as connection:
-            connection.execute("INSERT OR REPLACE INTO plan (name, body) VALUES (?, ?)", (name, text))
+            connection.execute("INSERT OR REPLACE INTO document (kind, name, version, body) VALUES (?, ?, ?, ?)", row)
 
-    def get_plan(self, name: str) -> dict[str, Json] | None:
+    def get_stored(self, kind: str, name: str) -> StoredDocument | None:
         """See `TuningStore`."""
         with self._reading() as connection:
-            row = connection.execute("SELECT body FROM plan WHERE name = ?", (name,)).fetchone()
+            query = "SELECT version, body FROM document WHERE kind = ? AND name = ?"
+            row = connection.execute(query, (kind, name)).fetchone()
         if row is None:
             return None
+        version, body = row
         try:
-            plan = loads(row[0])
-            if not isinstance(plan, dict):
-                raise ValueError("it is not an object")
+            return structure({"kind": kind, "name": name, "version": version, "body": loads(body)}, StoredDocument)
         except (ValueError, TypeError) as error:
-            raise DatabaseDamagedError(self.url, f"plan {name!r} is damaged: {error}") from None
-        return plan
+            raise DatabaseDamagedError(self.url, f"document {kind}/{name} is damaged: {error}") from None
 
-    def plan_names(self) -> tuple[str, ...]:
+    def document_keys(self) -> tuple[tuple[str, str], ...]:
         """See `TuningStore`."""
         with self._reading() as connection:
-            rows = connection.execute("SELECT name FROM plan").fetchall()
-        return tuple(sorted(name for (name,) in rows))
+            rows = connection.execute("SELECT kind, name FROM document").fetchall()
+        return tuple(sorted((kind, name) for kind, name in rows))
 
     def stats(self) -> StoreStats:
         """See `TuningStore`."""
@@ -269,7 +267,7 @@ class SqliteStore:
                 blobs, blob_bytes = connection.execute(
                     "SELECT count(*), coalesce(sum(length(data)), 0) FROM blob"
                 ).fetchone()
-                [plans] = connection.execute("SELECT count(*) FROM plan").fetchone()
+                [documents] = connection.execute("SELECT count(*) FROM document").fetchone()
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -282,7 +280,7 @@ class SqliteStore:
             open_attempts=attempts,
             blobs=blobs,
             blob_bytes=blob_bytes,
-            plans=plans,
+            documents=documents,
         )
 
     def gc(self, keep: Collection[str]) -> Removed:

@@ -10,12 +10,12 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from collage.errors import DatabaseDamagedError, DatabaseError, DatabaseVersionError
-from collage.store.records import BlobSpace, TuningRecord, dumps, loads, structure, to_json
+from collage.errors import DatabaseDamagedError, DatabaseError, ExportVersionError
+from collage.store.records import BlobSpace, StoredDocument, TuningRecord, dumps, loads, structure, to_json
 from collage.store.tuning_store import Damaged, TuningStore
 
 FORMAT = "collage-tuning"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _BATCH = 1000  # records added in one transaction
 _Value = TypeVar("_Value")
 
@@ -28,17 +28,17 @@ class Transferred:
         records: Records that were new.
         known: Records that were there already.
         blobs: Blobs added; those whose place is taken stay as they are.
-        plans: Plans added; those whose name is taken stay as they are.
+        documents: Documents added; those whose place is taken stay as they are.
     """
 
     records: int
     known: int
     blobs: int
-    plans: int
+    documents: int
 
 
 def export_lines(store: TuningStore, damaged: Damaged | None = None) -> Iterator[str]:
-    """The store as lines of JSON, without line ends: a header, then records, blobs and plans.
+    """The store as lines of JSON, without line ends: a header, then records, blobs and documents.
 
     Attempts stay behind: they are about what happened on this machine.
 
@@ -61,11 +61,11 @@ def export_lines(store: TuningStore, damaged: Damaged | None = None) -> Iterator
                     "space": loads(to_json(space)),
                 }
             )
-    names: Sequence[str] = _read(store.plan_names, damaged) or ()
-    for name in names:
-        plan = _read(functools.partial(store.get_plan, name), damaged)
-        if plan is not None:
-            yield dumps({"name": name, "plan": plan})
+    places: Sequence[tuple[str, str]] = _read(store.document_keys, damaged) or ()
+    for kind, name in places:
+        document = _read(functools.partial(store.get_stored, kind, name), damaged)
+        if document is not None:
+            yield f'{{"document":{to_json(document)}}}'
 
 
 def _read(read: Callable[[], _Value], damaged: Damaged | None) -> _Value | None:
@@ -88,7 +88,7 @@ def import_lines(store: TuningStore, lines: Iterable[str], source: str = "import
 
     Raises:
         DatabaseDamagedError: If a line is not one of an export; those before it are kept.
-        DatabaseVersionError: If a newer Collage wrote them.
+        ExportVersionError: If a newer or an older Collage wrote them.
     """
     adding = _Adding(store)
     numbered = enumerate(lines, start=1)
@@ -114,10 +114,10 @@ def merge(store: TuningStore, other: TuningStore) -> Transferred:
         data = other.get_blob(space, key)
         if data is not None:
             adding.blob(space, key, data)
-    for name in other.plan_names():
-        plan = other.get_plan(name)
-        if plan is not None:
-            adding.plan(name, plan)
+    for kind, name in other.document_keys():
+        document = other.get_stored(kind, name)
+        if document is not None:
+            adding.document(document)
     return adding.result()
 
 
@@ -130,10 +130,8 @@ def _check_header(line: str, source: str) -> None:
     except (ValueError, KeyError, TypeError):
         reason = "its first line is not the header of an export"
         raise DatabaseDamagedError(source, reason) from None
-    if version > FORMAT_VERSION:
-        raise DatabaseVersionError(
-            source, f"it has format version {version}, this Collage knows up to {FORMAT_VERSION}"
-        )
+    if version != FORMAT_VERSION:
+        raise ExportVersionError(source, f"it has format version {version}, this Collage reads {FORMAT_VERSION}")
 
 
 def _import_line(adding: _Adding, line: Any) -> None:
@@ -148,10 +146,10 @@ def _import_line(adding: _Adding, line: Any) -> None:
             if hashlib.sha256(data).hexdigest() != checksum:
                 raise ValueError(f"the checksum of blob {key!r} is wrong")
             adding.blob(structure(space, BlobSpace), key, data)
-        case {"name": str(name), "plan": dict(plan), **rest} if not rest:
-            adding.plan(name, plan)
+        case {"document": document, **rest} if not rest:
+            adding.document(structure(document, StoredDocument))
         case _:
-            raise ValueError("neither record, blob nor plan")
+            raise ValueError("neither record, blob nor document")
 
 
 class _Adding:
@@ -163,7 +161,7 @@ class _Adding:
         self._seen = 0
         self._new = 0
         self._blobs = 0
-        self._plans = 0
+        self._documents = 0
 
     def record(self, record: TuningRecord) -> None:
         self._batch.append(record)
@@ -176,10 +174,10 @@ class _Adding:
             self._store.put_blob(space, key, data)
             self._blobs += 1
 
-    def plan(self, name: str, plan: dict[str, Any]) -> None:
-        if self._store.get_plan(name) is None:
-            self._store.put_plan(name, plan)
-            self._plans += 1
+    def document(self, document: StoredDocument) -> None:
+        if self._store.get_stored(document.kind, document.name) is None:
+            self._store.put_stored(document)
+            self._documents += 1
 
     def flush(self) -> None:
         self._new += self._store.append_all(self._batch)
@@ -191,5 +189,5 @@ class _Adding:
             records=self._new,
             known=self._seen - self._new,
             blobs=self._blobs,
-            plans=self._plans,
+            documents=self._documents,
         )

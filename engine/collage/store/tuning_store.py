@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from collage.errors import DatabaseError
-from collage.store.records import BlobSpace, Purpose, RecordKey, TuningRecord
-
-if TYPE_CHECKING:  # the contract brings the IR along, which takes long to import
-    from collage_core.contract.artifact import Json
+from collage.store.documents import D, Document
+from collage.store.records import BlobSpace, Purpose, RecordKey, StoredDocument, TuningRecord
 
 Damaged: TypeAlias = Callable[[DatabaseError], None]
 """Is told what cannot be read."""
@@ -33,7 +31,7 @@ class StoreStats:
         open_attempts: Keys with attempts that no record ended.
         blobs: Number of blobs.
         blob_bytes: Their size.
-        plans: Number of plans.
+        documents: Number of documents.
     """
 
     records: int
@@ -44,7 +42,7 @@ class StoreStats:
     open_attempts: int
     blobs: int
     blob_bytes: int
-    plans: int
+    documents: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +54,7 @@ class Removed:
 
 
 class TuningStore(Protocol):
-    """Where measurements, caches of toolchains and plans outlive a run.
+    """Where measurements, caches of toolchains and documents outlive a run.
 
     Every method is atomic, and what it wrote is durable when it returns: a process killed at any point loses
     nothing that was acknowledged and leaves nothing half written. Several threads may share a store; several
@@ -120,18 +118,35 @@ class TuningStore(Protocol):
     def blob_keys(self) -> tuple[tuple[BlobSpace, str], ...]:
         """Every blob's space and key, sorted."""
 
-    def put_plan(self, name: str, plan: Mapping[str, Json]) -> None:
-        """Keeps a plan; replaces the one of the same name.
+    def put_document(self, name: str, document: Document) -> None:
+        """Keep a document; replaces the one of the same kind and name.
+
+        Raises:
+            ValueError: If a number in it is not finite.
+        """
+
+    def get_document(self, kind: type[D], name: str) -> D | None:
+        """Return a document; None if there is none of that name, or it is not understood.
+
+        Whatever another version, or an import, left is as good as not there: it is found out anew.
+        """
+
+    def put_stored(self, document: StoredDocument) -> None:
+        """Keep a document as it is, read or not; replaces the one of the same kind and name.
 
         Raises:
             ValueError: If it is not JSON.
         """
 
-    def get_plan(self, name: str) -> dict[str, Json] | None:
-        """A plan, or None if there is none of that name."""
+    def get_stored(self, kind: str, name: str) -> StoredDocument | None:
+        """Return a document as it was put, or None if there is none of that kind and name.
 
-    def plan_names(self) -> tuple[str, ...]:
-        """Names of all plans, sorted."""
+        Raises:
+            DatabaseDamagedError: If it is no document.
+        """
+
+    def document_keys(self) -> tuple[tuple[str, str], ...]:
+        """Return every document's kind and name, sorted."""
 
     def stats(self) -> StoreStats:
         """How much it holds."""

@@ -303,4 +303,3 @@ def test_calls_may_be_captured_and_give_the_same_bits(library: Any, build: Build
 
     assert artifact.capturable
     assert artifact.deterministic
-    assert not artifact.dynamic

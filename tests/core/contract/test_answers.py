@@ -44,13 +44,15 @@ def test_what_is_well_made_has_no_problem() -> None:
     [
         ({"fingerprint": None}, "fingerprint is NoneType, not str"),
         ({"device": 0}, "device is int, not str"),
-        ({"options": (("precision", 16),)}, "options are pairs of strings"),
+        ({"options": (("precision", 16),)}, "options[0][1] is int, not str"),
+        ({"options": (("precision",),)}, "options[0] has 1 members, not 2"),
         ({"joins": "any"}, "joins is str, not Joins"),
         ({"mixable": 1}, "mixable is int, not bool"),
         ({"rounds": ("MatMul",)}, "rounds is tuple, not frozenset or None"),
-        ({"rounds": frozenset({1})}, "rounds names operators"),
+        ({"rounds": frozenset({1})}, "a member of rounds is int, not str"),
         ({"excludes": {"other"}}, "excludes is set, not frozenset"),
-        ({"excludes": frozenset({1})}, "excludes names toolchains"),
+        ({"excludes": frozenset({1})}, "a member of excludes is int, not str"),
+        ({"on_request": None}, "on_request is NoneType, not bool"),
         ({"max_depth": 2.5}, "max_depth is float, not int or None"),
         ({"max_inputs": True}, "max_inputs is bool, not int or None"),
     ],
@@ -62,23 +64,51 @@ def test_a_target_is_of_the_types_it_says(change: dict[str, Any], problem: str) 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"files": [b""]}, "files is list, not a mapping"),
+        ({"files": [b""]}, "files is list, not Mapping"),
         ({"files": {"../kernel": b""}}, "'../kernel' is no plain file name"),
         ({"files": {"": b""}}, "'' is no plain file name"),
         ({"files": {"a\\b": b""}}, r"'a\\b' is no plain file name"),
         # what a package cannot hold must not be measured first
         *(({"files": {name: b""}}, f"{name!r} is no plain file name") for name in NO_PLAIN_NAMES),
-        ({"files": {"kernel": "text"}}, "file 'kernel' is str, not bytes"),
-        ({"metadata": None}, "metadata is NoneType, not a mapping"),
+        ({"files": {"kernel": "text"}}, "files['kernel'] is str, not bytes"),
+        ({"metadata": None}, "metadata is NoneType, not Mapping"),
         ({"metadata": {"scale": float("nan")}}, "metadata is not JSON"),
         ({"metadata": {"array": object()}}, "metadata is not JSON"),
-        ({"constants": {"w": 3}}, "constants maps names to content hashes"),
-        ({"requires": [Requirement(kind="isa", name="avx2")]}, "requires is a tuple"),
+        ({"constants": {"w": 3}}, "constants['w'] is int, not str"),
+        ({"requires": [Requirement(kind="isa", name="avx2")]}, "requires is list, not tuple"),
+        ({"requires": ("avx2",)}, "requires[0] is str, not Requirement"),
+        ({"requires": (Requirement(kind=1, name="avx2"),)}, "requires[0].kind is int, not str"),  # type: ignore[arg-type]
         ({"workspace_bytes": -1}, "workspace_bytes is a number of bytes, not -1"),
-        ({"workspace_bytes": "64"}, "workspace_bytes is a number of bytes, not '64'"),
+        ({"workspace_bytes": "64"}, "workspace_bytes is str, not int"),
         ({"variant": 1}, "variant is int, not str"),
         ({"deterministic": None}, "deterministic is NoneType, not bool"),
     ],
 )
 def test_an_artifact_is_of_the_types_it_says(change: dict[str, Any], problem: str) -> None:
     assert artifact_problem(dataclasses.replace(ARTIFACT, **change)).startswith(problem)
+
+
+def fields_of(value: Any) -> list[Any]:
+    return [
+        pytest.param(value, field.name, id=f"{type(value).__name__}.{field.name}")
+        for field in dataclasses.fields(value)
+    ]
+
+
+@pytest.mark.parametrize("wrong", [object(), [], 1.5, Joins], ids=["object", "list", "float", "class"])
+@pytest.mark.parametrize(
+    ("value", "name"), [*fields_of(TARGET), *fields_of(ARTIFACT), *fields_of(ARTIFACT.requires[0])]
+)
+def test_no_field_is_forgotten(value: Any, name: str, wrong: object) -> None:
+    changed = dataclasses.replace(value)
+    object.__setattr__(changed, name, wrong)  # past what a constructor may check itself
+
+    if isinstance(changed, Target):
+        problem = target_problem(changed)
+    elif isinstance(changed, Requirement):
+        problem = artifact_problem(dataclasses.replace(ARTIFACT, requires=(changed,)))
+    else:
+        problem = artifact_problem(changed)
+
+    said = f"requires[0].{name}" if isinstance(changed, Requirement) else name
+    assert problem.startswith(f"{said} is {type(wrong).__name__}, not ")

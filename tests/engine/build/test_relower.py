@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import pytest
 
 from collage.build import relower as relowering
+from collage.documents.artifact_manifest import ArtifactManifest
 from collage.measure.wire.outcomes import Built
-from collage.measure.wire.wire_values import WireArtifact
 from collage_core.contract import Host, Target
 from collage_core.passes.call_sites import call_sites
 from collage_testing import GraphBuilder
@@ -30,7 +30,7 @@ class RecordingWorker:
         self.asked.append(ask)
         empty: Any = {}
         return Built(
-            artifact=WireArtifact(
+            artifact=ArtifactManifest(
                 files=empty,
                 metadata=empty,
                 requires=(),
@@ -39,7 +39,6 @@ class RecordingWorker:
                 variant="again",
                 capturable=False,
                 deterministic=True,
-                dynamic=False,
             )
         )
 

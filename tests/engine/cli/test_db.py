@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from collage.store import BlobSpace, RecordKey, TuningRecord, open_database
+from collage.store import BlobSpace, RecordKey, StoredDocument, TuningRecord, open_database
 from tests.engine.cli.conftest import FakePipeline
 
 Collage = Callable[..., Result]
@@ -31,6 +31,7 @@ def tuning_db(tmp_path: Path) -> Path:
         store.append(record("openvino 2026.4.10"))  # which the version installed is the beginning of
         store.append(record("onnxruntime 1.31.1 + openvino 2026.4.1", target="collage"))
         store.put_blob(BlobSpace(toolchain="openvino", fingerprint="openvino 2025.1.0"), "cache", b"bytes")
+        store.put_stored(StoredDocument(kind="dispatch", name="here", version=1, body={"dispatch_us": 0.1}))
     return path
 
 
@@ -38,7 +39,7 @@ def test_stats(collage: Collage, tuning_db: Path) -> None:
     result = collage("db", "stats", "--tuning-db", tuning_db, "--json", "stats.json")
 
     assert result.exit_code == 0, result.output
-    assert "4 records" in result.stdout
+    assert "4 records of 4 candidates; 1 document; 1 cached file" in " ".join(result.stdout.split())
     assert json.loads(Path("stats.json").read_text())["by_target"] == {"collage": 1, "openvino": 3}
 
 
@@ -49,8 +50,24 @@ def test_an_export_can_be_imported_elsewhere_and_again(collage: Collage, tuning_
     piped = collage("db", "export", "--tuning-db", tuning_db)
     again = collage("db", "import", "-", "--tuning-db", "other.sqlite3", stdin=piped.stdout)
 
-    assert "4 new records, 0 known already, 1 new cached file" in first.stdout
+    assert "4 new records, 0 known already, 1 new cached file, 1 new document" in first.stdout
     assert "0 new records, 4 known already" in again.stdout
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_an_export_of_another_version_is_one_message(collage: Collage, tuning_db: Path, version: int) -> None:
+    assert collage("db", "export", "-o", "all.jsonl", "--tuning-db", tuning_db).exit_code == 0
+    _, *lines = Path("all.jsonl").read_text().splitlines()
+    Path("all.jsonl").write_text("\n".join([json.dumps({"format": "collage-tuning", "version": version}), *lines]))
+
+    done = collage("db", "import", "all.jsonl", "--tuning-db", "other.sqlite3")
+
+    assert done.exit_code == 1
+    assert f"it has format version {version}, this Collage reads 2. Import it with the version that wrote it" in (
+        " ".join(done.stderr.split())
+    )
+    with open_database("other.sqlite3") as store:
+        assert store.stats().records == 0
 
 
 def test_merge(collage: Collage, tuning_db: Path) -> None:

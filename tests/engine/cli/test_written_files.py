@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 
 from collage.cli.arrays import write_values
 from collage.report.files import write_text
-from tests.hardship import files_up_to
+from tests.hardship import files_up_to, with_tests
 
 ROOT = Path(__file__).parents[3]
 
@@ -57,7 +56,7 @@ def test_a_process_killed_while_it_writes_leaves_the_old_file(write: Write, read
     for _ in range(3):
         with subprocess.Popen(
             [sys.executable, "-P", "-c", code, str(path)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=with_tests(),
             stdout=subprocess.PIPE,
             text=True,
         ) as process:

@@ -12,13 +12,13 @@ import pytest
 
 from collage.build.assemble import Assembled
 from collage.decide import race
-from collage.decide.end_to_end import EndToEndTimer
+from collage.decide.end_to_end import EndToEndTimer, SavedRace
 from collage.errors import PlanBuildError
 from collage.measure.contenders.interleaved import Contender
 from collage.measure.wire.outcomes import Failed, Stage
 from collage.options import PRESETS
 from collage.report.progress import SilentProgress
-from collage.store import MemoryStore, TuningStore
+from collage.store import MemoryStore, StoredDocument, TuningStore
 from collage_core.candidates.plan import Plan
 from collage_core.contract import Device, Host, Target
 from collage_core.fusion import Partitioning
@@ -205,32 +205,34 @@ def test_another_device_or_driver_is_another_race_for_plans_that_use_it(
 
 
 @pytest.mark.parametrize(
-    "change",
+    "body",
     [
-        {"schema_version": 2},
-        {"timed": None},
-        {"timed": {FAST.key: []}},
-        {"timed": {FAST.key: [[1.0, "2"]]}},
-        {"failed": [FAST.key]},
-        {"failed": {FAST.key: 1}},
-        {"attempts": {FAST.key: "once"}},
+        {},
+        {"timed": None, "failed": {}},
+        {"timed": {FAST.key: []}, "failed": {}},
+        {"timed": {FAST.key: [[]]}, "failed": {}},
+        {"timed": {FAST.key: [[0.0]]}, "failed": {}},
+        {"timed": {FAST.key: [[1.0, "2"]]}, "failed": {}},
+        {"timed": {}, "failed": [FAST.key]},
+        {"timed": {}, "failed": {FAST.key: "why"}},
+        {"timed": {}, "failed": {FAST.key: {"reason": 1, "attempts": 1}}},
+        {"timed": {}, "failed": {FAST.key: {"reason": "why", "attempts": "once"}}},
     ],
     ids=str,
 )
 def test_samples_of_another_make_are_taken_anew(
-    change: dict[str, Any], database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    body: dict[str, Any], database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on(monkeypatch, Track([(FAST, 100.0)]))
     timer(database, tmp_path).timer.run([FAST])
-    [name] = database.plan_names()
-    for document in ({}, {**(database.get_plan(name) or {}), **change}):
-        database.put_plan(name, document)
-        track = on(monkeypatch, Track([(FAST, 70.0)]))
+    [(kind, name)] = database.document_keys()
+    database.put_stored(StoredDocument(kind=kind, name=name, version=SavedRace.VERSION, body=body))
+    track = on(monkeypatch, Track([(FAST, 70.0)]))
 
-        timings = timer(database, tmp_path).timer.run([FAST])
+    timings = timer(database, tmp_path).timer.run([FAST])
 
-        assert track.runs
-        assert [each.median_us for each in timings.timed] == [70.0]
+    assert track.runs
+    assert [each.median_us for each in timings.timed] == [70.0]
 
 
 @pytest.mark.parametrize("change", [{"model_key": "other"}, {"threads": 2}, {"tolerance": 0.1}], ids=str)
@@ -329,22 +331,6 @@ def test_a_plan_that_crashed_in_the_race_runs_in_one_more(
     assert again.failed == {"c": "crash: signal 11"}
     assert last == again
     assert track.runs == []
-
-
-def test_what_an_earlier_version_gave_up_at_once_is_tried_again(
-    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0)]))
-    timer(database, tmp_path / "1", unbuildable="b").timer.run([FAST, MIDDLE])
-    [name] = database.plan_names()
-    document = database.get_plan(name)
-    assert document is not None
-    del document["attempts"]
-    database.put_plan(name, document)
-
-    timings = timer(database, tmp_path / "2").timer.run([FAST, MIDDLE])
-
-    assert [each.name for each in timings.timed] == ["a", "b"]
 
 
 def test_no_plan_at_all_is_an_answer(database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from collage.documents.artifact_manifest import ArtifactManifest
 from collage.measure.wire.artifact_codec import artifact_of, encode_artifact
 from collage.measure.wire.blobs import BlobStore
-from collage.runtime.package.manifest import PackagedArtifact
 from collage_core.contract import Artifact, Requirement
 
 ARTIFACT = Artifact(
@@ -19,7 +19,6 @@ ARTIFACT = Artifact(
     variant="tiled",
     capturable=True,
     deterministic=False,
-    dynamic=True,
 )
 
 
@@ -37,6 +36,12 @@ def test_it_comes_from_a_worker_as_it_was(tmp_path: Path) -> None:
 
 
 def test_it_comes_from_a_manifest_as_it_was() -> None:
-    packaged = PackagedArtifact.of(ARTIFACT, "t", dict.fromkeys(ARTIFACT.files, "artifacts/k/x"))
+    manifest = ArtifactManifest.of(ARTIFACT, dict.fromkeys(ARTIFACT.files, "artifacts/k/x"))
 
-    assert packaged.artifact(ARTIFACT.files) == ARTIFACT
+    assert manifest.artifact(ARTIFACT.files) == ARTIFACT
+
+
+def test_a_manifest_has_every_field_of_an_artifact() -> None:
+    names = [field.name for field in dataclasses.fields(Artifact)]
+
+    assert [field.name for field in dataclasses.fields(ArtifactManifest)] == names

@@ -6,12 +6,13 @@ import json
 import onnx_ir
 import pytest
 
+from collage.documents.artifact_manifest import ArtifactManifest
 from collage.errors import WireError
 from collage.measure.wire.codec import Codec, blobs_of
 from collage.measure.wire.frames import Frame
 from collage.measure.wire.messages import MESSAGES, AskMeasure, AskTargets, Message, Opinion, Progress
 from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Measured, Stage, Tolerance
-from collage.measure.wire.wire_values import WireArtifact, WireFunction, WireValue
+from collage.measure.wire.wire_values import WireFunction, WireValue
 from collage_core.contract import Device, Host, Joins, Protocol, Requirement, Target, TensorSpec, ValueKind
 
 TARGET = Target(
@@ -46,7 +47,7 @@ MEASURE = AskMeasure(
     tolerance=Tolerance(),
     deadline_s=3.5,
 )
-ARTIFACT = WireArtifact(
+ARTIFACT = ArtifactManifest(
     files={"a": "blob"},
     metadata={"nested": [1, {"x": None}]},
     requires=(Requirement(kind="isa", name="avx512f"),),
@@ -55,7 +56,6 @@ ARTIFACT = WireArtifact(
     variant="v",
     capturable=False,
     deterministic=True,
-    dynamic=False,
 )
 MEASURED = Measured(samples_us=(1.0, 2.5), warmup_runs=3, calls_per_sample=4)
 

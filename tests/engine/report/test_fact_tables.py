@@ -188,12 +188,12 @@ def test_a_store_is_counted_by_outcome_target_and_version() -> None:
         open_attempts=1,
         blobs=1,
         blob_bytes=2048,
-        plans=1,
+        documents=1,
     )
 
     text = shown(store_summary("sqlite:///x", stats))
 
-    assert "3 records of 2 candidates; 1 plan; 1 cached file (2.0 KiB)" in text
+    assert "3 records of 2 candidates; 1 document; 1 cached file (2.0 KiB)" in text
     assert "begun and never finished: 1 candidate" in text
     assert "openvino 2026.4.1" in text
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from collage_core.errors import KernelLoadError, ModelError
 from collage_core.passes.call_sites import CallSite
 from tests.engine.runtime.mocks import MOCK, ExecutingMock, MockKernel, partition
 from tests.engine.runtime.running import X, assert_same
+from tests.hardship import with_tests
 
 Parse = Callable[[str], ir.Model]
 
@@ -157,7 +157,7 @@ assert executable.clone().bind().run()
 
 def test_a_forked_child_that_ends_takes_nothing_from_its_parent(tmp_path: Path) -> None:
     # as a server does that loads before it starts its workers
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "TMPDIR": str(tmp_path)}
+    environment = {**with_tests(), "TMPDIR": str(tmp_path)}
 
     subprocess.run([sys.executable, "-P", "-c", FORKED], env=environment, check=True, timeout=60)
 

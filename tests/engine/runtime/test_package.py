@@ -95,7 +95,6 @@ def test_everything_about_an_artifact_and_its_target_comes_back(tmp_path: Path, 
         variant="tiled",
         capturable=True,
         deterministic=False,
-        dynamic=True,
     )
     path = tmp_path / "m.collage"
 

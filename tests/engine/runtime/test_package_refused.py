@@ -15,6 +15,7 @@ import pytest
 
 from collage.errors import NotAPackageError, PackageDamagedError, PackageError, PackageVersionError
 from collage.runtime import load, load_package
+from collage.runtime.package.manifest import SCHEMA_VERSION
 from tests.engine.runtime.mocks import reference
 from tests.engine.runtime.packages import X, changed_manifest, registry, rewrite, save, three_products
 
@@ -32,9 +33,19 @@ def saved(tmp_path: Path, model: ir.Model) -> Path:
 
 
 def test_a_newer_schema_is_refused_with_advice(saved: Path) -> None:
-    rewrite(saved, changed_manifest({"schema_version": 2, "collage_version": "9.1"}))
+    newer = SCHEMA_VERSION + 1
+    rewrite(saved, changed_manifest({"schema_version": newer, "collage_version": "9.1"}))
 
-    with pytest.raises(PackageVersionError, match=r"schema version 2.* reads up to 1.* written by 9.1: upgrade"):
+    with pytest.raises(PackageVersionError, match=rf"schema version {newer}, .* reads 2; .* written by 9.1: upgrade"):
+        load_package(saved)
+
+
+@pytest.mark.parametrize("older", range(1, SCHEMA_VERSION))
+def test_an_older_schema_is_refused_with_advice(saved: Path, older: int) -> None:
+    rewrite(saved, changed_manifest({"schema_version": older, "collage_version": "0.1"}))
+
+    why = rf"schema version {older}, this Collage reads 2; it was written by 0.1: optimize the model again"
+    with pytest.raises(PackageVersionError, match=why):
         load_package(saved)
 
 

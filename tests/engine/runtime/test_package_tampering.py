@@ -265,7 +265,7 @@ def test_a_record_made_to_exhaust_is_refused(
     [
         (lambda manifest: manifest.update(threads=0), "0 is no number of threads"),
         (lambda manifest: manifest.update(threads=1_000_000), "1000000 is no number of threads"),
-        (lambda manifest: first(manifest["artifacts"]).update(workspace_bytes=-1), "no size of a workspace"),
+        (lambda manifest: an_artifact(manifest).update(workspace_bytes=-1), "no size of a workspace"),
         (lambda manifest: first(manifest["weights"]).update(shape=[32, 33]), "not as large as its shape says"),
         (lambda manifest: first(manifest["weights"]).update(shape=[0, 1 << 70]), "their product is up to 2.40"),
         (lambda manifest: first(manifest["weights"]).update(shape=[0] + [1 << 30] * 3), "their product is up to"),
@@ -275,7 +275,7 @@ def test_a_record_made_to_exhaust_is_refused(
         (lambda manifest: first(manifest["weights"]).update(dtype="FLOAT128"), "'FLOAT128' is no type of elements"),
         (lambda manifest: first(manifest["weights"]).update(dtype="STRING"), "'STRING' is no type of elements"),
         (lambda manifest: first(manifest["weights"]).update(dtype="UNDEFINED"), "'UNDEFINED' is no type"),
-        (lambda manifest: first(manifest["artifacts"]).update(files={"x": "../../x"}), "lacks the entry"),
+        (lambda manifest: an_artifact(manifest).update(files={"x": "../../x"}), "lacks the entry"),
         (lambda manifest: rename_file(manifest, "../../../evil"), "'../../../evil' is no plain file name"),
         (lambda manifest: rename_file(manifest, "/evil"), "'/evil' is no plain file name"),
         (lambda manifest: rename_file(manifest, "NUL.txt"), "'NUL.txt' is no plain file name"),
@@ -291,8 +291,13 @@ def test_numbers_made_to_exhaust_or_mislead_are_refused(
 
 
 def rename_file(manifest: dict[str, Any], name: str) -> None:
-    files = first(manifest["artifacts"])["files"]
+    files = an_artifact(manifest)["files"]
     files[name] = files.pop(min(files))
+
+
+def an_artifact(manifest: dict[str, Any]) -> dict[str, Any]:
+    artifact: dict[str, Any] = first(manifest["kernels"])["artifact"]
+    return artifact
 
 
 def first(items: dict[str, Any]) -> dict[str, Any]:
@@ -339,7 +344,7 @@ def name_twice(proto: onnx.ModelProto, manifest: dict[str, Any]) -> None:
 
 
 def forget_an_artifact(proto: onnx.ModelProto, manifest: dict[str, Any]) -> None:
-    del manifest["artifacts"]["k0001"]
+    del manifest["kernels"]["k0001"]
 
 
 @pytest.mark.parametrize(
@@ -377,7 +382,7 @@ def test_a_model_that_is_not_what_the_manifest_says_is_refused(saved: Path, chan
 
 def test_a_requirement_without_a_name_is_refused(saved: Path) -> None:
     need = {"kind": "library", "name": "", "specifier": ""}
-    rewrite(saved, consistently(lambda entries, manifest: first(manifest["artifacts"]).update(requires=[need])))
+    rewrite(saved, consistently(lambda entries, manifest: an_artifact(manifest).update(requires=[need])))
 
     with pytest.raises(PackageDamagedError, match="a requirement names what it is about"):
         load_package(saved)
@@ -385,7 +390,7 @@ def test_a_requirement_without_a_name_is_refused(saved: Path) -> None:
 
 def test_more_memory_than_there_is_is_not_asked_for(saved: Path) -> None:
     def change(entries: Entries, manifest: dict[str, Any]) -> None:
-        first(manifest["artifacts"])["workspace_bytes"] = 1 << 60
+        an_artifact(manifest)["workspace_bytes"] = 1 << 60
 
     rewrite(saved, consistently(change))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import random
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from collage.runtime import load_package, save_package
 from collage_core.contract import Artifact, Requirement, Target
 from collage_core.passes.call_sites import call_sites
 from tests.engine.runtime.mocks import MOCK, partition
-from tests.hardship import files_up_to
+from tests.hardship import files_up_to, with_tests
 
 Parse = Callable[[str], ir.Model]
 ROOT = Path(__file__).parents[3]
@@ -68,7 +67,7 @@ def test_a_process_killed_while_it_saves_leaves_the_old_package(tmp_path: Path) 
     for _ in range(6):
         with subprocess.Popen(
             [sys.executable, "-P", "-c", SAVE, str(path)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=with_tests(),
             stdout=subprocess.PIPE,
             text=True,
         ) as process:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from collage.setup.device_figures import ASSUMED, DeviceFigures, WorkerMeter, de
 from collage.store.memory import MemoryStore
 from collage_core.contract import Host, Target, Unsupported
 
-NAME = f"device/{Host.this().fingerprint_for('cuda:0')}"
+NAME = Host.this().fingerprint_for("cuda:0")
 TIMES = DeviceTimes(
     to_device=((1000, 3.0), (2000, 4.0), (8000, 10.0)),
     from_device=((1000, 5.0), (3000, 7.0)),
@@ -64,16 +65,18 @@ def test_figures_are_the_lines_through_what_was_measured() -> None:
 @pytest.mark.parametrize(
     "known",
     [
-        {},
-        {"schema_version": 2},
-        {"schema_version": 1},
-        {"schema_version": 1, "to_device": "fast"},
-        {"to": [1.0, 3.0]},
+        {"body": {}},
+        {"version": 2},
+        {"body": {"times": {"to_device": "fast"}}},
+        {"body": {"to": [1.0, 3.0]}},
     ],
 )
 def test_what_the_database_has_of_another_make_is_measured_anew(known: dict[str, Any]) -> None:
     database, host, meter = MemoryStore(), Host.this(), Meter()
-    database.put_plan(NAME, known)
+    device_figures(database, host, ["cuda:0"], Meter())
+    stored = database.get_stored("device", NAME)
+    assert stored is not None
+    database.put_stored(dataclasses.replace(stored, **known))
 
     device_figures(database, host, ["cuda:0"], meter)
 
@@ -84,9 +87,9 @@ def test_what_the_database_has_of_another_make_is_measured_anew(known: dict[str,
 def test_what_makes_no_sense_is_measured_anew(change: dict[str, Any]) -> None:
     database, host, meter = MemoryStore(), Host.this(), Meter()
     device_figures(database, host, ["cuda:0"], meter)
-    document = database.get_plan(NAME)
-    assert document is not None
-    database.put_plan(NAME, document | change)
+    stored = database.get_stored("device", NAME)
+    assert stored is not None
+    database.put_stored(dataclasses.replace(stored, body={"times": {**stored.body["times"], **change}}))
 
     device_figures(database, host, ["cuda:0"], meter)
 
@@ -100,7 +103,7 @@ def test_where_measuring_fails_figures_are_assumed_said_to_be_and_not_kept() -> 
 
     assert (figures.to_device, figures.from_device) == (ASSUMED, ASSUMED)
     assert figures.said == ("copies to and from cuda:0 are not measured (it is in use): 10 us and 12 GB/s are assumed")
-    assert database.get_plan(NAME) is None
+    assert database.document_keys() == ()
     device_figures(database, host, ["cuda:0"], meter)
     assert meter.asked == ["cuda:0"] * 2
 

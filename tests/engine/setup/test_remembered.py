@@ -12,10 +12,11 @@ from collage.build.verify import Verified
 from collage.measure.driver.records import Limits, superseded
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Tolerance
+from collage.report.facts.device_facts import DeviceWorkFacts, LaunchFacts
 from collage.setup import queries
 from collage.setup.dispatch import dispatch_us
 from collage.setup.toolchains import Toolchains
-from collage.store import BlobSpace, MemoryStore, RecordKey, TuningRecord
+from collage.store import BlobSpace, MemoryStore, RecordKey, StoredDocument, TuningRecord
 from collage_core.contract import Host, Target
 from collage_core.fusion import SubGraph
 from collage_core.hookspecs import hookimpl
@@ -55,29 +56,53 @@ def test_a_record_of_another_make_is_as_not_there(change: dict[str, Any]) -> Non
     assert superseded(dataclasses.replace(RECORD, **change), LIMITS)
 
 
-def test_verification_comes_back_as_it_was() -> None:
-    verified = Verified(
-        max_error=0.1, measured_us={"k0000": 2.0}, site_errors={"k0000": 0.0}, unchecked={"n": "random"}
-    )
+VERIFIED = Verified(
+    max_error=0.1,
+    measured_us={"k0000": 2.0},
+    site_errors={"k0000": 0.0},
+    unchecked={"n": "random"},
+    work=DeviceWorkFacts(
+        graph_launches=1, copies=2, launches=(LaunchFacts(device="cuda:0", mode="graph", kernels=3, reason=""),)
+    ),
+)
 
-    assert Verified.of(verified.document()) == verified
+
+def test_verification_comes_back_as_it_was() -> None:
+    database = MemoryStore()
+
+    database.put_document("v", VERIFIED)
+
+    assert database.get_document(Verified, "v") == VERIFIED
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"max_error": None}, {"measured_us": 3}, {"site_errors": {"k0000": "small"}}, {"unchecked": ["n"]}],
+    [
+        {"max_error": None},
+        {"measured_us": 3},
+        {"site_errors": {"k0000": "small"}},
+        {"unchecked": ["n"]},
+        {"work": {"copies": "2"}},
+        {"work": None},
+    ],
+    ids=str,
 )
 def test_a_verification_of_another_make_is_none(change: dict[str, Any]) -> None:
-    document = Verified(max_error=0.1, measured_us={}, site_errors={}, unchecked={}).document()
+    database = MemoryStore()
+    database.put_document("v", VERIFIED)
+    stored = database.get_stored("verification", "v")
+    assert stored is not None
 
-    assert Verified.of(document | change) is None
-    assert Verified.of({key: value for key, value in document.items() if key not in change}) is None
+    for body in ({**stored.body, **change}, {key: stored.body[key] for key in stored.body if key not in change}):
+        database.put_stored(dataclasses.replace(stored, body=body))
+
+        assert database.get_document(Verified, "v") is None
 
 
 @pytest.mark.parametrize("known", [{}, {"dispatch_us": "fast"}, {"dispatch_us": -1.0}, {"dispatch_us": None}])
 def test_the_loops_share_is_measured_anew(known: dict[str, Any]) -> None:
     database, host = MemoryStore(), Host.this()
-    database.put_plan(f"dispatch/{host.fingerprint}", known)
+    database.put_stored(StoredDocument(kind="dispatch", name=host.fingerprint, version=1, body=known))
 
     found = dispatch_us(database, host)
 
@@ -93,7 +118,21 @@ class Opinionated:
         raise NotImplementedError
 
 
-@pytest.mark.parametrize("known", [b"\xff", b"{", b"[" * 200_000, b"7", b'{"first": "no"}', b'{"deadline_s": null}'])
+@pytest.mark.parametrize(
+    "known",
+    [
+        b"\xff",
+        b"{",
+        b"[" * 200_000,
+        b"7",
+        b'{"first": "no"}',
+        b'{"deadline_s": null}',
+        b'{"version": 2, "body": {"refused": []}}',
+        b'{"version": 1, "body": {"refused": [["0", "no"]]}}',
+        b'{"version": 1, "body": {"deadline_s": 600, "reason": 7}}',
+        b'{"version": 1}',
+    ],
+)
 def test_an_opinion_of_another_make_is_asked_for_again(known: bytes, tmp_path: Any) -> None:
     graph = DataflowGraph(chain("Relu", "Exp"))
     target = Target(toolchain="mock", fingerprint="mock 1")

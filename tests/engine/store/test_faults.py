@@ -18,6 +18,7 @@ from collage.store import (
     MemoryStore,
     RecordKey,
     SqliteStore,
+    StoredDocument,
     TuningRecord,
     export_lines,
     import_lines,
@@ -44,11 +45,11 @@ def record(sample_us: float = 1.0) -> TuningRecord:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A database of 200 records, a blob and a plan."""
+    """A database of 200 records, a blob and a document."""
     with SqliteStore(tmp_path / "db") as store:
         store.append_all([record(float(sample)) for sample in range(200)])
         store.put_blob(SPACE, "k", bytes(20_000))
-        store.put_plan("p", {"regions": [1]})
+        store.put_stored(StoredDocument(kind="note", name="p", version=1, body={"regions": [1]}))
     return tmp_path / "db"
 
 
@@ -131,7 +132,7 @@ def test_a_record_that_was_altered_is_left_out_of_what_is_saved(path: Path) -> N
         "blob 'k' of t is not what was put there",
     ]
     assert len([line for line in lines if "record" in line]) == 199
-    assert [line["name"] for line in lines if "plan" in line] == ["p"]
+    assert [line["document"]["name"] for line in lines if "document" in line] == ["p"]
 
 
 def fill_until_refused(store: SqliteStore) -> tuple[int, DatabaseError]:

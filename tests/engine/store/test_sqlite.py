@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import os
@@ -25,8 +24,9 @@ from collage.errors import (
     DatabaseReadOnlyError,
     DatabaseVersionError,
 )
-from collage.store import BlobSpace, RecordKey, SqliteStore, TuningRecord
+from collage.store import BlobSpace, RecordKey, SqliteStore, StoredDocument, TuningRecord
 from collage.store.connection import SCHEMA_VERSION
+from tests.hardship import with_tests
 
 KEY = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager")
 SPACE = BlobSpace(toolchain="t", fingerprint="f")
@@ -36,7 +36,7 @@ ROOT = Path(collage.store.__file__).parents[2]
 WRITER = """
 import sys
 from pathlib import Path
-from collage.store import BlobSpace, RecordKey, SqliteStore, TuningRecord
+from collage.store import BlobSpace, RecordKey, SqliteStore, StoredDocument, TuningRecord
 path, writer, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 key = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager")
 print("ready", flush=True)
@@ -48,6 +48,8 @@ with SqliteStore(path) as store:
             samples_us=(float(number),), variant=writer, extra={"filler": "x" * 3000},
         )])
         store.put_blob(BlobSpace(toolchain="t", fingerprint="f"), writer, bytes(5000) + number.to_bytes(4, "big"))
+        filler = {"number": number, "filler": "x" * 3000}
+        store.put_stored(StoredDocument(kind="note", name=writer, version=1, body=filler))
         print(number, flush=True)
 """
 
@@ -57,7 +59,7 @@ def write_in_child(path: Path, writer: str, count: int) -> subprocess.Popen[str]
         [sys.executable, "-c", WRITER, str(path), writer, str(count)],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=with_tests(),
     )
 
 
@@ -100,6 +102,9 @@ def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
                     blob = store.get_blob(SPACE, writer)
                     assert blob is not None
                     assert int.from_bytes(blob[5000:], "big") >= count - 1
+                    document = store.get_stored("note", writer)
+                    assert document is not None
+                    assert document.body["number"] >= count - 1
             assert store.attempts(KEY) >= sum(acknowledged.values())
     assert sum(acknowledged.values()) > 0
     with sqlite3.connect(path) as connection:
@@ -124,7 +129,7 @@ def test_attempts_of_a_process_that_still_runs_are_its_own(tmp_path: Path) -> No
     command = [sys.executable, "-c", ATTEMPTER, str(path)]
     with (
         SqliteStore(path) as store,
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}) as it,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=with_tests()) as it,
     ):
         assert it.stdout is not None
         try:
@@ -144,25 +149,6 @@ def test_attempts_of_a_process_that_still_runs_are_its_own(tmp_path: Path) -> No
         store.append(record(2.0))
 
         assert store.stats().open_attempts == 0
-
-
-def test_a_database_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
-    path = tmp_path / "db"
-    with SqliteStore(path) as store:
-        store.append(record())
-    with contextlib.closing(sqlite3.connect(path)) as old:
-        columns = "structural_hash TEXT, target TEXT, fingerprint TEXT, host TEXT, threads INTEGER, launch TEXT"
-        old.executescript(
-            f"DROP TABLE attempt; CREATE TABLE attempt ({columns}, begun INTEGER); PRAGMA user_version = 1;"
-            "INSERT INTO attempt VALUES ('h', 't', 'f', 'cpu', 2, 'eager', 2)"
-        )
-
-    with SqliteStore(path, read_only=True) as store:
-        assert store.records(KEY) == (record(),)
-        assert store.stats().open_attempts == 1
-    with SqliteStore(path) as store:
-        assert store.records(KEY) == (record(),)
-        assert store.begin_attempt(KEY) == 1
 
 
 def test_several_processes_make_and_write_one_database(tmp_path: Path) -> None:
@@ -235,16 +221,18 @@ def test_a_database_of_another_program_is_left_alone(tmp_path: Path, application
     assert digest(path) == before
 
 
-def test_a_newer_database_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [*range(1, SCHEMA_VERSION), SCHEMA_VERSION + 1])
+def test_a_database_of_another_version_is_refused_and_left_alone(version: int, tmp_path: Path) -> None:
     path = tmp_path / "db"
     SqliteStore(path).close()
-    newer = sqlite3.connect(path)
-    newer.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
-    newer.close()
+    other = sqlite3.connect(path)
+    other.execute(f"PRAGMA user_version = {version}")
+    other.close()
     before = digest(path)
 
-    with pytest.raises(DatabaseVersionError, match=f"schema version {SCHEMA_VERSION + 1}"):
-        SqliteStore(path)
+    for options in ({}, {"read_only": True}, {"read_only": True, "salvage": True}):
+        with pytest.raises(DatabaseVersionError, match=f"schema version {version}, this .* Move it away to start"):
+            SqliteStore(path, **options)
 
     assert digest(path) == before
 
@@ -311,6 +299,22 @@ def test_a_blob_that_was_altered_is_damaged(tmp_path: Path) -> None:
 
     with SqliteStore(path) as store, pytest.raises(DatabaseDamagedError, match="blob 'k' of t"):
         store.get_blob(SPACE, "k")
+
+
+@pytest.mark.parametrize(
+    "change", ["body = '{'", "body = '[]'", "body = x'ff'", "body = '[' || body", "version = 'two'"], ids=str
+)
+def test_a_document_that_was_altered_is_damaged(change: str, tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    with SqliteStore(path) as store:
+        store.put_stored(StoredDocument(kind="note", name="n", version=2, body={}))
+    other = sqlite3.connect(path)
+    other.execute(f"UPDATE document SET {change}")
+    other.commit()
+    other.close()
+
+    with SqliteStore(path) as store, pytest.raises(DatabaseDamagedError, match="document note/n is damaged"):
+        store.get_stored("note", "n")
 
 
 def test_a_record_of_unknown_form_is_damaged(tmp_path: Path) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collage.errors import DatabaseDamagedError, DatabaseError, DatabaseVersionError
+from collage.errors import DatabaseDamagedError, DatabaseError, ExportVersionError
 from collage.store import (
     BlobSpace,
     MemoryStore,
@@ -20,6 +20,7 @@ from collage.store import (
     RecordKey,
     SqliteStore,
     StoredBlobs,
+    StoredDocument,
     TuningRecord,
     TuningStore,
     export_lines,
@@ -30,6 +31,33 @@ from collage_core.contract import BlobCache
 
 KEY = RecordKey(structural_hash="h", target="fast", fingerprint="fast 1.0", host="cpu", threads=2, launch="eager")
 SPACE = BlobSpace(toolchain="fast", fingerprint="fast 1.0")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Note:
+    """A kind of document."""
+
+    KIND: ClassVar[str] = "note"
+    VERSION: ClassVar[int] = 2
+
+    text: str = ""
+    limit: float | None = None
+    lines: tuple[tuple[int, float], ...] = ()
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 0:
+            raise ValueError("a limit is not negative")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Letter(Note):
+    """Another kind with the same fields."""
+
+    KIND: ClassVar[str] = "letter"
+
+
+NOTE = Note(text="ü\ud800", limit=1.5, lines=((1, 2.0), (3, 4.0)), names={"b": "x", "a": ""})
 
 
 def measured(sample_us: float = 12.0, key: RecordKey = KEY, purpose: Purpose = "select", **fields: Any) -> TuningRecord:
@@ -166,19 +194,66 @@ class TestTuningStore:
 
         assert cache.get("k") == store.get_blob(SPACE, "k") == b"v"
 
-    def test_plans_are_kept_by_name(self, store: TuningStore) -> None:
-        store.put_plan("b", {"regions": [1.5, None]})
-        store.put_plan("a", {})
-        store.put_plan("b", {"regions": ["x"]})
+    def test_a_document_comes_back_as_it_was(self, store: TuningStore) -> None:
+        store.put_document("n", NOTE)
 
-        assert store.get_plan("b") == {"regions": ["x"]}
-        assert store.get_plan("c") is None
-        assert store.plan_names() == ("a", "b")
+        assert store.get_document(Note, "n") == NOTE
 
-    @pytest.mark.parametrize("value", [float("nan"), object()])
-    def test_a_plan_is_json(self, store: TuningStore, value: Any) -> None:
+    def test_documents_are_kept_by_kind_and_name(self, store: TuningStore) -> None:
+        store.put_document("b", Note(text="first"))
+        store.put_document("b", Letter(text="letter"))
+        store.put_document("a", Note())
+        store.put_document("b", Note(text="second"))
+
+        assert store.get_document(Note, "b") == Note(text="second")
+        assert store.get_document(Letter, "b") == Letter(text="letter")
+        assert store.get_document(Letter, "a") is None
+        assert store.document_keys() == (("letter", "b"), ("note", "a"), ("note", "b"))
+
+    @pytest.mark.parametrize("change", [{"version": 1}, {"version": 3}, {"kind": "letter"}, {"name": "other"}], ids=str)
+    def test_a_document_of_another_version_kind_or_name_is_not_there(
+        self, store: TuningStore, change: dict[str, Any]
+    ) -> None:
+        stored = StoredDocument(kind="note", name="n", version=2, body={"text": "t"})
+        store.put_stored(stored)
+        assert store.get_document(Note, "n") == Note(text="t")
+
+        with MemoryStore() as other:
+            other.put_stored(dataclasses.replace(stored, **change))
+
+            assert other.get_document(Note, "n") is None
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {"text": 1},
+            {"text": None},
+            {"limit": "1.5"},
+            {"limit": True},
+            {"limit": -1.0},
+            {"lines": [[1, 2.0, 3.0]]},
+            {"lines": [[1.5, 2.0]]},
+            {"names": ["a"]},
+            {"more": 1},
+        ],
+        ids=str,
+    )
+    def test_a_document_that_is_not_understood_is_not_there_and_stays(
+        self, store: TuningStore, body: dict[str, Any]
+    ) -> None:
+        stored = StoredDocument(kind="note", name="n", version=2, body=body)
+        store.put_stored(stored)
+
+        assert store.get_document(Note, "n") is None
+        assert store.get_stored("note", "n") == stored
+
+    def test_a_document_is_json(self, store: TuningStore) -> None:
         with pytest.raises(ValueError, match="JSON"):
-            store.put_plan("p", {"x": value})
+            store.put_document("n", Note(limit=float("inf")))
+        with pytest.raises(ValueError, match="JSON"):
+            store.put_stored(StoredDocument(kind="note", name="n", version=2, body={"x": object()}))
+
+        assert store.document_keys() == ()
 
     def test_stats_count_what_is_there(self, store: TuningStore) -> None:
         slow = dataclasses.replace(KEY, target="slow", fingerprint="slow 1.0")
@@ -187,12 +262,12 @@ class TestTuningStore:
         store.append(TuningRecord(key=slow, outcome="refused", purpose="select", created="2026-01-01T00:00Z"))
         store.begin_attempt(KEY)
         store.put_blob(SPACE, "k", b"12345")
-        store.put_plan("p", {})
+        store.put_document("p", Note())
 
         stats = store.stats()
 
         assert (stats.records, stats.keys, stats.open_attempts) == (3, 2, 1)
-        assert (stats.blobs, stats.blob_bytes, stats.plans) == (1, 5, 1)
+        assert (stats.blobs, stats.blob_bytes, stats.documents) == (1, 5, 1)
         assert stats.by_outcome == {"measured": 2, "refused": 1}
         assert stats.by_target == {"fast": 2, "slow": 1}
         assert stats.fingerprints == {"fast 1.0": 2, "slow 1.0": 1}
@@ -246,8 +321,8 @@ class TestTuningStore:
             done = import_lines(copy, lines)
             again = import_lines(copy, lines)
 
-            assert (done.records, done.known, done.blobs, done.plans) == (2, 0, 1, 1)
-            assert (again.records, again.known, again.blobs, again.plans) == (0, 2, 0, 0)
+            assert (done.records, done.known, done.blobs, done.documents) == (2, 0, 1, 1)
+            assert (again.records, again.known, again.blobs, again.documents) == (0, 2, 0, 0)
             assert list(export_lines(copy)) == lines
 
     def test_merging_keeps_what_is_there(self, store: TuningStore) -> None:
@@ -255,15 +330,16 @@ class TestTuningStore:
         with MemoryStore() as other:
             other.append_all([measured(2.0), measured(3.0)])
             other.put_blob(SPACE, "k", b"theirs")
-            other.put_plan("p", {"whose": "theirs"})
-            other.put_plan("q", {})
+            other.put_document("p", Note(text="theirs"))
+            other.put_document("q", Note())
 
             done = merge(store, other)
 
-        assert (done.records, done.known, done.blobs, done.plans) == (1, 1, 0, 1)
+        assert (done.records, done.known, done.blobs, done.documents) == (1, 1, 0, 1)
         assert [r.samples_us[0] for r in store.records(KEY)] == [1.0, 2.0, 3.0]
         assert store.get_blob(SPACE, "k") == b"ours"
-        assert store.get_plan("p") == {"whose": "ours"}
+        assert store.get_document(Note, "p") == Note(text="ours")
+        assert store.get_document(Note, "q") == Note()
 
     @pytest.mark.parametrize("damaged", ["half a record", "[" * 200_000, '{"record":' * 200_000])
     def test_a_damaged_line_stops_an_import_after_what_came_before(self, store: TuningStore, damaged: str) -> None:
@@ -281,7 +357,8 @@ class TestTuningStore:
         [
             ("", DatabaseDamagedError),
             ('{"format":"other","version":1}', DatabaseDamagedError),
-            ('{"format":"collage-tuning","version":2}', DatabaseVersionError),
+            ('{"format":"collage-tuning","version":1}', ExportVersionError),
+            ('{"format":"collage-tuning","version":3}', ExportVersionError),
         ],
     )
     def test_what_is_no_export_is_refused(self, store: TuningStore, header: str, error: type[DatabaseError]) -> None:
@@ -292,7 +369,7 @@ class TestTuningStore:
 def fill(store: TuningStore) -> None:
     store.append_all([measured(1.0), measured(2.0)])
     store.put_blob(SPACE, "k", b"ours")
-    store.put_plan("p", {"whose": "ours"})
+    store.put_document("p", Note(text="ours"))
 
 
 keys = st.builds(
@@ -304,16 +381,30 @@ keys = st.builds(
     threads=st.just(1),
     launch=st.just("eager"),
 )
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+notes = st.builds(
+    Note,
+    text=st.text(),
+    limit=st.none() | st.floats(min_value=0, allow_infinity=False),
+    lines=st.lists(st.tuples(st.integers(), numbers), max_size=3).map(tuple),
+    names=st.dictionaries(st.text(), st.text(), max_size=3),
+)
+json_objects = st.dictionaries(
+    st.sampled_from(["text", "limit", "lines", "names", "more"]),
+    st.recursive(st.none() | st.booleans() | st.integers() | numbers | st.text(), st.lists, max_leaves=4),
+)
 steps = st.one_of(
     st.tuples(st.just("append"), keys, st.sampled_from([1.0, 2.0]), st.sampled_from(["select", "confirm"])),
     st.tuples(st.just("attempt"), keys),
     st.tuples(st.just("clear"), keys),
     st.tuples(st.just("blob"), st.sampled_from("kl"), st.binary(max_size=4)),
+    st.tuples(st.just("document"), st.sampled_from("kl"), notes),
+    st.tuples(st.just("stored"), st.sampled_from("kl"), st.integers(1, 3), json_objects),
     st.tuples(st.just("gc"), st.sets(st.sampled_from(["f", "g", "fast 1.0"]))),
 )
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(plan=st.lists(steps, max_size=25))
 def test_both_stores_agree_after_any_steps(
     tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[Any, ...]]
@@ -337,6 +428,13 @@ def take(store: TuningStore, step: tuple[Any, ...]) -> Any:
         case ("blob", key, data):
             store.put_blob(SPACE, key, data)
             return store.get_blob(SPACE, key)
+        case ("document", name, note):
+            store.put_document(name, note)
+            assert store.get_document(Note, name) == note
+            return store.get_stored("note", name), store.document_keys()
+        case ("stored", name, version, body):
+            store.put_stored(StoredDocument(kind="note", name=name, version=version, body=body))
+            return store.get_document(Note, name), store.get_stored("note", name)
         case ("gc", keep):
             return store.gc(keep)
     raise AssertionError(step)

@@ -70,9 +70,17 @@ def foreign(path: Path) -> None:
 
 
 def newer(path: Path) -> None:
+    of_version(SCHEMA_VERSION + 1, path)
+
+
+def older(path: Path) -> None:
+    of_version(SCHEMA_VERSION - 1, path)
+
+
+def of_version(version: int, path: Path) -> None:
     good(path)
     other = sqlite3.connect(path)
-    other.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    other.execute(f"PRAGMA user_version = {version}")
     other.close()
 
 
@@ -95,7 +103,11 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "foreign": (foreign, "it is a SQLite database of another program. Name another with --tuning-db"),
     "newer": (
         newer,
-        f"it has schema version {SCHEMA_VERSION + 1}, this Collage knows up to {SCHEMA_VERSION}. Use that",
+        f"it has schema version {SCHEMA_VERSION + 1}, this Collage reads {SCHEMA_VERSION}. Move it away to start",
+    ),
+    "older": (
+        older,
+        f"it has schema version {SCHEMA_VERSION - 1}, this Collage reads {SCHEMA_VERSION}. Move it away to start",
     ),
     "locked": (locked, "database is locked. End that process, or try again."),
     "a folder": (Path.mkdir, "it is a directory. Name another with --tuning-db"),

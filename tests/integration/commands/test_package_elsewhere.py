@@ -133,8 +133,8 @@ def elsewhere(package: Path, folder: Path, change: Callable[[dict[str, Any]], No
             data = old.read(name)
             if name == "manifest.json":
                 manifest = json.loads(data)
-                for artifact in manifest["artifacts"].values():
-                    change(artifact)
+                for kernel in manifest["kernels"].values():
+                    change(kernel["artifact"])
                 data = json.dumps(manifest).encode()
             new.writestr(name, data)
     return path
@@ -198,15 +198,13 @@ def test_the_command_says_what_was_lowered_again(made: Path, tmp_path: Path) -> 
 
 
 def test_what_cannot_be_lowered_again_is_refused_with_both_reasons(made: Path, tmp_path: Path) -> None:
-    def change(artifact: dict[str, Any]) -> None:
-        older_library(artifact)
-        artifact["target"] = "elsewhere"
-
-    path = elsewhere(made, tmp_path, change)
+    path = elsewhere(made, tmp_path, older_library)
     with zipfile.ZipFile(path) as archive:
         manifest = json.loads(archive.read("manifest.json"))
         others = {name: archive.read(name) for name in archive.namelist() if name != "manifest.json"}
     [target] = manifest["targets"].values()
+    for kernel in manifest["kernels"].values():
+        kernel["target"] = "elsewhere"
     manifest["targets"] = {"elsewhere": {**target, "options": [["spin", "never"]]}}
     model = onnx.ModelProto.FromString(others["model.onnx"])
     for entry in (each for function in model.functions for each in function.metadata_props):

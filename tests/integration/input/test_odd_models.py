@@ -25,8 +25,8 @@ from collage import options
 from collage.cli import main
 from collage.decide import race
 from collage.prepare.steps import prepare
+from collage.values.npz import from_arrays, to_arrays
 from collage_core.fusion import CandidateBounds
-from collage_core.ir.io.npz import from_arrays, to_arrays
 from collage_testing import MockToolchain, partition
 from tests.integration.commands.conftest import BOTH, TINY, TINY_ARGUMENTS, alternating
 from tests.integration.input import (

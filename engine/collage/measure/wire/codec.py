@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import cattrs
 import onnx_ir
 
+from collage.documents.artifact_manifest import ArtifactManifest
+from collage.documents.strict import strict_converter
 from collage.errors import WireError
 from collage.measure.wire.frames import Frame
 from collage.measure.wire.messages import MESSAGES, Message
-from collage.measure.wire.wire_values import WireArtifact, WireFunction, WireValue
+from collage.measure.wire.wire_values import WireFunction, WireValue
 from collage_core.contract import Obstacle
 
 
@@ -62,16 +63,12 @@ class Codec:
 
 
 def make_converter() -> cattrs.Converter:
-    """A strict converter for the contract's types: no unknown keys, no conversions between primitive types."""
-    converter = cattrs.Converter(detailed_validation=False, forbid_extra_keys=True)
-    for kind in (int, str, bool):
-        converter.register_structure_hook(kind, _exactly(kind))
-    converter.register_structure_hook(float, _finite)
+    """Return a strict converter that knows the contract's types, too."""
+    converter = strict_converter()
     converter.register_structure_hook(onnx_ir.DataType, lambda name, _: onnx_ir.DataType[name])
     converter.register_unstructure_hook(onnx_ir.DataType, lambda dtype: dtype.name)
-    converter.register_structure_hook(Obstacle, lambda name, _: Obstacle(_exactly(str)(name, str)))
+    converter.register_structure_hook(Obstacle, lambda name, _: Obstacle(converter.structure(name, str)))
     converter.register_unstructure_hook(Obstacle, lambda obstacle: obstacle.value)  # else it counts as a str
-    converter.register_unstructure_hook_func(lambda kind: getattr(kind, "__origin__", kind) is frozenset, sorted)
     return converter
 
 
@@ -80,7 +77,7 @@ def blobs_of(message: Any) -> Iterator[str]:
     if isinstance(message, WireFunction):
         yield message.model
         yield from message.weights
-    elif isinstance(message, WireArtifact):
+    elif isinstance(message, ArtifactManifest):
         yield from message.files.values()
     elif isinstance(message, WireValue):
         if message.kind == "tensor":
@@ -93,18 +90,3 @@ def blobs_of(message: Any) -> Iterator[str]:
     elif dataclasses.is_dataclass(message):
         for field in dataclasses.fields(message):
             yield from blobs_of(getattr(message, field.name))
-
-
-def _exactly(kind: type) -> Callable[[Any, Any], Any]:
-    def structure(value: Any, _: Any) -> Any:
-        if type(value) is not kind:  # a bool is an int, and int("3") would pass
-            raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
-        return value
-
-    return structure
-
-
-def _finite(value: Any, _: Any) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise TypeError(f"expected a finite number, got {value!r}")
-    return float(value)

@@ -6,7 +6,8 @@ import dataclasses
 import enum
 from typing import TypeAlias
 
-from collage.measure.wire.wire_values import WireArtifact, WireValue
+from collage.documents.artifact_manifest import ArtifactManifest
+from collage.measure.wire.wire_values import WireValue
 from collage_core.contract import Obstacle
 
 
@@ -104,7 +105,7 @@ class Built:
         discarded: As there.
     """
 
-    artifact: WireArtifact
+    artifact: ArtifactManifest
     error: float = 0.0
     build_s: float = 0.0
     discarded: tuple[str, ...] = ()

@@ -1,11 +1,11 @@
-"""How models, tensors and artifacts look in a message: by the names of blobs that hold their bytes."""
+"""How models and tensors look in a message: by the names of blobs that hold their bytes."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Literal
 
-from collage_core.contract import Requirement, TensorSpec
+from collage_core.contract import TensorSpec
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +50,3 @@ class WireFunction:
     outputs: tuple[TensorSpec, ...]
     composite: str
     constants: dict[str, str]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class WireArtifact:
-    """An `Artifact`; its files are blobs by file name."""
-
-    files: dict[str, str]
-    metadata: dict[str, Any]
-    requires: tuple[Requirement, ...]
-    constants: dict[str, str]
-    workspace_bytes: int
-    variant: str
-    capturable: bool
-    deterministic: bool
-    dynamic: bool

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import cattrs
 
+from collage.documents.strict import strict_converter
 from collage.errors import RecordError
 from collage.report.facts.record import SCHEMA_VERSION, Record
 
@@ -95,11 +96,8 @@ def read_part(document: Any, kind: type[T], source: str) -> T:
 
 
 def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter(detailed_validation=False, forbid_extra_keys=True)
-    for kind in (int, str, bool):
-        converter.register_structure_hook(kind, _exactly(kind))
+    converter = strict_converter()
     converter.register_structure_hook(float, _read_float)
-    converter.register_structure_hook(float | None, _read_optional_float)
     converter.register_unstructure_hook(float, _write_float)
     converter.register_unstructure_hook_func(
         lambda kind: (getattr(kind, "__origin__", None) or kind) in (Mapping, dict, types.MappingProxyType),
@@ -112,25 +110,12 @@ def _converter() -> cattrs.Converter:
     return converter
 
 
-def _exactly(kind: type) -> Callable[[Any, Any], Any]:
-    def read(value: Any, _: Any) -> Any:
-        if type(value) is not kind:  # bool is an int, and int("3") would pass
-            raise TypeError(f"expected {kind.__name__}, got {value!r}")
-        return value
-
-    return read
-
-
 def _read_float(value: Any, _: Any) -> float:
     if isinstance(value, str) and value in _NON_FINITE:
         return _NON_FINITE[value]
     if type(value) not in (int, float):
         raise TypeError(f"expected a number, got {value!r}")
     return float(value)
-
-
-def _read_optional_float(value: Any, kind: Any) -> float | None:
-    return None if value is None else _read_float(value, kind)
 
 
 def _write_float(value: float) -> float | str:

@@ -17,7 +17,7 @@ def store_summary(url: str, stats: StoreStats) -> RenderableType:
     candidates = figures.counted(stats.keys, "candidate")
     lines = [
         f"tuning database {url}",
-        f"{figures.counted(stats.records, 'record')} of {candidates}; {figures.counted(stats.plans, 'plan')}; "
+        f"{figures.counted(stats.records, 'record')} of {candidates}; {figures.counted(stats.documents, 'document')}; "
         f"{figures.counted(stats.blobs, 'cached file')} ({figures.size(stats.blob_bytes)})",
     ]
     if stats.open_attempts:

@@ -6,20 +6,20 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import cattrs
-import cattrs.preconf.json
 import onnx_ir as ir
 from cattrs.v import format_exception
 
+from collage.documents.artifact_manifest import ArtifactManifest
+from collage.documents.strict import strict_converter
 from collage.errors import NotAPackageError, PackageDamagedError, PackageVersionError
-from collage_core.contract import Artifact, Requirement, Target, weight_named
+from collage_core.contract import Target
 from collage_core.contract.names import is_plain_name
 
 FORMAT = "collage-package"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 MANIFEST = "manifest.json"
 MODEL = "model.onnx"
@@ -87,63 +87,16 @@ class Weight:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PackagedArtifact:
-    """An artifact whose files are entries of the archive; see `contract.Artifact` for the other attributes.
+class PackagedKernel:
+    """What a call site runs.
 
     Attributes:
         target: Name of its target.
-        files: Entry by file name; call sites with equal files share entries.
+        artifact: Its artifact. The files are entries of the archive; call sites with equal files share entries.
     """
 
     target: str
-    files: dict[str, str]
-    metadata: dict[str, Any]
-    requires: tuple[Requirement, ...]
-    constants: dict[str, str]
-    workspace_bytes: int
-    variant: str
-    capturable: bool
-    deterministic: bool
-    dynamic: bool
-
-    def __post_init__(self) -> None:
-        if self.workspace_bytes < 0:
-            raise ValueError(f"{self.workspace_bytes} is no size of a workspace")
-        for key in self.constants.values():
-            weight_named(key)
-        for name in self.files:
-            if not is_plain_name(name):  # plugins write files under these names when they load
-                raise ValueError(f"{name[:200]!r} is no plain file name")
-
-    @classmethod
-    def of(cls, artifact: Artifact, target: str, files: Mapping[str, str]) -> PackagedArtifact:
-        """The manifest's words for an artifact."""
-        return cls(
-            target=target,
-            files=dict(files),
-            metadata=dict(artifact.metadata),
-            requires=artifact.requires,
-            constants=dict(artifact.constants),
-            workspace_bytes=artifact.workspace_bytes,
-            variant=artifact.variant,
-            capturable=artifact.capturable,
-            deterministic=artifact.deterministic,
-            dynamic=artifact.dynamic,
-        )
-
-    def artifact(self, files: Mapping[str, bytes]) -> Artifact:
-        """The artifact, given its files' content."""
-        return Artifact(
-            files=files,
-            metadata=self.metadata,
-            requires=self.requires,
-            constants=self.constants,
-            workspace_bytes=self.workspace_bytes,
-            variant=self.variant,
-            capturable=self.capturable,
-            deterministic=self.deterministic,
-            dynamic=self.dynamic,
-        )
+    artifact: ArtifactManifest
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +127,7 @@ class Manifest:
         model_sha256: Of that model's file, in hexadecimal.
         threads: CPU threads it was measured with.
         targets: By name.
-        artifacts: By call site.
+        kernels: By call site.
         weights: By content hash.
         libraries: What the artifacts were built with.
         entries: Every other entry of the archive, by name.
@@ -188,7 +141,7 @@ class Manifest:
     model_sha256: str
     threads: int
     targets: dict[str, Target]
-    artifacts: dict[str, PackagedArtifact]
+    kernels: dict[str, PackagedKernel]
     weights: dict[str, Weight]
     libraries: tuple[Library, ...]
     entries: dict[str, Entry]
@@ -211,20 +164,15 @@ class Manifest:
 
         Raises:
             NotAPackageError: If it is some other manifest.
-            PackageVersionError: If its schema is newer than this code.
+            PackageVersionError: If its schema version is not the one this code reads.
             PackageDamagedError: If it is not what any version writes.
         """
         loaded = parsed(data, "manifest", path)
         if not isinstance(loaded, dict) or loaded.get("format") != FORMAT:
             raise NotAPackageError(path, f"its manifest does not say that it is a {FORMAT}")
         version = loaded.get("schema_version")
-        if isinstance(version, int) and version > SCHEMA_VERSION:
-            written_by = loaded.get("collage_version", "a newer Collage")
-            raise PackageVersionError(
-                path,
-                f"it has schema version {version}, this Collage reads up to {SCHEMA_VERSION}; "
-                f"it was written by {written_by}: upgrade collage-core",
-            )
+        if type(version) is int and version != SCHEMA_VERSION:
+            raise _other_version(path, version, loaded.get("collage_version", "another Collage"))
         try:
             return _converter().structure(loaded, cls)
         except Exception as error:  # cattrs wraps whatever a constructor or a hook raises
@@ -265,21 +213,21 @@ def is_safe_name(name: str) -> bool:
     return all(is_plain_name(part) for part in name.split("/"))
 
 
+def _other_version(path: str, version: int, written_by: Any) -> PackageVersionError:
+    advice = "upgrade collage-core" if version > SCHEMA_VERSION else "optimize the model again"
+    return PackageVersionError(
+        path,
+        f"it has schema version {version}, this Collage reads {SCHEMA_VERSION}; "
+        f"it was written by {written_by}: {advice}",
+    )
+
+
 @functools.cache  # cattrs compiles code for each class: once, not whenever a package is opened
 def _converter() -> cattrs.Converter:
-    converter = cattrs.preconf.json.make_converter()
-    # cattrs turns "3" into 3 by default; here a wrong type is damage
-    for kind in (int, str, bool):
-        converter.register_structure_hook(kind, _exactly)
-    return converter
+    # what a later minor version adds is ignored
+    return strict_converter(forbid_extra_keys=False, detailed_validation=True)
 
 
 def _in_its_own_words(error: BaseException, kind: type | None) -> str:
     """What a check of ours says; of what else cattrs finds, its own description."""
     return str(error) if isinstance(error, TypeError | ValueError) else format_exception(error, kind)
-
-
-def _exactly(value: Any, kind: Any) -> Any:
-    if type(value) is not kind:
-        raise TypeError(f"expected {kind.__name__}, got {value!r}")
-    return value

@@ -71,12 +71,12 @@ class Package:
         Raises:
             PackageDamagedError: On reading, if an entry is missing or its checksum does not hold.
         """
-        return LazyMapping(self.manifest.artifacts, self._artifact)
+        return LazyMapping(self.manifest.kernels, self._artifact)
 
     @property
     def targets(self) -> Mapping[str, Target]:
         """Target of each call site."""
-        return {site: self.manifest.targets[entry.target] for site, entry in self.manifest.artifacts.items()}
+        return {site: self.manifest.targets[kernel.target] for site, kernel in self.manifest.kernels.items()}
 
     @property
     def weights(self) -> Mapping[str, np.ndarray[Any, Any]]:
@@ -125,7 +125,7 @@ class Package:
             raise PackageDamagedError(self.path, f"its {MODEL} is not as a partitioning leaves one: {error}") from error
         targets = self.targets
         here, there = "model and not in its manifest", "manifest and not in its model"
-        for name in sorted(sites.keys() ^ self.manifest.artifacts.keys()):
+        for name in sorted(sites.keys() ^ self.manifest.kernels.keys()):
             raise PackageDamagedError(self.path, f"call site {name!r} is in its {here if name in sites else there}")
         for name, site in sites.items():
             target = targets[name]
@@ -139,11 +139,11 @@ class Package:
         """What must hold before anything is used: every name the manifest refers to is an entry of the right size."""
         manifest = self.manifest
         needed = {MODEL, RECORD, *(WEIGHTS + key for key in manifest.weights)}
-        for site, artifact in manifest.artifacts.items():
-            needed.update(artifact.files.values())
-            if artifact.target not in manifest.targets:
-                raise PackageDamagedError(self.path, f"call site {site!r} is of an unknown target {artifact.target!r}")
-            for key in artifact.constants.values():
+        for site, kernel in manifest.kernels.items():
+            needed.update(kernel.artifact.files.values())
+            if kernel.target not in manifest.targets:
+                raise PackageDamagedError(self.path, f"call site {site!r} is of an unknown target {kernel.target!r}")
+            for key in kernel.artifact.constants.values():
                 if weight_named(key)[0] not in manifest.weights:
                     raise PackageDamagedError(self.path, f"call site {site!r} asks for a weight that is not there")
         for name in needed:
@@ -162,9 +162,8 @@ class Package:
                 raise PackageDamagedError(self.path, f"weight {key} is not as large as its shape says")
 
     def _artifact(self, site: str) -> Artifact:
-        entry = self.manifest.artifacts[site]
-        entries = self.manifest.entries
-        return entry.artifact({name: bytes(self._archive.read(file, entries)) for name, file in entry.files.items()})
+        said, entries = self.manifest.kernels[site].artifact, self.manifest.entries
+        return said.artifact({name: bytes(self._archive.read(file, entries)) for name, file in said.files.items()})
 
     def _tensor(self, key: str) -> ir.TensorProtocol:
         weight = self.manifest.weights[key]
@@ -204,7 +203,7 @@ def load_package(path: str | os.PathLike[str]) -> Package:
     Raises:
         PackageError: If it cannot be opened.
         NotAPackageError: If it is something else.
-        PackageVersionError: If a newer Collage wrote it.
+        PackageVersionError: If a newer or an older Collage wrote it, in another format.
         PackageDamagedError: If it is truncated or altered.
     """
     return Package(Archive(Path(path)))

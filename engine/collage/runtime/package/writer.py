@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
+from collage.documents.artifact_manifest import ArtifactManifest
 from collage.errors import PackageError
 from collage.runtime.package.archive import ArchiveWriter
 from collage.runtime.package.manifest import (
@@ -23,7 +24,7 @@ from collage.runtime.package.manifest import (
     WEIGHTS,
     Library,
     Manifest,
-    PackagedArtifact,
+    PackagedKernel,
     Weight,
 )
 from collage_core.contract import Artifact, Json, Target, weight_named
@@ -91,7 +92,7 @@ def save_package(
                 model_sha256=model_sha256,
                 threads=threads,
                 targets={targets[site.name].name: targets[site.name] for site in sites},
-                artifacts=packaged,
+                kernels=packaged,
                 weights=kept.weights,
                 libraries=_libraries(
                     {"collage-core", *distributions, *required, *_distributions(targets[site.name] for site in sites)}
@@ -157,7 +158,7 @@ def _keep_wanted(kept: _Weights, site: CallSite, artifact: Artifact, path: Path)
 
 def _add_artifacts(
     archive: ArchiveWriter, sites: Iterable[CallSite], artifacts: Mapping[str, Artifact], targets: Mapping[str, Target]
-) -> dict[str, PackagedArtifact]:
+) -> dict[str, PackagedKernel]:
     by_content: dict[str, str] = {}
     packaged = {}
     for site in sites:
@@ -169,7 +170,9 @@ def _add_artifacts(
                 by_content[digest] = f"{ARTIFACTS}{site.name}/{name}"
                 archive.add(by_content[digest], data)
             files[name] = by_content[digest]
-        packaged[site.name] = PackagedArtifact.of(artifact, targets[site.name].name, files)
+        packaged[site.name] = PackagedKernel(
+            target=targets[site.name].name, artifact=ArtifactManifest.of(artifact, files)
+        )
     return packaged
 
 

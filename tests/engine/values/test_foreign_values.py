@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collage.values.foreign_values import fitted_foreign
 from collage_core.errors import FeedError
-from collage_core.ir.values.foreign_values import fitted_foreign
 from collage_core.ir.values.tensor_spec import TensorSpec, ValueKind
 
 

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from collage.values.npz import from_arrays, how_to_give, to_arrays
 from collage_core.errors import FeedError
-from collage_core.ir.io.npz import from_arrays, how_to_give, to_arrays
 
 KINDS = {
     "x": "tensor(float)",
