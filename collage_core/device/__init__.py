@@ -2,9 +2,9 @@
 
 from collage_core.device.contexts import Contexts, DeviceArray, Launch, PrimaryContexts
 from collage_core.device.cuda_errors import cuda_error
+from collage_core.device.garbage_collection import uncollected
 from collage_core.device.opening import Devices, buffer_on, is_lost, open_device, placed_on, why_unusable
 from collage_core.device.protocol import DeviceGraph, DeviceMemory, DeviceStream, Event, OpenDevice
-from collage_core.device.uncollected import uncollected
 
 __all__ = [
     "Contexts",

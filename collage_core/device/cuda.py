@@ -15,8 +15,8 @@ import numpy as np
 
 from collage_core.contract import Buffer, TensorSpec
 from collage_core.device.cuda_errors import INSTALL, cuda_error
+from collage_core.device.garbage_collection import uncollected
 from collage_core.device.protocol import Event
-from collage_core.device.uncollected import uncollected
 from collage_core.errors import DeviceError, DeviceMemoryError, DeviceUnavailableError, FeedError
 
 Array = np.ndarray[Any, Any]

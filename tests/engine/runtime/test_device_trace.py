@@ -10,7 +10,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from collage.runtime import BoundRun, BoundStep, Does, Session
+from collage.runtime import BoundRun, BoundStep, Does
+from collage.runtime.session import Session
 from collage_core.device import Devices, DeviceStream, open_device
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing.kit import FakeDevice

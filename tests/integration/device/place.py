@@ -12,7 +12,9 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from collage.runtime import Executable, Session, loader, opener, save_package
+from collage.runtime import Executable, loader, opener
+from collage.runtime.package import save_package
+from collage.runtime.session import Session
 from collage_core.candidates.proposals import propose, target_rule
 from collage_core.contract import Artifact, Device, Host, Target
 from collage_core.device import OpenDevice

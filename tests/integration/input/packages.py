@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from collage.prepare.steps import prepare
-from collage.runtime import save_package
+from collage.runtime.package import save_package
 from collage_core.contract import Artifact, Host, Target, Unsupported
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
