@@ -9,14 +9,18 @@ import importlib.util
 from collections.abc import Generator, Iterable
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("collage", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("collage")  # a busy machine must not fail a property
 
 
 def why_not(modules: Iterable[str]) -> str:
     """Why a test cannot be run here that needs a GPU and some modules; empty if it can."""
-    from collage_core.contract import Host
+    from collage.devices.this_host import this_host
 
-    if Host.this().device("cuda:0") is None:
-        return "needs an NVIDIA GPU: the driver's management library shows none, or there is no driver"
+    if this_host().device("cuda:0") is None:
+        return "needs an NVIDIA GPU: collage-cuda shows none, or is not installed"
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     return f"needs {', '.join(missing)}, not installed beside this Python" if missing else ""
 
@@ -30,11 +34,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def why_lost() -> str:
     """What the GPU says if it does not answer this process any more; empty if it does, or was never asked."""
-    from collage_core.device import open_device
+    from collage.devices.providers import Providers
     from collage_core.errors import DeviceError, DeviceLostError
 
     try:
-        open_device("cuda:0").synchronise()
+        Providers.discover().open("cuda:0").synchronise()
     except DeviceLostError as error:
         return str(error)
     except DeviceError:

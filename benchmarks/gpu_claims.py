@@ -1,4 +1,6 @@
-"""What toolchains for GPUs take of the convolutions and attention blocks of five models: `docs/gpu-claims.md`.
+"""Count what GPU toolchains take of the convolutions and attention blocks of five models.
+
+The page is `docs/generated/gpu-claims.md`.
 
 python -m benchmarks.gpu_claims            prints the page
 python -m benchmarks.gpu_claims --write    puts it there
@@ -25,7 +27,7 @@ from collage_core.candidates.proposals import Proposals, propose, target_rule
 from collage_core.contract import Joins, Target, Unsupported
 from collage_core.fusion import CandidateBounds, SubGraph, kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.patterns import Match
 from collage_core.registry import Toolchain
 from collage_cudnn.plugin import plugin as cudnn
@@ -35,7 +37,7 @@ from tests.exports.reading import read
 from tests.halved import halved
 from tests.resnext import resnext
 
-PAGE = Path(__file__).parent.parent / "docs" / "gpu-claims.md"
+PAGE = Path(__file__).parent.parent / "docs" / "generated" / "gpu-claims.md"
 DTYPES = ("float32", "float16")
 _BOUNDS = CandidateBounds.preset("quick")
 
@@ -226,12 +228,14 @@ def row(name: str, toolchain: str) -> tuple[str, ...]:
 
 HEAD = """# What toolchains for GPUs take of five models
 
-Printed by `python -m benchmarks.gpu_claims`; a test compares it. Convolutions are those of ResNet-50 of the model suite
-and of a ResNeXt-50 with a sixteenth of its channels, attention is that of the exports in `tests/exports`. A convolution
-is taken with what is behind it if one candidate is just that; an attention block if a candidate that is not the whole
-model has both its products and the softmax between them. What is not taken is refused in the toolchain's own words,
-with how many it is about. In float16 a model is what casting all of it gives. Of `tensorrt_rtx` the importer of
-TensorRT for RTX 1.7.1 was asked.
+Made by `python -m benchmarks.gpu_claims --write`; a test compares. The convolutions are those of ResNet-50 of the model
+suite and of a ResNeXt-50 with a sixteenth of its channels. The attention blocks are those of the exports in
+`tests/exports`. In float16 a model is what casting all of it gives. `tensorrt_rtx` is the importer of TensorRT for RTX
+1.7.1.
+
+A convolution is taken with what follows it if one candidate is just that. An attention block is taken if a candidate
+that is not the whole model has both its products and the softmax between them. A refusal is given in the toolchain's
+own words, with its count.
 """
 
 
@@ -250,7 +254,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the page into docs/")
+    parser.add_argument("--write", action="store_true", help="put the page into docs/generated/")
     if parser.parse_args().write:
         PAGE.write_text(page(), encoding="utf-8")
     else:

@@ -35,9 +35,11 @@ from benchmarks.judge.report import write_json
 from benchmarks.page import environment
 from benchmarks.variant_race import TURN, Effort, Entry, raced
 from benchmarks.variant_shapes import DTYPES, SHAPES, Shape, layer_of
+from collage.devices.opening import Devices
+from collage.devices.providers import Providers
+from collage.devices.this_host import this_host
 from collage.options import PRESETS
 from collage_core.contract import Host, Protocol, Unsupported
-from collage_core.device import Devices
 from collage_core.errors import DeviceError
 from collage_core.registry import Registry
 
@@ -86,7 +88,7 @@ def usable(registry: Registry, host: Host, device: str, names: Sequence[str]) ->
             continue
         here = [target for target in offered if target.device == device and target.exact and not target.on_request]
         if here:
-            entries.append(Entry(toolchain=registry.toolchains[name], target=here[0]))
+            entries.append(Entry(toolchain=registry.toolchains[name], target=here[0], host=host))
         else:
             reasons[name] = f"it has no target on {device}"
     return entries, reasons
@@ -159,7 +161,8 @@ def main(
     Args:
         arguments: The command line's; those of the process if None.
         registry: Toolchains; those installed if None.
-        devices: What opens devices; their toolchains if None. Given, they are no real ones, and the page says so.
+        devices: What opens devices; the installed providers if None. Given, they are no real ones, and the page says
+            so.
         shapes: The list.
         turn: How one contender is timed in one round.
     """
@@ -183,7 +186,7 @@ def main(
         else:
             device = "no GPU: a rehearsal on the CPU" if options.device == "cpu" else gpu(options.device)
         names = options.toolchains.split(",")
-        entries, reasons = usable(registry or Registry.discover(), Host.this(), options.device, names)
+        entries, reasons = usable(registry or Registry.discover(), this_host(), options.device, names)
         if not entries:
             listed = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
             raise ValueError(f"no toolchain is usable on {options.device}: {listed}")
@@ -195,7 +198,7 @@ def main(
         print(f"gpu_variants: {error}", file=sys.stderr)
         return 2
     clock = Clock(end=None if options.minutes is None else start + 60 * options.minutes)
-    opened = devices or Devices(entries[0].toolchain.open_device)
+    opened = devices or Devices(Providers.discover().open)
     try:
         run(wanted, entries, opened, report, effort, clock, options.results, console)
     except OutOfTimeError as stopped:

@@ -52,7 +52,7 @@ from collage_core.fusion import (
     default_rule,
 )
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import hashable, iterate_bits
+from collage_core.ir.graph.masks import hashable, iterate_bits
 from collage_core.ir.graph.work import estimated_work_us
 from collage_core.ir.operators.op_kind import OpPatternKind
 from collage_core.patterns import PatternTable

@@ -22,7 +22,7 @@ from collage_core.candidates.proposals import Proposals, propose, target_rule
 from collage_core.contract import Device
 from collage_core.fusion import CandidateBounds
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.registry import Toolchain
 from collage_triton.plugin import TritonPlugin, targets
 from tests.exports.blocks import CONFIGURATIONS

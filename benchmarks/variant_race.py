@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks.judge.statistics import Interval, median_interval
 from benchmarks.variant_shapes import Layer
+from collage.devices.opening import Devices
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskMeasure
@@ -29,8 +30,7 @@ from collage.measure.worker.failing import Stopped
 from collage.measure.worker.trial import Trial
 from collage.measure.worker.trials import Trials
 from collage_core.candidates.proposals import propose, target_rule
-from collage_core.contract import Artifact, Measurement, Protocol, Target
-from collage_core.device import Devices
+from collage_core.contract import Artifact, Host, Measurement, Protocol, Target
 from collage_core.fusion import CandidateBounds, SubGraph, kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
@@ -52,11 +52,13 @@ class Entry:
     Attributes:
         toolchain: It.
         target: Its plain target on the device.
+        host: The machine it builds for.
         cache: What it keeps between layers, such as compiled kernels.
     """
 
     toolchain: Toolchain
     target: Target
+    host: Host
     cache: MemoryBlobs = dataclasses.field(default_factory=MemoryBlobs)
 
 
@@ -169,8 +171,7 @@ def _chosen(
         if progress.variant and progress.variant not in seen:
             seen.append(progress.variant)
 
-    trials = Trials(entry.toolchain, store, folder, lambda target: entry.cache, note)
-    trials.devices = devices
+    trials = Trials(entry.toolchain, store, folder, lambda target: entry.cache, note, host=entry.host, devices=devices)
     found = trials.measure(ask)
     if isinstance(found, Measured):
         choice.first, choice.chosen, choice.tried = seen[0], found.variant, len(seen)
@@ -187,7 +188,7 @@ def _made_ready(
     assert ask is not None
     for variant in dict.fromkeys((choice.first, choice.chosen)):
         trial = open_trials.enter_context(
-            Trial(entry.toolchain, store, folder, entry.cache, _ignore, ask, devices, _ignore)
+            Trial(entry.toolchain, store, folder, entry.cache, _ignore, ask, entry.host, devices, _ignore)
         )
         artifact: Artifact | None = next(trial.variants(ask.build.max_variants, variant), None)
         if artifact is None:

@@ -30,7 +30,6 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
-from collage_core.device import DeviceStream
 from collage_core.fusion import FusionRule
 from collage_core.patterns import PatternTable
 
@@ -183,24 +182,5 @@ def collage_measure(
 
     Returns:
         The measurement, or None to have core time the call.
-    """
-    raise NotImplementedError
-
-
-@hookspec(firstresult=True)
-def collage_open_device(device: str) -> DeviceStream | None:
-    """Opens a device that core does not know. Optional; called in workers and in the user's process.
-
-    Core opens devices of CUDA itself. A plugin for other hardware brings what the runtime needs of it: memory, a
-    stream, events, graphs (`collage_core.device.DeviceStream`).
-
-    Args:
-        device: Name of a device, as one of the plugin's targets has it.
-
-    Returns:
-        A new stream of it, or None if it is not this plugin's.
-
-    Raises:
-        DeviceError: If it cannot be used; it says why and what to do.
     """
     raise NotImplementedError

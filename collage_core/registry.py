@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import importlib.metadata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -31,27 +30,11 @@ from collage_core.contract import (
     Unsupported,
 )
 from collage_core.contract.answers import artifact_problem, target_problem
-from collage_core.device import DeviceStream, open_device
-from collage_core.errors import DeviceError, DeviceUnavailableError, LoweringError, PluginError
+from collage_core.entry_points import PluginFailure, discovered, distinct, distribution_of, referred
+from collage_core.errors import LoweringError, PluginError
 from collage_core.fusion import FusionRule
 from collage_core.patterns import PatternTable
 from collage_core.plugin_calls import guarded_table, in_driver, one_line
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PluginFailure:
-    """An entry point that gives no toolchain.
-
-    Attributes:
-        name: Name of the entry point.
-        distribution: Distribution that declares it, with its version.
-        reason: Why it is unusable.
-    """
-
-    name: str
-    distribution: str
-    reason: str
-
 
 _IN_DRIVER = frozenset(
     {"collage_check_host", "collage_register_patterns", "collage_register_predicates", "collage_fusion_spec"}
@@ -211,26 +194,6 @@ class Toolchain:
         kernel: Kernel = answer
         return kernel
 
-    def open_device(self, name: str) -> DeviceStream:
-        """A new stream of a device: of CUDA by core, of any other kind by the plugin.
-
-        Raises:
-            DeviceError: If it cannot be used.
-            PluginError: If the hook raises anything else or answers with anything else.
-        """
-        if name.startswith("cuda:"):
-            return open_device(name)
-        hook = "collage_open_device"
-        answer = (
-            self._call(hook, (DeviceStream, type(None)), let=DeviceError, device=name)
-            if self.implements(hook)
-            else None
-        )
-        if answer is None:
-            raise DeviceUnavailableError(name, f"neither core nor {self.name} knows it")
-        stream: DeviceStream = answer
-        return stream
-
     def measure(
         self, target: Target, call: BoundCall, protocol: Protocol, fallback: Callable[[], Measurement]
     ) -> Measurement:
@@ -298,27 +261,7 @@ class Registry:
 
         A plugin that fails to load costs only itself. Two distributions that claim one name lose both.
         """
-        owners: dict[str, list[importlib.metadata.EntryPoint]] = {}
-        for entry in importlib.metadata.entry_points(group=hookspecs.ENTRY_POINT_GROUP):
-            known = owners.setdefault(entry.name, [])
-            if not any(_same_origin(entry, other) for other in known):
-                known.append(entry)
-        toolchains: dict[str, Toolchain] = {}
-        failures: list[PluginFailure] = []
-        for name, entries in sorted(owners.items()):
-            if len(entries) > 1:
-                both = " and ".join(sorted(_distribution(entry) for entry in entries))
-                failures.append(
-                    PluginFailure(
-                        name=name, distribution=both, reason=f"{both} both bring a toolchain of this name; remove one"
-                    )
-                )
-                continue
-            try:
-                toolchains[name] = _load(entries[0])
-            except PluginError as error:
-                failures.append(PluginFailure(name=name, distribution=_distribution(entries[0]), reason=error.reason))
-        return cls(toolchains, tuple(failures))
+        return cls(*discovered(hookspecs.ENTRY_POINT_GROUP, _load, "a toolchain of this name"))
 
     @classmethod
     def of(cls, *toolchains: Toolchain) -> Registry:
@@ -332,10 +275,7 @@ def load_toolchain(name: str) -> Toolchain:
     Raises:
         PluginError: If no entry point has this name, several distributions do, or it fails to load.
     """
-    found: list[importlib.metadata.EntryPoint] = []
-    for entry in importlib.metadata.entry_points(group=hookspecs.ENTRY_POINT_GROUP, name=name):
-        if not any(_same_origin(entry, other) for other in found):
-            found.append(entry)
+    found = distinct(importlib.metadata.entry_points(group=hookspecs.ENTRY_POINT_GROUP, name=name))
     if len(found) != 1:
         reason = "no installed distribution brings it" if not found else "several distributions bring it"
         raise PluginError(name, "import", reason)
@@ -348,23 +288,9 @@ def load_plugin(reference: str, name: str) -> Toolchain:
     Raises:
         PluginError: If the module cannot be imported or has no such attribute.
     """
-    module, _, attribute = reference.partition(":")
-    try:
-        plugin = getattr(importlib.import_module(module), attribute)
-    except (Exception, SystemExit) as error:
-        raise PluginError(name, "import", one_line(error)) from error
-    return Toolchain(name, plugin, reference)
+    return Toolchain(name, referred(reference, name), reference)
 
 
 def _load(entry: importlib.metadata.EntryPoint) -> Toolchain:
     plugin = in_driver(entry.name, "import", entry.load)
-    return Toolchain(entry.name, plugin, _distribution(entry))
-
-
-def _same_origin(one: importlib.metadata.EntryPoint, other: importlib.metadata.EntryPoint) -> bool:
-    """Editable installs show one distribution twice when its folder is on the path too."""
-    return one.value == other.value and _distribution(one) == _distribution(other)
-
-
-def _distribution(entry: importlib.metadata.EntryPoint) -> str:
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.value
+    return Toolchain(entry.name, plugin, distribution_of(entry))

@@ -1,7 +1,8 @@
-"""Runs Python as if this source tree were installed: `python -m tests.from_source -m pytest -m gpu`.
+"""Run Python as if this source tree were installed: `python -m tests.from_source -m pytest -m gpu`.
 
 For machines without a network, or where nothing is to be installed: what an installation adds to a source tree is
 metadata, by which plugins are found and versions known, and that is written into a folder that goes afterwards.
+What the distributions need of others has to be installed. A toolchain whose library is missing says so itself.
 """
 
 from __future__ import annotations
@@ -15,19 +16,22 @@ import tempfile
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
-PROJECTS = (ROOT, *sorted(ROOT.glob("plugins/*/")), *sorted(ROOT.glob("tests/dist/*/")))
+BASE = (ROOT, ROOT / "engine", ROOT / "testing")
+"""Folders of the projects that nothing works without."""
+PROJECTS = (*BASE, *sorted(ROOT.glob("plugins/*/")), *sorted(ROOT.glob("tests/dist/*/")))
 """Folders of all projects of this repository."""
 
 
 def metadata(folder: Path, name: str, version: str, entry_points: dict[str, dict[str, str]]) -> None:
-    """Writes what `importlib.metadata` reads of a distribution: "The .dist-info directory" of the wheel format.
+    """Write what `importlib.metadata` reads of a distribution: "The .dist-info directory" of the wheel format.
 
     Args:
         folder: To be on Python's path.
-        name: Of the distribution.
-        version: Likewise.
+        name: The distribution's name.
+        version: The distribution's version.
         entry_points: What each name refers to, by group.
     """
     facts = folder / f"{name.replace('-', '_')}-{version}.dist-info"
@@ -40,32 +44,49 @@ def metadata(folder: Path, name: str, version: str, entry_points: dict[str, dict
 
 
 def described(folder: Path, projects: Iterable[Path] = PROJECTS) -> list[str]:
-    """Writes the metadata of projects, as their own descriptions say it.
+    """Write the metadata of projects, as their own descriptions say it.
 
     Returns:
         What has to be on Python's path for them to be found and imported.
     """
     paths = [str(folder)]
     for project in projects:
-        facts = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        metadata(folder, facts["name"], facts["version"], facts.get("entry-points", {}))
+        facts = _facts(project)
+        scripts = {"console_scripts": facts["scripts"]} if "scripts" in facts else {}
+        metadata(folder, facts["name"], facts["version"], facts.get("entry-points", {}) | scripts)
         paths.append(str(project))
     return paths
 
 
 def environment(paths: Iterable[str]) -> dict[str, str]:
-    """This process's environment with folders before what is on Python's path."""
+    """Return this process's environment with folders before what is on Python's path."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)}
 
 
-def missing(project: Path = ROOT) -> list[str]:
-    """What a project and these tests ask for and this Python has not got, as they ask for it.
+def missing(projects: Iterable[Path] = PROJECTS, root: Path = ROOT) -> list[str]:
+    """Return what projects and the tests ask for and this Python has not got, as they ask for it.
 
-    Optional parts and versions are not looked at: what asks for those says so itself.
+    Optional parts and versions are not looked at: what asks for those says so itself. Nor are the distributions of
+    this repository, which are used from source.
+
+    Args:
+        projects: Their folders.
+        root: Folder of the repository, which has the tests' requirements.
     """
-    asked = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
-    asked += (project / "tests" / "requirements.txt").read_text(encoding="utf-8").split()
-    return [each for each in asked if not _has(re.split(r"[^\w.-]", each)[0])]
+    asked = (root / "tests" / "requirements.txt").read_text(encoding="utf-8").split()
+    for project in projects:
+        asked += _facts(project)["dependencies"]
+    ours = {_facts(project)["name"] for project in PROJECTS}
+    return [each for each in dict.fromkeys(asked) if (name := _name(each)) not in ours and not _has(name)]
+
+
+def _facts(project: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return facts
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^\w.-]", requirement)[0]
 
 
 def _has(distribution: str) -> bool:
@@ -77,9 +98,11 @@ def _has(distribution: str) -> bool:
 
 
 def main() -> int:
-    """Runs Python with the arguments given; its exit status, 2 if something is missing that they take."""
-    if lacking := missing():
+    """Run Python with the arguments given, and return its exit status, or 2 if something is missing."""
+    lacking, needed = missing(), missing(BASE)
+    if lacking:
         print(f"this Python has not got {', '.join(lacking)}", file=sys.stderr)
+    if needed:
         return 2
     with tempfile.TemporaryDirectory(prefix="collage-") as folder:
         done = subprocess.run(

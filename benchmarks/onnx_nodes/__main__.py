@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table = commands.add_parser("table")
     table.add_argument("--work", type=Path, required=True)
     table.add_argument("--results", type=Path, default=HERE / "results" / "onnx-node-tests.json")
-    table.add_argument("--page", type=Path, default=HERE.parent / "docs" / "onnx-node-tests.md")
+    table.add_argument("--page", type=Path, default=HERE.parent / "docs" / "generated" / "onnx-node-tests.md")
     options = parser.parse_args(arguments)
     if options.command == "run":
         for backend in options.backends or BACKENDS:

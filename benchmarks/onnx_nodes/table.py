@@ -16,17 +16,16 @@ _LIBRARIES = ("onnx", "onnx-ir", "onnxruntime", "openvino", "numpy")
 _TITLES = {"collage": "Collage", "onnxruntime": "ONNX Runtime", "reference": "ONNX's evaluator"}
 
 _WHAT = """
-The {cases:,} node tests of `onnx.backend.test`, run by ONNX's own runner with its tolerances through
+The {cases:,} node tests of `onnx.backend.test` were run by ONNX's own runner with its tolerances through
 `collage.onnx_backend`: each model is prepared, the installed toolchains propose candidates, which are built and
-checked in their workers, and the plan is loaded and run; `reference` gets only what no other toolchain computes
-rightly. Beside it, by the same runner, ONNX Runtime and ONNX's evaluator, each alone, as they come.
+checked in their workers, and the plan is loaded and run. `reference` gets only what no other toolchain computes
+correctly. ONNX Runtime and ONNX's evaluator, each alone, were run by the same runner.
 """
 _NOTES = """
-An output with an element further off than ONNX's tolerance sends its kernels to another toolchain, as one that is wrong
-by the scale of its tensors is; random operators go to `reference`, since nobody can compare what they draw. Bernoulli's
-expected outputs are draws, which nothing repeats; ImageDecoder's implementation in ONNX needs Pillow, which was not
-installed; `test_loop16_seq_none` is refused by ONNX's runner whatever is computed, since it takes the length of a
-scalar.
+An output with an element further off than ONNX's tolerance sends its kernels to another toolchain, as an output that
+is wrong by the scale of its tensors does. Random operators go to `reference`, because their outputs cannot be compared.
+Bernoulli's expected outputs are random draws. ImageDecoder's implementation in ONNX needs Pillow, which was not
+installed. ONNX's runner refuses `test_loop16_seq_none` whatever is computed: it takes the length of a scalar.
 """
 _HOW = """
 Run on {date} with {versions}; {machine}. Made by `python -m benchmarks.onnx_nodes`; all outcomes are in

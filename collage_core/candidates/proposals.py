@@ -22,7 +22,7 @@ from collage_core.fusion import (
     with_whole_groups,
 )
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, lowest_bit, union_of
 from collage_core.ir.graph.work import estimated_work_us
 from collage_core.registry import Toolchain
 
@@ -71,10 +71,7 @@ class Proposals:
     @property
     def covered(self) -> int:
         """Mask of the nodes in some candidate."""
-        mask = 0
-        for candidate in self.candidates:
-            mask |= candidate.sub_graph.nodes
-        return mask
+        return union_of(candidate.sub_graph.nodes for candidate in self.candidates)
 
 
 def target_rule(toolchain: Toolchain, target: Target, query: Mapping[int, str]) -> TargetRule:
@@ -201,7 +198,7 @@ def worthwhile(
             name = keys[candidate] = key(candidate.sub_graph)
             single[name] = single.get(name, 0.0) + sum(work[index] for index in iterate_bits(nodes))
             continue
-        lowest = (nodes & -nodes).bit_length() - 1
+        lowest = lowest_bit(nodes)
         rival = largest.get(lowest)
         if rival is None or nodes.bit_count() > (rival.sub_graph.nodes & graph.needs_kernel).bit_count():
             largest[lowest] = candidate

@@ -1,4 +1,4 @@
-"""What core and plugins exchange: values only, no behaviour of core's own."""
+"""What core and plugins exchange: values and protocols, no behaviour of core's own."""
 
 from collage_core.contract.artifact import (
     Artifact,
@@ -17,7 +17,10 @@ from collage_core.contract.buffer import ALIGNMENT_BYTES, DEVICE_ALIGNMENT_BYTES
 from collage_core.contract.copy_figures import CopyFigures
 from collage_core.contract.cost import INVALID, UNMEASURED, Cost, Unmeasured, checked_cost
 from collage_core.contract.device import Device
+from collage_core.contract.device_provider import DEVICE_ENTRY_POINT_GROUP, DeviceProvider, LibraryFamily
+from collage_core.contract.device_stream import DeviceGraph, DeviceMemory, DeviceStream, Event, OpenDevice
 from collage_core.contract.function import KernelFunction, content_hash
+from collage_core.contract.garbage_collection import uncollected
 from collage_core.contract.host import Host
 from collage_core.contract.lower_precision import PRECISIONS, in_precision, out_of_range
 from collage_core.contract.measurement import Measurement, Protocol
@@ -29,6 +32,7 @@ from collage_core.ir.values.tensor_spec import TensorSpec, ValueKind
 __all__ = [
     "ALIGNMENT_BYTES",
     "DEVICE_ALIGNMENT_BYTES",
+    "DEVICE_ENTRY_POINT_GROUP",
     "INVALID",
     "PRECISIONS",
     "UNMEASURED",
@@ -40,13 +44,20 @@ __all__ = [
     "CopyFigures",
     "Cost",
     "Device",
+    "DeviceGraph",
+    "DeviceMemory",
+    "DeviceProvider",
+    "DeviceStream",
+    "Event",
     "Host",
     "Joins",
     "Json",
     "Kernel",
     "KernelFunction",
+    "LibraryFamily",
     "Measurement",
     "Obstacle",
+    "OpenDevice",
     "Protocol",
     "ReentrantKernel",
     "Requirement",
@@ -67,6 +78,7 @@ __all__ = [
     "in_precision",
     "out_of_range",
     "split_targets",
+    "uncollected",
     "weight_named",
     "workspace_of",
 ]

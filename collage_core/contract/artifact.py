@@ -94,6 +94,7 @@ class BuildContext:
 
     Attributes:
         threads: CPU threads the kernel may use.
+        host: The machine the kernel will run on, its devices included: compile for it, not for the one this runs on.
         effort: 0 (quick) to 2 (extensive): how much tuning is worth.
         deadline_s: Seconds until the worker is killed.
         tuning_s: Seconds, like `deadline_s` from the call of `collage_lower` on, after which no further variant is
@@ -101,7 +102,6 @@ class BuildContext:
         max_variants: Most variants that will be asked for, and so how many algorithms to ask a library for.
         variant: Name of the only variant wanted, known from an earlier build of an equal function on an equal machine:
             make it without making the others first. None for all.
-        host: The machine the kernel will run on, its devices included: compile for it, not for the one this runs on.
         workspace_limit_bytes: Most scratch memory a variant may ask for.
         seed: For anything random.
         blobs: The toolchain's own cache.
@@ -112,6 +112,7 @@ class BuildContext:
     """
 
     threads: int
+    host: Host
     effort: int
     deadline_s: float
     workspace_limit_bytes: int
@@ -122,7 +123,6 @@ class BuildContext:
     tuning_s: float = math.inf
     max_variants: int = 1
     variant: str | None = None
-    host: Host = dataclasses.field(default_factory=Host.this)
     deterministic: bool = False
 
 
@@ -132,6 +132,7 @@ class RunContext:
 
     Attributes:
         threads: CPU threads it may use.
+        host: The machine it runs on, its devices included.
         device: `"cpu"` or `"cuda:0"`.
         constants: Weights by what `Artifact.constants` calls them, read-only arrays in the CPU's memory shared between
             kernels. Those converted for a kernel of another device may be there only.
@@ -143,6 +144,7 @@ class RunContext:
     """
 
     threads: int
+    host: Host
     device: str = "cpu"
     constants: Mapping[str, np.ndarray[Any, Any]] = dataclasses.field(default_factory=dict)
     stream: int | None = None

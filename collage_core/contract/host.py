@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
-import os
-import platform
-from pathlib import Path
 
-import psutil
-
-from collage_core.contract.device import Device, nvidia_devices
+from collage_core.contract.device import Device
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,32 +47,3 @@ class Host:
     def device(self, name: str) -> Device | None:
         """The device a target names; None if this machine has none of that name."""
         return next((device for device in self.devices if device.name == name), None)
-
-    @classmethod
-    def this(cls) -> Host:
-        """The machine this process runs on."""
-        return _this_host()
-
-
-@functools.cache
-def _this_host() -> Host:
-    name, flags = platform.processor() or platform.machine(), frozenset[str]()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        fields: dict[str, str] = {}
-        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
-            key, colon, value = line.partition(":")
-            if colon:
-                fields.setdefault(key.strip(), value.strip())
-        name = fields.get("model name", name)
-        flags = frozenset(fields.get("flags", fields.get("Features", "")).lower().split())
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    physical = psutil.cpu_count(logical=False) or usable
-    return Host(
-        system=f"{platform.system()} {platform.machine()}",
-        cpu=name,
-        physical_cores=max(1, min(usable, physical)),
-        cpu_flags=flags,
-        memory_bytes=psutil.virtual_memory().total,
-        devices=nvidia_devices(),
-    )

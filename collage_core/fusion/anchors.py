@@ -10,7 +10,7 @@ import onnx_ir
 from collage_core.fusion.combiners import Combiner, Finder, KnownGroups
 from collage_core.fusion.groups import Group, inside_numbers
 from collage_core.fusion.kernel_graph import KernelGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.operators.op_kind import OpPatternKind
 from collage_core.ir.values.content import constant_of
 

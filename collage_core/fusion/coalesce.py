@@ -9,7 +9,7 @@ from collage_core.contract.target import Target
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraph, SubGraphConfig
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import IndexSet, iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 
 
 class Units:
@@ -159,7 +159,7 @@ def merged_neighbours(
         return not whole.nodes & forbidden and bool(whole.validity(limits))
 
     units = Units(graph, [*(each.nodes for each in mine), *others])
-    marked = IndexSet.of(graph.compilers).bits
+    marked = mask_of(graph.compilers)
     turns = [number for number, each in enumerate(mine) if not each.nodes & marked]
     turns.sort(key=lambda number: mine[number].nodes & -mine[number].nodes)
     merged = [joined(numbers) for numbers in coalesced(units, turns, allow)]
@@ -201,7 +201,7 @@ class MaxCoalesceRule(FusionRule):
         """Takes the largest candidates that fit together, and merges them."""
         outcome = self.rule.propose(graph, context)
         limits = within(context.target, self.config)
-        refused = IndexSet.of(index for index in outcome.refusals if graph.is_host(index)).bits | context.refused
+        refused = mask_of(outcome.refusals) & graph.host_mask | context.refused
         units = Units(graph, [1 << index for index in range(len(graph))])
         chosen: list[SubGraph] = []
         free = graph.needs_kernel

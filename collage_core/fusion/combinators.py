@@ -7,7 +7,7 @@ import dataclasses
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraphConfig
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, mask_of, union_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,9 +26,7 @@ class UnionRule(FusionRule):
         The first reason is kept, of those that say more than that a pattern looks otherwise if there is one.
         """
         outcomes = [rule.propose(graph, context) for rule in self.rules]
-        covered = 0
-        for outcome in outcomes:
-            covered |= outcome.covered
+        covered = union_of(outcome.covered for outcome in outcomes)
         refusals: dict[int, str] = {}
         unlike: dict[int, str] = {}
         for outcome in outcomes:
@@ -39,7 +37,7 @@ class UnionRule(FusionRule):
         merged = RuleOutcome(
             refusals={**unlike, **refusals},
             left_out=tuple(line for o in outcomes for line in o.left_out),
-            unlike=sum(1 << index for index in only_unlike),
+            unlike=mask_of(only_unlike),
         )
         return merged.with_sub_graphs(sub_graph for outcome in outcomes for sub_graph in outcome.sub_graphs)
 

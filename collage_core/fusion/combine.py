@@ -8,7 +8,7 @@ from collage_core.fusion.closure import Closure
 from collage_core.fusion.combiners import DEFAULT_PRIMITIVES, Combiner
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import IndexSet
+from collage_core.ir.graph.masks import mask_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,14 +31,12 @@ class CombineByPrimitivesRule(FusionRule):
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
         """Starts from the other rule's candidates and joins until nothing new is found."""
         outcome = self.rule.propose(graph, context)
-        forbidden = context.refused
-        for index in outcome.refusals:
-            if graph.is_host(index):  # a view the toolchain refuses may not lie between joined nodes
-                forbidden |= 1 << index
+        # a view the toolchain refuses may not lie between joined nodes
+        forbidden = context.refused | mask_of(outcome.refusals) & graph.host_mask
         limit = context.bounds.max_candidates
         depth = min(context.bounds.max_depth, context.target.max_depth or context.bounds.max_depth)
         closure = Closure(graph, self.primitives, depth, forbidden)
-        marked = IndexSet.of(graph.compilers).bits  # what calls a function marked as a kernel is a kernel of its own
+        marked = mask_of(graph.compilers)  # what calls a function marked as a kernel is a kernel of its own
         own = [sub_graph for sub_graph in outcome.sub_graphs if sub_graph.nodes & marked & ~context.refused]
         cut_off = closure.run((each for each in outcome.sub_graphs if not each.nodes & marked), limit)
         left_out = []

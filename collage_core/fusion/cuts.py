@@ -8,7 +8,7 @@ import numpy as np
 
 from collage_core.fusion.quantised import quantised_groups
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, lowest_bit
 from collage_core.ir.graph.work import estimated_work_us
 from collage_core.ir.values.tensor_spec import ValueKind
 
@@ -80,7 +80,7 @@ def _inside(groups: Iterable[int]) -> int:
 
 def _next_kernel(graph: DataflowGraph, place: int) -> int:
     after = graph.needs_kernel >> place << place
-    return (after & -after).bit_length() - 1
+    return lowest_bit(after)
 
 
 def _best(squares: np.ndarray[tuple[int, int], np.dtype[np.float64]], ends: np.ndarray, count: int) -> tuple[int, ...]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Sequence
 
 from collage_core.fusion.coalesce import Units, coalesced
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, lowest_bit, union_of
 
 _MAX_MERGED_REGIONS = 64
 """With more regions than this, neighbours are not merged: the toolchain refuses too much for it to matter."""
@@ -47,7 +45,7 @@ def maximal_regions(
     for level, nodes in sorted(by_level.items()):
         (refused if level % 2 else taken).extend(_connected(graph, nodes))
     taken = [graph.completed(nodes) for nodes in _merged(graph, taken, refused, supported, within)]
-    return sorted(taken, key=_lowest), sorted(map(graph.completed, refused), key=_lowest)
+    return sorted(taken, key=lowest_bit), sorted(map(graph.completed, refused), key=lowest_bit)
 
 
 def _levels(graph: DataflowGraph, supported: int, within: int, whole: Sequence[int]) -> dict[int, int]:
@@ -80,9 +78,9 @@ def _connected(graph: DataflowGraph, nodes: int) -> list[int]:
     while nodes:
         part = fresh = nodes & -nodes
         while fresh:
-            around = 0
-            for index in iterate_bits(fresh):
-                around |= graph.kernel_successors[index] | graph.kernel_predecessors[index]
+            around = union_of(
+                graph.kernel_successors[index] | graph.kernel_predecessors[index] for index in iterate_bits(fresh)
+            )
             fresh = around & nodes & ~part
             part |= fresh
         parts.append(part)
@@ -96,11 +94,7 @@ def _merged(graph: DataflowGraph, taken: list[int], refused: list[int], supporte
     barriers = graph.host_mask & within & ~supported
 
     def united(numbers: tuple[int, ...]) -> int:
-        return graph.completed(functools.reduce(operator.or_, (taken[number] for number in numbers)))
+        return graph.completed(union_of(taken[number] for number in numbers))
 
     merged = coalesced(Units(graph, [*taken, *refused]), range(len(taken)), lambda each: not united(each) & barriers)
     return [united(numbers) for numbers in merged]
-
-
-def _lowest(nodes: int) -> int:
-    return (nodes & -nodes).bit_length() - 1

@@ -7,7 +7,7 @@ import dataclasses
 from collage_core.fusion.kernel_graph import KernelGraph
 from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.graph.canonical import Composite
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.ir.operators.op_kind import OpPatternKind
 
 Edge = tuple[int, int]
@@ -110,7 +110,7 @@ def started(kernels: KernelGraph, sub_graph: SubGraph) -> Group:
     """The group of a sub-graph that needs a kernel."""
     numbers = kernels.numbers(sub_graph.nodes)
     low = numbers[0]
-    nodes = sum(1 << (number - low) for number in numbers)
+    nodes = mask_of(number - low for number in numbers)
     return Group(
         low=low,
         nodes=nodes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.ir.graph.walk import is_pure_node
 from collage_core.ir.operators.op_kind import OpPatternKind
 from collage_core.ir.values.content import constant_of
@@ -55,7 +55,7 @@ class KernelGraph:
 
     def mask(self, low: int, nodes: int) -> int:
         """A set as a mask of the graph, without views."""
-        return sum(1 << self.indices[low + place] for place in iterate_bits(nodes))
+        return mask_of(self.indices[low + place] for place in iterate_bits(nodes))
 
     def completed(self, low: int, nodes: int) -> int:
         """A set as a mask of the graph, with the views between its nodes."""
@@ -118,8 +118,8 @@ class KernelGraph:
         for place in iterate_bits(nodes):
             after |= self.reached(low + place, width - place) << place
         around = after & ((1 << width) - 1) & ~nodes
-        return sum(
-            1 << place for place in iterate_bits(around) if self.reached(low + place, width - place) & nodes >> place
+        return mask_of(
+            place for place in iterate_bits(around) if self.reached(low + place, width - place) & nodes >> place
         )
 
     @cached_property

@@ -9,7 +9,7 @@ from functools import cached_property
 from collage_core.errors import PartitioningError
 from collage_core.fusion.spec import CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, lowest_bit, union_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +55,7 @@ class Partitioning:
         """
         graph = self.graph
         units: list[tuple[int, CandidateKernel | int]] = [(k.sub_graph.nodes, k) for k in self.kernels]
-        inside = 0
-        for nodes, _ in units:
-            inside |= nodes
+        inside = union_of(nodes for nodes, _ in units)
         units.extend((1 << index, index) for index in iterate_bits(graph.all_mask & ~inside))
         unit_of = [0] * len(graph)
         for number, (nodes, _) in enumerate(units):
@@ -66,15 +64,13 @@ class Partitioning:
         waiting = []
         readers: list[set[int]] = [set() for _ in units]
         for number, (nodes, _) in enumerate(units):
-            before = 0
-            for index in iterate_bits(nodes):
-                before |= graph.predecessors[index]
+            before = union_of(graph.predecessors[index] for index in iterate_bits(nodes))
             needed = {unit_of[index] for index in iterate_bits(before & ~nodes)}
             waiting.append(len(needed))
             for other in needed:
                 readers[other].add(number)
         # Lowest node first: deterministic, and close to the graph's own order, which keeps few tensors alive.
-        ready = [(_lowest(units[number][0]), number) for number, count in enumerate(waiting) if not count]
+        ready = [(lowest_bit(units[number][0]), number) for number, count in enumerate(waiting) if not count]
         heapq.heapify(ready)
         order: list[CandidateKernel | int] = []
         while ready:
@@ -83,7 +79,7 @@ class Partitioning:
             for reader in readers[number]:
                 waiting[reader] -= 1
                 if not waiting[reader]:
-                    heapq.heappush(ready, (_lowest(units[reader][0]), reader))
+                    heapq.heappush(ready, (lowest_bit(units[reader][0]), reader))
         if len(order) < len(units):
             stuck = [units[number][0] for number, count in enumerate(waiting) if count]
             named = "; ".join(self._named(nodes) for nodes in stuck[:4])
@@ -93,7 +89,3 @@ class Partitioning:
     def _named(self, nodes: int) -> str:
         names = [repr(self.graph.names[index]) for index in iterate_bits(nodes)]
         return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-def _lowest(nodes: int) -> int:
-    return (nodes & -nodes).bit_length() - 1

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from collage_core.fusion.quantised import quantised_groups
 from collage_core.fusion.sub_graph import SubGraph, inside_depth
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, lowest_bit, union_of
 from collage_core.ir.operators.op_kind import OpPatternKind
 from collage_core.ir.values.tensor_spec import ValueKind
 
@@ -81,10 +81,7 @@ class _Fuser:
         self._parent = list(range(len(graph)))
         self._nodes = [1 << index for index in range(len(graph))]
         self._kind = [_own_kind(graph, index) for index in range(len(graph))]
-        whole = 0
-        for group in quantised_groups(graph):
-            whole |= group
-        for index in iterate_bits(whole):
+        for index in iterate_bits(union_of(quantised_groups(graph))):
             self._kind[index] = _K.OPAQUE
         self._towards = _kinds_towards(graph)
 
@@ -129,7 +126,7 @@ class _Fuser:
         seen = 0
         waiting = graph.successors[index]
         while waiting:
-            node = (waiting & -waiting).bit_length() - 1
+            node = lowest_bit(waiting)
             waiting &= waiting - 1
             if not allows(self._kind[self._root(node)], node == sink):
                 return None
@@ -139,10 +136,8 @@ class _Fuser:
         return seen
 
     def _join(self, index: int, sink: int, between: int) -> None:
-        nodes = 0
         roots = {self._root(node) for node in (index, sink, *iterate_bits(between))}
-        for root in roots:
-            nodes |= self._nodes[root]
+        nodes = union_of(self._nodes[root] for root in roots)
         if not self._within_limits(nodes):
             return
         into = self._root(sink)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import IndexSet, iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, mask_of, union_of
 from collage_core.ir.operators.quantised import is_dequantize, is_quantize
 from collage_core.ir.values.content import constant_of
 
@@ -42,7 +42,7 @@ def quantised_groups(graph: DataflowGraph) -> tuple[int, ...]:
     ties = (1 << index | graph.successors[index] for index in iterate_bits(_inner(graph)))
     kernels = [group & graph.needs_kernel for group in _united(ties)]
     groups = _without_circles(graph, [group for group in kernels if group])
-    marked = IndexSet.of(graph.compilers).bits
+    marked = mask_of(graph.compilers)
     kept = [group for group in groups if group.bit_count() > 1 and not group & marked]
     return tuple(sorted(kept, key=lambda group: group & -group))
 
@@ -73,9 +73,9 @@ def _inner(graph: DataflowGraph) -> int:
     """Mask of the nodes whose results only exist in the middle of a quantised operator."""
     nodes = range(len(graph))
     wide = _dequantised(graph)
-    narrows = IndexSet.of(index for index in nodes if is_quantize(graph.nodes[index])).bits
-    through = graph.host_mask | IndexSet.of(index for index in nodes if graph.kinds[index].is_epilogue).bits
-    through &= ~narrows & ~IndexSet.of(index for index in nodes if is_dequantize(graph.nodes[index])).bits
+    narrows = mask_of(index for index in nodes if is_quantize(graph.nodes[index]))
+    through = graph.host_mask | mask_of(index for index in nodes if graph.kinds[index].is_epilogue)
+    through &= ~narrows & ~mask_of(index for index in nodes if is_dequantize(graph.nodes[index]))
     quantised = 0  # what reads such a result, and element-wise work after it
     for index in iterate_bits(graph.all_mask & ~narrows):
         before = graph.predecessors[index]
@@ -86,9 +86,9 @@ def _inner(graph: DataflowGraph) -> int:
         after = graph.successors[index]
         if after and not after & ~(narrows | (through & ending)) and not graph.outputs_mask >> index & 1:
             ending |= 1 << index
-    marked = IndexSet.of(graph.compilers).bits  # what calls a function marked as a kernel is a kernel of its own
+    marked = mask_of(graph.compilers)  # what calls a function marked as a kernel is a kernel of its own
     inner = (wide | (quantised & ending) | _weights(graph)) & ~marked
-    return IndexSet.of(index for index in iterate_bits(inner) if not graph.successors[index] & marked).bits
+    return mask_of(index for index in iterate_bits(inner) if not graph.successors[index] & marked)
 
 
 def _dequantised(graph: DataflowGraph) -> int:
@@ -128,29 +128,21 @@ def _united(ties: Iterable[int]) -> list[int]:
 
 def _without_circles(graph: DataflowGraph, groups: Sequence[int]) -> list[int]:
     """Merges what would wait for each other in a circle: the strongly connected components, by Kosaraju's algorithm."""
-    grouped = 0
-    for group in groups:
-        grouped |= group
-    units = [*groups, *(1 << index for index in iterate_bits(graph.needs_kernel & ~grouped))]
+    units = [*groups, *(1 << index for index in iterate_bits(graph.needs_kernel & ~union_of(groups)))]
     unit_of = {index: number for number, unit in enumerate(units) for index in iterate_bits(unit)}
 
     def neighbours(masks: Sequence[int]) -> list[list[int]]:
-        around = (IndexSet.of(i for index in iterate_bits(unit) for i in iterate_bits(masks[index])) for unit in units)
-        return [sorted({unit_of[index] for index in each}) for each in around]
+        around = (union_of(masks[index] for index in iterate_bits(unit)) for unit in units)
+        return [sorted({unit_of[index] for index in iterate_bits(each)}) for each in around]
 
     after, before = neighbours(graph.kernel_successors), neighbours(graph.kernel_predecessors)
     finished: list[int] = []
     seen: set[int] = set()
     for start in range(len(units)):
         finished.extend(_finished(start, after, seen))
-    merged: list[int] = []
     seen = set()
-    for start in reversed(finished):
-        component = 0
-        for number in _finished(start, before, seen):
-            component |= units[number]
-        merged.append(component)
-    return merged
+    components = (_finished(start, before, seen) for start in reversed(finished))
+    return [union_of(units[number] for number in component) for component in components]
 
 
 def _finished(start: int, edges: Sequence[Sequence[int]], seen: set[int]) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable
 
 from collage_core.fusion.cuts import cut_positions
 from collage_core.fusion.grouping import maximal_regions
@@ -12,6 +11,7 @@ from collage_core.fusion.quantised import is_split
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraph, labelled_parts
 from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.masks import mask_of
 
 
 def supported_nodes(graph: DataflowGraph, outcome: RuleOutcome, context: RuleContext) -> int:
@@ -24,19 +24,12 @@ def supported_nodes(graph: DataflowGraph, outcome: RuleOutcome, context: RuleCon
         outcome: What the toolchain's rule found.
         context: What its query refused.
     """
-    views = graph.host_mask & ~context.refused & ~_mask(outcome.refusals)
-    taken = outcome.covered & graph.needs_kernel & ~_mask(graph.compilers) | views
+    views = graph.host_mask & ~context.refused & ~mask_of(outcome.refusals)
+    taken = outcome.covered & graph.needs_kernel & ~mask_of(graph.compilers) | views
     for group in context.whole(graph):
         if graph.completed(group) & ~taken:
             taken &= ~group
     return taken
-
-
-def _mask(indices: Iterable[int]) -> int:
-    mask = 0
-    for index in indices:
-        mask |= 1 << index
-    return mask
 
 
 @dataclasses.dataclass(frozen=True)

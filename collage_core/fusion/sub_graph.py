@@ -12,7 +12,7 @@ from collage_core.contract.support import Supported, Unsupported
 from collage_core.ir.graph.canonical import Composite, structural_hash
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.extract import extract
-from collage_core.ir.graph.index_set import IndexSet, hashable, iterate_bits
+from collage_core.ir.graph.masks import hashable, iterate_bits, mask_of, union_of
 from collage_core.ir.operators.op_kind import OpPatternKind
 from collage_core.ir.values.content import constant_of
 
@@ -60,11 +60,6 @@ class SubGraph:
         return hash((hashable(self.nodes), self.label, self.composites, self.attributes))
 
     @property
-    def index_set(self) -> IndexSet:
-        """The nodes as a set."""
-        return IndexSet(self.nodes)
-
-    @property
     def names(self) -> tuple[str, ...]:
         """Names of the nodes, in the graph's order."""
         return tuple(self.graph.names[index] for index in iterate_bits(self.nodes))
@@ -88,27 +83,19 @@ class SubGraph:
     @cached_property
     def exits(self) -> int:
         """Inside nodes used outside or producing a graph output."""
-        graph, mask = self.graph, self.nodes & self.graph.outputs_mask
-        for index in iterate_bits(self.nodes):
-            if graph.successors[index] & ~self.nodes:
-                mask |= 1 << index
-        return mask
+        graph, nodes = self.graph, self.nodes
+        used_outside = mask_of(index for index in iterate_bits(nodes) if graph.successors[index] & ~nodes)
+        return used_outside | nodes & graph.outputs_mask
 
     @cached_property
     def inputs(self) -> int:
         """Outside nodes whose values are read inside."""
-        mask = 0
-        for index in iterate_bits(self.nodes):
-            mask |= self.graph.predecessors[index]
-        return mask & ~self.nodes
+        return union_of(self.graph.predecessors[index] for index in iterate_bits(self.nodes)) & ~self.nodes
 
     @cached_property
     def outputs(self) -> int:
         """Outside nodes that read values produced inside."""
-        mask = 0
-        for index in iterate_bits(self.nodes):
-            mask |= self.graph.successors[index]
-        return mask & ~self.nodes
+        return union_of(self.graph.successors[index] for index in iterate_bits(self.nodes)) & ~self.nodes
 
     @cached_property
     def input_values(self) -> frozenset[onnx_ir.Value]:
@@ -213,26 +200,6 @@ class SubGraph:
         parts = [dataclasses.replace(part, nodes=part.nodes & nodes) for part in self.composites]
         kept = tuple(part for part in parts if part.nodes)
         return dataclasses.replace(self, nodes=nodes, composites=kept) if nodes else None
-
-    def substituted(self, graph: DataflowGraph, indices: Mapping[int, int]) -> SubGraph:
-        """The same sub-graph in a rewritten graph.
-
-        Args:
-            graph: The rewritten graph.
-            indices: New index of each old one; nodes may share one, when they were replaced together.
-
-        Raises:
-            KeyError: If a node has no new index.
-        """
-
-        def moved(nodes: int) -> int:
-            mask = 0
-            for index in iterate_bits(nodes):
-                mask |= 1 << indices[index]
-            return mask
-
-        parts = tuple(dataclasses.replace(part, nodes=moved(part.nodes)) for part in self.composites)
-        return dataclasses.replace(self, graph=graph, nodes=moved(self.nodes), composites=parts)
 
     def _is_outside(self, value: onnx_ir.Value) -> bool:
         producer = self.graph.producer(value)

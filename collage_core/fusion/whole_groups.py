@@ -9,7 +9,7 @@ from collage_core.fusion.quantised import grown, is_split
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraph, labelled_parts
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import IndexSet, iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 
 _NAMES_SHOWN = 4
 
@@ -49,7 +49,7 @@ def with_whole_groups(outcome: RuleOutcome, graph: DataflowGraph, context: RuleC
         return outcome
     known = {sub_graph.nodes for sub_graph in outcome.sub_graphs if sub_graph not in split}
     labelled = [sub_graph for sub_graph in outcome.sub_graphs if sub_graph.label]
-    refused_views = IndexSet.of(index for index in outcome.refusals if graph.is_host(index)).bits
+    refused_views = mask_of(outcome.refusals) & graph.host_mask
     missing = graph.needs_kernel & ~outcome.covered | refused_views | context.refused
     kept = []
     for sub_graph in outcome.sub_graphs:

@@ -12,6 +12,7 @@ from collage_core.errors import ModelError
 from collage_core.ir.graph.canonical import CanonicalForm, Composite
 from collage_core.ir.graph.dataflow import COMPILER_METADATA, PRIMITIVE_METADATA, DataflowGraph
 from collage_core.ir.graph.extract import COLLAGE_DOMAIN, COMPOSITE_METADATA, extract_form
+from collage_core.ir.graph.masks import mask_of
 from collage_core.ir.operators.value_bounds import BOUND_METADATA
 from collage_core.ir.values.content import constant_of
 from collage_core.passes.marking import NODES_METADATA, PARTS_METADATA, TARGET_METADATA
@@ -90,7 +91,7 @@ class CallSite:
             text="",
         )
         parts = [
-            Composite(label, sum(1 << form.order[place] for place in places), tuple(attributes))
+            Composite(label, mask_of(form.order[place] for place in places), tuple(attributes))
             for label, places, attributes in _parts(self.function)
         ]
         extraction = extract_form(graph, form, name=self.function.name, composites=parts)

@@ -17,7 +17,7 @@ from collage_core.fusion.post_dominator import FuseLimits, post_dominator_groups
 from collage_core.fusion.quantised import is_split, quantised_groups
 from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import IndexSet, iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.passes.marking import Mark, mark_groups
 from collage_core.patterns import FusionPattern, Mismatch
 
@@ -68,7 +68,7 @@ class FuseOpsByPattern(InPlacePass):
     def call(self, model: onnx_ir.Model) -> PassResult:
         """Rewrites a prepared model."""
         graph = DataflowGraph(model)
-        taken = IndexSet.of(graph.compilers).bits
+        taken = mask_of(graph.compilers)
         chosen: list[SubGraph] = []
         quantised = quantised_groups(graph)
         units = Units(graph, [1 << index for index in iterate_bits(graph.all_mask)])

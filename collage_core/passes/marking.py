@@ -13,7 +13,7 @@ from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.graph.canonical import CanonicalForm, canonical_form
 from collage_core.ir.graph.dataflow import COMPILER_METADATA, PRIMITIVE_METADATA, DataflowGraph
 from collage_core.ir.graph.extract import COLLAGE_DOMAIN, COMPOSITE_METADATA, MIN_IR_VERSION, copied_graph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.operators.value_bounds import BOUND_METADATA
 from collage_core.ir.values.content import tensor_content_hash
 from collage_core.ir.values.tensor_spec import ValueKind

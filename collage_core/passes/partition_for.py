@@ -21,7 +21,7 @@ from collage_core.fusion import (
     with_whole_groups,
 )
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.passes.marking import Mark, give_call, mark_groups
 
 
@@ -132,9 +132,7 @@ def taken_for(
         if sub_graph.nodes.bit_count() == 1 and sub_graph.nodes.bit_length() - 1 in graph.compilers:
             supported |= sub_graph.nodes
     taken, refused = maximal_regions(graph, supported, whole=groups)
-    marked = 0
-    for index in graph.compilers:
-        marked |= 1 << index
+    marked = mask_of(graph.compilers)
     kernels: list[CandidateKernel] = []
     for region in taken:
         if context.target.joins is Joins.ANY and not region & marked:

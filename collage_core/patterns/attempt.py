@@ -18,7 +18,7 @@ import numpy as np
 import onnx_ir
 
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.values.content import constant_of
 from collage_core.patterns.context import NodeContext
 from collage_core.patterns.domination import dominated_values

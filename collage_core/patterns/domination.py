@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import onnx_ir
 
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 
 
 def dominated_values(graph: DataflowGraph, index: int) -> Iterator[tuple[onnx_ir.Value, int]]:
@@ -26,7 +26,7 @@ def dominated_values(graph: DataflowGraph, index: int) -> Iterator[tuple[onnx_ir
     """
     before = graph.ancestors[index]
     closed = 1 << index  # the node, and those before it all of whose results are only read in here
-    for node in _descending(before):
+    for node in reversed(list(iterate_bits(before))):
         for value in graph.nodes[node].outputs:
             readers = graph.users(value)
             if readers and not readers & ~closed and not graph.is_graph_output(value):
@@ -42,10 +42,3 @@ def dominated_values(graph: DataflowGraph, index: int) -> Iterator[tuple[onnx_ir
 
 def _between(graph: DataflowGraph, readers: int, before: int) -> int:
     return (readers | graph.descendants_of(readers)) & before
-
-
-def _descending(mask: int) -> Iterator[int]:
-    while mask:
-        node = mask.bit_length() - 1
-        yield node
-        mask ^= 1 << node

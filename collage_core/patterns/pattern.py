@@ -2,7 +2,7 @@
 
 A pattern says what a value, and the operators that produce it, must look like. Patterns are values: nothing changes
 one, and methods give new ones. The one thing that is told apart by identity is a pattern used at several places: it
-matches one value. `docs/patterns.md` is the language on one page.
+matches one value. `docs/plugin-authors/patterns.md` is the language on one page.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cycles between kernels that have several outputs: decision 4 of `docs/design.md`, rules a to c.
+"""Cycles between kernels that have several outputs: decision 4 of docs/design, rules a to c.
 
 A kernel that is *tangled* (`Shape.tangled`) ties everything before it to everything after it, although no path
 in the graph need connect the two. For each such kernel in a partial plan a pair is kept:

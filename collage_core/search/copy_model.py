@@ -24,6 +24,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from collage_core.contract.cost import INVALID, Cost, checked_cost
+from collage_core.ir.graph.masks import mask_of, union_of
 from collage_core.search.copies import DeviceCopies, DeviceCopy, SharedValue
 from collage_core.search.costs import PICOSECONDS_PER_US
 from collage_core.search.problem import SearchProblem, bits
@@ -165,10 +166,8 @@ class CopyModel:
 
     def _parts(self, nodes: int) -> tuple[tuple[int, int], ...]:
         made, read = self._made_and_read(nodes)
-        touched = 0
-        for node in bits(nodes & self._problem.needs_kernel):
-            touched |= self._ending[node]
-        inside = sum(1 << at for at in bits(made) if not self._ends[at] and not self._last[at] & ~nodes)
+        touched = union_of(self._ending[node] for node in bits(nodes & self._problem.needs_kernel))
+        inside = mask_of(at for at in bits(made) if not self._ends[at] and not self._last[at] & ~nodes)
         return tuple(
             (at, MAKES if made >> at & 1 else READS if read >> at & 1 else TOUCHES)
             for at in bits((made | read | touched) & ~inside)
@@ -320,11 +319,13 @@ class CopyModel:
 
     # Of a whole plan
 
-    def copies_of(self, plan: Iterable[Traffic]) -> tuple[DeviceCopy, ...]:
+    def copies_of(self, plan: Iterable[Traffic | None]) -> tuple[DeviceCopy, ...]:
         """The copies of a whole plan, by value; `INVALID` ones included."""
         sources = list(self._starts)
         wanted = list(self._ends)
         for traffic in plan:
+            if traffic is None:
+                continue
             for at, role in traffic.parts:
                 if role == MAKES:
                     sources[at] = traffic.device
@@ -348,4 +349,4 @@ def copies_of(problem: SearchProblem) -> tuple[DeviceCopy, ...]:
     if problem.copies is None:
         return ()
     copy_model = CopyModel(problem, problem.copies)
-    return copy_model.copies_of(traffic for traffic in copy_model.traffics() if traffic is not None)
+    return copy_model.copies_of(copy_model.traffics())

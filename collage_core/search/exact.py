@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from collage_core.contract.cost import INVALID, Unmeasured
 from collage_core.errors import NoCoverError, SearchError
+from collage_core.ir.graph.masks import lowest_bit, mask_of, union_of
 from collage_core.search.bounds import node_prices
 from collage_core.search.constraints import advance
 from collage_core.search.copies import DeviceCopy
@@ -87,9 +88,7 @@ class _Found:
         return sum(move.value for move in self.moves) + (due << KERNEL_BITS)
 
     def rank(self) -> tuple[int, int, list[int]]:
-        toolchains = 0
-        for move in self.moves:
-            toolchains |= move.toolchain
+        toolchains = union_of(move.toolchain for move in self.moves)
         return self.value, toolchains.bit_count(), [move.order for move in self.moves]
 
 
@@ -119,7 +118,7 @@ class ExactSearch:
         step: Step = advance,
         key: Key = state_key,
     ) -> None:
-        self._prepared = problem if isinstance(problem, Prepared) else prepare(problem)
+        self._prepared = prepare(problem)
         self._problem = self._prepared.problem
         self._limits = limits or SearchLimits()
         self._step = step
@@ -176,7 +175,7 @@ class ExactSearch:
         shape = self._prepared.shapes[index]
         if isinstance(cost, Unmeasured) or cost == INVALID or shape is None:
             return None
-        low = (shape.kernels & -shape.kernels).bit_length() - 1
+        low = lowest_bit(shape.kernels)
         return Move(
             index=index,
             shape=shape,
@@ -224,7 +223,7 @@ class ExactSearch:
             try:
                 found = self._solve(usable)
             except NoCoverError as error:
-                gaps.append(sum(1 << node for node in error.nodes))
+                gaps.append(mask_of(error.nodes))
                 continue
             states += found.states
             if found.bound is not None:
@@ -273,7 +272,7 @@ class ExactSearch:
     def _found(self, moves: Sequence[Move], states: int, bound: int | None) -> _Found:
         copies: tuple[DeviceCopy, ...] = ()
         if self._prepared.copies is not None:
-            copies = self._prepared.copies.copies_of(move.traffic for move in moves if move.traffic is not None)
+            copies = self._prepared.copies.copies_of(move.traffic for move in moves)
         return _Found(moves=tuple(moves), copies=copies, states=states, bound=bound)
 
     def _result(self, found: _Found, states: int, bound: int | None, unmeasured: int) -> SearchResult:
@@ -299,10 +298,7 @@ class ExactSearch:
 
 
 def _union(moves: Iterable[Move]) -> int:
-    covered = 0
-    for move in moves:
-        covered |= move.shape.kernels
-    return covered
+    return union_of(move.shape.kernels for move in moves)
 
 
 def _undominated(moves: Iterable[Move]) -> list[Move]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from collage_core.contract.cost import INVALID, Unmeasured
 from collage_core.errors import NoCoverError, SearchError, SolverMissingError
+from collage_core.ir.graph.masks import union_of
 from collage_core.search.copy_model import MAKES, NOBODY, READS, CopyModel, Traffic
 from collage_core.search.costs import CostSource, ask
 from collage_core.search.exact import Allow
@@ -90,8 +91,7 @@ def solve(
         ValueError: If a cost is NaN or negative.
     """
     check_available()
-    prepared = problem if isinstance(problem, Prepared) else prepare(problem)
-    return _Program(prepared, costs, allow).solve(limit_s)
+    return _Program(prepare(problem), costs, allow).solve(limit_s)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -145,11 +145,9 @@ class _Program:
         self._copies = [] if self._copy_model is None else _copies(problem, self._copy_model, self._variables)
 
     def solve(self, limit_s: float) -> Certificate:
-        covered = 0
-        for variable in self._variables:
-            covered |= variable.shape.kernels
-        if self._needs & ~covered:
-            raise NoCoverError(tuple(bits(self._needs & ~covered)))
+        missing = self._needs & ~union_of(variable.shape.kernels for variable in self._variables)
+        if missing:
+            raise NoCoverError(tuple(bits(missing)))
         for _ in range(_ROUNDS):
             chosen, bound_us = self._relaxed(limit_s)
             shapes = [self._variables[index].shape for index in chosen]
@@ -171,8 +169,8 @@ class _Program:
     def _copies_us(self, chosen: list[int]) -> float:
         if self._copy_model is None:
             return 0.0
-        traffics = (self._variables[index].traffic for index in chosen)
-        return sum(copy.cost_us for copy in self._copy_model.copies_of(each for each in traffics if each is not None))
+        copies = self._copy_model.copies_of(self._variables[index].traffic for index in chosen)
+        return sum(copy.cost_us for copy in copies)
 
     def _relaxed(self, limit_s: float) -> tuple[list[int], float]:
         """Least cost while circles that were not met yet are allowed: candidates chosen, and the bound."""

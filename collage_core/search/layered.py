@@ -1,4 +1,4 @@
-"""Shortest path through partial plans, one layer per lowest uncovered node: decision 4 of `docs/design.md`.
+"""Shortest path through partial plans, one layer per lowest uncovered node: decision 4 of docs/design.
 
 Every kernel added covers the lowest uncovered node, so that node's number only grows: states are worked off in
 its order, and each is final when its turn comes. Where no candidate spans a position, all states of that layer

@@ -117,7 +117,7 @@ def lazy_search(
         SearchError: If a candidate is not convex, or the limits were reached before any plan was found.
         ValueError: If a cost or an estimate is NaN or negative.
     """
-    prepared = problem if isinstance(problem, Prepared) else prepare(problem)
+    prepared = prepare(problem)
     refused: set[tuple[str, str]] = set()
     known = _Known(costs, refused)
     hoped = _Filled(known, estimates.expected_us)

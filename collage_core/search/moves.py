@@ -28,7 +28,7 @@ class Moves:
     """
 
     def __init__(self, problem: SearchProblem | Prepared) -> None:
-        self._prepared = problem if isinstance(problem, Prepared) else prepare(problem)
+        self._prepared = prepare(problem)
         self._problem = self._prepared.problem
         self._targets = {target.name: target for target in self._problem.targets}
         # what is drawn by chance knows nothing of copies, but those that are impossible
@@ -101,7 +101,7 @@ class Moves:
         if covered != self._problem.needs_kernel or any(not a.mixes_with(b) for a in used for b in used):
             return None
         if self._prepared.copies is not None:
-            copies = self._prepared.copies.copies_of(t for c in candidates if (t := self._traffic[c]) is not None)
+            copies = self._prepared.copies.copies_of(self._traffic[each] for each in candidates)
             if any(copy.cost_us == INVALID for copy in copies):
                 return None
         try:

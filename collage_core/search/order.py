@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Sequence
 
 from collage_core.errors import SearchError
+from collage_core.ir.graph.masks import union_of
 from collage_core.search.prepared import Shape
 from collage_core.search.problem import bits
 
@@ -19,9 +20,7 @@ def execution_order(shapes: Sequence[Shape]) -> tuple[int, ...]:
         SearchError: If they wait for each other in a circle.
     """
     owner = {node: at for at, shape in enumerate(shapes) for node in bits(shape.kernels)}
-    pending = 0
-    for shape in shapes:
-        pending |= shape.kernels
+    pending = union_of(shape.kernels for shape in shapes)
     waiting: dict[int, list[int]] = {}
     lowest = [shape.kernels & -shape.kernels for shape in shapes]
     ready: list[tuple[int, int]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from collage_core.errors import SearchError
-from collage_core.ir.graph.index_set import hashable
+from collage_core.ir.graph.masks import hashable
 from collage_core.search.copy_model import CopyModel, Traffic
 from collage_core.search.problem import SearchCandidate, SearchProblem, bits
 
@@ -65,13 +65,15 @@ def _canonical(problem: SearchProblem) -> tuple[int, ...]:
     return tuple(place[candidate] for candidate in problem.candidates)
 
 
-def prepare(problem: SearchProblem) -> Prepared:
+def prepare(problem: SearchProblem | Prepared) -> Prepared:
     """Derives the shape of every candidate.
 
     Raises:
         SearchError: If a candidate is not convex: something outside must run both after and before it.
         ValueError: If the cost of a copy is NaN or negative.
     """
+    if isinstance(problem, Prepared):
+        return problem
     needs, ancestors, descendants = problem.needs_kernel, problem.ancestors, problem.descendants
     raw: dict[tuple[int, int], tuple[int, int, int, int]] = {}
     names = [hashable(candidate.nodes) for candidate in problem.candidates]

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from collage_core.contract.target import Target
-from collage_core.ir.graph.index_set import hashable, iterate_bits
+from collage_core.ir.graph.masks import hashable, iterate_bits
 from collage_core.search.copies import DeviceCopies
 
 bits = iterate_bits

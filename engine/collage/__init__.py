@@ -59,21 +59,21 @@ def optimize(
     progress: Progress | None = None,
     **options: Any,
 ) -> Optimized:
-    """Searches the fastest plan for a model, measures and verifies it.
+    """Find the fastest plan for a model by search and measurement, and verify its outputs.
 
     Args:
-        model: A path to an ONNX model, or one in memory.
-        toolchains: Targets to use, `"openvino(precision=bf16)"` or the like; all that are installed if None.
+        model: Path of an ONNX model, or a model in memory.
+        toolchains: Targets to use, such as `"openvino(precision=bf16)"`; all that are installed if None.
         exclude: Toolchains or targets to leave out.
-        progress: Takes news of the work; None for silence.
-        **options: Any other field of `OptimizeOptions`, such as `preset`, `threads`, `max_error`; or what you decide
-            yourself (docs/user-control.md): `pins`, `prefer`, `fusion_specs`, `load_plan`.
+        progress: Receives progress updates; none are reported if None.
+        **options: Any other field of `OptimizeOptions`, such as `preset`, `threads`, `max_error`, or user decisions
+            (docs/user/user-control.md): `pins`, `prefer`, `fusion_specs`, `load_plan`.
 
     Returns:
         The plan: `save` it as a package, get a `session` to run it now, or read its `record`.
 
     Raises:
-        CollageError: If the model cannot be read, no toolchain runs part of it, or an option is wrong.
+        CollageError: If the model cannot be read, no toolchain runs part of it, or an option is invalid.
     """
     from collage.commands.optimize import optimize as optimize_model
     from collage.options import OptimizeOptions as Options

@@ -16,7 +16,7 @@ from collage_core.contract import (
 )
 from collage_core.fusion import CandidateKernel, FusionRule
 from collage_core.hookspecs import hookimpl
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.values.tensor_spec import ValueKind
 from collage_core.patterns import FusionPattern, NodeContext, Pattern, PatternTable
 from collage_core.patterns.table import Predicate

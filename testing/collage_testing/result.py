@@ -14,7 +14,7 @@ from collage_core.candidates.proposals import Proposals
 from collage_core.contract import Target
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.search import SearchTarget
 from collage_testing.reasons import NoFit, OutPriced, Refused, Unbuildable, Unusable, WhyNot
 

@@ -15,6 +15,8 @@ from benchmarks.gpu_steps import Clock
 from benchmarks.gpu_variants_page import beaten, describe, markdown, shortcomings
 from benchmarks.variant_race import verdict, whole_of
 from benchmarks.variant_shapes import Shape, layer_of
+from collage.devices.opening import Devices
+from collage.devices.this_host import this_host
 from collage_core.contract import (
     Artifact,
     Device,
@@ -26,9 +28,9 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
-from collage_core.device import Devices
+from collage_core.entry_points import PluginFailure
 from collage_core.hookspecs import hookimpl
-from collage_core.registry import PluginFailure, Registry, Toolchain
+from collage_core.registry import Registry, Toolchain
 from collage_testing.kit import ExecutingMock, FakeDevice
 from collage_testing.kit.fake_kernel import load_on_fake
 from tests.integration.device import emulations
@@ -59,7 +61,7 @@ class Menu(ExecutingMock):
 
     def __init__(self, name: str, device: FakeDevice, menu: Mapping[str, float], refuses: str = "") -> None:
         target = Target(toolchain=name, device=device.name, fingerprint=f"{name} 1")
-        super().__init__(name, costs_us={}, targets=[target], device=device)
+        super().__init__(name, costs_us={}, targets=[target])
         self.menu, self.refuses = menu, refuses
 
     @hookimpl
@@ -93,7 +95,7 @@ def fake(device: FakeDevice, *toolchains: Menu) -> dict[str, Any]:
 @pytest.fixture
 def with_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine says that it has one."""
-    monkeypatch.setattr(Host, "this", lambda: HOST)
+    monkeypatch.setattr(gpu_variants, "this_host", lambda: HOST)
 
 
 def run(results: Path, machine: Mapping[str, Any], *arguments: str) -> tuple[int, dict[str, Any]]:
@@ -215,7 +217,7 @@ def test_misuse_is_one_message_and_exit_status_2(
 
 
 def test_without_a_gpu_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if Host.this().device("cuda:0") is not None:
+    if this_host().device("cuda:0") is not None:
         pytest.skip("there is one")
 
     assert gpu_variants.main(["--results", str(tmp_path / "r.json")]) == 2
@@ -320,7 +322,6 @@ def test_a_choice_is_worse_only_if_its_interval_says_so_and_then_any_toolchains_
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_every_layer_of_the_list_is_one_kernel_of_each_toolchain_that_multiplies_so(emulated: dict[str, Any]) -> None:
     """In float16. cuBLASLt has no convolutions; all else is taken as a whole by all."""
     names = ["cublas", "cudnn", "triton"]

@@ -241,7 +241,6 @@ def test_an_export_computes_what_the_module_does_and_tells_inputs_apart(name: st
         pytest.param("cuda:0", "cublas,triton", marks=pytest.mark.gpu("cupy", "triton")),
     ],
 )
-@pytest.mark.timeout(1200)
 def test_a_whole_race(device: str, toolchains: str, tmp_path: Path) -> None:
     """Written, optimized, raced and told; on the CPU a rehearsal of what runs on the GPU."""
     if device != "cpu" and not torch.cuda.is_available():

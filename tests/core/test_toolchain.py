@@ -32,10 +32,19 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns import PatternTable
 from collage_core.registry import Toolchain
 from collage_testing import single_matmul
-from collage_testing.kit.contexts import MemoryBlobs
 
 HOST = Host(system="Mock mock", cpu="mock", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1 << 30)
 TARGET = Target(toolchain="mock", fingerprint="mock 1")
+
+
+class NoBlobs:
+    """A blob cache that keeps nothing."""
+
+    def get(self, key: str) -> bytes | None:
+        return None
+
+    def put(self, key: str, data: bytes) -> None:
+        return None
 
 
 class Good:
@@ -53,11 +62,12 @@ def ask(plugin: object, hook: str) -> Any:
     measurement = Measurement(samples_us=(1.0,), warmup_runs=0)
     build = BuildContext(
         threads=1,
+        host=HOST,
         effort=0,
         deadline_s=1,
         workspace_limit_bytes=0,
         seed=0,
-        blobs=MemoryBlobs(),
+        blobs=NoBlobs(),
         scratch=None,  # type: ignore[arg-type]  # nobody looks
     )
     match hook:
@@ -75,11 +85,9 @@ def ask(plugin: object, hook: str) -> Any:
             answer = toolchain.lower(TARGET, function, build)
             return answer if isinstance(answer, Unsupported) else list(answer)
         case "collage_load":
-            return toolchain.load(TARGET, artifact, RunContext(threads=1))
+            return toolchain.load(TARGET, artifact, RunContext(threads=1, host=HOST))
         case "collage_measure":
             return toolchain.measure(TARGET, lambda: None, Protocol(), lambda: measurement)
-        case "collage_open_device":
-            return toolchain.open_device("mock:0")
     raise AssertionError(hook)
 
 
@@ -103,7 +111,6 @@ HOOKS = (
     "collage_lower",
     "collage_load",
     "collage_measure",
-    "collage_open_device",
 )
 
 WRONG: Mapping[str, tuple[Any, ...]] = {
@@ -121,7 +128,6 @@ WRONG: Mapping[str, tuple[Any, ...]] = {
     "collage_lower": (7, Artifact(files={}), [b"bytes"], ["text"]),
     "collage_load": (7, lambda: None, object()),
     "collage_measure": (12.5, [12.5]),
-    "collage_open_device": ("mock:0", object()),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+from typing import cast
 
 from collage.explore.exploration import ExplorationSetup
 from collage.measure.driver.source import Counts, MeasuringCostSource, Step
@@ -13,14 +13,14 @@ from collage.options import PRESETS, Preset
 from collage.report.progress import SilentProgress
 from collage_core.candidates.costs import CacheKey, Costs, KnownCosts
 from collage_core.candidates.pool import CandidatePool
-from collage_core.candidates.proposals import TargetRule, target_rule
+from collage_core.candidates.proposals import TargetRule
 from collage_core.candidates.refusals import Rejection
-from collage_core.contract import INVALID, UNMEASURED, Cost, Joins, Supported, Target, Unmeasured, Unsupported
-from collage_core.fusion import CandidateBounds, CandidateKernel, FusionSpec, OpCallByKindRule, SubGraph
+from collage_core.contract import INVALID, UNMEASURED, Cost, Unmeasured
+from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.patterns import NodeContext
-from collage_core.registry import Toolchain
-from collage_testing import MockToolchain
+from tests.core.candidates.making import a_target as a_target
+from tests.core.candidates.making import kernel as kernel
+from tests.core.candidates.making import rule_of as rule_of
 
 Truth = Callable[[CandidateKernel], float | Refused | Failed]
 """What measuring a candidate comes to: microseconds, or why there are none."""
@@ -112,19 +112,6 @@ def by_operator(costs_us: dict[str, dict[str, float]], *, launch_us: float = 1.0
     return truth
 
 
-def a_target(name: str, **options: Any) -> Target:
-    """A target that joins anything, unless told otherwise."""
-    options = {"fingerprint": f"{name} 1", "joins": Joins.ANY, **options}
-    return Target(toolchain=name, **options)
-
-
-def kernel(graph: DataflowGraph, target: Target, *names: str, label: str = "") -> CandidateKernel:
-    """The candidate of these nodes; of all of them if none is named."""
-    nodes = sum(1 << graph.index_of(name) for name in names) if names else graph.needs_kernel
-    spec = FusionSpec(name=target.name, rule=OpCallByKindRule(), targets=(target,))
-    return CandidateKernel(SubGraph(graph, graph.completed(nodes), label), spec)
-
-
 @dataclasses.dataclass
 class MeasuredPool:
     """A pool whose candidates are all measured."""
@@ -163,14 +150,3 @@ def setup_of(
         progress=SilentProgress(),
         budget_s=budget_s,
     )
-
-
-def rule_of(target: Target, *, refuses: Iterable[str] = (), query: dict[int, str] | None = None) -> TargetRule:
-    """The default rule of a target that takes every operator but these."""
-    refused = frozenset(refuses)
-
-    def takes(node: NodeContext) -> Supported | Unsupported:
-        return Unsupported(f"{target.name} has no {node.op_type}") if node.op_type in refused else Supported()
-
-    mock = MockToolchain(target.toolchain, costs_us={}, predicates={"*": takes}, targets=[target])
-    return target_rule(Toolchain(target.toolchain, mock), target, query or {})

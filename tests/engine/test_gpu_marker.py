@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 
-from collage_core import device
-from collage_core.contract import Device, Host
+from collage.devices.providers import Providers
+from collage_core.contract import Device
 from collage_core.errors import DeviceLostError
 
 pytest_plugins = ["pytester"]
@@ -31,6 +30,11 @@ TESTS = """
 """
 
 
+@pytest.mark.guards(
+    "a test needs a GPU, or a library, that is not there",
+    "it is skipped and says what it needs; the others run",
+    area="devices",
+)
 @pytest.mark.parametrize(
     ("devices", "skipped"),
     [
@@ -42,8 +46,7 @@ TESTS = """
 def test_what_is_missing_skips_what_needs_it(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, devices: tuple[Device, ...], skipped: dict[str, str]
 ) -> None:
-    host = dataclasses.replace(Host.this(), devices=devices)
-    monkeypatch.setattr(Host, "this", classmethod(lambda cls: host))
+    monkeypatch.setattr(Providers, "discover", lambda: Machine(devices))
     pytester.makeconftest((ROOT / "conftest.py").read_text(encoding="utf-8"))
     pytester.makeini("[pytest]\nmarkers = gpu(*modules): needs a GPU")
     pytester.makepyfile(TESTS)
@@ -70,6 +73,24 @@ LOSING = """
 """
 
 
+class Machine:
+    """Providers of devices, of which there are these.
+
+    Attributes:
+        lost: Whether they do not answer any more.
+    """
+
+    def __init__(self, devices: tuple[Device, ...], *, lost: bool = False) -> None:
+        self._devices = devices
+        self.lost = lost
+
+    def devices(self) -> tuple[Device, ...]:
+        return self._devices
+
+    def open(self, name: str) -> Answering:
+        return Answering(lost=self.lost)
+
+
 class Answering:
     """A GPU, as far as it is asked whether it is lost."""
 
@@ -81,13 +102,16 @@ class Answering:
             raise DeviceLostError("cuda:0", "cudaErrorIllegalAddress")
 
 
+@pytest.mark.guards(
+    "a test's kernel goes astray, and the GPU answers its process no more",
+    "the run ends there and names the test, in place of failing all that follow",
+    area="devices",
+)
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_test_that_loses_the_gpu_is_the_last_and_is_named(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
-    host = dataclasses.replace(Host.this(), devices=(GPU,))
-    monkeypatch.setattr(Host, "this", classmethod(lambda cls: host))
-    monkeypatch.setattr(device, "open_device", lambda name: Answering(lost=lost))
+    monkeypatch.setattr(Providers, "discover", lambda: Machine((GPU,), lost=lost))
     pytester.makeconftest((ROOT / "conftest.py").read_text(encoding="utf-8"))
     pytester.makeini("[pytest]\nmarkers = gpu(*modules): needs a GPU")
     pytester.makepyfile(LOSING)

@@ -16,7 +16,7 @@ HEAVY = ("onnx", "onnx_ir", "onnxruntime", "openvino", "torch", "numpy", "onnxsc
 def loaded_after(code: str) -> set[str]:
     """Top-level modules loaded once `code` ran."""
     script = f"{code}\nimport sys\nprint('\\n' + ' '.join(sorted({{name.partition('.')[0] for name in sys.modules}})))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())
 
 

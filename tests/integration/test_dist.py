@@ -98,7 +98,6 @@ def collage(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str
         env={**os.environ, "COLUMNS": "200", "COLLAGE_TUNING_DB": str(folder / "tuning.sqlite")},
         capture_output=True,
         text=True,
-        timeout=240,
         check=False,
     )
 

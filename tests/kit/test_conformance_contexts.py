@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collage.devices.providers import Providers
 from collage_core.contract import (
     ALIGNMENT_BYTES,
     DEVICE_ALIGNMENT_BYTES,
@@ -30,7 +31,7 @@ from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
 from collage_core.registry import Toolchain
 from collage_testing import chain, single_matmul
-from collage_testing.kit import Conformance, FakeDevice, FakeStream, check_plugin, stream_of
+from collage_testing.kit import Conformance, FakeDevice, FakeStream, check_plugin, fake_providers, stream_of
 
 MODELS = {"relu": chain("Relu")}
 
@@ -101,6 +102,12 @@ class LoadsNothing(Plain):
         return Unsupported("no such device")
 
 
+@pytest.mark.guards(
+    "a plugin forgets, or refuses, the variant that won when it is asked for again by name",
+    "the conformance kit names it",
+    area="toolchains",
+)
+@pytest.mark.guards("a kernel wants more alignment than a caller's array has")
 @pytest.mark.parametrize(
     ("plugin", "complaint"),
     [
@@ -203,16 +210,11 @@ def test_kernels_of_a_device_are_checked_in_its_memory_on_its_stream_and_in_a_gr
     assert device.kinds("ran", "capture", "launch") == ["ran"] * 4 + ["capture", "launch", "ran"]
 
 
-def test_the_plugin_opens_its_device_unless_the_test_does() -> None:
+def test_an_installed_provider_opens_the_device_unless_the_test_does(monkeypatch: pytest.MonkeyPatch) -> None:
     device = FakeDevice("made-up:0")
+    monkeypatch.setattr(Providers, "discover", lambda: fake_providers(device))
 
-    class Opens(OnDevice):
-        @hookimpl
-        def collage_open_device(self, device: str) -> Any:
-            return made.open(device)
-
-    made = device
-    check_plugin(Toolchain("plain", Opens()), {"matmul": single_matmul(2, 3, 4)})
+    check_plugin(Toolchain("plain", OnDevice()), {"matmul": single_matmul(2, 3, 4)})
 
     assert "ran" in device.kinds()
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from collage.devices.this_host import this_host
 from collage.reference import evaluate
 from collage.setup.random_inputs import random_inputs
 from collage_core.contract import (
@@ -33,7 +34,7 @@ from collage_core.hookspecs import hookimpl
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
 from collage_testing import single_matmul
-from collage_testing.kit import BoundKernel, DeviceMachine, ExecutingMock, FakeDevice, stream_of
+from collage_testing.kit import BoundKernel, DeviceMachine, ExecutingMock, FakeDevice, fake_providers, stream_of
 from collage_testing.kit.device_calls import waits
 from collage_testing.kit.fake_kernel import load_on_fake
 
@@ -62,8 +63,8 @@ class Mock(ExecutingMock):
     fields: ClassVar[dict[str, Any]] = {}
     """Of its artifacts."""
 
-    def __init__(self, device: FakeDevice, targets: Sequence[Target] = (PLAIN, FP16, ELSEWHERE)) -> None:
-        super().__init__("mock", costs_us={}, operators=["MatMul"], targets=targets, device=device)
+    def __init__(self, targets: Sequence[Target] = (PLAIN, FP16, ELSEWHERE)) -> None:
+        super().__init__("mock", costs_us={}, operators=["MatMul"], targets=targets)
 
     @hookimpl
     def collage_lower(self, target: Target, function: KernelFunction, build: BuildContext) -> Any:
@@ -91,9 +92,9 @@ class Wrapped:
         return lambda: self.around(call, (*inputs, *outputs))
 
 
-def machine(kind: Callable[[FakeDevice], Mock] = Mock) -> DeviceMachine:
+def machine(kind: Callable[[], Mock] = Mock) -> DeviceMachine:
     device = FakeDevice(NAME)
-    return DeviceMachine.fake(Toolchain("mock", kind(device)), HOST, device)
+    return DeviceMachine.fake(Toolchain("mock", kind()), HOST, device)
 
 
 def bound(on: DeviceMachine, folder: Path, **how: Any) -> tuple[BoundKernel, Any]:
@@ -325,16 +326,13 @@ def test_how_often_the_host_waits_is_counted() -> None:
     assert len(waits(calls)) == 2
 
 
-def test_a_device_that_is_there_is_opened_as_core_opens_it() -> None:
-    """By the toolchain's plugin, since this is no device of CUDA."""
-    device = FakeDevice(NAME)
-
-    on = DeviceMachine.real(Toolchain("mock", Mock(device)), NAME)
+def test_a_device_that_is_there_is_opened_by_its_provider() -> None:
+    on = DeviceMachine.real(Toolchain("mock", Mock()), NAME, fake_providers(FakeDevice(NAME)))
 
     assert isinstance(on, DeviceMachine)
     assert on.is_real
-    assert on.host == Host.this()
-    assert on.stream.name == on.opening(NAME).name == NAME
+    assert on.host == this_host()
+    assert on.stream.name == on.providers.open(NAME).name == NAME
     assert on.target() == PLAIN
 
 
@@ -342,7 +340,7 @@ def test_a_device_that_is_there_is_opened_as_core_opens_it() -> None:
     ("toolchain", "reason"),
     [
         (ExecutingMock("mock", costs_us={}, unusable="no library"), "no library"),
-        (Mock(FakeDevice(NAME), [ELSEWHERE]), "mock has no target on made-up:0, only mock@made-up:1"),
+        (Mock([ELSEWHERE]), "mock has no target on made-up:0, only mock@made-up:1"),
     ],
 )
 def test_why_nothing_runs_on_a_device_is_an_answer(toolchain: ExecutingMock, reason: str) -> None:
@@ -354,4 +352,4 @@ def test_why_nothing_runs_on_a_device_is_an_answer(toolchain: ExecutingMock, rea
 
 def test_a_device_that_is_offered_and_cannot_be_opened_is_no_reason_to_skip() -> None:
     with pytest.raises(DeviceError, match="made-up:0"):
-        DeviceMachine.real(Toolchain("mock", Mock(FakeDevice("made-up:1"))), NAME)
+        DeviceMachine.real(Toolchain("mock", Mock()), NAME)

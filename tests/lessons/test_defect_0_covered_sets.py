@@ -1,7 +1,8 @@
 """Defect 0: a set of covered nodes taken for all there is to know of a partial plan.
 
-The old search was a shortest path over covered-node masks. The instance is that of decision 4 in `docs/design.md`: what
-two partial plans cover is the same, and only one of them can be completed without a cycle.
+The old search was a shortest path over covered-node masks. The instance is that of
+`docs/design/0004-acyclic-as-a-whole.md`: two partial plans cover the same nodes, and only one can be completed without
+a cycle.
 """
 
 from __future__ import annotations

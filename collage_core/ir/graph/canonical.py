@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import onnx_ir
 
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.values.content import constant_of
 
 _REFINEMENT_ROUNDS = 4

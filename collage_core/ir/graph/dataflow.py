@@ -8,7 +8,7 @@ from functools import cached_property
 import onnx_ir
 
 from collage_core.ir.graph.call_kind import kind_of_node
-from collage_core.ir.graph.index_set import IndexSet, iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, mask_of, union_of
 from collage_core.ir.graph.signature import node_signature
 from collage_core.ir.graph.walk import (
     bodies,
@@ -84,11 +84,8 @@ class DataflowGraph:
         self.successors: tuple[int, ...] = tuple(successors)
         self._graph_outputs = frozenset(graph.outputs)
         self.all_mask: int = (1 << len(self.nodes)) - 1
-        self.outputs_mask: int = 0
-        for value in graph.outputs:
-            producer = self.producer(value)
-            if producer is not None:
-                self.outputs_mask |= 1 << producer
+        producers = (self.producer(value) for value in graph.outputs)
+        self.outputs_mask: int = mask_of(index for index in producers if index is not None)
         self._specs: dict[onnx_ir.Value, TensorSpec] = {}
         self._signatures: list[str | None] = [None] * len(self.nodes)
         self._float32_operators: dict[frozenset[str], int] = {}
@@ -203,9 +200,9 @@ class DataflowGraph:
         """
         known = self._float32_operators.get(operators)
         if known is None:
-            known = IndexSet.of(
+            known = mask_of(
                 index for index, node in enumerate(self.nodes) if may_read_float32(node, operators, self.model)
-            ).bits
+            )
             self._float32_operators[operators] = known
         return known
 
@@ -216,10 +213,7 @@ class DataflowGraph:
         """Mask of the nodes each node depends on, itself excluded."""
         masks: list[int] = []
         for before in self.predecessors:
-            mask = before
-            for index in iterate_bits(before):
-                mask |= masks[index]
-            masks.append(mask)
+            masks.append(before | union_of(masks[index] for index in iterate_bits(before)))
         return tuple(masks)
 
     @cached_property
@@ -227,25 +221,17 @@ class DataflowGraph:
         """Mask of the nodes that depend on each node, itself excluded."""
         masks = [0] * len(self.nodes)
         for index in reversed(range(len(self.nodes))):
-            mask = self.successors[index]
-            for after in iterate_bits(self.successors[index]):
-                mask |= masks[after]
-            masks[index] = mask
+            after = self.successors[index]
+            masks[index] = after | union_of(masks[later] for later in iterate_bits(after))
         return tuple(masks)
 
     def ancestors_of(self, nodes: int) -> int:
         """Nodes outside `nodes` it depends on."""
-        mask = 0
-        for index in iterate_bits(nodes):
-            mask |= self.ancestors[index]
-        return mask & ~nodes
+        return union_of(self.ancestors[index] for index in iterate_bits(nodes)) & ~nodes
 
     def descendants_of(self, nodes: int) -> int:
         """Nodes outside `nodes` that depend on it."""
-        mask = 0
-        for index in iterate_bits(nodes):
-            mask |= self.descendants[index]
-        return mask & ~nodes
+        return union_of(self.descendants[index] for index in iterate_bits(nodes)) & ~nodes
 
     def is_convex(self, nodes: int) -> bool:
         """Whether nothing flows out of `nodes` and back in."""
@@ -264,32 +250,16 @@ class DataflowGraph:
             depth[index] = depth[found[index]] + 1
         return tuple(found[:end])
 
-    @cached_property
-    def dominators(self) -> tuple[int, ...]:
-        """Immediate dominator of each node: the nearest node on every path from an input; -1 if none."""
-        start = len(self.nodes)
-        found = [start] * (start + 1)
-        depth = [0] * (start + 1)
-        for index in range(start):
-            inputs = [value for value in self.operands[index] if value is not None and constant_of(value) is None]
-            from_outside = not inputs or any(self.producer(value) is None for value in inputs)
-            before = list(iterate_bits(self.predecessors[index])) + [start] * from_outside
-            found[index] = _meet(before, found, depth)
-            depth[index] = depth[found[index]] + 1
-        return tuple(-1 if index == start else index for index in found[:start])
-
     # Host work
 
     @cached_property
     def host_mask(self) -> int:
         """Nodes that need no kernel: views, whose output is their input's bytes under another static shape."""
-        mask = 0
-        for index, node in enumerate(self.nodes):
-            if node.domain in ("", "ai.onnx") and node.op_type in _VIEWS and self._is_view(node):
-                mask |= 1 << index
-        return mask
+        return mask_of(index for index, node in enumerate(self.nodes) if self._is_view(node))
 
     def _is_view(self, node: onnx_ir.Node) -> bool:
+        if node.domain not in ("", "ai.onnx") or node.op_type not in _VIEWS:
+            return False
         data, *parameters = node.inputs
         if data is None or any(value is not None and constant_of(value) is None for value in parameters):
             return False
@@ -330,10 +300,7 @@ class DataflowGraph:
 
     @cached_property
     def _viewed(self) -> int:
-        mask = 0
-        for index in self._views_after:
-            mask |= 1 << index
-        return mask
+        return mask_of(self._views_after)
 
     def completed(self, nodes: int) -> int:
         """The kernel nodes of `nodes` with exactly the views that lie between two of them.
@@ -354,10 +321,8 @@ class DataflowGraph:
         """Mask of the kernel nodes that read each kernel node's outputs, directly or through views."""
         masks = []
         for index, after in enumerate(self.successors):
-            mask = after & self.needs_kernel
-            for _, readers in self._views_after.get(index, ()):
-                mask |= readers
-            masks.append(mask)
+            through = union_of(readers for _, readers in self._views_after.get(index, ()))
+            masks.append(after & self.needs_kernel | through)
         return tuple(masks)
 
     @cached_property

@@ -9,7 +9,7 @@ import onnx_ir
 
 from collage_core.ir.graph.canonical import CanonicalForm, Composite, canonical_form
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.values.tensor_spec import TensorSpec
 
 COLLAGE_DOMAIN = "collage"

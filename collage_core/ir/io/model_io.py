@@ -19,6 +19,7 @@ import onnx_ir as ir
 
 from collage_core.errors import ExternalDataError, ModelFileError
 from collage_core.ir.graph.order import circle, described, is_ordered
+from collage_core.ir.graph.walk import bodies
 from collage_core.ir.io.message_check import objection
 from collage_core.ir.io.other_files import guessed
 from collage_core.ir.io.quiet import only_errors_of
@@ -295,13 +296,7 @@ def _graphs(model: ir.Model) -> Iterator[ir.Graph]:
     for function in model.functions.values():
         yield function.graph
     for node in _nodes(model):
-        for attribute in node.attributes.values():
-            if attribute.is_ref():
-                continue
-            if attribute.type == ir.AttributeType.GRAPH:
-                yield attribute.as_graph()
-            elif attribute.type == ir.AttributeType.GRAPHS:
-                yield from attribute.as_graphs()
+        yield from bodies(node)
 
 
 def _initializers(model: ir.Model) -> Iterator[ir.Value]:

@@ -12,7 +12,7 @@ import onnx_ir
 from collage.measure.driver.capture import random_nodes
 from collage.reference import Discrepancy, compare
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 
 RANDOM_REASON = "a random or stateful operator has a say in its value"
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from collage.devices.this_host import this_host
 from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.wire.artifact_codec import artifact_of
 from collage.measure.wire.blobs import BlobStore
@@ -14,7 +15,7 @@ from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskBuild
 from collage.measure.wire.outcomes import BuildSettings, Built, Tolerance
 from collage.runtime.package import Package
-from collage_core.contract import Artifact, Host
+from collage_core.contract import Artifact
 from collage_core.errors import KernelLoadError
 from collage_core.passes.call_sites import CallSite
 
@@ -37,7 +38,7 @@ def lower_again(package: Package, site: CallSite, threads: int) -> Artifact:
         store = BlobStore(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="collage-"))))
         worker = Worker(PluginSource(toolchain=site.toolchain), store)
         stack.callback(worker.close)
-        here = worker.targets(Host.this())
+        here = worker.targets(this_host())
         same = [t for t in here if t.name == target.name] if isinstance(here, tuple) else []
         if not same:
             raise KernelLoadError(site.name, target.name, site.nodes, "its toolchain does not offer that target here")

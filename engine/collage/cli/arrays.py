@@ -15,21 +15,6 @@ if TYPE_CHECKING:
     from collage.runtime import NodeArg
 
 
-def read_arrays(path: Path) -> dict[str, Any]:
-    """Every array of an NPZ file.
-
-    Raises:
-        click.BadParameter: If it is not an NPZ file of plain arrays.
-    """
-    from collage.values import npz_file
-    from collage_core.errors import FeedError
-
-    try:
-        return npz_file.read_arrays(path)
-    except FeedError as error:
-        raise click.BadParameter(f"cannot read {str(path)!r}: {error.reason}", param_hint="--inputs") from error
-
-
 def read_values(path: Path, inputs: Sequence[NodeArg]) -> dict[str, Any]:
     """The values that the arrays of an NPZ file stand for; `collage.values.npz` says how.
 
@@ -37,8 +22,14 @@ def read_values(path: Path, inputs: Sequence[NodeArg]) -> dict[str, Any]:
         click.BadParameter: If it is not an NPZ file of plain arrays.
     """
     from collage.values.npz import from_arrays
+    from collage.values.npz_file import read_arrays
+    from collage_core.errors import FeedError
 
-    return from_arrays(read_arrays(path), {each.name: each.type for each in inputs})
+    try:
+        arrays = read_arrays(path)
+    except FeedError as error:
+        raise click.BadParameter(f"cannot read {str(path)!r}: {error.reason}", param_hint="--inputs") from error
+    return from_arrays(arrays, {each.name: each.type for each in inputs})
 
 
 def write_values(path: Path, values: Mapping[str, Any]) -> None:
@@ -72,14 +63,14 @@ def random_arrays(inputs: list[NodeArg], seed: int) -> dict[str, Any]:
     """
     import numpy as np
 
-    from collage.values.npz import how_to_give
+    from collage.values.npz import element_type, how_to_give
 
     generator = np.random.default_rng(seed)
     arrays: dict[str, Any] = {}
     for node_arg in inputs:
         shape = [extent for extent in node_arg.shape if isinstance(extent, int)]
-        dtype = _numpy_dtype(node_arg.type)
-        if dtype is None or len(shape) != len(node_arg.shape):
+        dtype = element_type(node_arg.type) if node_arg.type.startswith("tensor(") else None
+        if dtype is None or dtype.kind == "O" or len(shape) != len(node_arg.shape):
             how = how_to_give(node_arg.name, node_arg.type)
             raise click.UsageError(
                 f"input {node_arg.name!r} ({node_arg.type}, shape {node_arg.shape}) cannot be drawn at random; "
@@ -89,16 +80,3 @@ def random_arrays(inputs: list[NodeArg], seed: int) -> dict[str, Any]:
         drawn = generator.integers(0, 2, shape) if whole else generator.standard_normal(shape)
         arrays[node_arg.name] = np.asarray(drawn).astype(dtype)
     return arrays
-
-
-def _numpy_dtype(tensor_type: str) -> Any:
-    """NumPy's type for `tensor(float)` and the like, as ONNX names it; None if it is not a tensor of numbers."""
-    import onnx_ir
-
-    name = tensor_type.removeprefix("tensor(").removesuffix(")").upper()
-    if not tensor_type.startswith("tensor(") or name == "STRING":
-        return None
-    try:
-        return onnx_ir.DataType[name].numpy()
-    except (KeyError, TypeError):
-        return None

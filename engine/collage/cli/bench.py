@@ -29,7 +29,7 @@ from collage.cli.parameters import check_overwriting, shapes_by_name, split_name
     type=existing_file,
     multiple=True,
     metavar="FILE.json",
-    help="A plan of your own takes part; what is lost against it is said (docs/user-control.md). Repeat for several.",
+    help="Add a plan of your own and report the loss against it (docs/user/user-control.md). Repeat for several.",
 )
 @selection_options
 @inputs_option

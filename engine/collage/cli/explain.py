@@ -22,7 +22,7 @@ def explain(ctx: click.Context, package: Path, json_to: Path | None) -> None:
 
     `--json` writes the whole record of the optimisation.
     """
-    from collage.report.documents.codec import record_from_document, record_to_json
+    from collage.report.documents.codec import record_from_document, to_json
     from collage.report.text.explanation import WIDTH
     from collage.report.text.explanation import explain as explanation
     from collage.runtime.package import load_package
@@ -32,4 +32,4 @@ def explain(ctx: click.Context, package: Path, json_to: Path | None) -> None:
     width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
     text = explanation(record, width=width, everything=is_verbose(ctx))
     click.echo(text, nl=False, err=json_to == Path("-"))
-    write_json(json_to, record_to_json(record))
+    write_json(json_to, to_json(record))

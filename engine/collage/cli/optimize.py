@@ -96,7 +96,7 @@ from collage.cli.parameters import (
     "--save-plan",
     type=output_file,
     metavar="FILE.json",
-    help="Write the plan and the cost of every candidate, to be read, edited and loaded (docs/user-control.md).",
+    help="Write the plan and the cost of every candidate, to be read, edited and loaded (docs/user/user-control.md).",
 )
 @click.option(
     "--load-plan", type=existing_file, metavar="FILE.json", help="Build, check and save this plan; search nothing."

@@ -57,7 +57,7 @@ inputs_option = click.option(
     "--inputs",
     type=existing_file,
     metavar="FILE.npz",
-    help="An array per model input (docs/models.md); random ones unless given.",
+    help="An array per model input (docs/user/models.md); random ones unless given.",
 )
 
 tuning_db_option = click.option(

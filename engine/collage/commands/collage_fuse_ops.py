@@ -23,7 +23,7 @@ from collage_core.candidates.proposals import TargetRule
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel, RuleContext
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import IndexSet, iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.passes.partition_for import mark_kernels, taken_for
 from collage_core.registry import Registry
 
@@ -122,5 +122,5 @@ class CollageFuseOps(FunctionalPass):
 
 def unplanned(graph: DataflowGraph) -> int:
     """Mask of the nodes that need a kernel and have none a toolchain owns."""
-    owned = IndexSet.of(index for index, toolchain in graph.compilers.items() if toolchain).bits
+    owned = mask_of(index for index, toolchain in graph.compilers.items() if toolchain)
     return graph.needs_kernel & ~owned

@@ -24,7 +24,7 @@ from collage.reference import Discrepancy, Evaluation, evaluate
 from collage.reference import compare as compare_values
 from collage.reference.rounded import rounded_problem
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
-from collage.runtime import Executable, loader, opener
+from collage.runtime import Executable, loader
 from collage.runtime.package import Package, load_package
 from collage.runtime.session import Session
 from collage.setup.environment import Environment
@@ -209,7 +209,6 @@ def _run(
         loader(registry),
         threads=package.manifest.threads,
         weights=package.weights,
-        opening=opener(registry, package.targets.values()),
     )
     names = [str(value.name) for value in model.graph.outputs]
     return dict(zip(names, Session(executable).run(None, feeds), strict=True))

@@ -29,7 +29,7 @@ from collage.prepare.steps import prepare
 from collage.prepare.validity import blamed_on
 from collage.reference.discrepancy import is_floating
 from collage.report.progress import Progress, SilentProgress
-from collage.runtime import Executable, loader, opener
+from collage.runtime import Executable, loader
 from collage.runtime.session import Session
 from collage.setup.environment import Environment
 from collage.setup.prepared_model import PreparedModel
@@ -44,7 +44,7 @@ from collage_core.contract import Protocol
 from collage_core.errors import CollageError, NoCoverError
 from collage_core.fusion import CandidateBounds
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.search import SearchCandidate
 
 AT_ONCE: Final = Preset(
@@ -147,7 +147,7 @@ class Compiler:
                     loader(self._toolchains.registry),
                     threads=self._toolchains.threads,
                     host=self._toolchains.host,
-                    opening=opener(self._toolchains.registry, assembled.targets.values()),
+                    providers=self._toolchains.providers,
                 )
             )
             outputs, capture = session.run(None, environment.workload.inputs), environment.capture()

@@ -7,10 +7,12 @@ import os
 import tempfile
 from pathlib import Path
 
+from collage.devices.providers import Providers
+from collage.devices.this_host import this_host
 from collage.measure.driver.client import PluginSource
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
-from collage.report.facts.doctor_facts import DoctorReport, PluginFailureFacts
+from collage.report.facts.doctor_facts import DoctorReport
 from collage.report.facts.record import ToolchainFacts
 from collage.setup.facts import host_facts
 from collage.setup.library_clashes import installed_clashes, loaded_clashes
@@ -18,8 +20,7 @@ from collage.setup.targets import answers
 from collage.store import default_path
 from collage.store.location import VARIABLE
 from collage_core.candidates.proposals import target_rule
-from collage_core.contract import Host, Obstacle, Target, Unsupported
-from collage_core.device import why_unusable
+from collage_core.contract import Obstacle, Target, Unsupported
 from collage_core.errors import PluginError
 from collage_core.registry import Registry, Toolchain
 
@@ -33,7 +34,8 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
     libraries that get into each other's way.
     """
     registry = registry or Registry.discover()
-    host = Host.this()
+    providers = Providers.discover()
+    host = this_host(providers)
     facts: list[ToolchainFacts] = []
     devices: dict[str, None] = {}
     obstacles: dict[str, str] = {}
@@ -65,13 +67,14 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
         collage_version=importlib.metadata.version("collage-core"),
         host=host_facts(host),
         devices=tuple(sorted(devices)),
-        unusable_devices=tuple(
-            f"{each.name}: {reason}" for each in host.devices if (reason := why_unusable(each.name))
+        unusable_devices=(
+            *(f"{each.name}: {reason}" for each in host.devices if (reason := providers.why_unusable(each.name))),
+            *providers.unprovided(),
         ),
         toolchains=tuple(facts),
-        failures=plugin_failures(registry),
+        failures=(*registry.failures, *providers.problems()),
         obstacles=obstacles,
-        clashes=(*installed_clashes(), *loaded_clashes(loaded)),
+        clashes=(*installed_clashes(providers.libraries), *loaded_clashes(loaded, providers.libraries)),
         tuning_db=os.environ.get(VARIABLE) or str(default_path()),
     )
 
@@ -83,11 +86,3 @@ def _failure(toolchain: Toolchain, target: Target) -> str:
     except PluginError as error:
         return f"{target.name} failed in {error.hook}: {error.reason}"
     return ""
-
-
-def plugin_failures(registry: Registry) -> tuple[PluginFailureFacts, ...]:
-    """Entry points that gave no toolchain, as reports keep them."""
-    return tuple(
-        PluginFailureFacts(name=failure.name, distribution=failure.distribution, reason=failure.reason)
-        for failure in registry.failures
-    )

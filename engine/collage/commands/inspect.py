@@ -9,7 +9,6 @@ from collections import Counter
 
 import onnx_ir
 
-from collage.commands.doctor import plugin_failures
 from collage.options import OptimizeOptions
 from collage.report.facts.inspect_facts import InspectReport, TargetCoverage
 from collage.setup.environment import Environment
@@ -54,7 +53,7 @@ def inspect(
             coverage += [
                 TargetCoverage(target=name, toolchain=status.toolchain.name, unusable=why) for name, why in skipped
             ]
-        failures = plugin_failures(toolchains.registry)
+        failures = toolchains.registry.failures
     operators = Counter(
         f"{node.domain}::{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type for node in graph.nodes
     )

@@ -20,7 +20,7 @@ from collage_core.candidates.refusals import Refusal
 from collage_core.contract import Target, TargetSpelling
 from collage_core.errors import NoCoverError, UsageError, did_you_mean
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 
 _WRITTEN = re.compile(r"^(?P<glob>.+)=(?P<target>[^=()]+(\([^()]*\))?(@[^=()]+)?)$", re.DOTALL)
 

@@ -10,7 +10,7 @@ from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import Proposals
 from collage_core.contract import Joins
 from collage_core.fusion import CandidateKernel, SubGraph
-from collage_core.ir.graph.index_set import IndexSet
+from collage_core.ir.graph.masks import mask_of
 from collage_core.ir.graph.work import estimated_work_us, work_kinds
 from collage_core.search import FittedEstimates
 from collage_core.search.moves import Moves
@@ -40,7 +40,7 @@ def reachable_kernels(
         proposals: What each target takes, by name.
     """
     graph = pool.graph
-    marked = IndexSet.of(graph.compilers).bits  # what calls a function marked as one kernel is joined with nothing
+    marked = mask_of(graph.compilers)  # what calls a function marked as one kernel is joined with nothing
     regions: dict[int, None] = {}
     for plan in starts:
         kernels = [kernel.sub_graph for kernel in plan.kernels]

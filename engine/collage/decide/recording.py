@@ -20,7 +20,7 @@ from collage_core.candidates.pool import CandidatePool
 from collage_core.contract import Target
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.search import SearchTarget
 
 _US_PER_MS = 1000.0

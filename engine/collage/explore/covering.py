@@ -10,7 +10,7 @@ from collage.explore.measuring import is_operator, is_unmeasured, measured, unco
 from collage.explore.proposing import proposed
 from collage.explore.searching import searched
 from collage_core.fusion import CandidateKernel
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 
 _GROUP_ATTEMPTS = 3
 """How many groups around a node are tried before it is given up, where nothing runs it alone."""

@@ -11,7 +11,7 @@ from collage_core.candidates.all_proposals import propose_all
 from collage_core.candidates.proposals import TargetRule, worthwhile
 from collage_core.errors import NoCoverError, PluginError
 from collage_core.fusion import CandidateKernel, cut_positions
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.graph.work import estimated_work_us
 
 _UNMEASURED_WEIGHT = 0.1

@@ -11,7 +11,7 @@ from collage.explore.measuring import measured
 from collage_core.contract import Joins
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel, merged_neighbours
-from collage_core.ir.graph.index_set import IndexSet
+from collage_core.ir.graph.masks import mask_of
 from collage_core.search import SearchResult
 from collage_core.search.exact import Allow
 
@@ -55,7 +55,7 @@ def merged_on(exploration: Exploration, result: SearchResult) -> list[CandidateK
         mine = [c for c in path if c.target == rule.target and c.target.joins is Joins.ANY]
         if len(mine) > 1:
             others = [c.sub_graph.nodes for c in path if c not in mine]
-            refused = IndexSet.of({*rule.query, *rule.pinned}).bits
+            refused = mask_of({*rule.query, *rule.pinned})
             parts = [c.sub_graph for c in mine]
             whole = merged_neighbours(exploration.graph, parts, others, rule.target, forbidden=refused)
             merged += [CandidateKernel(each, rule.spec, rule.target) for each in whole if each not in parts]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from collage.prepare.noop import unchanged_input
+from collage.prepare.noop import known_tensor, unchanged_input
 from collage.reference.evaluator import NodeEvaluator
-from collage_core.ir.graph.walk import is_pure_node
+from collage_core.ir.graph.walk import bodies, is_pure_node
 from collage_core.ir.io.inference import infer_loop_state, infer_node, static_shape
 
 FOLD_LIMIT_BYTES = 16 << 20
@@ -41,12 +40,12 @@ class Folder:
             if node.op_type == "Constant" and _standard(node):
                 self._lift_constant(graph, node)
                 continue
-            bodies = list(subgraphs(node))
+            held = list(bodies(node))
             if node.op_type == "Loop" and _standard(node):
                 infer_loop_state(node, self._opsets)
-            for body in bodies:
+            for body in held:
                 self.fold(body)
-            if bodies:
+            if held:
                 if node.op_type == "If" and _standard(node):
                     self._take_branch(graph, node)
                 continue
@@ -56,7 +55,7 @@ class Folder:
             if not _standard(node):
                 continue
             if (source := unchanged_input(node)) is not None:
-                self._alias(graph, node, source)
+                self.changed |= rename_through(graph, node, source)
             elif (arrays := self._computed(node)) is not None:
                 self._replace(graph, node, arrays)
 
@@ -73,9 +72,9 @@ class Folder:
         if node.op_type in _KEPT or not node.outputs or not is_pure_node(node):
             return None
         inputs = [value for value in node.inputs if value is not None]
-        if any(value.const_value is None or value.is_graph_input() for value in inputs):
+        if any(known_tensor(value) is None for value in inputs):
             return None
-        if any(_is_string(value) for value in (*inputs, *node.outputs)):
+        if any(value.dtype == ir.DataType.STRING for value in (*inputs, *node.outputs)):
             return None
         if _expected_bytes(node) > max(FOLD_LIMIT_BYTES, _freed_bytes(node)):
             return None
@@ -120,28 +119,19 @@ class Folder:
                 if not value.uses():
                     continue
                 held = tensor if tensor is not None else _tensor(array, value)
-                replacement = ir.Value(
-                    name=value.name,
-                    type=ir.TensorType(held.dtype),
-                    shape=ir.Shape(held.shape.numpy()),
-                    const_value=held,
-                )
+                replacement = ir.val(value.name, const_value=held)
                 value.replace_all_uses_with(replacement)
                 value.name = None
                 graph.register_initializer(replacement)
             graph.remove(node, safe=True)
         self.changed = True
 
-    def _alias(self, graph: ir.Graph, node: ir.Node, source: ir.Value) -> None:
-        if rename_through(graph, node, source):
-            self.changed = True
-
     def _take_branch(self, graph: ir.Graph, node: ir.Node) -> None:
         """Put the branch that a constant condition selects in place of an If."""
-        condition = node.inputs[0]
-        if condition is None or condition.const_value is None or condition.is_graph_input():
+        condition = known_tensor(node.inputs[0])
+        if condition is None:
             return
-        taken = bool(condition.const_value.numpy().item())
+        taken = bool(condition.numpy().item())
         body = node.attributes["then_branch" if taken else "else_branch"].as_graph()
         if any(value.is_graph_output() for value in node.outputs):
             return
@@ -151,7 +141,7 @@ class Folder:
             return
         for value in list(body.initializers.values()):
             body.initializers.pop(str(value.name))
-            value.name = _fresh(graph, str(value.name))
+            value.name = fresh_name(graph, str(value.name))
             graph.register_initializer(value)
         nodes = list(body)
         body.outputs.clear()
@@ -161,17 +151,6 @@ class Folder:
             value.replace_all_uses_with(result)
         graph.remove(node, safe=True)
         self.changed = True
-
-
-def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
-    """Yield the graphs that a node holds directly."""
-    for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        if attribute.type == ir.AttributeType.GRAPH:
-            yield attribute.as_graph()
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            yield from attribute.as_graphs()
 
 
 def rename_through(graph: ir.Graph, node: ir.Node, source: ir.Value) -> bool:
@@ -188,10 +167,7 @@ def rename_through(graph: ir.Graph, node: ir.Node, source: ir.Value) -> bool:
         name, output.name = output.name, None
         source.name = name
         _adopt_type(source, output)
-        for index, value in enumerate(graph.outputs):
-            if value is output:
-                graph.outputs[index] = source
-    output.replace_all_uses_with(source)
+    output.replace_all_uses_with(source, replace_graph_outputs=True)
     graph.remove(node, safe=True)
     return True
 
@@ -208,10 +184,7 @@ def _swap_output(graph: ir.Graph, node: ir.Node, replacement: ir.Node) -> None:
     new.name, old.name = old.name, None
     new.type, new.shape = old.type, old.shape
     graph.insert_before(node, replacement)
-    for index, value in enumerate(graph.outputs):
-        if value is old:
-            graph.outputs[index] = new
-    old.replace_all_uses_with(new)
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
     graph.remove(node, safe=True)
 
 
@@ -235,20 +208,17 @@ def _known_dims(node: ir.Node) -> Any:
         return None if shape is None else np.array(int(np.prod(shape, dtype=np.int64)))
     if node.op_type == "Shape":
         dims = _shape_result(node)
-        return (
-            np.array(dims, np.int64)
-            if dims and all(isinstance(d, int) for d in dims)
-            else (np.zeros(0, np.int64) if dims == [] else None)
-        )
+        known = dims is not None and all(isinstance(dim, int) for dim in dims)
+        return np.array(dims, np.int64) if known else None
     if node.op_type == "Gather":
         maker = value.producer()
-        index = node.inputs[1]
+        index = known_tensor(node.inputs[1])
         if maker is None or maker.op_type != "Shape" or not _standard(maker):
             return None
-        if index is None or index.const_value is None or index.is_graph_input():
+        if index is None:
             return None
         dims = _shape_result(maker)
-        where = index.const_value.numpy()
+        where = index.numpy()
         if dims is None or where.size == 0 or where.min() < -len(dims) or where.max() >= len(dims):
             return None
         picked = [dims[int(position)] for position in where.ravel()]
@@ -262,9 +232,7 @@ def _shape_result(node: ir.Node) -> list[int | ir.SymbolicDim] | None:
     if value is None or value.shape is None:
         return None
     dims = list(value.shape)
-    start = node.attributes["start"].as_int() if "start" in node.attributes else 0
-    end = node.attributes["end"].as_int() if "end" in node.attributes else len(dims)
-    return dims[start:end]
+    return dims[node.attributes.get_int("start", 0) : node.attributes.get_int("end", len(dims))]
 
 
 def _expected_bytes(node: ir.Node) -> int:
@@ -301,15 +269,12 @@ def _tensor(array: Any, value: ir.Value) -> ir.TensorProtocol:
     return ir.Tensor(own, name=value.name)
 
 
-def _is_string(value: ir.Value) -> bool:
-    return value.dtype == ir.DataType.STRING
-
-
 def _standard(node: ir.Node) -> bool:
     return node.domain == ""
 
 
-def _fresh(graph: ir.Graph, name: str) -> str:
+def fresh_name(graph: ir.Graph, name: str) -> str:
+    """Return a name that no initializer of a graph has yet."""
     while name in graph.initializers:
         name += "_"
     return name

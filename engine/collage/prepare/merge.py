@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from collage.prepare.fold import NEVER_MERGED, rename_through, subgraphs
-from collage.prepare.noop import constant_of
+from collage.prepare.fold import NEVER_MERGED, fresh_name, rename_through
+from collage.prepare.noop import constant_of, known_tensor
+from collage_core.ir.graph.walk import bodies
 from collage_core.ir.operators.quantised import is_dequantize
 from collage_core.ir.values.content import tensor_content_hash
 
@@ -25,10 +26,10 @@ def merge_equal_nodes(graph: ir.Graph, functions: Any) -> bool:
     changed = False
     seen: dict[object, ir.Node] = {}
     for node in graph:
-        bodies = list(subgraphs(node))
-        for body in bodies:
+        held = list(bodies(node))
+        for body in held:
             changed |= merge_equal_nodes(body, functions)
-        if bodies or node.op_identifier() in functions:
+        if held or node.op_identifier() in functions:
             continue
         key = _key(node)
         if key is None:
@@ -74,14 +75,12 @@ def fuse_padding(graph: ir.Graph) -> bool:
         if pad is None or pad.op_type != "Pad" or pad.domain != "" or pad.graph is not graph:
             continue
         amounts = _zero_padding(pad)
-        automatic = node.attributes.get("auto_pad")
-        if amounts is None or (automatic is not None and automatic.as_string() not in ("NOTSET", "VALID")):
+        if amounts is None or node.attributes.get_string("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
             continue
         rank = len(amounts) // 2
         added = amounts[2:rank] + amounts[rank + 2 :]
-        own = node.attributes["pads"].as_ints() if "pads" in node.attributes else [0] * len(added)
-        if automatic is not None:
-            node.attributes.pop("auto_pad")
+        own = node.attributes.get_ints("pads", [0] * len(added))
+        node.attributes.pop("auto_pad", None)
         pads = [int(a + b) for a, b in zip(added, own, strict=True)]
         node.attributes["pads"] = ir.AttrInt64s("pads", pads)
         node.replace_input_with(0, pad.inputs[0])
@@ -105,17 +104,9 @@ def _key(node: ir.Node) -> object:
             if value.size > _KEY_LIMIT:
                 return None
             value = (tuple(value.shape), value.dtype, tensor_content_hash(value))
-        elif attribute.type in (
-            ir.AttributeType.INTS,
-            ir.AttributeType.FLOATS,
-            ir.AttributeType.STRINGS,
-        ):
+        elif attribute.type in (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS):
             value = tuple(value)
-        elif attribute.type not in (
-            ir.AttributeType.INT,
-            ir.AttributeType.FLOAT,
-            ir.AttributeType.STRING,
-        ):
+        elif attribute.type not in (ir.AttributeType.INT, ir.AttributeType.FLOAT, ir.AttributeType.STRING):
             return None
         attributes.append((name, value))
     # an output that is present has a meaning of its own in some operators (LSTM, Dropout's mask)
@@ -134,8 +125,7 @@ def _feeds_only(maker: ir.Node, node: ir.Node, graph: ir.Graph) -> bool:
 
 
 def _fuse_one_normalization(graph: ir.Graph, maker: ir.Node, node: ir.Node) -> bool:
-    training = node.attributes.get("training_mode")
-    if training is not None and training.as_int():
+    if node.attributes.get_int("training_mode", 0):
         return False
     if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
         return False
@@ -144,7 +134,7 @@ def _fuse_one_normalization(graph: ir.Graph, maker: ir.Node, node: ir.Node) -> b
     if weight is None or any(each is None for each in parameters):
         return False
     gamma, beta, mean, variance = (np.asarray(each, np.float64) for each in parameters)
-    epsilon = node.attributes["epsilon"].as_float() if "epsilon" in node.attributes else 1e-5
+    epsilon = node.attributes.get_float("epsilon", 1e-5)
     bias_value = maker.inputs[2] if len(maker.inputs) > 2 else None
     bias = np.float64(0) if bias_value is None else _weights(bias_value)
     if bias is None or not np.isfinite(gamma / np.sqrt(variance + epsilon)).all():
@@ -154,8 +144,7 @@ def _fuse_one_normalization(graph: ir.Graph, maker: ir.Node, node: ir.Node) -> b
     if scaled is None:
         return False
     if maker.op_type == "Gemm" and "beta" in maker.attributes:
-        bias = np.asarray(bias, np.float64) * maker.attributes["beta"].as_float()
-        maker.attributes.pop("beta")
+        bias = np.asarray(bias, np.float64) * maker.attributes.pop("beta").as_float()
     shifted = (np.asarray(bias, np.float64) - mean) * factor + beta
     output = node.outputs[0]
     new_weight = _initializer(graph, f"weight_{output.name}", scaled, weight.dtype)
@@ -169,46 +158,33 @@ def _fuse_one_normalization(graph: ir.Graph, maker: ir.Node, node: ir.Node) -> b
 
 
 def _scaled_weight(maker: ir.Node, weight: Any, factor: Any) -> Any:
-    def integer(name: str, default: int) -> int:
-        return maker.attributes[name].as_int() if name in maker.attributes else default
-
     if maker.op_type == "Conv":
         return weight * factor.reshape(-1, *[1] * (weight.ndim - 1))
     if maker.op_type == "ConvTranspose":
-        group = integer("group", 1)
+        group = maker.attributes.get_int("group", 1)
         split = weight.reshape(group, weight.shape[0] // group, *weight.shape[1:])
         per_group = factor.reshape(group, 1, weight.shape[1], *[1] * (weight.ndim - 2))
         return (split * per_group).reshape(weight.shape)
     if maker.op_type == "Gemm":
-        return weight * (factor[:, None] if integer("transB", 0) else factor[None, :])
+        return weight * (factor[:, None] if maker.attributes.get_int("transB", 0) else factor[None, :])
     return None
 
 
 def _weights(value: ir.Value | None) -> Any:
-    if value is None or value.const_value is None or value.is_graph_input():
-        return None
-    return value.const_value.numpy()
+    tensor = known_tensor(value)
+    return None if tensor is None else tensor.numpy()
 
 
 def _initializer(graph: ir.Graph, name: str, array: Any, dtype: Any) -> ir.Value:
-    owner = graph
-    tensor = ir.Tensor(np.ascontiguousarray(array, dtype=dtype), name=name)
-    value = ir.Value(
-        name=name,
-        type=ir.TensorType(tensor.dtype),
-        shape=ir.Shape(tensor.shape.numpy()),
-        const_value=tensor,
-    )
-    while value.name in owner.initializers:
-        value.name = f"{value.name}_"
-    owner.register_initializer(value)
+    name = fresh_name(graph, name)
+    value = ir.val(name, const_value=ir.Tensor(np.ascontiguousarray(array, dtype=dtype), name=name))
+    graph.register_initializer(value)
     return value
 
 
 def _zero_padding(pad: ir.Node) -> list[int] | None:
     """Return a Pad's amounts in the order of all axes, or None unless a Conv can do it."""
-    mode = pad.attributes.get("mode")
-    if mode is not None and mode.as_string() != "constant":
+    if pad.attributes.get_string("mode", "constant") != "constant":
         return None
     source = pad.inputs[0]
     given = constant_of(pad.inputs[1]) if len(pad.inputs) > 1 else None

@@ -110,11 +110,15 @@ def _neutral(operand: float, *, either: bool) -> Callable[[ir.Node], ir.Value | 
 
 def constant_of(value: ir.Value | None) -> Any:
     """Return the array of a value known before any input is, if it is small enough to look at."""
-    if value is None or value.const_value is None or value.is_graph_input():
+    tensor = known_tensor(value)
+    if tensor is None or tensor.size > 4096 or tensor.dtype == ir.DataType.STRING:
         return None
-    if value.const_value.size > 4096 or value.const_value.dtype == ir.DataType.STRING:
-        return None
-    return value.const_value.numpy()
+    return tensor.numpy()
+
+
+def known_tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
+    """Return the tensor of a value known before any input is."""
+    return None if value is None or value.is_graph_input() else value.const_value
 
 
 _RULES: Mapping[str, Callable[[ir.Node], ir.Value | None]] = {

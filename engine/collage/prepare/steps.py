@@ -142,11 +142,8 @@ def _simplify(model: ir.Model) -> None:
 
 
 def _inline(model: ir.Model) -> None:
-    def is_kernel(function: ir.Function) -> bool:
-        return PRIMITIVE_KEY in function.metadata_props
-
     try:
-        common_passes.InlinePass(criteria=lambda function: not is_kernel(function))(model)
+        common_passes.InlinePass(criteria=lambda function: PRIMITIVE_KEY not in function.metadata_props)(model)
     except Exception as error:
         cause = error.__cause__ or error
         raise ModelError(f"cannot inline the model's functions: {cause}") from error

@@ -122,9 +122,7 @@ def _padded(steps: Sequence[Any], length: int, value: ir.Value) -> Any:
 
 
 def _integers(attributes: Mapping[str, ir.Attr], name: str, count: int) -> list[int]:
-    if name not in attributes:
-        return [0] * count
-    return [int(each) for each in attributes[name].as_ints()]
+    return list(attributes[name].as_ints()) if name in attributes else [0] * count
 
 
 def _empty(value: ir.Value, axis: int) -> Any:

@@ -18,6 +18,7 @@ from collage.reference import control_flow
 from collage.reference.operators import (
     OTHER_DOMAINS,
     Operator,
+    as_text,
     is_implemented,
     other_operator,
     resolve_references,
@@ -26,6 +27,7 @@ from collage.reference.operators import (
     strings_as_objects,
 )
 from collage_core.errors import DeadlineExceededError, EvaluationError
+from collage_core.ir.graph.walk import captured_values
 
 Fallback = Callable[[ir.Model, Mapping[str, Any]], Mapping[str, Any]]
 """Computes a one-node model: named inputs in, named outputs out."""
@@ -186,9 +188,7 @@ def evaluate(
     deadline = None if deadline_s is None else time.monotonic() + deadline_s
     evaluator = NodeEvaluator(model.opset_imports, model.functions, deadline)
     graph = model.graph
-    scope: dict[ir.Value, Any] = {}
-    for value in graph.initializers.values():
-        scope[value] = constant_value(value)
+    scope = {value: constant_value(value) for value in graph.initializers.values()}
     for value in graph.inputs:
         if (name := str(value.name)) in inputs:
             scope[value] = strings_as_objects(inputs[name])
@@ -235,22 +235,6 @@ def _nbytes(value: ir.Value) -> int:
     return math.prod(map(int, value.shape.numpy())) * max(1, getattr(value.dtype.numpy(), "itemsize", 1))
 
 
-def captured_values(node: ir.Node) -> list[ir.Value]:
-    """List what the sub-graphs of a node take from outside it, each once."""
-    found: dict[ir.Value, None] = {}
-    for graph in _subgraphs(node):
-        inside: set[ir.Value] = set(graph.inputs) | set(graph.initializers.values())
-        for inner in graph:
-            for value in (*inner.inputs, *captured_values(inner)):
-                if value is not None and value not in inside:
-                    found[value] = None
-            inside.update(inner.outputs)
-        for value in graph.outputs:
-            if value not in inside:
-                found[value] = None
-    return list(found)
-
-
 def constant_value(value: ir.Value) -> Any:
     """Return an initializer as an array of its declared element type."""
     tensor = value.const_value
@@ -258,23 +242,9 @@ def constant_value(value: ir.Value) -> Any:
         return None
     array = tensor.numpy()
     if tensor.dtype == ir.DataType.STRING:
-        return np.array([v.decode() if isinstance(v, bytes) else v for v in array.ravel()], dtype=object).reshape(
-            array.shape
-        )
+        return as_text(array)
     # bytes inside a protobuf start anywhere, and NumPy keeps unaligned operands away from BLAS
     return array if array.flags.aligned else array.copy()
-
-
-def _subgraphs(node: ir.Node) -> list[ir.Graph]:
-    graphs: list[ir.Graph] = []
-    for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        if attribute.type == ir.AttributeType.GRAPH:
-            graphs.append(attribute.as_graph())
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            graphs.extend(attribute.as_graphs())
-    return graphs
 
 
 def _last_uses(graph: ir.Graph) -> dict[ir.Node, list[ir.Value]]:
@@ -319,11 +289,7 @@ def _node_model(model: ir.Model, node: ir.Node, feeds: Mapping[str, Any]) -> ir.
             onnx.TensorProto.STRING if array.dtype.kind in "OUS" else onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
         )
         inputs.append(onnx.helper.make_tensor_value_info(name, kind, array.shape))
-    outputs = []
-    for value in node.outputs:
-        if value.name:
-            proto = ir.serde.serialize_value(value)
-            outputs.append(proto)
+    outputs = [ir.serde.serialize_value(value) for value in node.outputs if value.name]
     graph = onnx.helper.make_graph([ir.serde.serialize_node(node)], str(node.name) or "node", inputs, outputs)
     proto = onnx.helper.make_model(
         graph,

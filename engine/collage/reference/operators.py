@@ -65,8 +65,7 @@ def standard_operator(node: onnx.NodeProto, version: int, inputs: Values) -> Ope
     if kernel is None:
         compute = _onnx_operator(node, version, inputs)
     else:
-        attributes = attribute_values(node, version)
-        fast = functools.partial(kernel, attributes=attributes, version=version)
+        fast = functools.partial(kernel, attributes=attribute_values(node, version))
         own = functools.partial(_onnx_operator, node, version)
 
         def compute(values: Values) -> tuple[Any, ...]:
@@ -81,13 +80,22 @@ def standard_operator(node: onnx.NodeProto, version: int, inputs: Values) -> Ope
 def attribute_values(node: onnx.NodeProto, version: int) -> dict[str, Any]:
     """Return a node's attributes as Python values, the standard's defaults included."""
     schema = onnx.defs.get_schema(node.op_type, version, node.domain)
-    values = {
-        name: onnx.helper.get_attribute_value(attribute.default_value)
+    attributes = _defaults(schema) | {attribute.name: attribute for attribute in node.attribute}
+    return {name: _decoded(onnx.helper.get_attribute_value(attribute)) for name, attribute in attributes.items()}
+
+
+def _defaults(schema: onnx.defs.OpSchema) -> dict[str, onnx.AttributeProto]:
+    return {
+        name: attribute.default_value
         for name, attribute in schema.attributes.items()
         if attribute.default_value.type != onnx.AttributeProto.UNDEFINED
     }
-    values.update((attribute.name, onnx.helper.get_attribute_value(attribute)) for attribute in node.attribute)
-    return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(each) for each in value]
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def schema_function(
@@ -103,11 +111,7 @@ def schema_function(
         body.ParseFromString(schema.get_context_dependent_function(node.SerializeToString(), types))
     else:
         return None
-    defaults = {
-        name: ir.serde.deserialize_attribute(attribute.default_value)
-        for name, attribute in schema.attributes.items()
-        if attribute.default_value.type != onnx.AttributeProto.UNDEFINED
-    }
+    defaults = {name: ir.serde.deserialize_attribute(attribute) for name, attribute in _defaults(schema).items()}
     return ir.serde.deserialize_function(body), defaults
 
 
@@ -157,11 +161,13 @@ def _onnx_operator(node: onnx.NodeProto, version: int, inputs: Values) -> Operat
 
 def strings_as_objects(value: Any) -> Any:
     """Strings of a width NumPy chose become objects: ONNX's kernels take the two for different types."""
-    if isinstance(value, np.ndarray) and value.dtype.kind in "US":
-        return np.array([v.decode() if isinstance(v, bytes) else str(v) for v in value.ravel()], object).reshape(
-            value.shape
-        )
-    return value
+    return as_text(value) if isinstance(value, np.ndarray) and value.dtype.kind in "US" else value
+
+
+def as_text(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array of texts or bytes as objects, each of them text."""
+    texts = [item.decode() if isinstance(item, bytes) else str(item) for item in array.ravel()]
+    return np.array(texts, object).reshape(array.shape)
 
 
 def _run_parameters(node: onnx.NodeProto, version: int) -> dict[str, Any]:

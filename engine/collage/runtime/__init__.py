@@ -4,7 +4,7 @@ from collage.runtime.bound_run import BoundRun
 from collage.runtime.executable import Executable
 from collage.runtime.kernels.launching import BoundStep, DeviceWork, Does, Launch
 from collage.runtime.kernels.loading import Load, LoweredAgain, Relower
-from collage.runtime.load import loader, opener
+from collage.runtime.load import loader
 from collage.runtime.profiling import Profile, StepProfile
 from collage.runtime.session import NodeArg
 
@@ -22,5 +22,4 @@ __all__ = [
     "Relower",
     "StepProfile",
     "loader",
-    "opener",
 ]

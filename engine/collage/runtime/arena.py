@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from collage_core.contract import ALIGNMENT_BYTES, Host
+from collage.devices.this_host import memory_bytes
+from collage_core.contract import ALIGNMENT_BYTES
 from collage_core.errors import MemoryNeededError
 
 
@@ -95,7 +96,7 @@ def allocate(nbytes: int) -> np.ndarray[Any, Any]:
     Raises:
         MemoryNeededError: If this machine does not have so many, whatever its kernel would promise.
     """
-    if nbytes > (there := Host.this().memory_bytes):
+    if nbytes > (there := memory_bytes()):
         raise MemoryNeededError(nbytes, f"this machine has {there / 2**30:.1f} GiB")
     try:
         backing = np.empty(nbytes + ALIGNMENT_BYTES, np.uint8)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from collage.devices.opening import Devices
 from collage.runtime.copying import bound_copy_out, bound_transfer, bound_wait
 from collage.runtime.kernels.launching import BoundStep, Does
 from collage.runtime.kernels.loading import Loaded
@@ -14,7 +15,6 @@ from collage.runtime.places import Places, Rim
 from collage.runtime.schedule import Action, Compute, CopyOut, Synchronise, Transfer
 from collage.runtime.wiring import Wiring
 from collage_core.contract import BoundCall, Buffer, ValueKind
-from collage_core.device import Devices
 from collage_core.errors import KernelLoadError
 
 

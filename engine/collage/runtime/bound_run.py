@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from collage.devices.opening import Devices
 from collage.runtime.kernels.launching import BoundStep, DeviceWork, Does, Launch, Stretch, stretches
 from collage.runtime.profiling import Profile, StepProfile
-from collage_core.contract import BoundCall, Buffer
-from collage_core.device import Devices, Event
+from collage_core.contract import BoundCall, Buffer, Event
 from collage_core.errors import KernelRunError
 
 
@@ -27,7 +27,7 @@ class BoundRun:
         outputs: Place of each graph output, by name.
         order: Names of the graph outputs in order; one may come twice.
         owner: What must live as long as the run does.
-        devices: Those that take part.
+        devices: Those that take part; None where that is the CPU alone.
 
     Attributes:
         call: The whole run as one call without arguments. Of an executable of one kernel it is that kernel's
@@ -52,7 +52,7 @@ class BoundRun:
         self.input_buffers = inputs
         self.output_buffers = outputs
         self._order = tuple(order)
-        self._devices = devices or Devices()
+        self._devices = devices or Devices.none()
         self._units = tuple(
             group[0] if group[0].not_captured else Stretch(self._devices[group[0].device], group)
             for group in stretches(self.steps)

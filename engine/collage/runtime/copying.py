@@ -6,11 +6,11 @@ import functools
 
 import numpy as np
 
+from collage.devices.opening import Devices
 from collage.runtime.kernels.launching import BoundStep, Does
 from collage.runtime.places import Places, Rim
 from collage.runtime.schedule import CopyOut, Synchronise, Transfer
 from collage_core.contract import BoundCall
-from collage_core.device import Devices
 
 _NOT_CAPTURED = "it copies between the host and a device"
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from collage.devices.providers import Providers
 from collage.runtime.binding import bound_action
 from collage.runtime.bound_run import BoundRun
 from collage.runtime.kernel_source import KernelSource
@@ -17,7 +18,6 @@ from collage.runtime.places import Given, Places, Rim, homes
 from collage.runtime.schedule import Schedule, schedule
 from collage.runtime.wiring import Wiring, wire
 from collage_core.contract import Artifact, Host, Target, TensorSpec
-from collage_core.device import OpenDevice, open_device
 from collage_core.passes.call_sites import call_sites
 
 Array = np.ndarray[Any, Any]
@@ -50,7 +50,7 @@ class Executable:
         relower: Relower | None = None,
         weights: Mapping[str, Array] | None = None,
         host: Host | None = None,
-        opening: OpenDevice = open_device,
+        providers: Providers | None = None,
     ) -> Executable:
         """Load every kernel of a partitioned model and plan its memory.
 
@@ -63,7 +63,7 @@ class Executable:
             relower: Lowers a call site again when its artifact does not load on this machine.
             weights: Weights by content hash for artifacts that do not embed them; None to take the model's.
             host: The machine; None for this one.
-            opening: Opens the devices that targets name.
+            providers: Who provides the devices that targets name; those installed if None.
 
         Raises:
             ModelError: If the model is not a partitioned one.
@@ -82,7 +82,7 @@ class Executable:
             relower=relower,
             weights=weights,
             host=host,
-            opening=opening,
+            providers=providers or Providers.discover(),
         )
         return cls(wiring, source.all(), source)
 

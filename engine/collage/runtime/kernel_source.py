@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from collage.devices.libraries import Libraries
+from collage.devices.opening import Devices
+from collage.devices.providers import Providers
+from collage.devices.this_host import this_host
 from collage.runtime.kernels.clashes import LibraryWatch
 from collage.runtime.kernels.loading import Load, Loaded, Loader, LoweredAgain, Relower
 from collage.runtime.scratch import removed_with
 from collage_core.contract import Artifact, Host, ReentrantKernel, Target
-from collage_core.device import Devices, OpenDevice
 from collage_core.errors import KernelError
 from collage_core.passes.call_sites import CallSite
 
@@ -28,6 +31,7 @@ class KernelSource:
         sites: The call sites, by id.
         artifacts: Artifact of each call site.
         targets: Target of each call site.
+        libraries: Those of which a process has room for one.
     """
 
     def __init__(
@@ -36,11 +40,13 @@ class KernelSource:
         sites: Mapping[str, CallSite],
         artifacts: Mapping[str, Artifact],
         targets: Mapping[str, Target],
+        libraries: Libraries,
     ) -> None:
         self._loader = loader
         self._sites = sites
         self._artifacts = artifacts
         self._targets = targets
+        self._libraries = libraries
         self._keeps: KernelSource | None = None
         if loader.owns_scratch:
             removed_with(self, loader.scratch)
@@ -57,19 +63,19 @@ class KernelSource:
         relower: Relower | None,
         weights: Mapping[str, Array] | None,
         host: Host | None,
-        opening: OpenDevice,
+        providers: Providers,
     ) -> KernelSource:
         """Return the source of a new executable; see `Executable.build`."""
         loader = Loader(
             load=load,
             threads=threads,
             scratch=Path(tempfile.mkdtemp(prefix="collage-")),
-            host=host or Host.this(),
+            host=host or this_host(providers),
             weights=weights,
             relower=relower,
-            devices=Devices(opening),
+            devices=Devices(providers.open),
         )
-        return cls(loader, sites, artifacts, targets)
+        return cls(loader, sites, artifacts, targets, providers.libraries)
 
     @property
     def devices(self) -> Devices:
@@ -93,7 +99,7 @@ class KernelSource:
             KernelLoadError: If a kernel cannot be loaded.
             LibraryClashError: If two toolchains have loaded two of a library of which there is room for one.
         """
-        watch = LibraryWatch()
+        watch = LibraryWatch(self._libraries)
         kernels: dict[str, Loaded] = {}
         for name in self._sites:
             kernels[name] = self.load(name)
@@ -112,7 +118,7 @@ class KernelSource:
         """Return the source of a clone: with streams of its own where devices take part, what they hold shared."""
         if not any(True for _ in self.devices):
             return self
-        apart = KernelSource(self._loader.apart(), self._sites, self._artifacts, self._targets)
+        apart = KernelSource(self._loader.apart(), self._sites, self._artifacts, self._targets, self._libraries)
         apart._keeps = self
         return apart
 

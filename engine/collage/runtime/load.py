@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 
+from collage.devices.providers import Providers
 from collage.errors import PackageDamagedError
 from collage.runtime.executable import Executable
 from collage.runtime.kernels.loading import Load, Relower
 from collage.runtime.package import MOST_THREADS, Package, load_package
 from collage.runtime.session import Session
 from collage_core.contract import Artifact, Kernel, RunContext, Target, Unsupported
-from collage_core.device import DeviceStream, OpenDevice
-from collage_core.errors import DeviceUnavailableError, ModelError, PluginError, UsageError
+from collage_core.errors import ModelError, PluginError, UsageError
 from collage_core.registry import Registry, Toolchain, load_toolchain
 
 
@@ -22,6 +21,7 @@ def load(
     threads: int | None = None,
     registry: Registry | None = None,
     relower: Relower | None = None,
+    providers: Providers | None = None,
 ) -> Session:
     """Make a package runnable in this process.
 
@@ -30,6 +30,7 @@ def load(
         threads: CPU threads of each kernel, up to `MOST_THREADS`; None for as many as it was measured with.
         registry: Where toolchains come from; None to import those the package needs and no others.
         relower: Lowers a call site again when its artifact does not load on this machine; None to fail then.
+        providers: Who provides devices; those installed if None.
 
     Raises:
         UsageError: If that is no number of threads.
@@ -50,7 +51,7 @@ def load(
             threads=opened.manifest.threads if threads is None else threads,
             relower=relower,
             weights=opened.weights,
-            opening=opener(registry, opened.targets.values()),
+            providers=providers,
         )
     except ModelError as error:
         raise PackageDamagedError(opened.path, f"its model cannot be run: {error}") from error
@@ -70,33 +71,6 @@ def loader(registry: Registry | None) -> Load:
         return toolchain if isinstance(toolchain, Unsupported) else toolchain.load(target, artifact, run)
 
     return load_artifact
-
-
-def opener(registry: Registry | None, targets: Iterable[Target]) -> OpenDevice:
-    """Opens the devices that targets name: CUDA's by core, others by the first of their toolchains that can.
-
-    Args:
-        registry: As for `loader`.
-        targets: Those of a plan.
-    """
-    toolchains = _Toolchains(registry)
-    owners = {(target.device, target.toolchain) for target in targets}
-
-    def open_named(name: str) -> DeviceStream:
-        reasons = []
-        for toolchain in (toolchains(owner) for device, owner in sorted(owners) if device == name):
-            if isinstance(toolchain, Unsupported):
-                reasons.append(toolchain.reason)
-                continue
-            try:
-                return toolchain.open_device(name)
-            except DeviceUnavailableError as error:
-                reasons.append(error.reason)
-            except PluginError as error:
-                reasons.append(str(error))
-        raise DeviceUnavailableError(name, "; ".join(dict.fromkeys(reasons)) or "no kernel of the plan runs on it")
-
-    return open_named
 
 
 class _Toolchains:

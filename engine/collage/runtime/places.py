@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx_ir as ir
 
+from collage.devices.opening import Devices, buffer_on, placed_on
 from collage.runtime.arena import ArenaPlan, allocate, plan_arena
 from collage.runtime.schedule import Action, Compute, CopyOut, Place, Schedule
 from collage.runtime.wiring import Wiring, workspace_name
-from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Buffer, TensorSpec, ValueKind
-from collage_core.device import DeviceMemory, Devices, buffer_on, placed_on
+from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Buffer, DeviceMemory, TensorSpec, ValueKind
 from collage_core.errors import FeedError
 
 Array = np.ndarray[Any, Any]

@@ -41,11 +41,6 @@ class Profile:
 
     steps: tuple[StepProfile, ...]
 
-    @property
-    def total_us(self) -> float:
-        """Sum of the steps' medians; what the loop between them costs is not in it."""
-        return sum(step.median_us for step in self.steps)
-
     def chrome_trace(self) -> dict[str, Any]:
         """The profile as JSON for `chrome://tracing` and Perfetto, one row per target.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,10 +79,7 @@ class Session:
         wanted = self._outputs if output_names is None else _names(output_names)
         for name in wanted:
             if name not in self._outputs:
-                known = ", ".join(self._outputs)
-                raise FeedError(
-                    name, f"the model has no such output; it has {known}{did_you_mean(name, self._outputs)}"
-                )
+                raise _unknown("output", name, self._outputs)
         values = self._checked(feeds)
         held = self._default.output_buffers
         with self._lock:
@@ -171,10 +168,7 @@ class Session:
         if feeds.keys() != places.keys():
             for name in feeds:
                 if name not in places:
-                    known = ", ".join(places) or "none"
-                    raise FeedError(
-                        str(name), f"the model has no such input; it has {known}{did_you_mean(str(name), places)}"
-                    )
+                    raise _unknown("input", str(name), places)
             name = next(name for name in places if name not in feeds)
             raise FeedError(name, f"no value given for this input ({_expected(places[name].spec)})")
         return [(place, place.checked(feeds[name])) for name, place in places.items()]
@@ -212,6 +206,11 @@ def _names(output_names: Sequence[str]) -> list[str]:
     if isinstance(output_names, str):  # which is a sequence of names too, but not of those that are meant
         raise FeedError(output_names, f"give a list of names of outputs, [{output_names!r}], or None for all")
     return list(output_names)
+
+
+def _unknown(kind: str, name: str, known: Collection[str]) -> FeedError:
+    has = ", ".join(known) or "none"
+    return FeedError(name, f"the model has no such {kind}; it has {has}{did_you_mean(name, known)}")
 
 
 def _fitted(value: Any, spec: TensorSpec) -> Any:

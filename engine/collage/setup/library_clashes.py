@@ -18,29 +18,27 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from collage.devices.libraries import Libraries, LibraryFile
 from collage.report.facts.doctor_facts import ClashFacts
 from collage.setup.targets import ToolchainStatus
-from collage_core.device.libraries import LibraryFile
-
-_WHEELS = ("nvidia", "tensorrt")
-"""How the names of distributions begin that bring NVIDIA's libraries."""
 
 
-def loaded_clashes(loaded: Mapping[str, Sequence[str]]) -> tuple[ClashFacts, ...]:
+def loaded_clashes(loaded: Mapping[str, Sequence[str]], known: Libraries) -> tuple[ClashFacts, ...]:
     """Libraries that two toolchains have loaded from different places, or in different versions.
 
     Copies with the same content are one library.
 
     Args:
         loaded: Files each toolchain's own process has loaded, by the toolchain's name.
+        known: The libraries to look at.
     """
     found = []
-    libraries = {name: tuple(filter(None, map(LibraryFile.at, paths))) for name, paths in sorted(loaded.items())}
+    libraries = {name: tuple(filter(None, map(known.at, paths))) for name, paths in sorted(loaded.items())}
     for one, other in itertools.combinations(libraries, 2):
         families: dict[str, tuple[LibraryFile, LibraryFile]] = {}
         for mine, theirs in itertools.product(libraries[one], libraries[other]):
             if mine.stem == theirs.stem and not mine.serves_for(theirs):
-                families.setdefault(mine.family, (mine, theirs))
+                families.setdefault(mine.family.title, (mine, theirs))
         for family, (mine, theirs) in sorted(families.items()):
             found.append(
                 ClashFacts(
@@ -73,6 +71,7 @@ def kept_apart(statuses: Iterable[ToolchainStatus], clashes: Iterable[ClashFacts
 
 
 def installed_clashes(
+    known: Libraries,
     wheels: Iterable[importlib.metadata.Distribution] | None = None,
     search_path: str | None = None,
     cache: Iterable[str] | None = None,
@@ -80,39 +79,42 @@ def installed_clashes(
     """What is wrong with installed libraries, whoever loads them; nothing is loaded to find out.
 
     Distributions that bring the same file, of which one has overwritten the other's; libraries that `LD_LIBRARY_PATH`
-    has the loader prefer to those beside them in a wheel; and parts of cuDNN that a wheel lacks and the system has,
-    in another version.
+    has the loader prefer to those beside them in a wheel; and parts of a library that a wheel lacks and the system
+    has, in another version.
 
     Args:
-        wheels: Installed distributions; all that bring NVIDIA's libraries if None.
+        known: The libraries to look at.
+        wheels: Installed distributions; all that bring such libraries if None.
         search_path: What `LD_LIBRARY_PATH` says; the environment's if None.
         cache: Files that the system's loader knows; those `ldconfig` prints if None.
     """
     if wheels is None:
+        bringing = tuple(name for family in known.families for name in family.distributions)
         named = importlib.metadata.distributions()
-        wheels = [each for each in named if (each.name or "").lower().startswith(_WHEELS)]
+        wheels = [each for each in named if (each.name or "").lower().startswith(bringing)]
     owners: dict[str, list[str]] = {}
     for wheel in wheels:
         for file in wheel.files or ():
-            if LibraryFile.at(str(file)) is not None:
+            if known.at(str(file)) is not None:
                 owners.setdefault(str(file.locate()), []).append(wheel.name)
-    libraries = [library for path in owners if (library := LibraryFile.at(path)) is not None]
+    libraries = [library for path in owners if (library := known.at(path)) is not None]
     folders = (os.environ.get("LD_LIBRARY_PATH", "") if search_path is None else search_path).split(os.pathsep)
-    known = _loader_cache() if cache is None and libraries else cache or ()
-    return (*_overwritten(owners), *_preferred(libraries, folders), *_completed(libraries, known))
+    cached = _loader_cache() if cache is None and libraries else cache or ()
+    system = [library for path in cached if (library := known.at(path)) is not None]
+    return (*_overwritten(owners, known), *_preferred(libraries, folders), *_completed(libraries, system))
 
 
-def _overwritten(owners: Mapping[str, Sequence[str]]) -> Iterable[ClashFacts]:
+def _overwritten(owners: Mapping[str, Sequence[str]], known: Libraries) -> Iterable[ClashFacts]:
     shared: dict[tuple[str, ...], list[str]] = {}
     for path, names in owners.items():
         if len(set(names)) > 1:
             shared.setdefault(tuple(sorted(set(names))), []).append(path)
     for names, paths in sorted(shared.items()):
-        library = LibraryFile.at(paths[0])
+        library = known.at(paths[0])
         assert library is not None
         both = " and ".join(names)
         yield ClashFacts(
-            library=library.family,
+            library=library.family.title,
             between=names,
             files=tuple(sorted(paths)),
             reason=f"{both} bring the same file, {paths[0]}, so one has overwritten the other's",
@@ -125,11 +127,11 @@ def _preferred(libraries: Iterable[LibraryFile], folders: Iterable[str]) -> Iter
     for library, folder in itertools.product(libraries, dict.fromkeys(filter(None, folders))):
         path = Path(folder) / library.name
         other = LibraryFile(str(path), library.family, library.stem, library.major)
-        if not path.exists() or library.serves_for(other) or (folder, library.family) in said:
+        if not path.exists() or library.serves_for(other) or (folder, library.family.stem) in said:
             continue
-        said.add((folder, library.family))
+        said.add((folder, library.family.stem))
         yield ClashFacts(
-            library=library.family,
+            library=library.family.title,
             between=("LD_LIBRARY_PATH", str(Path(library.path).parent)),
             files=(str(path), library.path),
             reason=f"LD_LIBRARY_PATH has the loader take {path} where {library.path} is meant",
@@ -137,23 +139,23 @@ def _preferred(libraries: Iterable[LibraryFile], folders: Iterable[str]) -> Iter
         )
 
 
-def _completed(libraries: Iterable[LibraryFile], cache: Iterable[str]) -> Iterable[ClashFacts]:
-    """Parts that cuDNN asks for by name, and does without where it finds none: pytorch/pytorch, issue 188892."""
-    own = [each for each in libraries if each.family == "cuDNN"]
-    names = {each.name for each in own}
-    found = [each for path in cache if (each := LibraryFile.at(path)) is not None and each.family == "cuDNN"]
-    for other in found:
-        mine = next((each for each in own if each.major == other.major), None)
-        if mine is None or other.name in names:
+def _completed(libraries: Iterable[LibraryFile], system: Iterable[LibraryFile]) -> Iterable[ClashFacts]:
+    """Parts that a library opens by name, and does without where it finds none; the first of each family."""
+    own = [each for each in libraries if each.family.opens_parts]
+    names, said = {each.name for each in own}, set[str]()
+    for other in system:
+        mine = next((each for each in own if each.family == other.family and each.major == other.major), None)
+        if mine is None or other.name in names or other.family.stem in said:
             continue
+        said.add(other.family.stem)
+        title = other.family.title
         yield ClashFacts(
-            library="cuDNN",
+            library=title,
             between=("system", str(Path(mine.path).parent)),
             files=(other.path, mine.path),
             reason=f"the wheel's {mine.path} lacks {other.name} and would be given the system's, {other.path}",
-            remedy="Uninstall the system's cuDNN, or install a wheel of its version",
+            remedy=f"Uninstall the system's {title}, or install a wheel of its version",
         )
-        return
 
 
 def _loader_cache() -> tuple[str, ...]:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from collage.measure.driver.worker_pool import WorkerPool
 from collage_core.contract import Host, Supported, Target, TargetSpelling, Unsupported, split_targets
+from collage_core.entry_points import PluginFailure
 from collage_core.errors import PluginError, UsageError, did_you_mean
-from collage_core.registry import PluginFailure, Registry, Toolchain
+from collage_core.registry import Registry, Toolchain
 
 ON_REQUEST = frozenset({"reference"})
 """Toolchains that take part only when named: slow, and meant for what nobody else runs."""

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from collage.devices.providers import Providers
+from collage.devices.this_host import this_host
 from collage.measure.driver.client import PluginSource
 from collage.measure.driver.source import database_cache
 from collage.measure.driver.worker_pool import WorkerPool
@@ -19,7 +21,7 @@ from collage.setup.library_clashes import kept_apart, loaded_clashes
 from collage.setup.settings import SetupChoices
 from collage.setup.targets import Selection, ToolchainStatus, check_reference, selected_targets, statuses
 from collage.store import TuningStore, open_database
-from collage_core.contract import Host, Target
+from collage_core.contract import Target
 from collage_core.registry import Registry
 
 
@@ -31,6 +33,7 @@ class Toolchains:
         registry: The toolchains; those installed if None.
 
     Attributes:
+        providers: Who provides its devices.
         host: This machine.
         threads: CPU threads of every kernel.
         registry: The toolchains.
@@ -49,7 +52,8 @@ class Toolchains:
     def __init__(self, choices: SetupChoices, *, registry: Registry | None = None) -> None:
         self.registry = registry or Registry.discover()
         selection = selected(choices, self.registry)
-        self.host = Host.this()
+        self.providers = Providers.discover()
+        self.host = this_host(self.providers)
         self.threads = choices.threads or self.host.physical_cores
         with contextlib.ExitStack() as stack:
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="collage-")))
@@ -60,7 +64,7 @@ class Toolchains:
             found = statuses(self.registry, self.pool, self.host, selection)
             loaded = self.pool.libraries()
             taking_part = {status.toolchain.name for status in found if status.selected}
-            self.clashes = loaded_clashes({name: loaded[name] for name in taking_part})
+            self.clashes = loaded_clashes({name: loaded[name] for name in taking_part}, self.providers.libraries)
             self.statuses: tuple[ToolchainStatus, ...] = kept_apart(found, self.clashes)
             self._stack = stack.pop_all()
 

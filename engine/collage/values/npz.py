@@ -59,7 +59,7 @@ def from_arrays(arrays: Mapping[str, Any], types: Mapping[str, str]) -> dict[str
     values = dict(arrays)
     for name, written in types.items():
         kind = written.removeprefix("optional(")
-        dtype = _dtype(kind)
+        dtype = element_type(kind)
         if name in arrays:
             values[name] = _restored(arrays[name], dtype)
         elif kind.startswith("seq(") and (f"{name}[]" in arrays or f"{name}[0]" in arrays):
@@ -87,21 +87,25 @@ def how_to_give(name: str, kind: str) -> str:
     return "; ".join(ways)
 
 
-def _dtype(kind: str) -> np.dtype[Any] | None:
-    """NumPy's type of the elements, where NumPy itself has it not."""
+def element_type(kind: str) -> np.dtype[Any] | None:
+    """Return NumPy's type of the elements of a tensor or sequence type; None if there is none.
+
+    Examples:
+        >>> element_type("seq(tensor(float))"), element_type("map(int64,float)")
+        (dtype('float32'), None)
+    """
     name = kind.removeprefix("seq(").removeprefix("tensor(").rstrip(")").upper()
     try:
-        dtype = np.dtype(onnx_ir.DataType[name].numpy())
+        return np.dtype(onnx_ir.DataType[name].numpy())
     except (KeyError, TypeError):
         return None
-    return dtype if _is_foreign(dtype) else None
 
 
 def _restored(value: Any, dtype: np.dtype[Any] | None) -> Any:
     """An array as the type NumPy has not; a list of them likewise."""
     if isinstance(value, list | tuple):
         return [_restored(member, dtype) for member in value]
-    if dtype is None or not isinstance(value, np.ndarray) or value.dtype == dtype:
+    if dtype is None or not _is_foreign(dtype) or not isinstance(value, np.ndarray) or value.dtype == dtype:
         return value
     if value.dtype.kind == "V" and value.dtype.itemsize == dtype.itemsize:
         return value.view(dtype)  # what NumPy makes of it in a file

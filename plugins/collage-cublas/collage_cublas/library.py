@@ -13,9 +13,9 @@ import enum
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from collage_core.device import Contexts
 from collage_core.errors import DeviceMemoryError, KernelError, LoweringError
 from collage_cublas.casting import KERNELS, THREADS
+from collage_cuda import Contexts
 
 Call: TypeAlias = Callable[[], None]
 

@@ -7,9 +7,8 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
-from collage_core.contract.nvidia import OLDEST_DRIVERS
-from collage_core.device import PrimaryContexts
 from collage_cublas.library import CublasLt
+from collage_cuda import OLDEST_DRIVERS, PrimaryContexts
 
 OLDEST_VERSION = 120000
 """Of cuBLASLt, as `cublasLtGetVersion` counts: 12.0 has every attribute and epilogue used, under the same numbers."""

@@ -17,7 +17,6 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
-from collage_core.contract.nvidia import TENSOR_CORES, cuda_majors, gpu_targets, usable_gpus
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
 from collage_cublas.kernel import load
@@ -25,6 +24,7 @@ from collage_cublas.library import Library
 from collage_cublas.loading import OLDEST_VERSION, open_library, spelt
 from collage_cublas.lower import lower
 from collage_cublas.patterns import register
+from collage_cuda import TENSOR_CORES, cuda_majors, gpu_targets, usable_gpus
 
 OLDEST_CAPABILITY = (7, 0)
 """Volta: below it nothing here was looked up, and CUDA 13 has dropped all that is older than 7.5."""
@@ -92,16 +92,16 @@ class CublasPlugin:
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
         """The product with one algorithm."""
+        device = run.host.device(run.device)
         try:
-            library = self._opened()
+            library = self._opened(cuda_majors(device.driver if device else ""))
         except OSError as error:
             return Unsupported(f"cuBLASLt cannot be loaded ({error})", Obstacle.NO_LIBRARY)
         return load(library, lambda: self._handle(run.device), artifact, run)
 
-    def _opened(self, majors: tuple[int, ...] = ()) -> Library:
+    def _opened(self, majors: tuple[int, ...]) -> Library:
         if self._library is None:
-            this = next((device.driver for device in Host.this().devices if device.kind == "cuda"), "")
-            self._library = self._open(majors or cuda_majors(this))
+            self._library = self._open(majors)
         return self._library
 
     def _handle(self, device: str) -> int:

@@ -10,12 +10,12 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from collage_core.contract.nvidia import OLDEST_DRIVERS
 from collage_cublas.library import Epilogue
 from collage_cublas.loading import OLDEST_VERSION, spelt
 from collage_cublas.patterns import FORMS, NEVER, Form
 from collage_cublas.plugin import OLDEST_CAPABILITY
 from collage_cublas.reading import DTYPES
+from collage_cuda import OLDEST_DRIVERS
 
 BEGIN, END = "<!-- python -m collage_cublas.table --write README.md -->", "<!-- end -->"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from collage_core.contract import BuildContext
-from collage_core.device import PrimaryContexts
 from collage_cublas.library import CublasLt, Descriptors
 from collage_cublas.loading import wheels
+from collage_cuda import PrimaryContexts
 from collage_testing.kit import build_context
 
 from .emulator import Notes

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from collage_core.device import PrimaryContexts
 from collage_cublas.casting import KERNELS, THREADS
 from collage_cublas.library import CublasError, CublasLt, DataType
+from collage_cuda import PrimaryContexts
 
 
 @pytest.mark.parametrize("dtype", KERNELS)

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from collage.devices.opening import is_lost
 from collage.measure.driver.records import is_short_of_memory
 from collage_core.contract import BuildContext, KernelFunction, Unsupported
-from collage_core.device import PrimaryContexts, is_lost
 from collage_core.errors import DeviceLostError, DeviceMemoryError, LoweringError, PluginError
 from collage_core.registry import Toolchain
 from collage_cublas.library import CublasError, CublasLt, Found, Matmul, NotSupportedError
+from collage_cuda import PrimaryContexts
 from collage_testing import dense
 
 from .emulator import Emulator

@@ -108,7 +108,7 @@ def test_every_epilogue_type_and_transposition_is_right(
         machine.toolchain,
         models,
         host=machine.host,
-        open_device=machine.opening,
+        open_device=machine.providers.open,
         tolerance=TOLERANCES[dtype],
         max_variants=8 if machine.is_real else 1,
     )

@@ -12,18 +12,18 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage.devices.opening import buffer_on, placed_on
+from collage.devices.this_host import this_host
 from collage_core.contract import (
     Artifact,
     Buffer,
     BuildContext,
-    Host,
     KernelFunction,
     Requirement,
     RunContext,
     Target,
     Unsupported,
 )
-from collage_core.device import buffer_on, placed_on
 from collage_core.errors import KernelError, LoweringError
 from collage_core.fusion import kernel_function
 from collage_cublas.library import (
@@ -311,7 +311,7 @@ def test_what_cannot_run_is_refused_when_loaded(
     made = dataclasses.replace(made, metadata={**json.loads(json.dumps(made.metadata)), **artifact})
 
     answer = plugin_over(emulator).collage_load(
-        TARGET, made, RunContext(threads=1, device="cuda:0", **{"stream": STREAM, **run})
+        TARGET, made, RunContext(threads=1, host=HOST, device="cuda:0", **{"stream": STREAM, **run})
     )
 
     assert isinstance(answer, Unsupported)
@@ -323,7 +323,9 @@ def test_a_place_that_is_less_aligned_than_the_algorithm_needs_is_refused_when_b
     what = function(g.model(g.op("MatMul", g.input("x", 4, 16), g.input("z", 16, 8))))
     emulator = Emulator()
     artifact = lowered(emulator, build, what)[1]
-    kernel = plugin_over(emulator).collage_load(TARGET, artifact, RunContext(threads=1, device="cuda:0", stream=STREAM))
+    kernel = plugin_over(emulator).collage_load(
+        TARGET, artifact, RunContext(threads=1, host=HOST, device="cuda:0", stream=STREAM)
+    )
     assert not isinstance(kernel, Unsupported)
     x, z, y = (
         Buffer.at(spec, device="cuda:0", pointer=pointer)
@@ -336,7 +338,7 @@ def test_a_place_that_is_less_aligned_than_the_algorithm_needs_is_refused_when_b
         kernel.bind([x, z], [y], None)
 
 
-@pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
+@pytest.mark.skipif(bool(this_host().devices), reason="this machine has a GPU")
 def test_the_real_library_without_a_gpu_says_so_when_it_is_first_needed(library: CublasLt, build: BuildContext) -> None:
     with pytest.raises(LoweringError, match=r"libcuda\.so\.1"):
         plugin_over(library).collage_lower(TARGET, function(), build)

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from collage_core.contract import Host, Joins, Obstacle, Unsupported
+from collage.devices.this_host import this_host
+from collage_core.contract import Joins, Obstacle, Unsupported
 from collage_core.registry import Toolchain
 from collage_cublas.plugin import CublasPlugin
 
@@ -44,6 +45,7 @@ class Old(Notes):
         return 110800
 
 
+@pytest.mark.guards("a toolchain's library, linker or device is missing")
 @pytest.mark.parametrize(
     ("device", "plugin", "obstacle", "reason"),
     [
@@ -99,9 +101,9 @@ def test_only_a_library_that_the_driver_runs_is_loaded(driver: str, majors: tupl
     assert asked == [majors]
 
 
-@pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
+@pytest.mark.skipif(bool(this_host().devices), reason="this machine has a GPU")
 def test_this_machine_is_told_that_it_has_no_gpu_before_any_library_is_looked_for() -> None:
-    answer = CublasPlugin(missing).collage_check_host(Host.this())
+    answer = CublasPlugin(missing).collage_check_host(this_host())
 
     assert isinstance(answer, Unsupported)
     assert "shows no NVIDIA GPU" in answer.reason

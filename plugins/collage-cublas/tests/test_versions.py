@@ -22,7 +22,7 @@ from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.registry import Registry, Toolchain
 from collage_cublas.plugin import CublasPlugin
 from collage_testing import dense
-from collage_testing.kit import FakeDevice
+from collage_testing.kit import FakeDevice, fake_providers
 from collage_testing.kit.contexts import MemoryBlobs
 
 from .emulator import Emulator, Notes
@@ -67,7 +67,7 @@ class Case:
             threads=1,
             relower=relower,
             host=HOST,
-            opening=(device or FakeDevice("cuda:0")).open,
+            providers=fake_providers(device or FakeDevice("cuda:0")),
         )
 
 

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from collage_core.device import Contexts
 from collage_core.errors import DeviceError
+from collage_cuda import Contexts
 from collage_cudnn.errors import CudnnError, NotSupportedError, cudnn_error
 from collage_cudnn.graph import DataType, Graph, Operation
 

@@ -7,8 +7,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 
-from collage_core.contract.nvidia import wheel_driver
-from collage_core.device import PrimaryContexts
+from collage_cuda import PrimaryContexts, wheel_driver
 from collage_cudnn.library import Cudnn
 
 FRONTEND = "1.26.0"

@@ -17,10 +17,10 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
-from collage_core.contract.nvidia import driver_problem, gpu_targets, usable_gpus
 from collage_core.hookspecs import hookimpl
 from collage_core.ir.operators.narrowing import PRODUCTS
 from collage_core.patterns import PatternTable
+from collage_cuda import driver_problem, gpu_targets, usable_gpus
 from collage_cudnn.kernel import load
 from collage_cudnn.library import Library
 from collage_cudnn.loading import FRONTEND, OLDEST_VERSION, frontend_version, oldest_driver, open_library

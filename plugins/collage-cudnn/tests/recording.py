@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_core.device import DeviceArray, Launch
+from collage_cuda import DeviceArray, Launch
 from collage_cudnn.library import Cudnn
 
 STATUSES = {

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from collage.devices.opening import is_lost
 from collage.measure.driver.records import is_short_of_memory
 from collage_core.contract import BuildContext, RunContext, Unsupported
-from collage_core.device import is_lost
 from collage_core.errors import DeviceLostError, DeviceMemoryError, LoweringError, PluginError
 from collage_core.registry import Toolchain
 from collage_cudnn.errors import CudnnError
@@ -19,7 +19,7 @@ from collage_testing.kit.contexts import run_context
 
 from .cases import FLOAT16, convolution
 from .emulator import Emulator
-from .machine import TARGET, largest, plugin_over
+from .machine import HOST, TARGET, largest, plugin_over
 
 MEMORY = DeviceMemoryError("cuda:0", "cudnnFinalize: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED")
 LOST = DeviceLostError("cuda:0", "cuCtxPushCurrent_v2: unspecified launch failure")
@@ -108,7 +108,7 @@ def test_where_there_is_no_library_a_package_says_so(build: BuildContext) -> Non
     stream = FakeDevice("cuda:0").open("cuda:0")
 
     refusal = CudnnPlugin(missing).collage_load(
-        TARGET, answer[0], RunContext(threads=1, device="cuda:0", stream=stream.handle)
+        TARGET, answer[0], RunContext(threads=1, host=HOST, device="cuda:0", stream=stream.handle)
     )
 
     assert isinstance(refusal, Unsupported)

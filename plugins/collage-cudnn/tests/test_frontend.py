@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_core.contract import Host, Unsupported
-from collage_core.device import DeviceArray, Launch
+from collage.devices.this_host import this_host
+from collage_core.contract import Unsupported
+from collage_cuda import DeviceArray, Launch
 from collage_cudnn.errors import CudnnError, NotSupportedError
 from collage_cudnn.graph import DataType, Graph, Layout
 from collage_cudnn.library import Conversion, Cudnn
@@ -225,7 +226,7 @@ def test_what_is_serialised_is_the_plan_that_was_built_last(library: Cudnn, h100
     assert first.data != second.data
 
 
-@pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
+@pytest.mark.skipif(bool(this_host().devices), reason="this machine has a GPU")
 def test_without_a_device_there_is_no_handle_and_the_librarys_status_says_why(library: Cudnn) -> None:
     with pytest.raises(CudnnError, match="cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED") as caught:
         library.handle("cuda:0", None)

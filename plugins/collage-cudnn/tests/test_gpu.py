@@ -103,7 +103,7 @@ def test_every_form_is_right_in_every_type_or_refused_with_a_reason(on: Any, dty
         machine.toolchain,
         {form: FORMS[form](onnx_ir.DataType[dtype])},
         host=machine.host,
-        open_device=machine.opening,
+        open_device=machine.providers.open,
         tolerance=TOLERANCES[dtype],
         max_variants=4,
     )

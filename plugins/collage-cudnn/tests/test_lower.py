@@ -10,8 +10,8 @@ from typing import Any
 import onnx_ir
 import pytest
 
+from collage.devices.opening import buffer_on
 from collage_core.contract import Artifact, Buffer, BuildContext, Requirement, RunContext, TensorSpec, Unsupported
-from collage_core.device import buffer_on
 from collage_core.errors import KernelError
 from collage_core.fusion import kernel_function
 from collage_cudnn.graph import Graph
@@ -259,7 +259,7 @@ def test_channels_first_converts_nothing(build: BuildContext) -> None:
 def test_what_cannot_be_loaded_is_refused(changes: Any, reason: str, build: BuildContext) -> None:
     artifact = lowered(Emulator(), build)[0]
     wrong = dataclasses.replace(artifact, **changes)
-    run = RunContext(threads=1, device="cuda:0", stream=FakeDevice("cuda:0").open("cuda:0").handle)
+    run = RunContext(threads=1, host=HOST, device="cuda:0", stream=FakeDevice("cuda:0").open("cuda:0").handle)
 
     answer = plugin_over(Emulator()).collage_load(TARGET, wrong, run)
 
@@ -270,7 +270,7 @@ def test_what_cannot_be_loaded_is_refused(changes: Any, reason: str, build: Buil
 def test_a_kernel_without_a_stream_is_refused(build: BuildContext) -> None:
     artifact = lowered(Emulator(), build)[0]
 
-    answer = plugin_over(Emulator()).collage_load(TARGET, artifact, RunContext(threads=1, device="cuda:0"))
+    answer = plugin_over(Emulator()).collage_load(TARGET, artifact, RunContext(threads=1, host=HOST, device="cuda:0"))
 
     assert answer == Unsupported("it enqueues on a stream, and none was given")
 

@@ -16,7 +16,7 @@ import pytest
 from benchmarks.models import MODELS
 from collage.prepare.steps import prepare
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.patterns import PatternTable
 from collage_cudnn.patterns import register
 from tests.exports.blocks import blocks

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from collage_core.contract import Host, Joins, Unsupported
+from collage.devices.this_host import this_host
+from collage_core.contract import Joins, Unsupported
 from collage_core.registry import Toolchain
 from collage_cudnn import loading
 from collage_cudnn.loading import FRONTEND
@@ -101,9 +102,9 @@ def test_which_driver_is_needed_depends_on_the_wheel(
     assert loading.oldest_driver() == oldest
 
 
-@pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
+@pytest.mark.skipif(bool(this_host().devices), reason="this machine has a GPU")
 def test_this_machine_is_told_that_it_has_no_gpu_before_any_library_is_looked_for() -> None:
-    answer = CudnnPlugin(missing).collage_check_host(Host.this())
+    answer = CudnnPlugin(missing).collage_check_host(this_host())
 
     assert isinstance(answer, Unsupported)
     assert "shows no NVIDIA GPU" in answer.reason

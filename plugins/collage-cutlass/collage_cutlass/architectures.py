@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from collage_core.contract import Device
-from collage_core.contract.nvidia import capability
+from collage_cuda import capability
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from collage_core.device import Contexts, PrimaryContexts, cuda_error
+from collage_cuda import Contexts, PrimaryContexts, cuda_error
 from collage_cutlass.problem import Chain, Conv, Gemm, Move
 
 Call: TypeAlias = Callable[[], None]

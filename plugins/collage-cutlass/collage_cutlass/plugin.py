@@ -20,9 +20,9 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
-from collage_core.contract.nvidia import driver_problem, gpu_targets, usable_gpus
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
+from collage_cuda import driver_problem, gpu_targets, usable_gpus
 from collage_cutlass.architectures import ARCHITECTURES, architecture_of
 from collage_cutlass.kernel import load
 from collage_cutlass.library import Compiled, Library

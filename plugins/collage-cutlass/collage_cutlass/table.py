@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from collage_core.contract.nvidia import OLDEST_DRIVERS
+from collage_cuda import OLDEST_DRIVERS
 from collage_cutlass.activations import ACTIVATIONS
 from collage_cutlass.architectures import ARCHITECTURES
 from collage_cutlass.menu import HOPPER_TILES, TILES

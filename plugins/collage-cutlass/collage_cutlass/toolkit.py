@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from collage_core.contract.nvidia import OLDEST_DRIVERS
+from collage_cuda import OLDEST_DRIVERS
 
 HEADERS = "nvidia-cutlass"
 """The distribution whose headers are included; nothing of it is imported."""

@@ -16,6 +16,7 @@ from .machine import HOST
 def build(tmp_path: Path) -> BuildContext:
     return BuildContext(
         threads=2,
+        host=HOST,
         effort=1,
         deadline_s=600,
         workspace_limit_bytes=1 << 24,
@@ -23,5 +24,4 @@ def build(tmp_path: Path) -> BuildContext:
         blobs=MemoryBlobs(),
         scratch=tmp_path,
         max_variants=3,
-        host=HOST,
     )

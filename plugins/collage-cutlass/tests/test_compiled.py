@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collage_core.contract import BuildContext, Host
+from collage.devices.this_host import this_host
+from collage_core.contract import BuildContext
 from collage_core.errors import DeviceError
 from collage_cutlass.architectures import ARCHITECTURES, Architecture
 from collage_cutlass.library import Call, Compiled
@@ -32,7 +33,6 @@ from .machine import TARGET, largest
 POINTS = np.linspace(-6, 6, 25)
 HOPPER = next(each for each in ARCHITECTURES if each.name == "90a")
 LIMIT_S = 1200.0
-pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def check_epilogue(library: Compiled, chain: Chain) -> None:
 
 def check_without_a_device(call: Call, function: str) -> None:
     """CUDA's runtime, which is inside, says what is missing."""
-    if Host.this().devices:
+    if this_host().devices:
         return
     with pytest.raises(DeviceError, match=f"{function}: .*(driver|device)"):
         call()

@@ -136,7 +136,7 @@ def test_the_plugin_keeps_the_contract_on_a_gpu() -> None:
     models = {name: model for name, model in cases(FLOAT, "Silu").items() if name != "batch"}
 
     conformance = check_plugin(
-        machine.toolchain, models, host=machine.host, open_device=machine.opening, tolerance=2e-2, max_variants=1
+        machine.toolchain, models, host=machine.host, open_device=machine.providers.open, tolerance=2e-2, max_variants=1
     )
 
     assert set(conformance.ran) == set(models)

@@ -18,13 +18,13 @@ from collage_cutlass.problem import Move
 
 from .cases import product
 from .emulator import FakeCompiler
-from .machine import TARGET, largest, plugin_over
+from .machine import HOST, TARGET, largest, plugin_over
 
 
 def test_bytes_that_are_no_library_are_refused_with_the_loaders_words(build: BuildContext, tmp_path: Path) -> None:
     answer = plugin_over(FakeCompiler()).collage_lower(TARGET, largest(product()), build)
     assert not isinstance(answer, Unsupported)
-    run = RunContext(threads=1, device="cuda:0", stream=1, scratch=tmp_path)
+    run = RunContext(threads=1, host=HOST, device="cuda:0", stream=1, scratch=tmp_path)
 
     refused = CutlassPlugin().collage_load(TARGET, next(answer), run)  # an emulated library is its source
 

@@ -145,8 +145,8 @@ def test_a_kernel_needs_a_stream_and_its_weights(build: BuildContext) -> None:
     [artifact, *_] = lowered(FakeCompiler(), build)
     plugin = plugin_over(FakeCompiler())
 
-    without = plugin.collage_load(TARGET, artifact, RunContext(threads=1, device="cuda:0"))
-    unsupplied = plugin.collage_load(TARGET, artifact, RunContext(threads=1, device="cuda:0", stream=1))
+    without = plugin.collage_load(TARGET, artifact, RunContext(threads=1, host=HOST, device="cuda:0"))
+    unsupplied = plugin.collage_load(TARGET, artifact, RunContext(threads=1, host=HOST, device="cuda:0", stream=1))
 
     assert isinstance(without, Unsupported)
     assert "none was given" in without.reason

@@ -19,7 +19,7 @@ from collage_core.passes.call_sites import call_sites
 from collage_core.registry import Registry, Toolchain
 from collage_cutlass.plugin import CutlassPlugin
 from collage_cutlass.toolkit import MissingToolError
-from collage_testing.kit import FakeDevice
+from collage_testing.kit import FakeDevice, fake_providers
 
 from .cases import FLOAT16, convolution, product
 from .emulator import Emulated, FakeCompiler
@@ -68,7 +68,7 @@ def test_what_was_compiled_elsewhere_runs_without_a_compiler(name: str, build: B
             threads=1,
             weights=opened.weights,
             host=HOST,
-            opening=FakeDevice("cuda:0").open,
+            providers=fake_providers(FakeDevice("cuda:0")),
         )
     )
     found = [session.run(None, feeds)[0] for _ in range(3)]  # warms up, captures, launches

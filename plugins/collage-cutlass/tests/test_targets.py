@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from collage_core.contract import Host, Joins, Unsupported
+from collage.devices.this_host import this_host
+from collage_core.contract import Joins, Unsupported
 from collage_core.registry import Toolchain
 from collage_cutlass import toolkit
 from collage_cutlass.plugin import CutlassPlugin
@@ -72,9 +73,9 @@ def test_a_machine_that_cannot_run_it_is_told_why(
     assert answer.obstacle.value == obstacle
 
 
-@pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
+@pytest.mark.skipif(bool(this_host().devices), reason="this machine has a GPU")
 def test_this_machine_is_told_that_it_has_no_gpu_before_any_compiler_is_looked_for() -> None:
-    answer = without("there is no nvcc").collage_check_host(Host.this())
+    answer = without("there is no nvcc").collage_check_host(this_host())
 
     assert isinstance(answer, Unsupported)
     assert "shows no NVIDIA GPU" in answer.reason

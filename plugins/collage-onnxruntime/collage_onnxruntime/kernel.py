@@ -50,7 +50,7 @@ def load(target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupp
     except Exception as error:
         return Unsupported(f"onnxruntime cannot be imported ({error}); pip install onnxruntime")
     metadata: Mapping[str, Any] = artifact.metadata
-    isa = vector_isa(Host.this())
+    isa = vector_isa(run.host)
     if metadata["blocked"] and metadata["vector_isa"] != isa:
         return Unsupported(f"its weights are blocked for {metadata['vector_isa']}, this machine needs {isa}")
     try:

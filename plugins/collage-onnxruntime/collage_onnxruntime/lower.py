@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir
 
-from collage_core.contract import Artifact, BuildContext, Host, KernelFunction, Requirement, TensorSpec, Unsupported
+from collage_core.contract import Artifact, BuildContext, KernelFunction, Requirement, TensorSpec, Unsupported
 from collage_onnxruntime.kernel import BLOCKED_DOMAIN, MODEL, WEIGHTS, one_line, vector_isa
 from collage_onnxruntime.weights import INLINE_BYTES, Known, can_be_supplied, detach, inside, pack, session_values
 
@@ -123,7 +123,7 @@ class _Lowering:
                     for (key, a), at in zip(made.items(), offsets, strict=True)
                 ],
                 "blocked": blocked,
-                "vector_isa": vector_isa(Host.this()),
+                "vector_isa": vector_isa(self._build.host),
             },
             # An optimised model is for the version that wrote it: its private operators come and go.
             requires=(Requirement(kind="library", name=self._library, specifier=f"=={version}"),),

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from collage_core.contract import Host, Joins, Target, Unsupported
+from collage.devices.this_host import this_host
+from collage_core.contract import Joins, Target, Unsupported
 from collage_onnxruntime.plugin import plugin
 
 
 def targets() -> dict[str, Target]:
-    answer = plugin.collage_targets(Host.this())
+    answer = plugin.collage_targets(this_host())
     assert isinstance(answer, Sequence)
     return {target.name: target for target in answer}
 
@@ -35,13 +36,13 @@ def test_an_old_library_is_refused_with_the_version_it_takes(monkeypatch: pytest
     import onnxruntime
 
     monkeypatch.setattr(onnxruntime, "__version__", "1.9.0")
-    answer = plugin.collage_targets(Host.this())
+    answer = plugin.collage_targets(this_host())
     assert isinstance(answer, Unsupported)
     assert "1.9.0 is too old" in answer.reason
 
 
 def test_a_missing_library_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    answer = plugin.collage_targets(Host.this())
+    answer = plugin.collage_targets(this_host())
     assert isinstance(answer, Unsupported)
     assert "pip install onnxruntime" in answer.reason

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from collage_core.contract import Artifact, BuildContext, Host, KernelFunction, Requirement, Target, Unsupported
+from collage_core.contract import Artifact, BuildContext, KernelFunction, Requirement, Target, Unsupported
 from collage_openvino.kernel import BLOB, element_type, one_line, properties, weightless_properties
 from collage_openvino.patterns import cannot_hold
 from collage_openvino.weights import WEIGHTS, read, source_of
@@ -49,7 +49,7 @@ def lower(core: Any, target: Target, function: KernelFunction, build: BuildConte
         except Exception as error:
             return Unsupported(one_line(error))
     isa = (*_ISA, *_BF16_ISA) if target.option("precision") == "bf16" else _ISA
-    flags = Host.this().cpu_flags
+    flags = build.host.cpu_flags
     artifact = Artifact(
         files={BLOB: blob},
         metadata={

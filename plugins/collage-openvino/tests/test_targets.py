@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from collage_core.contract import Host, Joins, Target, Unsupported
+from collage.devices.this_host import this_host
+from collage_core.contract import Joins, Target, Unsupported
 from collage_openvino.kernel import properties
 from collage_openvino.plugin import plugin, targets
 
 
 def test_the_default_target_mixes_and_is_exact() -> None:
-    answer = plugin.collage_targets(Host.this())
+    answer = plugin.collage_targets(this_host())
     assert isinstance(answer, Sequence)
     assert answer[0].name == "openvino"
     assert answer[0].mixable
@@ -47,14 +48,14 @@ def test_an_old_library_is_refused_with_the_version_it_takes(monkeypatch: pytest
     import openvino
 
     monkeypatch.setattr(openvino, "__version__", "2023.1.0-12185-releases")
-    answer = plugin.collage_targets(Host.this())
+    answer = plugin.collage_targets(this_host())
     assert isinstance(answer, Unsupported)
     assert "2023.1.0 is too old" in answer.reason
 
 
 def test_a_missing_library_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openvino", None)
-    answer = plugin.collage_targets(Host.this())
+    answer = plugin.collage_targets(this_host())
     assert isinstance(answer, Unsupported)
     assert "pip install openvino" in answer.reason
 

@@ -8,7 +8,7 @@ import importlib.util
 from typing import Any
 
 from collage_core.contract import Device
-from collage_core.contract.nvidia import wheel_driver
+from collage_cuda import wheel_driver
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

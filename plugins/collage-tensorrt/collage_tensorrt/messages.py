@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from collage_core.device import cuda_error
 from collage_core.errors import DeviceError, DeviceLostError, DeviceMemoryError
+from collage_cuda import cuda_error
 
 _LONGEST = 300
 

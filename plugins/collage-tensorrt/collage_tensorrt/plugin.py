@@ -20,12 +20,11 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
-from collage_core.contract.nvidia import TENSOR_CORES, driver_problem, gpu_targets, usable_gpus
-from collage_core.device import Devices
 from collage_core.errors import DeviceError
 from collage_core.hookspecs import hookimpl
 from collage_core.ir.operators.narrowing import PRODUCTS
 from collage_core.patterns import PatternTable
+from collage_cuda import TENSOR_CORES, Activation, driver_problem, gpu_targets, usable_gpus
 from collage_tensorrt.editions import RTX, TENSORRT, Edition, capabilities, listed
 from collage_tensorrt.engine import Settings, build_engine
 from collage_tensorrt.kernel import load
@@ -41,7 +40,7 @@ class TensorRtPlugin:
     Args:
         edition: Which.
         find: Gives its module; called where it is needed, in the worker. None for the installed one.
-        activate: Makes a device the current one; None to have core open it.
+        activate: Makes a device the current one; None to have `collage_cuda` open it.
     """
 
     def __init__(
@@ -52,8 +51,7 @@ class TensorRtPlugin:
     ) -> None:
         self._edition = edition
         self._find = find or edition.find
-        self._devices = Devices()
-        self._activate = activate or (lambda name: self._devices[name].activate())
+        self._activate = activate or Activation()
 
     @hookimpl
     def collage_check_host(self, host: Host) -> Supported | Unsupported:

@@ -95,7 +95,7 @@ def a_saved_plan_is_one_graph(machine: DeviceMachine, folder: Path) -> None:
         threads=1,
         weights=package.weights,
         host=machine.host,
-        opening=machine.opening,
+        providers=machine.providers,
     )
     feeds = random_inputs(graph, seed=3)
     right = evaluate(model, feeds).values

@@ -10,8 +10,7 @@ from typing import Any
 import onnx_ir
 
 from collage_core.candidates.proposals import Proposals, propose, target_rule
-from collage_core.contract import Artifact, BuildContext, Device, Host, KernelFunction, Target
-from collage_core.device import DeviceStream
+from collage_core.contract import Artifact, BuildContext, Device, DeviceStream, Host, KernelFunction, Target
 from collage_core.fusion import CandidateBounds, SubGraph, kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain

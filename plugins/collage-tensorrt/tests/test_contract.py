@@ -10,7 +10,7 @@ from typing import Any
 import onnx_ir
 import pytest
 
-from collage_core.contract import Host
+from collage.devices.this_host import this_host
 from collage_core.registry import Toolchain
 from collage_tensorrt.editions import RTX, TENSORRT, Edition
 from collage_testing import dense, operator_models
@@ -48,7 +48,7 @@ def test_both_editions_keep_it_with_their_variants() -> None:
     check(TENSORRT, models(SOME), 2)
 
 
-@pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
+@pytest.mark.skipif(bool(this_host().devices), reason="this machine has a GPU")
 def test_it_keeps_the_contract_as_far_as_a_machine_without_a_gpu_can_tell(rtx: Any) -> None:
     toolchain = Toolchain("tensorrt_rtx", plugin_over(rtx))
 

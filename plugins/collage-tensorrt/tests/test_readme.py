@@ -35,7 +35,6 @@ def written() -> dict[str, set[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_the_table_is_what_the_importer_says(rtx: Any) -> None:
     if rtx.__version__ not in README.read_text(encoding="utf-8"):
         pytest.skip(f"the README is about another version than {rtx.__version__}; run the command in it again")

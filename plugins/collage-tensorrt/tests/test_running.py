@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collage.devices.opening import buffer_on
+from collage.devices.this_host import this_host
 from collage_core.contract import (
     Artifact,
     Buffer,
     BuildContext,
-    Host,
     KernelFunction,
     RunContext,
     SizedKernel,
     TensorSpec,
     Unsupported,
 )
-from collage_core.device import buffer_on
 from collage_core.errors import DeviceCaptureError, DeviceLostError, DeviceMemoryError, KernelError
 from collage_core.registry import Toolchain
 from collage_tensorrt.lower import ENGINE
@@ -99,7 +99,9 @@ def told(function: KernelFunction, folder: Path) -> Told:
     library = Library(device=device)
     plugin = plugin_over(library)
     [artifact] = lowered(plugin, function, build_context(folder))
-    kernel = plugin.collage_load(target(), artifact, RunContext(threads=1, device="cuda:0", stream=stream.handle))
+    kernel = plugin.collage_load(
+        target(), artifact, RunContext(threads=1, host=HOST, device="cuda:0", stream=stream.handle)
+    )
     assert isinstance(kernel, SizedKernel)
     return Told(library, function, artifact, kernel, stream)
 
@@ -204,7 +206,9 @@ def test_a_devices_trouble_is_told_by_its_kind_at_every_step(said: str, kind: ty
     with pytest.raises(kind, match="cuda:0"):
         lowered(plugin, it.function, build_context(tmp_path))
     with pytest.raises(kind, match="cuda:0"):
-        plugin.collage_load(target(), it.artifact, RunContext(threads=1, device="cuda:0", stream=it.stream.handle))
+        plugin.collage_load(
+            target(), it.artifact, RunContext(threads=1, host=HOST, device="cuda:0", stream=it.stream.handle)
+        )
     with pytest.raises(kind, match="cuda:0"):
         it.kernel.bind(inputs, outputs, it.workspace())
     with pytest.raises(kind, match="cuda:0"):
@@ -216,12 +220,13 @@ def test_a_devices_trouble_is_told_by_its_kind_at_every_step(said: str, kind: ty
 
 def loaded(library: Library, artifact: Artifact, stream: int | None = 7) -> str:
     answer = plugin_over(library).collage_load(
-        target(), artifact, RunContext(threads=1, device="cuda:0", stream=stream)
+        target(), artifact, RunContext(threads=1, host=HOST, device="cuda:0", stream=stream)
     )
     assert isinstance(answer, Unsupported)
     return answer.reason
 
 
+@pytest.mark.guards("an engine's bytes are damaged, or of another version")
 def test_another_version_than_built_it_refuses_before_it_reads(build: BuildContext) -> None:
     device, _ = fake()
     [artifact] = lowered(plugin_over(Library(device=device)), regions()["pooling"], build)
@@ -231,6 +236,11 @@ def test_another_version_than_built_it_refuses_before_it_reads(build: BuildConte
     assert loaded(newer, artifact) == "its engine is one of version 1.7.1.116, this is 1.8.0.2"
 
 
+@pytest.mark.guards(
+    "an engine's bytes are damaged, or of another version",
+    "it is refused with the library's own diagnosis, or both versions; core lowers again",
+    area="toolchains",
+)
 def test_what_is_no_engine_is_named_by_the_librarys_own_diagnosis(build: BuildContext) -> None:
     device, _ = fake()
     library = Library(device=device)
@@ -255,22 +265,31 @@ def test_an_engine_that_wants_the_hosts_memory_is_refused(build: BuildContext, m
     assert loaded(library, artifact) == f"its engine wants '{function.inputs[0].name}' in the host's memory"
 
 
-@pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
+@pytest.mark.guards(
+    "an engine is built where there is no device to read it",
+    "it is built; reading it is refused with the library's reason",
+    area="toolchains",
+)
+@pytest.mark.skipif(bool(this_host().devices), reason="this machine has a GPU")
 def test_an_engine_cannot_be_read_without_a_device_and_the_library_says_why(library: Any, build: BuildContext) -> None:
     [artifact] = lowered(plugin_over(library), regions()["pooling"], build)
 
-    answer = plugin_over(library).collage_load(target(), artifact, RunContext(threads=1, device="cuda:0", stream=7))
+    answer = plugin_over(library).collage_load(
+        target(), artifact, RunContext(threads=1, host=HOST, device="cuda:0", stream=7)
+    )
 
     assert isinstance(answer, Unsupported)
     assert "CUDA driver version is insufficient" in answer.reason
 
 
-@pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
+@pytest.mark.skipif(bool(this_host().devices), reason="this machine has a GPU")
 def test_a_broken_engine_is_told_from_a_missing_device(rtx: Any, build: BuildContext) -> None:
     [artifact] = lowered(plugin_over(rtx), regions()["pooling"], build)
     broken = dataclasses.replace(artifact, files={ENGINE: b"no engine at all" * 8})
 
-    answer = plugin_over(rtx).collage_load(target(), broken, RunContext(threads=1, device="cuda:0", stream=7))
+    answer = plugin_over(rtx).collage_load(
+        target(), broken, RunContext(threads=1, host=HOST, device="cuda:0", stream=7)
+    )
 
     assert isinstance(answer, Unsupported)
     assert answer.reason.startswith("malformed engine: ")

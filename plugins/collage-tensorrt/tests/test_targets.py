@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from collage_core.contract import Host, Joins, Obstacle, Unsupported
+from collage.devices.this_host import this_host
+from collage_core.contract import Joins, Obstacle, Unsupported
 from collage_core.errors import DeviceUnavailableError
 from collage_core.registry import Toolchain
 from collage_tensorrt import editions
@@ -76,6 +77,7 @@ def test_a_machine_without_a_gpu_is_told_so_before_any_library_is_looked_for() -
         assert answer.obstacle is Obstacle.NO_DEVICE
 
 
+@pytest.mark.guards("a toolchain's library, linker or device is missing")
 @pytest.mark.parametrize("name", EDITIONS)
 def test_without_the_library_it_says_what_to_install(name: str) -> None:
     def missing() -> Any:
@@ -188,10 +190,10 @@ def test_each_device_is_made_current_before_anything_is_tried_on_it() -> None:
     assert made == ["cuda:0", "cuda:1"]
 
 
-@pytest.mark.skipif(bool(Host.this().devices), reason="this machine has a GPU")
+@pytest.mark.skipif(bool(this_host().devices), reason="this machine has a GPU")
 @pytest.mark.parametrize("plugin", [tensorrt, tensorrt_rtx], ids=["tensorrt", "tensorrt_rtx"])
 def test_this_machine_is_told_that_it_has_no_gpu(plugin: TensorRtPlugin) -> None:
-    answer = plugin.collage_check_host(Host.this())
+    answer = plugin.collage_check_host(this_host())
 
     assert isinstance(answer, Unsupported)
     assert "shows no NVIDIA GPU" in answer.reason

@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from collage_core.device import cuda_error
 from collage_core.errors import DeviceError, KernelError
+from collage_cuda import cuda_error
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEFAULT_SHARED = 48 * 1024

@@ -22,7 +22,7 @@ from collage_core.fusion import (
     kernel_function,
 )
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.values.content import constant_of
 from collage_core.patterns import FusionPattern, PatternTable
 from collage_core.patterns.library.activations import gelu_pattern, quick_gelu_pattern, silu_pattern

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from collage_core.contract import Device, Host, Obstacle, Unsupported
-from collage_core.contract.nvidia import OLDEST_DRIVERS, capability, usable_gpus
+from collage_cuda import OLDEST_DRIVERS, capability, usable_gpus
 
 OLDEST = (3, 6)
 """First version of Triton with everything that is called; the same as the pin in `pyproject.toml`."""

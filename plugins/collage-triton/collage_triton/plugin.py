@@ -17,10 +17,10 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
-from collage_core.contract.nvidia import TENSOR_CORES, gpu_targets
 from collage_core.fusion import FusionRule
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
+from collage_cuda import TENSOR_CORES, gpu_targets
 from collage_triton.compile import compile_kernel
 from collage_triton.driver import Driver
 from collage_triton.groups import rule_of

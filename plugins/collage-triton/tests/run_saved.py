@@ -15,6 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from collage.devices.providers import Providers
+from collage.devices.this_host import this_host
+
 
 class NoTriton(importlib.abc.MetaPathFinder):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
@@ -23,8 +26,6 @@ class NoTriton(importlib.abc.MetaPathFinder):
 
 
 def main(folder: Path, where: str) -> None:
-    from collage_core.contract import Host
-    from collage_core.device import open_device
     from collage_core.registry import Toolchain
     from collage_testing.kit import DeviceMachine
     from collage_triton.interpreter import Interpreter
@@ -40,9 +41,9 @@ def main(folder: Path, where: str) -> None:
         else:
             machine = DeviceMachine(
                 toolchain=Toolchain("triton", TritonPlugin()),
-                host=Host.this(),
-                stream=open_device("cuda:0"),
-                opening=open_device,
+                host=this_host(),
+                stream=Providers.discover().open("cuda:0"),
+                providers=Providers.discover(),
                 is_real=True,
             )
         target = targets("", machine.host.devices)[0]  # not asked for, since that looks whether Triton is there

@@ -12,9 +12,11 @@ from collage_core.errors import DeviceLostError, DeviceMemoryError, KernelError
 from collage_triton.driver import Driver
 from collage_triton.kernel import load
 
+from .emulation import HOST
+
 LAUNCH = {"name": "kernel", "threads": 128, "shared_bytes": 0, "scratch": 0}
 ARTIFACT = Artifact(files={"any.cubin": b"code"}, metadata={"grid": [1, 1], "launches": {"any.cubin": LAUNCH}})
-RUN = RunContext(threads=1, device="cuda:1", stream=7)
+RUN = RunContext(threads=1, host=HOST, device="cuda:1", stream=7)
 
 
 class Cuda:

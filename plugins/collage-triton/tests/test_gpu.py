@@ -18,8 +18,8 @@ import pytest
 
 from collage.reference import evaluate
 from collage_core.contract import PRECISIONS, Artifact, KernelFunction, Target, Unsupported
-from collage_core.contract.nvidia import TENSOR_CORES
 from collage_core.registry import Toolchain
+from collage_cuda import TENSOR_CORES
 from collage_testing.kit import BoundKernel, DeviceMachine
 from collage_triton.nest import nest_of
 from collage_triton.plugin import TritonPlugin

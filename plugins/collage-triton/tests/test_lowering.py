@@ -241,7 +241,9 @@ class RecordedCuda:
 def bound(artifact: Artifact, cuda: RecordedCuda, *addresses: int) -> Any:
     specs = [TensorSpec(name=f"b{at}", dtype=onnx_ir.DataType.FLOAT, shape=(6, 96)) for at in addresses]
     x, y, weight = (Buffer.at(spec, device="cuda:0", pointer=at) for spec, at in zip(specs, addresses, strict=True))
-    run = RunContext(threads=1, device="cuda:0", stream=7, placed=dict.fromkeys(artifact.constants.values(), weight))
+    run = RunContext(
+        threads=1, host=HOST, device="cuda:0", stream=7, placed=dict.fromkeys(artifact.constants.values(), weight)
+    )
     kernel = load(artifact, run, lambda: Driver(cuda))
     assert not isinstance(kernel, Unsupported), kernel.reason
     return kernel.bind([x], [y], None)
@@ -275,7 +277,7 @@ def test_an_output_without_elements_launches_nothing(build: BuildContext) -> Non
     function = function_of(g, g.op("Exp", g.input("x", 0, 96)))
     [artifact] = variants(Recorder(), dataclasses.replace(build, max_variants=1), function)
     cuda = RecordedCuda()
-    kernel = load(artifact, RunContext(threads=1, device="cuda:0", stream=7), lambda: Driver(cuda))
+    kernel = load(artifact, RunContext(threads=1, host=HOST, device="cuda:0", stream=7), lambda: Driver(cuda))
 
     assert not isinstance(kernel, Unsupported)
     kernel.bind([], [], None)()
@@ -288,7 +290,7 @@ def test_loading_without_a_driver_says_what_to_install(build: BuildContext) -> N
     def missing() -> Driver:
         raise OSError("libcuda.so.1: cannot open shared object file")
 
-    answer = load(artifact, RunContext(threads=1, device="cuda:0", stream=7), missing)
+    answer = load(artifact, RunContext(threads=1, host=HOST, device="cuda:0", stream=7), missing)
 
     assert isinstance(answer, Unsupported)
     assert "install NVIDIA's driver" in answer.reason

@@ -63,7 +63,6 @@ def test_what_is_needed_is_what_is_checked_and_declared() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_the_tables_are_what_the_command_writes() -> None:
     assert written(README.read_text(encoding="utf-8")) == tables()
 

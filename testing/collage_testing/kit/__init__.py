@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from collage_core.late_names import late_names
 from collage_testing.kit.executing_mock import ExecutingMock
-from collage_testing.kit.fake_device import FakeDevice
+from collage_testing.kit.fake_device import FakeDevice, FakeDevices, fake_providers
 from collage_testing.kit.fake_hardware import FakeArray
 from collage_testing.kit.fake_stream import FakeStream, stream_of
 
@@ -25,9 +25,11 @@ __all__ = [
     "ExecutingMock",
     "FakeArray",
     "FakeDevice",
+    "FakeDevices",
     "FakeStream",
     "build_context",
     "check_plugin",
+    "fake_providers",
     "stream_of",
 ]
 

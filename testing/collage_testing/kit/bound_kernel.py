@@ -10,8 +10,17 @@ import onnx_ir
 
 from collage.measure.worker.staged import Staged
 from collage.measure.worker.verdicts import aligned_buffer, same_bits, spoil
-from collage_core.contract import Artifact, Buffer, Kernel, KernelFunction, TensorSpec, ValueKind, workspace_of
-from collage_core.device import DeviceGraph, DeviceStream
+from collage_core.contract import (
+    Artifact,
+    Buffer,
+    DeviceGraph,
+    DeviceStream,
+    Kernel,
+    KernelFunction,
+    TensorSpec,
+    ValueKind,
+    workspace_of,
+)
 from collage_core.errors import DeviceUseError
 from collage_testing.kit.device_calls import logged, waits
 from collage_testing.kit.fake_stream import FakeStream

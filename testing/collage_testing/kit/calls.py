@@ -9,8 +9,7 @@ import numpy as np
 
 from collage.measure.wire.outcomes import Tolerance
 from collage.measure.worker.verdicts import judge, spoil
-from collage_core.contract import Artifact, Kernel, KernelFunction, ValueKind
-from collage_core.device import DeviceStream
+from collage_core.contract import Artifact, DeviceStream, Kernel, KernelFunction, ValueKind
 from collage_core.errors import DeviceCaptureError, KernelError
 from collage_testing.kit.bound_kernel import BoundKernel
 

@@ -17,10 +17,12 @@ from pathlib import Path
 
 import onnx_ir
 
+from collage.devices.opening import Devices
+from collage.devices.providers import Providers
+from collage.devices.this_host import this_host
 from collage.reference import evaluate
 from collage.setup.random_inputs import random_inputs
-from collage_core.contract import Host, Target, Unsupported
-from collage_core.device import Devices, OpenDevice
+from collage_core.contract import Host, OpenDevice, Target, Unsupported
 from collage_core.errors import CollageError
 from collage_core.fusion import SubGraphConfig
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -75,8 +77,8 @@ def check_plugin(
         tolerance: Largest error, relative to a tensor's scale, of targets that compute in the model's own dtypes.
         inexact_tolerance: The same for the others.
         max_variants: Variants of a candidate that are tried.
-        open_device: Opens the devices of targets: `FakeDevice("cuda:0").open` for one that is not there. As core does
-            if None, CUDA's by CuPy and others by the plugin's `collage_open_device`.
+        open_device: Opens the devices of targets: `FakeDevice("cuda:0").open` for one that is not there. The
+            installed providers if None.
         runs: Whether this machine can run what it builds; where it cannot, no device is opened, `collage_load` may
             refuse with a reason, and what was built counts as run.
 
@@ -89,9 +91,9 @@ def check_plugin(
     problems: list[str] = []
     ran: dict[str, int] = {}
     refused: dict[str, str] = {}
-    host = host or Host.this()
+    host = host or this_host()
     targets = _targets(toolchain, host, problems)
-    devices = Devices(open_device or toolchain.open_device)
+    devices = Devices(open_device or Providers.discover().open)
     with tempfile.TemporaryDirectory(prefix="collage-check-") as folder:
         for target in targets:
             limit = tolerance if target.exact else inexact_tolerance

@@ -7,8 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from collage_core.contract import Artifact, BuildContext, KernelFunction, RunContext, Target, Weights, weight_named
-from collage_core.device import DeviceStream, placed_on
+from collage.devices.opening import placed_on
+from collage.devices.this_host import this_host
+from collage_core.contract import (
+    Artifact,
+    BuildContext,
+    DeviceStream,
+    Host,
+    KernelFunction,
+    RunContext,
+    Target,
+    Weights,
+    weight_named,
+)
 
 
 class MemoryBlobs:
@@ -27,7 +38,7 @@ class MemoryBlobs:
 
 
 def build_context(scratch: Path, **fields: Any) -> BuildContext:
-    """One thread, a minute, 16 MiB of workspace and an empty cache.
+    """One thread, this machine, a minute, 16 MiB of workspace and an empty cache.
 
     Args:
         scratch: A directory for the toolchain.
@@ -35,6 +46,7 @@ def build_context(scratch: Path, **fields: Any) -> BuildContext:
     """
     usual: dict[str, Any] = {
         "threads": 1,
+        "host": this_host(),
         "effort": 1,
         "deadline_s": 60.0,
         "workspace_limit_bytes": 1 << 24,
@@ -50,6 +62,7 @@ def run_context(
     target: Target,
     device: DeviceStream | None = None,
     *,
+    host: Host | None = None,
     threads: int = 1,
     scratch: Path | None = None,
 ) -> RunContext:
@@ -60,6 +73,7 @@ def run_context(
         function: What it was made from, which has its weights.
         target: Of which target.
         device: The target's device, which weights are copied to; None for the CPU.
+        host: The machine; this one if None.
         threads: CPU threads it may use.
         scratch: A directory for libraries that load from files only.
 
@@ -73,6 +87,7 @@ def run_context(
     constants = {key: weights[key] for key in artifact.constants.values()}
     return RunContext(
         threads=threads,
+        host=host or this_host(),
         device=target.device,
         constants=constants,
         placed={} if device is None else {key: placed_on(device, key, each) for key, each in constants.items()},

@@ -42,10 +42,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from collage_core.contract import Artifact, Host, KernelFunction, Target, Unsupported
-from collage_core.device import DeviceStream, OpenDevice
+from collage.devices.providers import Providers
+from collage.devices.this_host import this_host
+from collage_core.contract import Artifact, DeviceStream, Host, KernelFunction, Target, Unsupported
 from collage_core.fusion import SubGraph
 from collage_core.registry import Toolchain
+from collage_testing.kit import fake_providers
 from collage_testing.kit.bound_kernel import BoundKernel
 from collage_testing.kit.contexts import build_context, run_context
 from collage_testing.kit.device_calls import logged, traced
@@ -65,14 +67,14 @@ class DeviceMachine:
         toolchain: Builds and loads them.
         host: The machine they are built for.
         stream: Of the device.
-        opening: Opens devices of that machine, as `check_plugin` and `Executable.build` want it.
+        providers: Who provides devices of that machine, as `Executable.build` wants it.
         is_real: Whether the device is there.
     """
 
     toolchain: Toolchain
     host: Host
     stream: DeviceStream
-    opening: OpenDevice
+    providers: Providers
     is_real: bool
 
     @classmethod
@@ -84,24 +86,38 @@ class DeviceMachine:
             host: What the plugin is told of the machine.
             device: In place of the one of its name.
         """
-        return cls(toolchain=toolchain, host=host, stream=device.open(device.name), opening=device.open, is_real=False)
+        return cls(
+            toolchain=toolchain,
+            host=host,
+            stream=device.open(device.name),
+            providers=fake_providers(device),
+            is_real=False,
+        )
 
     @classmethod
-    def real(cls, toolchain: Toolchain, device: str = "cuda:0") -> Self | Unsupported:
-        """This machine and one of its devices, opened as core does; or why the toolchain runs nothing there.
+    def real(
+        cls, toolchain: Toolchain, device: str = "cuda:0", providers: Providers | None = None
+    ) -> Self | Unsupported:
+        """This machine and one of its devices; or why the toolchain runs nothing there.
+
+        Args:
+            toolchain: The toolchain.
+            device: The device.
+            providers: Who provides it; those installed if None.
 
         Raises:
             DeviceError: If the toolchain has a target there, and the device cannot be used: that is no reason to skip.
             PluginError: If the plugin breaks the contract.
         """
-        host = Host.this()
+        providers = providers or Providers.discover()
+        host = this_host(providers)
         offered = toolchain.targets(host)
         if isinstance(offered, Unsupported):
             return offered
         if all(target.device != device for target in offered):
             return Unsupported(f"{toolchain.name} has no target on {device}, only {', '.join(t.name for t in offered)}")
-        stream = toolchain.open_device(device)
-        return cls(toolchain=toolchain, host=host, stream=stream, opening=toolchain.open_device, is_real=True)
+        stream = providers.open(device)
+        return cls(toolchain=toolchain, host=host, stream=stream, providers=providers, is_real=True)
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -171,7 +187,7 @@ class DeviceMachine:
             DeviceError: If the device has not the memory, or fails.
         """
         self.stream.activate()
-        run = run_context(artifact, function, target, self.stream)
+        run = run_context(artifact, function, target, self.stream, host=self.host)
         kernel = self.toolchain.load(target, artifact, run)
         if isinstance(kernel, Unsupported):
             raise AssertionError(f"{target.name} does not load variant {artifact.variant!r}: {kernel.reason}")

@@ -16,9 +16,7 @@ from collage_core.contract import (
     Unsupported,
     in_precision,
 )
-from collage_core.device import DeviceStream
 from collage_core.hookspecs import hookimpl
-from collage_testing.kit.fake_device import FakeDevice
 from collage_testing.kit.fake_kernel import load_on_fake, lower_for_fake
 from collage_testing.mock import MockToolchain
 
@@ -30,11 +28,9 @@ class ExecutingMock(MockToolchain):
     Its kernels evaluate ONNX's own operators; those of a target with an option `precision` round what they multiply.
 
     Attributes:
-        device: The fake device that its targets of that name run on.
-        capturable: Whether its kernels there may be captured.
+        capturable: Whether its kernels on a device may be captured.
     """
 
-    device: FakeDevice | None = None
     capturable: bool = True
 
     @hookimpl
@@ -52,12 +48,7 @@ class ExecutingMock(MockToolchain):
 
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel:
-        """As the reference does, or on the fake device."""
+        """As the reference does, or on a fake device."""
         if target.device == "cpu":
             return ReferencePlugin().collage_load(artifact, run)
         return load_on_fake(artifact, run)
-
-    @hookimpl
-    def collage_open_device(self, device: str) -> DeviceStream | None:
-        """A stream of the fake device, if that is asked for."""
-        return self.device.open(device) if self.device is not None and self.device.name == device else None

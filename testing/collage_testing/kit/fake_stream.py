@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_core.contract import ALIGNMENT_BYTES, Buffer, TensorSpec
-from collage_core.device import Event, uncollected
+from collage_core.contract import ALIGNMENT_BYTES, Buffer, Event, TensorSpec, uncollected
 from collage_core.errors import DeviceCaptureError, DeviceUseError, FeedError
 from collage_testing.kit.fake_hardware import DLPACK_EXTENSION, GARBAGE, Array, FakeArray, FakeHardware, FakeMemory
 from collage_testing.kit.fake_time import Range, copy_us

@@ -11,12 +11,12 @@ from typing import Any
 from collage.measure.wire.outcomes import Tolerance
 from collage_core.contract import (
     Artifact,
+    DeviceStream,
     Host,
     KernelFunction,
     Target,
     Unsupported,
 )
-from collage_core.device import DeviceStream
 from collage_core.errors import CollageError
 from collage_core.fusion import SubGraph
 from collage_core.ir.io.model_io import model_to_bytes
@@ -151,7 +151,9 @@ class KernelCheck:
         try:
             if device is not None:
                 device.activate()
-            run = run_context(sent, function, self.target, device, threads=self._threads, scratch=scratch)
+            run = run_context(
+                sent, function, self.target, device, host=self._host, threads=self._threads, scratch=scratch
+            )
             kernel = self.toolchain.load(self.target, sent, run)
             if isinstance(kernel, Unsupported):
                 return kernel

@@ -61,6 +61,9 @@ def test_a_target_is_of_the_types_it_says(change: dict[str, Any], problem: str) 
     assert target_problem(dataclasses.replace(TARGET, **change)).startswith(problem)
 
 
+@pytest.mark.guards(
+    "names that leave the folder, of entries or of an artifact's files, or that some system takes for a device"
+)
 @pytest.mark.parametrize(
     ("change", "problem"),
     [

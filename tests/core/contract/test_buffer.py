@@ -6,9 +6,10 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from collage_core.contract import Buffer, RunContext, TensorSpec, ValueKind
+from collage_core.contract import Buffer, Host, RunContext, TensorSpec, ValueKind
 from collage_core.errors import KernelError
 
+HOST = Host(system="", cpu="", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1)
 SPEC = TensorSpec(name="x", dtype=onnx_ir.DataType.FLOAT, shape=(2, 3))
 
 
@@ -64,7 +65,7 @@ def test_a_weight_on_the_cpu_is_the_array_that_was_supplied() -> None:
     weight = np.ones((4, 2), np.float32)
     weight.flags.writeable = False
 
-    buffer = RunContext(threads=1, constants={"hash": weight}).weight("hash")
+    buffer = RunContext(threads=1, host=HOST, constants={"hash": weight}).weight("hash")
 
     assert buffer.array is weight
     assert buffer.spec.static_shape == (4, 2)
@@ -73,7 +74,7 @@ def test_a_weight_on_the_cpu_is_the_array_that_was_supplied() -> None:
 def test_a_weight_on_a_device_is_the_copy_all_kernels_share() -> None:
     there = Buffer.at(SPEC, device="cuda:0", pointer=512)
     context = RunContext(
-        threads=1, device="cuda:0", constants={"hash": np.zeros((2, 3), np.float32)}, placed={"hash": there}
+        threads=1, host=HOST, device="cuda:0", constants={"hash": np.zeros((2, 3), np.float32)}, placed={"hash": there}
     )
 
     assert context.weight("hash") is there

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import collage_core.fusion.closure
-from collage.prepare.steps import prepare
 from collage_core.fusion import DEFAULT_PRIMITIVES
 from collage_core.fusion.closure import Closure
 from collage_core.fusion.groups import Group, united
@@ -15,6 +14,8 @@ from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import random_model
 from collage_testing.graphs import GraphBuilder
+
+pytestmark = pytest.mark.guards("2,000 nodes one after another; 500 branches into one node")
 
 
 def closure(graph: DataflowGraph, limit: int) -> tuple[list[int], int]:
@@ -26,7 +27,7 @@ def closure(graph: DataflowGraph, limit: int) -> tuple[list[int], int]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_first_groups_are_the_same_under_any_limit(seed: int) -> None:
-    graph = DataflowGraph(prepare(random_model(seed)))
+    graph = DataflowGraph(random_model(seed))
     everything, turned_away = closure(graph, 100_000)
     assert turned_away == 0
 

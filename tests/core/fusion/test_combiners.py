@@ -28,6 +28,7 @@ from collage_core.fusion import (
 )
 from collage_core.fusion.closure import Closure
 from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.operators.op_kind import OpPatternKind
 from collage_testing import GraphBuilder
 from tests.core.fusion import naive_closure as naive
@@ -137,7 +138,7 @@ def random_start(rng: random.Random, graph: DataflowGraph) -> list[SubGraph]:
 
 def as_found(sub_graph: SubGraph) -> naive.Found:
     parts = frozenset((frozenset(_indices(part.nodes)), part.label) for part in sub_graph.as_parts())
-    return frozenset(sub_graph.index_set), parts
+    return frozenset(iterate_bits(sub_graph.nodes)), parts
 
 
 def _indices(mask: int) -> list[int]:

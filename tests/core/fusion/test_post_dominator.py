@@ -20,7 +20,7 @@ from collage_core.fusion import (
     post_dominator_groups,
 )
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.operators.op_kind import OpPatternKind
 
 Parsed = Callable[..., onnx_ir.Model]

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from collage.prepare.steps import prepare
 from collage_core.contract import Joins, Supported, Target, Unsupported
 from collage_core.fusion import (
     CandidateKernel,
@@ -103,18 +102,18 @@ def test_what_feeds_two_operators_is_between_both_and_neither() -> None:
     assert cut_positions(graph, 9) == (1, 6)  # the skip is converted beside the sum, so the block can be cut
 
 
-def test_a_dequantizer_two_operators_share_ties_them_until_the_model_is_prepared() -> None:
+def sharing_a_dequantizer() -> onnx_ir.Model:
+    """A convolution and the sum beside it read one dequantizer's value."""
     g = QdqBuilder()
     shared = g.dq(g.narrow("x", 1, 2, 4, 4))
     main = g.q(g.op("Conv", shared, g.dq(g.int8("w", 2, 2, 1, 1))))
-    y = g.q(g.op("Add", shared, g.dq(main)))
-    model = g.model(y)
+    return g.model(g.q(g.op("Add", shared, g.dq(main))))
 
-    prepared = prepare(model)
 
-    assert named(DataflowGraph(model)) == ["DQ DQ Conv Q DQ Add Q"]  # as one, or they would wait for each other
-    assert named(DataflowGraph(prepared)) == ["DQ DQ Conv Q", "DQ DQ Add Q"]
-    assert [node.op_type for node in prepare(prepared).graph] == [node.op_type for node in prepared.graph]
+def test_a_dequantizer_two_operators_share_ties_them() -> None:
+    graph = DataflowGraph(sharing_a_dequantizer())
+
+    assert named(graph) == ["DQ DQ Conv Q DQ Add Q"]  # as one, or they would wait for each other
 
 
 @pytest.mark.parametrize(
@@ -190,6 +189,12 @@ def test_what_calls_a_marked_kernel_stays_a_kernel_of_its_own() -> None:
     assert named(DataflowGraph(model)) == []
 
 
+@pytest.mark.guards(
+    "a quantised model in the QDQ form",
+    "no kernel holds a part of a quantised operator (the DequantizeLinear on what it reads, the work, the"
+    " QuantizeLinear); cuts fall between them; only few bits go from kernel to kernel",
+    area="input",
+)
 @given(st.randoms(use_true_random=False), st.integers(1, 14))
 @settings(max_examples=60, deadline=None)
 def test_groups_are_what_walking_every_path_finds(rng: random.Random, operators: int) -> None:
@@ -218,6 +223,7 @@ def is_whole(groups: set[int], nodes: int) -> bool:
     return not any(group & nodes and group & ~nodes for group in groups)
 
 
+@pytest.mark.guards("a quantised model in the QDQ form")
 @given(st.randoms(use_true_random=False), st.integers(1, 14), st.sampled_from(list(Joins)))
 @settings(max_examples=40, deadline=None)
 def test_no_candidate_ever_splits_a_group(rng: random.Random, operators: int, joins: Joins) -> None:
@@ -243,6 +249,12 @@ def test_no_candidate_ever_splits_a_group(rng: random.Random, operators: int, jo
             assert outcome.covered >> index & 1 or index in outcome.refusals
 
 
+@pytest.mark.guards(
+    "a plugin's own rule proposes a part of a quantised operator",
+    "it grows to the whole one if its other proposals hold the rest; of a target that joins nothing it is"
+    " refused, with the reason",
+    area="input",
+)
 @given(st.randoms(use_true_random=False), st.integers(1, 14), st.sampled_from(list(Joins)))
 @settings(max_examples=30, deadline=None)
 def test_what_a_plugin_proposes_itself_grows_or_is_refused(rng: random.Random, operators: int, joins: Joins) -> None:
@@ -263,6 +275,7 @@ def test_what_a_plugin_proposes_itself_grows_or_is_refused(rng: random.Random, o
     assert all(index in whole.refusals for index in range(len(graph)) if lost >> index & 1)
 
 
+@pytest.mark.guards("a quantised model in the QDQ form")
 @given(st.randoms(use_true_random=False), st.integers(1, 12))
 @example(random.Random(9105), 5)  # a group with a view inside, which no candidate holds
 @settings(max_examples=25, deadline=None)
@@ -281,6 +294,11 @@ def test_one_toolchain_alone_never_splits_a_group_either(rng: random.Random, ope
     assert all(is_whole(groups, kernel.sub_graph.nodes) for kernel in found.kernels)
 
 
+@pytest.mark.guards(
+    "nobody takes a quantised operator whole, or nobody gets it right",
+    "that one falls apart, the others do not; the report says so",
+    area="input",
+)
 @given(st.randoms(use_true_random=False), st.integers(1, 10))
 @settings(max_examples=30, deadline=None)
 def test_every_node_is_covered_and_only_what_nobody_takes_whole_falls_apart(rng: random.Random, operators: int) -> None:
@@ -303,6 +321,11 @@ def test_every_node_is_covered_and_only_what_nobody_takes_whole_falls_apart(rng:
             assert all(is_whole({group}, kernel.sub_graph.nodes) for kernel in result.plan.kernels)
 
 
+@pytest.mark.guards(
+    "a toolchain refuses one node of a quantised operator",
+    "it gets none of it, and each node says which one it was",
+    area="input",
+)
 def test_a_refused_member_takes_the_others_with_it_and_they_say_so() -> None:
     g = QdqBuilder()
     graph = DataflowGraph(g.model(g.q(g.op("Relu", conv(g, g.narrow("x", 1, 2, 4, 4))))))

@@ -24,6 +24,7 @@ from collage_core.fusion import (
     default_rule,
 )
 from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.patterns import FusionPattern, Match, NodeContext, PatternTable, is_constant, is_op, wildcard
 
 Parsed = Callable[..., onnx_ir.Model]
@@ -61,7 +62,7 @@ def context(joins: Joins = Joins.NONE, refusals: Mapping[int, str] | None = None
 def operators(outcome: RuleOutcome) -> set[str]:
     return {
         f"{sub_graph.label}:" * bool(sub_graph.label)
-        + "+".join(sub_graph.graph.nodes[index].op_type for index in sub_graph.index_set)
+        + "+".join(sub_graph.graph.nodes[index].op_type for index in iterate_bits(sub_graph.nodes))
         for sub_graph in outcome.sub_graphs
     }
 
@@ -119,7 +120,7 @@ def test_patterns_joined_natively_keep_their_parts(mnist: DataflowGraph) -> None
 
     outcome = default_rule(table, context(Joins.NATIVE).target).propose(mnist, context(Joins.NATIVE))
 
-    joined = [sub_graph for sub_graph in outcome.sub_graphs if sub_graph.index_set.bits == 0b11]
+    joined = [sub_graph for sub_graph in outcome.sub_graphs if sub_graph.nodes == 0b11]
     assert [[part.label for part in sub_graph.composites] for sub_graph in joined] == [["mock.conv", "mock.bias"]]
 
 

@@ -1,4 +1,4 @@
-"""The strategies of `docs/fusion-rules.md`: the page's own examples, and the same trees on a whole small network."""
+"""The strategies of `docs/plugin-authors/fusion-rules.md`: its own examples, and the same trees on a small network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns import FusionPattern, PatternTable, is_constant, is_op, wildcard
 from collage_testing import GraphBuilder
 
-PAGE = Path(__file__).parents[3] / "docs/fusion-rules.md"
+PAGE = Path(__file__).parents[3] / "docs/plugin-authors/fusion-rules.md"
 CONV_BIAS = FusionPattern(
     name="lib.conv_bias", pattern=is_op("Add")(is_op("Conv")(wildcard(), is_constant()), is_constant())
 )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from collage_core.fusion import SubGraph, SubGraphConfig
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import IndexSet, iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.operators.op_kind import OpPatternKind
 
 Parsed = Callable[..., onnx_ir.Model]
@@ -94,16 +94,6 @@ def test_labels_become_parts_of_unions(diamond: DataflowGraph) -> None:
     assert left.structural_hash != SubGraph(diamond, 0b0011).structural_hash
     with pytest.raises(ValueError, match="disjoint"):
         union.union(left)
-
-
-def test_substitution_moves_nodes_and_parts(diamond: DataflowGraph, parsed: Parsed) -> None:
-    rewritten = DataflowGraph(parsed("g (float[4] x) => (float[4] y) { a = Relu(x) bc = Neg(a) y = Add(bc, a) }"))
-    whole = SubGraph(diamond, 0b0110).labelled("mock.bc").union(SubGraph(diamond, 0b1000))
-
-    moved = whole.substituted(rewritten, {1: 1, 2: 1, 3: 2})
-
-    assert moved.index_set == IndexSet.of([1, 2])
-    assert moved.composites[0].nodes == 0b010
 
 
 def test_views_belong_inside_and_not_on_the_border(parsed: Parsed) -> None:

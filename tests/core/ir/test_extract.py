@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from collage_core.ir.graph.canonical import Composite, structural_hash
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.extract import extract
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 
 Evaluate = Callable[..., list[Any]]
 Parsed = Callable[..., onnx_ir.Model]

@@ -172,6 +172,9 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
     assert [each.name for each in tmp_path.iterdir()] == ["model.onnx"]
 
 
+@pytest.mark.guards(
+    "small weights, weights of bodies and constants in another file", "read when the model is prepared", area="input"
+)
 def test_only_large_weights_of_the_main_graph_may_stay_in_another_file(tmp_path: Path) -> None:
     body = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
         g (bool c, float[64,64] x) => (float[64,64] y) {

@@ -12,6 +12,10 @@ import pytest
 from collage_core.errors import ModelFileError
 from collage_core.ir.io.model_io import model_from_bytes
 
+pytestmark = pytest.mark.guards(
+    "sparse weights and constants", "dense when read; impossible ones refused by name", area="input"
+)
+
 DENSE = np.float32([[0, 2, 0], [0, 0, -1]])
 
 

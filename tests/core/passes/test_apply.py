@@ -19,7 +19,7 @@ from collage_core.fusion import CandidateKernel, FusionRule, FusionSpec, Partiti
 from collage_core.fusion.kernel import kernel_function
 from collage_core.ir.graph.canonical import Composite, structural_hash
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.operators.value_bounds import spec_of
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import call_sites

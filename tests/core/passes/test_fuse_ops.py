@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from onnx_ir.passes import InPlacePass, Sequential
 from onnx_ir.passes.common import InlinePass
 
-from collage.prepare.steps import prepare
 from collage_core.contract import Unsupported
 from collage_core.fusion import FuseLimits
 from collage_core.ir.graph.canonical import structural_hash
@@ -100,13 +99,6 @@ def test_fused_models_compute_the_same_and_fusing_again_changes_nothing(
     InlinePass()(again)
     inlined = DataflowGraph(again)
     assert structural_hash(inlined, inlined.all_mask) == hashed
-
-
-def test_a_fused_model_survives_preparing() -> None:
-    model = prepare(two_layers())
-    FuseOps()(model)
-
-    assert planned(prepare(model)) == planned(model)
 
 
 def test_limits_reach_the_groups() -> None:

@@ -1,4 +1,4 @@
-"""What a pattern matches, by enumeration, written from docs/patterns.md.
+"""What a pattern matches, by enumeration, written from docs/plugin-authors/patterns.md.
 
 There is no search here and no partial match. The values of the parts that are used several times are given: all ways
 to give them are enumerated. Then the parts of a pattern have nothing to do with each other, and the ways in which the

@@ -185,7 +185,7 @@ def random_instance(rng: random.Random, style: str) -> Instance:
 
 
 def entangled() -> Instance:
-    """The instance of decision 4 in `docs/design.md`: a search over covered sets alone finds 22; the optimum is 5."""
+    """The instance of `docs/design/0004-acyclic-as-a-whole.md`: covered sets alone find 22; the optimum is 5."""
     sizes = [((0, 3), 1), ((1,), 1), ((0,), 2), ((1, 3), 2), ((2, 4), 1), ((2,), 10), ((4,), 10)]
     predecessors: tuple[tuple[int, ...], ...] = ((), (), (), (2,), (0,))
     problem = SearchProblem.from_predecessors(

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnx_ir
 import pytest
 
-from collage.prepare.steps import prepare
 from collage_core.candidates.costs import Costs
 from collage_core.candidates.pool import CandidatePool, PoolCosts
 from collage_core.candidates.proposals import propose, target_rule
@@ -23,7 +23,6 @@ from collage_core.errors import NoCoverError, SolverMissingError
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.work import estimated_work_us, work_kinds
-from collage_core.ir.io.model_io import model_from_bytes
 from collage_core.registry import Toolchain
 from collage_core.search import CostTable, SearchCandidate, SearchProblem, SearchTarget, search, solve
 from collage_testing import MockToolchain
@@ -98,8 +97,8 @@ class MockCosts:
     ],
 )
 def test_on_real_graphs_the_exact_search_and_the_integer_program_agree(name: str, joins: Joins, depth: int) -> None:
-    model = model_from_bytes((LIGHT / f"light_{name}.onnx").read_bytes())
-    graph = DataflowGraph(prepare(model))
+    proto = onnx.load(LIGHT / f"light_{name}.onnx")
+    graph = DataflowGraph(onnx_ir.from_proto(onnx.shape_inference.infer_shapes(proto, data_prop=True)))
     targets = [Target(toolchain=each, fingerprint="1", joins=joins) for each in "ab"]
     pool = CandidatePool(graph, Costs(MockCosts()), dispatch_us=0.5)
     for target in targets:

@@ -132,6 +132,9 @@ def test_as_many_are_made_as_core_will_try(build: BuildContext) -> None:
     assert recorder.compiled == ["v8", "v32"]
 
 
+@pytest.mark.guards(
+    "compiling another variant would not end in time", "it is not begun; those made are measured", area="toolchains"
+)
 def test_what_would_not_be_done_in_time_is_not_begun(build: BuildContext) -> None:
     slow, hopeless = Recorder(seconds=12.0), Recorder(seconds=100.0)
 
@@ -194,6 +197,11 @@ def test_a_group_whose_inner_values_are_read_again_and_again_is_refused(build: B
     assert "511 operations per element" in answer.reason
 
 
+@pytest.mark.guards(
+    "a toolchain's library, linker or device is missing",
+    "its targets are refused, with what to install",
+    area="toolchains",
+)
 def test_without_tvm_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

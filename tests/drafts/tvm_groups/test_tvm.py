@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage.devices.this_host import this_host
 from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.driver.source import database_cache
 from collage.measure.wire.blobs import BlobStore
@@ -26,7 +27,6 @@ from collage.store import MemoryStore
 from collage_core.contract import (
     Buffer,
     BuildContext,
-    Host,
     Joins,
     KernelFunction,
     Protocol,
@@ -53,7 +53,7 @@ TARGET = Target(toolchain="tvm", fingerprint="tvm 1", joins=Joins.NATIVE)
 def usable() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "torch", None)  # TVM imports it if it is there: seconds for nothing
-        answer = plugin.collage_targets(Host.this())
+        answer = plugin.collage_targets(this_host())
         if isinstance(answer, Unsupported):
             pytest.skip(answer.reason)
         yield
@@ -109,7 +109,9 @@ def test_every_arrangement_gives_the_same_numbers(build: BuildContext, tmp_path:
     names = []
     for artifact in answer:
         weights = {content: function.constant(name) for name, content in function.constants.items()}
-        kernel = plugin.collage_load(artifact, RunContext(threads=2, constants=weights, scratch=tmp_path))
+        kernel = plugin.collage_load(
+            artifact, RunContext(threads=2, host=this_host(), constants=weights, scratch=tmp_path)
+        )
         assert not isinstance(kernel, Unsupported), kernel.reason
         inputs, outputs = [Buffer(spec) for spec in function.inputs], [Buffer(spec) for spec in function.outputs]
         for buffer in inputs:

@@ -14,6 +14,7 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import GraphBuilder
 
 
+@pytest.mark.guards("the saved winner does not run", "one line; the next best plan", area="toolchains")
 def test_what_stops_a_package_is_one_line(tmp_path: Path) -> None:
     g = GraphBuilder("small")
     model = g.model(g.op("Relu", g.input("x", 4)))

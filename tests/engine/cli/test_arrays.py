@@ -8,7 +8,7 @@ import click
 import numpy as np
 import pytest
 
-from collage.cli.arrays import random_arrays, read_arrays, read_values, write_values
+from collage.cli.arrays import random_arrays, read_values, write_values
 
 
 def node_arg(kind: str, shape: list[Any]) -> Any:
@@ -60,7 +60,7 @@ def test_arrays_come_back_under_any_name_and_half_floats_as_floats(tmp_path: Pat
         },
     )
 
-    read = read_arrays(path)
+    read = read_values(path, [])
 
     assert read["file"].tolist() == [0, 1, 2]
     assert read["a/b"].tolist() == ["p", "qq"]
@@ -105,4 +105,4 @@ def test_what_is_no_npz_file_is_misuse(tmp_path: Path, kind: str) -> None:
         np.savez(path, x=np.array([{}], dtype=object))
 
     with pytest.raises(click.BadParameter, match="not an NPZ file"):
-        read_arrays(path)
+        read_values(path, [])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from collage.report.documents.codec import record_from_json, to_jsonable
+from collage.report.documents.codec import record_from_document, to_jsonable
 from tests.engine.cli.conftest import FakePipeline
 from tests.engine.report.records import RECORD
 
@@ -186,7 +186,7 @@ def test_explain_reads_the_record_of_a_package(
     assert result.exit_code == 0, result.output
     assert "k0001  openvino: 1 node, 40.1 % of the time" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 100
-    assert record_from_json(Path("record.json").read_text()) == RECORD
+    assert record_from_document(json.loads(Path("record.json").read_text())) == RECORD
 
 
 def test_explain_refuses_a_record_of_another_version(

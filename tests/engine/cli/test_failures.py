@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from collage.cli import signals
 from collage_core.errors import ModelFileError, UsageError
 from tests.engine.cli.conftest import FakePipeline
 
@@ -60,6 +61,7 @@ def test_an_interruption_is_one_line_and_130(collage: Collage, pipeline: FakePip
     assert "itself failed" not in result.stderr
 
 
+@pytest.mark.guards("SIGTERM (`timeout`, `docker stop`) or SIGHUP (a closed terminal)")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_that_asks_to_end_interrupts(
     collage: Collage, pipeline: FakePipeline, model: Path, monkeypatch: pytest.MonkeyPatch, number: int, status: int
@@ -69,13 +71,14 @@ def test_a_signal_that_asks_to_end_interrupts(
     def optimize(*_: object, **__: object) -> None:
         try:
             os.kill(os.getpid(), number)
-            time.sleep(10)
+            time.sleep(3600)
         finally:
             os.kill(os.getpid(), number)  # a closing terminal tells twice
             time.sleep(0.01)
             cleared.append(number)
 
     monkeypatch.setattr(pipeline, "optimize", optimize)
+    monkeypatch.setattr(signals, "_DEAF_S", 3600.0)
 
     result = collage("optimize", model, "-o", "out.collage")
 
@@ -85,6 +88,7 @@ def test_a_signal_that_asks_to_end_interrupts(
     assert signal.getsignal(number) is signal.SIG_DFL
 
 
+@pytest.mark.guards("SIGTERM (`timeout`, `docker stop`) or SIGHUP (a closed terminal)")
 def test_what_is_ignored_stays_ignored(
     collage: Collage, pipeline: FakePipeline, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

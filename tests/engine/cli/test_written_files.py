@@ -45,6 +45,7 @@ def read_npz(path: Path) -> int:
 BOTH = pytest.mark.parametrize(("write", "read"), [(write_json, read_json), (write_npz, read_npz)])
 
 
+@pytest.mark.guards("a process is killed while it saves a package, JSON or NPZ file")
 @BOTH
 def test_a_process_killed_while_it_writes_leaves_the_old_file(write: Write, read: Read, tmp_path: Path) -> None:
     path, draw = tmp_path / "out", random.Random(2)
@@ -67,6 +68,7 @@ def test_a_process_killed_while_it_writes_leaves_the_old_file(write: Write, read
         assert read(path) >= 0
 
 
+@pytest.mark.guards("the disk is full while a package, JSON or NPZ file is saved")
 @BOTH
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(write: Write, read: Read, tmp_path: Path) -> None:
     path = tmp_path / "out"

@@ -13,6 +13,7 @@ import pytest
 from collage.build.assemble import Assembled
 from collage.decide import race
 from collage.decide.end_to_end import EndToEndTimer, SavedRace
+from collage.devices.this_host import this_host
 from collage.errors import PlanBuildError
 from collage.measure.contenders.interleaved import Contender
 from collage.measure.wire.outcomes import Failed, Stage
@@ -125,7 +126,7 @@ def timer(
         EndToEndTimer(
             database=database,
             model_key=model_key,
-            host=host or Host.this(),
+            host=host or this_host(),
             threads=threads,
             tolerance=tolerance,
             preset=PRESETS["quick"],
@@ -188,12 +189,13 @@ def test_a_second_run_over_the_same_database_times_and_builds_nothing(
     assert set(second.timed) == set(first.timed)
 
 
+@pytest.mark.guards("the GPU's driver is updated, or the GPU exchanged")
 def test_another_device_or_driver_is_another_race_for_plans_that_use_it(
     database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fast = plan_of("d", dataclasses.replace(A, device="cuda:0"))
     old = Device(name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="580.65", memory_bytes=1)
-    hosts = [dataclasses.replace(Host.this(), devices=(dataclasses.replace(old, driver=d),)) for d in ("580.65", "590")]
+    hosts = [dataclasses.replace(this_host(), devices=(dataclasses.replace(old, driver=d),)) for d in ("580.65", "590")]
     track = on(monkeypatch, Track([(fast, 100.0), (MIDDLE, 200.0)]))
 
     for number, host in enumerate([*hosts, *hosts]):
@@ -204,6 +206,7 @@ def test_another_device_or_driver_is_another_race_for_plans_that_use_it(
     assert raced == [["d"], ["b"], ["d"]]
 
 
+@pytest.mark.guards("what an import or a later version left in the database is not understood; JSON nested without end")
 @pytest.mark.parametrize(
     "body",
     [
@@ -283,6 +286,11 @@ def test_a_plan_that_crashes_fails_alone(
     assert timings.failed == {"b": "crash: signal 11"}
 
 
+@pytest.mark.guards(
+    "a whole plan cannot be built, or crashes while it is timed",
+    "tried once more by the next run over the database, then given up",
+    area="toolchains",
+)
 def test_a_plan_that_could_not_be_built_is_tried_once_more(
     database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,6 +309,7 @@ def test_a_plan_that_could_not_be_built_is_tried_once_more(
     assert settled.runs == []
 
 
+@pytest.mark.guards("a whole plan cannot be built, or crashes while it is timed")
 def test_a_plan_that_can_never_be_built_is_given_up_and_costs_the_others_nothing(
     database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,6 +325,7 @@ def test_a_plan_that_can_never_be_built_is_given_up_and_costs_the_others_nothing
     assert [each.tried for each in tries] == [["b"], []]
 
 
+@pytest.mark.guards("a whole plan cannot be built, or crashes while it is timed")
 def test_a_plan_that_crashed_in_the_race_runs_in_one_more(
     database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,8 @@ import numpy as np
 import onnx_ir
 import pytest
 
+from collage.devices.opening import Devices
+from collage.devices.this_host import this_host
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskMeasure
@@ -26,12 +28,12 @@ from collage_core.candidates.pool import CandidatePool
 from collage_core.contract import Protocol, Target
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import call_sites
 from collage_core.registry import Registry, Toolchain
 from collage_testing import GraphBuilder
-from collage_testing.kit import ExecutingMock, FakeDevice
+from collage_testing.kit import ExecutingMock, FakeDevice, fake_providers
 
 WIDTH = 32
 WEIGHT_BYTES = 4 * WIDTH * WIDTH
@@ -67,7 +69,7 @@ class Deployment:
         self.device = device
         options = (("launch", "eager"),) if eager else ()
         self.target = Target(toolchain="far", device=device.name, fingerprint="1", options=options)
-        mock = ExecutingMock("far", costs_us={}, targets=[self.target], device=device, capturable=capturable)
+        mock = ExecutingMock("far", costs_us={}, targets=[self.target], capturable=capturable)
         self.toolchain = Toolchain("far", mock)
         self.graph = DataflowGraph(layers())
         spec = FusionSpec(name="by hand", rule=OpCallByKindRule(), targets=(self.target,))
@@ -87,7 +89,15 @@ class Deployment:
         store = BlobStore(self.folder / "blobs")
         weights = sum(v.const_value.nbytes for v in self.graph.model.graph.initializers.values() if v.const_value)
         cold = self.device.name not in warm_devices([figures], weights)
-        trials = Trials(self.toolchain, store, self.folder, lambda target: None, lambda progress: None)  # type: ignore[arg-type, return-value]
+        trials = Trials(
+            self.toolchain,
+            store,
+            self.folder,
+            lambda target: None,  # type: ignore[arg-type, return-value]
+            lambda progress: None,
+            host=this_host(),
+            devices=Devices(self.device.open),
+        )
         x = np.ones((1, WIDTH), np.float32)
         found = []
         for site in self.sites:
@@ -135,7 +145,7 @@ class Deployment:
                 {site.name: self.target for site in self.sites},
                 loader(Registry.of(self.toolchain)),
                 threads=1,
-                opening=self.device.open,
+                providers=fake_providers(self.device),
             )
         )
         session.run(None, {"x": np.ones((1, WIDTH), np.float32)})

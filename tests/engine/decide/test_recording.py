@@ -14,9 +14,10 @@ from collage_core.candidates.explanation import refusals
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.proposals import propose
 from collage_core.contract import Target
+from collage_core.entry_points import PluginFailure
 from collage_core.fusion import CandidateBounds, Partitioning
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.registry import PluginFailure, Registry, Toolchain
+from collage_core.registry import Registry, Toolchain
 from collage_testing import MockToolchain, chain
 from tests.engine.exploring import a_target, by_operator, kernel, pool_of, rule_of
 from tests.engine.report.records import HOST, MODEL

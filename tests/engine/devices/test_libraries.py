@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from collage_core.device.libraries import LibraryFile, loaded_libraries
+from collage.devices.libraries import Libraries
+from tests.engine.devices.families import LIBRARIES
 
 MAPS = """\
 5581c0000000-5581c0001000 r--p 00000000 08:01 123        /usr/bin/python3.12
@@ -23,14 +24,14 @@ def test_a_process_s_libraries_are_each_named_once(tmp_path: Path) -> None:
     maps = tmp_path / "maps"
     maps.write_text(MAPS, encoding="utf-8")
 
-    assert loaded_libraries(maps) == (
+    assert LIBRARIES.loaded(maps) == (
         "/venv/nvidia/cudnn/lib/libcudnn.so.9",
         "/opt/with space/libcublasLt.so.13.0.2.14",
     )
 
 
 def test_where_the_system_does_not_tell_there_are_none(tmp_path: Path) -> None:
-    assert loaded_libraries(tmp_path / "maps") == ()
+    assert LIBRARIES.loaded(tmp_path / "maps") == ()
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system has no /proc")
@@ -39,7 +40,7 @@ def test_what_this_process_maps_is_found(tmp_path: Path) -> None:
     path.write_bytes(bytes(mmap.PAGESIZE))
 
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ):
-        assert str(path) in loaded_libraries()
+        assert str(path) in LIBRARIES.loaded()
 
 
 @pytest.mark.parametrize(
@@ -52,14 +53,18 @@ def test_what_this_process_maps_is_found(tmp_path: Path) -> None:
     ],
 )
 def test_a_library_goes_by_the_name_that_programs_ask_for(file: str, family: str, name: str) -> None:
-    found = LibraryFile.at(f"/lib/{file}")
+    found = LIBRARIES.at(f"/lib/{file}")
 
     assert found is not None
-    assert (found.family, found.name) == (family, name)
+    assert (found.family.title, found.name) == (family, name)
 
 
 @pytest.mark.parametrize(
     "file", ["libcudnn.so", "libcudnn.h", "xlibcudnn.so.9", "libcudadebugger.so.1", "libonnx.so.1"]
 )
 def test_other_files_are_none_of_them(file: str) -> None:
-    assert LibraryFile.at(f"/lib/{file}") is None
+    assert LIBRARIES.at(f"/lib/{file}") is None
+
+
+def test_where_nothing_provides_devices_no_library_is_looked_for() -> None:
+    assert Libraries(()).at("/lib/libcudnn.so.9") is None

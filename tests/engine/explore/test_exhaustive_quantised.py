@@ -15,7 +15,7 @@ from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, quantised_groups
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.registry import Toolchain
 from collage_testing import MockToolchain
 from tests.core.fusion.qdq import QdqBuilder
@@ -55,6 +55,7 @@ def test_quantised_operators_are_what_plans_are_made_of() -> None:
     assert not any("fall apart" in sentence for sentence in found.left_out)
 
 
+@pytest.mark.guards("nobody takes a quantised operator whole, or nobody gets it right")
 def test_only_what_no_target_takes_whole_falls_apart() -> None:
     found, path = explored(small, [rule_of(A, refuses=["Tanh"]), rule_of(B, refuses=["MatMul"])])
 
@@ -64,6 +65,7 @@ def test_only_what_no_target_takes_whole_falls_apart() -> None:
     assert any(sentence.startswith("1 quantised operators fall apart") for sentence in found.left_out)
 
 
+@pytest.mark.guards("nobody takes a quantised operator whole, or nobody gets it right")
 def test_what_fails_whole_when_it_is_measured_falls_apart() -> None:
     def truth(candidate: CandidateKernel) -> float | Failed:
         if not FIRST & ~candidate.sub_graph.nodes:
@@ -88,6 +90,7 @@ def test_what_fails_in_pieces_too_is_named() -> None:
     assert [GRAPH.names[index] for index in caught.value.nodes] == ["tanh_0"]
 
 
+@pytest.mark.guards("a plugin's own rule proposes a part of a quantised operator")
 def test_a_plugins_own_proposal_grows_to_the_whole_operator() -> None:
     class Own(FusionRule):
         def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:

@@ -28,6 +28,7 @@ def test_a_blob_that_is_not_there_is_named(tmp_path: Path) -> None:
             take(name)
 
 
+@pytest.mark.guards("a blob of the run's scratch folder is deleted or altered")
 @pytest.mark.parametrize("damaged", [b"weighTs", b"weight", b""])
 def test_a_blob_that_was_altered_is_never_used(damaged: bytes, tmp_path: Path) -> None:
     name = BlobStore(tmp_path).put(b"weights")

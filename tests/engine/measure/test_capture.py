@@ -6,13 +6,14 @@ from typing import Any, cast
 import numpy as np
 import onnx_ir
 
+from collage.devices.this_host import this_host
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.client import Worker
 from collage.measure.driver.fallback import worker_fallback
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import decode_function
 from collage.measure.wire.messages import AskEvaluate
-from collage_core.contract import Host, Target
+from collage_core.contract import Target
 from collage_core.ir.graph.dataflow import DataflowGraph
 
 
@@ -36,7 +37,7 @@ def test_a_worker_that_stands_in_is_given_constant_strings_as_constants(tmp_path
     fallback = worker_fallback(
         cast(Worker, worker),
         graph,
-        Host.this(),
+        this_host(),
         store,
         threads=1,
         deadline_s=1.0,

@@ -6,6 +6,7 @@ import json
 import onnx_ir
 import pytest
 
+from collage.devices.this_host import this_host
 from collage.documents.artifact_manifest import ArtifactManifest
 from collage.errors import WireError
 from collage.measure.wire.codec import Codec, blobs_of
@@ -13,7 +14,7 @@ from collage.measure.wire.frames import Frame
 from collage.measure.wire.messages import MESSAGES, AskMeasure, AskTargets, Message, Opinion, Progress
 from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Measured, Stage, Tolerance
 from collage.measure.wire.wire_values import WireFunction, WireValue
-from collage_core.contract import Device, Host, Joins, Protocol, Requirement, Target, TensorSpec, ValueKind
+from collage_core.contract import Device, Joins, Protocol, Requirement, Target, TensorSpec, ValueKind
 
 TARGET = Target(
     toolchain="ov",
@@ -64,8 +65,8 @@ MEASURED = Measured(samples_us=(1.0, 2.5), warmup_runs=3, calls_per_sample=4)
     "message",
     [
         MEASURE,
-        AskTargets(host=Host.this()),
-        AskTargets(host=dataclasses.replace(Host.this(), devices=(DEVICE,))),
+        AskTargets(host=this_host()),
+        AskTargets(host=dataclasses.replace(this_host(), devices=(DEVICE,))),
         Built(artifact=ARTIFACT),
         MEASURED,
         Progress(stage=Stage.RUN, best=MEASURED),

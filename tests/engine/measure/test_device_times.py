@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
+from collage.devices.providers import Providers
 from collage.measure.wire.outcomes import DeviceTimes
 from collage.measure.worker.device_times import SIZES, time_device
-from collage_core.contract import CopyFigures
-from collage_core.device import DeviceStream, open_device
+from collage_core.contract import CopyFigures, DeviceStream
 from collage_core.errors import DeviceLostError, DeviceMemoryError
 from collage_testing.kit import FakeDevice
 from collage_testing.kit.fake_time import BYTES_PER_US, COPY_US
@@ -92,7 +92,7 @@ def test_a_fake_device_s_times_are_plausible() -> None:
 
 @pytest.mark.gpu("cupy")
 def test_a_gpu_s_times_are_plausible() -> None:
-    stream = open_device("cuda:0")
+    stream = Providers.discover().open("cuda:0")
 
     times = check_plausible(stream)
 

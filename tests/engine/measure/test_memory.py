@@ -14,6 +14,8 @@ import pytest
 
 from collage.measure.driver import memory
 
+pytestmark = pytest.mark.guards("a worker's memory grows without bound")
+
 MIB = 1 << 20
 Groups = Callable[..., None]
 
@@ -97,6 +99,7 @@ def test_memory_of_a_process_grows_with_what_it_holds_and_ends_with_it() -> None
     assert memory.private_bytes(os.getpid()) > 0
 
 
+@pytest.mark.guards("processes that a worker started (compilers, linkers) take the memory")
 def test_what_a_process_started_counts_with_it_and_what_a_fork_shares_counts_once() -> None:
     program = """
 import os, sys, time

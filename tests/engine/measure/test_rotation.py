@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from collage.measure.worker import rotation
 from collage.measure.worker.rotation import MOST_COPIES, copies_needed, rotated, weights_bytes_of
 from collage_core.contract import Artifact, converted
 from collage_core.errors import DeviceLostError, DeviceMemoryError, PluginError
@@ -83,8 +84,9 @@ def nothing() -> None:
 @pytest.mark.parametrize(("answers", "copies"), [(9, 5), (2, 3), (0, 1)])
 @pytest.mark.parametrize("ending", [None, DeviceMemoryError("fake:0", "full"), PluginError("t", "collage_load", "no")])
 def test_a_kernel_that_cannot_be_loaded_again_is_timed_on_the_copies_there_are(
-    answers: int, copies: int, ending: Exception | None
+    answers: int, copies: int, ending: Exception | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(rotation, "LOADING_S", 3600.0)
     made = iter(range(answers))
 
     def another() -> Callable[[], None] | None:
@@ -99,7 +101,15 @@ def test_a_kernel_that_cannot_be_loaded_again_is_timed_on_the_copies_there_are(
     assert len(rotated(nothing, another, 1000, device)) == copies
 
 
-def test_a_device_lost_meanwhile_is_not_passed_over() -> None:
+def test_copies_that_take_long_to_load_are_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rotation, "LOADING_S", 0.0)
+
+    assert rotated(nothing, lambda: nothing, 1000, FakeDevice(cache_bytes=4000).open("fake:0")) == [nothing]
+
+
+def test_a_device_lost_meanwhile_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rotation, "LOADING_S", 3600.0)
+
     def another() -> None:
         raise PluginError("t", "collage_load", "it failed") from DeviceLostError("fake:0", "it does not answer")
 

@@ -11,6 +11,11 @@ import pytest
 from collage.measure.worker.verdicts import aliased, aligned_buffer
 from collage_core.contract import Buffer, TensorSpec, ValueKind
 
+pytestmark = pytest.mark.guards(
+    "one wrong element, NaN, a shape off by one, an element never written, an input written, an output "
+    "added to, the caller's memory replaced or aliased"
+)
+
 Call = Callable[[list[Buffer], list[Buffer]], None]
 
 

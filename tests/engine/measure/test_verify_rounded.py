@@ -27,12 +27,14 @@ def off(count: int) -> np.ndarray[Any, Any]:
     return wrong
 
 
+@pytest.mark.guards("right toolchains round a number between two quanta up or down")
 def test_a_few_elements_may_be_a_quantum_off_behind_a_rounding_only() -> None:
     assert judge(filled(off(5)), [RIGHT], Tolerance(), {"y": 1}) == 0.0
     assert judge(filled(off(5)), [RIGHT], Tolerance()) == "output 'y': 5 of 400 elements differ"
     assert judge(filled(off(5)), [RIGHT], Tolerance(), {"z": 1}) == "output 'y': 5 of 400 elements differ"
 
 
+@pytest.mark.guards("a quantised kernel with a wrong zero point, scale, bias or channel, or that rounds down")
 @pytest.mark.parametrize("roundings", [1, 3, 9])
 def test_all_of_them_may_not(roundings: int) -> None:
     verdict = judge(filled(off(400)), [RIGHT], Tolerance(), {"y": roundings})

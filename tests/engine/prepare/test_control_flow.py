@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 
 from collage.prepare.steps import prepare
 from tests.engine.prepare.preparing import assert_idempotent, assert_same_numbers, check, operators, parse
@@ -73,6 +74,9 @@ def test_control_flow_is_kept_whole_and_right() -> None:
         assert_same_numbers(model, prepared, values)
 
 
+@pytest.mark.guards(
+    "sequences and optional values that bodies give", "are no tensors to those who read them", area="input"
+)
 def test_sequences_that_bodies_give_are_no_tensors() -> None:
     model = parse(
         """g (float[2, 3] x, bool c, int64 n) => (float[2, 3] y, float[m, 3] z, bool h) <int64 nought = {0}> {

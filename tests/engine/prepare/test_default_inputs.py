@@ -6,10 +6,15 @@ import numpy as np
 import onnx
 import onnx.parser
 import onnx_ir as ir
+import pytest
 
 from collage.prepare.default_inputs import default_inputs, without_defaults
 from collage.prepare.steps import prepare
 from collage.reference import evaluate
+
+pytestmark = pytest.mark.guards(
+    "an input with a default value", "a constant, with a note; an input if `--inputs` has a value for it", area="input"
+)
 
 X = np.float32([1, 2])
 

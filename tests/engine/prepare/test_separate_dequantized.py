@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnx_ir
+import pytest
 from onnx.reference import ReferenceEvaluator
 
 from collage.prepare.steps import prepare
@@ -44,6 +45,7 @@ def dequantizers(model: onnx_ir.Model) -> list[list[str]]:
     ]
 
 
+@pytest.mark.guards("several nodes read one DequantizeLinear", "each gets its own, the numbers stay", area="input")
 def test_what_two_nodes_read_is_copied_and_what_is_copied_already_is_not_merged() -> None:
     shared = "{ d = DequantizeLinear(x, s, z) a = Relu(d) b = Neg(d) y = Add(a, b) }"
     twice = "{ d = DequantizeLinear(x, s, z) e = DequantizeLinear(x, s, z) a = Relu(d) b = Neg(e) y = Add(a, b) }"
@@ -61,6 +63,7 @@ def test_a_node_that_reads_it_twice_needs_it_once() -> None:
     assert dequantizers(model) == [["Mul", "Mul"]]
 
 
+@pytest.mark.guards("several nodes read one DequantizeLinear")
 def test_the_caller_and_bodies_go_on_reading_the_first() -> None:
     model = prepared(
         """g (int8[8] x) => (float[8] d, float[8] y, float[8] v) <float s = {0.5}, int8 z = {1}, float zero = {0.0}> {

@@ -34,11 +34,17 @@ def test_weights_are_not_needed_to_check_a_model() -> None:
     assert model.graph.initializers["w"].const_value is not None
 
 
+@pytest.mark.guards("anything unexpected over a valid model", "goes on: it is a defect of Collage", area="input")
 def test_an_exception_over_a_valid_model_goes_on() -> None:
     with pytest.raises(KeyError, match="ours"), blamed_on(mnist()):
         raise KeyError("ours")
 
 
+@pytest.mark.guards(
+    "anything unexpected over a model ONNX's checker refuses",
+    "what the checker says, not where it was noticed",
+    area="input",
+)
 def test_an_exception_over_an_invalid_model_becomes_what_the_checker_says() -> None:
     with (
         pytest.raises(InvalidModelError, match="Required attribute 'to' is missing") as caught,
@@ -54,6 +60,11 @@ def test_an_error_of_ours_stays_what_it_is() -> None:
         raise UsageError("said")
 
 
+@pytest.mark.guards(
+    "a node with inputs, outputs or attributes its operator has not",
+    "refused with the node, before ONNX's C++ sees it",
+    area="input",
+)
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
@@ -72,6 +83,7 @@ def test_a_node_that_is_not_what_its_operator_is_is_named(nodes: str, message: s
         prepare(model)
 
 
+@pytest.mark.guards("a marked kernel of another opset than the model", "refused with both versions", area="input")
 def test_a_kernel_of_another_version_than_the_model_is_refused() -> None:
     text = """
         <ir_version: 10, opset_import: ["" : 21, "local" : 1]>
@@ -122,6 +134,7 @@ def test_a_node_that_contradicts_a_shape_only_folding_shows_is_named() -> None:
         prepare(model)
 
 
+@pytest.mark.guards("an attribute that is no text; a model without outputs; a negative extent")
 def test_a_negative_extent_is_refused_by_name() -> None:
     g = GraphBuilder()
     model = g.model(g.op("Relu", g.input("x", 2, -3)))
@@ -130,6 +143,9 @@ def test_a_negative_extent_is_refused_by_name() -> None:
         prepare(model)
 
 
+@pytest.mark.guards(
+    "a node, or an output, reads a value nothing gives", "one message that names the node and the value", area="input"
+)
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -154,6 +170,7 @@ def test_what_nothing_gives_is_named(body: str, message: str, capfd: pytest.Capt
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.guards("an attribute that is no text; a model without outputs; a negative extent")
 def test_a_model_without_outputs_is_refused() -> None:
     data = onnx.helper.make_model(onnx.helper.make_graph([], "g", [], [])).SerializeToString()
 
@@ -161,6 +178,9 @@ def test_a_model_without_outputs_is_refused() -> None:
         prepare(model_from_bytes(data))
 
 
+@pytest.mark.guards(
+    "an attribute that is no text; a model without outputs; a negative extent", "refused by name", area="input"
+)
 def test_an_attribute_that_is_no_text_is_named() -> None:
     value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])
     node = onnx.helper.make_node("Pad", ["x", "p"], ["y"], mode=b"\xff")

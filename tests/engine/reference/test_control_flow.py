@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import onnx_ir as ir
+import pytest
 
 from collage.prepare.steps import prepare
 from collage.reference import evaluate
@@ -31,6 +32,9 @@ def scanned(lengths: str, direction: int) -> tuple[list[float], list[list[float]
     return values["last"][:, 0].tolist(), values["sums"][:, :, 0].tolist()
 
 
+@pytest.mark.guards(
+    "Scan of opset 8 (batches), which ONNX's converter gets wrong", "works, and keeps its opset", area="input"
+)
 def test_a_scan_of_opset_8_goes_over_each_item_of_a_batch() -> None:
     assert scanned('""', 0) == ([6, 25], [[1, 3, 6], [14, 19, 25]])
 
@@ -40,6 +44,7 @@ def test_a_sequence_of_it_may_end_early_and_go_backwards() -> None:
     assert scanned('""', 1) == ([6, 25], [[3, 5, 6], [16, 21, 25]])
 
 
+@pytest.mark.guards("optional values, absent ones too", "work", area="input")
 def test_an_optional_value_is_the_value_and_none_without() -> None:
     sequence = ir.TypeAndShape(ir.SequenceType(ir.TensorType(ir.DataType.FLOAT)), None)
     x = ir.val("x", ir.DataType.FLOAT, [2])
@@ -60,6 +65,10 @@ def test_an_optional_value_is_the_value_and_none_without() -> None:
     assert not values["asked"]
 
 
+@pytest.mark.guards(
+    "a StringNormalizer with a locale, accents or stop words inside others, where ONNX's evaluator errs; "
+    "SequenceMap over outer values"
+)
 def test_a_body_over_sequences_sees_what_is_outside_and_gets_tensors_whole() -> None:
     model = ir.serde.deserialize_model(
         onnx.parser.parse_model("""

@@ -195,6 +195,7 @@ def test_sequences_and_strings_pass_through() -> None:
     np.testing.assert_array_equal(values["y"], np.float32([1, 2, 1, 2]))
 
 
+@pytest.mark.guards("inputs, or outputs of a node, larger than the machine's memory")
 def test_more_than_the_machine_holds_is_refused_before_it_is_tried() -> None:
     model = parse("""g (float[1] x) => (float[9000000, 9000000] y) {
         s = Constant<value_ints = [9000000, 9000000]>()

@@ -33,7 +33,7 @@ def kernel(op_type: str, inputs: list[Any], outputs: int = 1, **attributes: Any)
     node = make_node(op_type, inputs, outputs, attributes)
     compute = find_kernel(op_type, outputs)
     assert compute is not None
-    result = compute(inputs, attribute_values(node, VERSION), VERSION)
+    result = compute(inputs, attribute_values(node, VERSION))
     return result if result is NotImplemented else list(result)
 
 
@@ -412,6 +412,12 @@ def test_lrn_by_its_definition(batch: int, size: int) -> None:
     assert_equal(kernel("LRN", [x], size=size, alpha=0.5, beta=0.7, bias=2.0), [expected], 1e-6)
 
 
+@pytest.mark.guards(
+    "a StringNormalizer with a locale, accents or stop words inside others, where ONNX's evaluator errs; "
+    "SequenceMap over outer values",
+    "the reference follows the standard",
+    area="input",
+)
 @pytest.mark.parametrize(
     ("attributes", "words", "kept"),
     [

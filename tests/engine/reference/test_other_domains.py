@@ -6,9 +6,16 @@ import numpy as np
 import onnx
 import onnx.parser
 import onnx_ir as ir
+import pytest
 
 from collage.prepare.steps import prepare
 from collage.reference import evaluate
+
+pytestmark = pytest.mark.guards(
+    "operators of `ai.onnx.preview`, `ai.onnx.preview.training`, `ai.onnx.ml`",
+    "the reference computes them",
+    area="input",
+)
 
 
 def parse(text: str) -> ir.Model:

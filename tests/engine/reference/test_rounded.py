@@ -29,6 +29,11 @@ def values(size: int = 4000) -> Array:
     return np.random.default_rng(0).standard_normal(size)
 
 
+@pytest.mark.guards(
+    "right toolchains round a number between two quanta up or down",
+    "accepted, as far as the roundings in a row explain it",
+    area="input",
+)
 def test_elements_between_two_quanta_may_go_either_way() -> None:
     exact = values()
     near = quantised(exact * (1 + 2e-4))
@@ -37,6 +42,7 @@ def test_elements_between_two_quanta_may_go_either_way() -> None:
     assert problem(near, quantised(exact)) == ""
 
 
+@pytest.mark.guards("right toolchains round a number between two quanta up or down")
 def test_the_more_roundings_in_a_row_the_further_right_values_are_apart() -> None:
     exact = values()
     other = quantised(exact + np.random.default_rng(1).normal(size=exact.size) * 0.5 * SCALE)
@@ -46,6 +52,11 @@ def test_the_more_roundings_in_a_row_the_further_right_values_are_apart() -> Non
     assert problem(quantised(exact[::-1]), quantised(exact), roundings=1000)
 
 
+@pytest.mark.guards(
+    "a quantised kernel with a wrong zero point, scale, bias or channel, or that rounds down",
+    "wrong numbers",
+    area="input",
+)
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from collage.report.documents.bench_json import ApparentLoss, BenchReport
 from collage.report.documents.codec import to_json
 from collage.report.facts.compare_facts import CompareReport, ValueComparison, compare_json
-from collage.report.facts.doctor_facts import ClashFacts, DoctorReport, PluginFailureFacts
+from collage.report.facts.doctor_facts import ClashFacts, DoctorReport
 from collage.report.facts.inspect_facts import InspectReport, TargetCoverage
 from collage.report.facts.run_facts import OutputFacts, RunReport, StepFacts
 from collage.report.text.fact_tables import (
@@ -23,6 +23,7 @@ from collage.report.text.fact_tables import (
 )
 from collage.report.text.store_tables import store_summary
 from collage.store import StoreStats
+from collage_core.entry_points import PluginFailure
 from tests.engine.report.records import COMPARISON, HOST, MODEL, RECORD, WORK
 
 DOCTOR = DoctorReport(
@@ -30,7 +31,7 @@ DOCTOR = DoctorReport(
     host=HOST,
     devices=("cpu",),
     toolchains=RECORD.toolchains,
-    failures=(PluginFailureFacts(name="broken", distribution="collage-broken 1.0", reason="ImportError: no libfoo"),),
+    failures=(PluginFailure(name="broken", distribution="collage-broken 1.0", reason="ImportError: no libfoo"),),
     tuning_db="sqlite:///tuning.sqlite3",
 )
 INSPECT = InspectReport(

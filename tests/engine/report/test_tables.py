@@ -7,7 +7,7 @@ import io
 
 from rich.console import Console, RenderableType
 
-from collage.report.documents.codec import record_from_json, record_to_json
+from collage.report.documents.codec import record_from_document, to_jsonable
 from collage.report.facts.record import AlternativeFacts, CompatibleSetFacts, CopyFacts, RegionFacts
 from collage.report.text.coverage import coverage_lines
 from collage.report.text.tables import (
@@ -174,4 +174,4 @@ def test_where_targets_exclude_each_other_the_best_plan_of_each_set_is_told() ->
     [line] = [each for each in search_lines(record.search) if "exclude" in each]
 
     assert line.endswith("{a, b}: 1.500 ms predicted, by b; {a, c}: none covers the model")
-    assert record_from_json(record_to_json(record)) == record
+    assert record_from_document(to_jsonable(record)) == record

@@ -10,14 +10,13 @@ import onnx_ir as ir
 
 from collage.runtime import Executable, loader
 from collage_core.contract import Artifact, KernelFunction, Target
-from collage_core.device import OpenDevice
 from collage_core.fusion import CandidateKernel, FusionSpec, Partitioning, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import call_sites
 from collage_core.registry import Registry, Toolchain
-from collage_testing.kit import ExecutingMock, FakeDevice
+from collage_testing.kit import ExecutingMock, FakeDevice, fake_providers
 from collage_testing.kit.fake_kernel import lower_for_fake
 from tests.engine.runtime.mocks import ByHand
 
@@ -61,11 +60,6 @@ def targets_of(model: ir.Model, known: Sequence[Target]) -> dict[str, Target]:
     return {site.name: by_name[site.target] for site in call_sites(model)}
 
 
-def opening(*devices: FakeDevice) -> OpenDevice:
-    by_name = {device.name: device for device in devices}
-    return lambda name: by_name[name].open(name)
-
-
 def build(
     model: ir.Model, known: Sequence[Target], *devices: FakeDevice, capturable: Any = True, **options: Any
 ) -> Executable:
@@ -76,7 +70,7 @@ def build(
         targets,
         loader(Registry.of(Toolchain("mock", ExecutingMock("mock", costs_us={})))),
         threads=1,
-        opening=opening(*devices),
+        providers=fake_providers(*devices),
         **options,
     )
 

@@ -34,7 +34,7 @@ from collage_core.fusion import (
     SubGraph,
 )
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.io.model_io import model_from_bytes, model_to_bytes
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import CallSite, call_sites

@@ -16,7 +16,14 @@ from collage.runtime.kernels.clashes import LibraryWatch
 from collage.runtime.session import Session
 from collage_core.contract import Artifact, Kernel, RunContext, Target, Unsupported
 from collage_core.passes.call_sites import call_sites
+from tests.engine.devices.families import LIBRARIES, PROVIDERS
 from tests.engine.runtime.mocks import ExecutingMock, partition
+
+pytestmark = pytest.mark.guards(
+    "a package is loaded where its toolchains load two cuDNNs, or the program has another already",
+    "it does not load: the error names both files, their owners and the remedy",
+    area="devices",
+)
 
 Parse = Callable[[str], ir.Model]
 
@@ -37,7 +44,7 @@ class Process:
         return str(path)
 
     def watched(self) -> LibraryWatch:
-        return LibraryWatch(lambda: tuple(self.paths))
+        return LibraryWatch(LIBRARIES, lambda: tuple(self.paths))
 
 
 @pytest.fixture
@@ -159,9 +166,9 @@ def test_a_plan_whose_toolchains_load_two_of_a_library_does_not_load(
 
     if clash:
         with pytest.raises(LibraryClashError) as raised:
-            Executable.build(model, artifacts, targets, load, threads=1)
+            Executable.build(model, artifacts, targets, load, threads=1, providers=PROVIDERS)
         assert raised.value.between == ("a", "b")
         return
     x = np.float32([1, -2, 3, -4])
-    [z] = Session(Executable.build(model, artifacts, targets, load, threads=1)).run(None, {"x": x})
+    [z] = Session(Executable.build(model, artifacts, targets, load, threads=1, providers=PROVIDERS)).run(None, {"x": x})
     np.testing.assert_array_equal(z, np.abs(x))

@@ -28,9 +28,9 @@ from collage_core.contract import (
 from collage_core.passes.call_sites import call_sites
 from collage_core.registry import Registry, Toolchain
 from collage_testing import GraphBuilder
-from collage_testing.kit import ExecutingMock, FakeDevice
+from collage_testing.kit import ExecutingMock, FakeDevice, fake_providers
 from collage_testing.kit.fake_kernel import lower_for_fake
-from tests.engine.runtime.fakes import on, opening, split
+from tests.engine.runtime.fakes import on, split
 
 FP16 = on("fake:0", precision="fp16")
 NODES = ("matmul_0", "relu_0", "matmul_1")
@@ -76,7 +76,7 @@ def session(model: ir.Model, device: FakeDevice) -> Session:
             on_device(made),
             loader(Registry.of(toolchain)),
             threads=1,
-            opening=opening(device),
+            providers=fake_providers(device),
         )
     )
 

@@ -10,9 +10,11 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from collage.devices.opening import Devices
+from collage.devices.providers import Providers
 from collage.runtime import BoundRun, BoundStep, Does
 from collage.runtime.session import Session
-from collage_core.device import Devices, DeviceStream, open_device
+from collage_core.contract import DeviceStream
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing.kit import FakeDevice
 from tests.engine.runtime.fakes import CPU, build, on, random_split, split
@@ -93,7 +95,7 @@ def test_a_run_on_a_fake_device_waits_once(eager: bool) -> None:
 
 @pytest.mark.gpu("cupy")
 def test_a_run_on_a_gpu_waits_once() -> None:
-    check_one_wait(open_device("cuda:0"))
+    check_one_wait(Providers.discover().open("cuda:0"))
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -308,6 +308,7 @@ def test_weights_that_do_not_fit_are_the_kernel_s_reason(parsed: Parse) -> None:
         mixed(parsed, FakeDevice(memory_bytes=8))
 
 
+@pytest.mark.guards("a package does not fit on the device")
 def test_what_a_device_has_no_room_for_is_not_lowered_again(parsed: Parse) -> None:
     asked: list[str] = []
 

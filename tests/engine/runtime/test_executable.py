@@ -20,7 +20,7 @@ from collage_core.contract import (
 )
 from collage_core.errors import KernelRunError
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from tests.engine.runtime.mocks import MOCK, ExecutingMock, partition, reference
 from tests.engine.runtime.running import X, assert_same, run
 
@@ -207,7 +207,6 @@ def test_a_profile_names_every_step(parsed: Parse) -> None:
         ("copy z", "host"),
     ]
     assert all(len(step.samples_us) == 4 and step.median_us > 0 for step in profile.steps)
-    assert profile.total_us > 0
     events = profile.chrome_trace()["traceEvents"]
     assert [event["ph"] for event in events].count("X") == 12
     assert {event["tid"] for event in events} == {0, 1}

@@ -105,6 +105,11 @@ def test_scratch_directories_are_removed(parsed: Parse, tmp_path: Any, monkeypat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.guards(
+    "clones that are gone; a process that was forked after loading ends",
+    "nothing is left behind, and nothing is taken from the others",
+    area="sessions",
+)
 def test_clones_that_are_gone_leave_no_directories(
     parsed: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,10 +161,11 @@ assert executable.clone().bind().run()
 """
 
 
+@pytest.mark.guards("clones that are gone; a process that was forked after loading ends")
 def test_a_forked_child_that_ends_takes_nothing_from_its_parent(tmp_path: Path) -> None:
     # as a server does that loads before it starts its workers
     environment = {**with_tests(), "TMPDIR": str(tmp_path)}
 
-    subprocess.run([sys.executable, "-P", "-c", FORKED], env=environment, check=True, timeout=60)
+    subprocess.run([sys.executable, "-P", "-c", FORKED], env=environment, check=True)
 
     assert not list(tmp_path.iterdir())

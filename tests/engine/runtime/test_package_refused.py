@@ -33,6 +33,11 @@ def saved(tmp_path: Path, model: ir.Model) -> Path:
     return save(tmp_path / "m.collage", model)
 
 
+@pytest.mark.guards(
+    "a package of a newer or an older schema",
+    "refused, naming the version that wrote it and what to do",
+    area="packages and files",
+)
 def test_a_newer_schema_is_refused_with_advice(saved: Path) -> None:
     newer = SCHEMA_VERSION + 1
     rewrite(saved, changed_manifest({"schema_version": newer, "collage_version": "9.1"}))
@@ -41,6 +46,7 @@ def test_a_newer_schema_is_refused_with_advice(saved: Path) -> None:
         load_package(saved)
 
 
+@pytest.mark.guards("a package of a newer or an older schema")
 @pytest.mark.parametrize("older", range(1, SCHEMA_VERSION))
 def test_an_older_schema_is_refused_with_advice(saved: Path, older: int) -> None:
     rewrite(saved, changed_manifest({"schema_version": older, "collage_version": "0.1"}))
@@ -104,6 +110,7 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
         load_package(tmp_path / "none.collage")
 
 
+@pytest.mark.guards("a package is truncated anywhere", "refused", area="packages and files")
 def test_every_truncation_is_found(saved: Path) -> None:
     whole = saved.read_bytes()
     for size in (*range(4, len(whole), len(whole) // 40), len(whole) - 1):
@@ -138,6 +145,11 @@ def test_changed_bytes_never_pass_unnoticed(saved: Path, model: ir.Model) -> Non
         np.testing.assert_array_equal(got, expected)  # padding, dates and other fields nothing depends on
 
 
+@pytest.mark.guards(
+    "names that leave the folder, of entries or of an artifact's files, or that some system takes for a device",
+    "refused; a plugin that lowers to such names is refused before it is measured",
+    area="packages and files",
+)
 @pytest.mark.parametrize(
     "name", ["../evil", "/evil", "a/../../evil", "c:evil", "a\\evil", "weights/./x", "x\n", ".. /x"]
 )

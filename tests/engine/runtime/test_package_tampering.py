@@ -96,6 +96,11 @@ def test_the_regions_are_the_whole_file(whole: bytes) -> None:
     assert all(end == start for (_, end), (start, _) in itertools.pairwise(ends))
 
 
+@pytest.mark.guards(
+    "a bit flipped in any part of a package; runs of bytes overwritten, inserted, deleted, repeated, cut",
+    "refused, or the outputs are the same",
+    area="packages and files",
+)
 def test_a_changed_byte_in_any_part_is_refused_or_changes_nothing(
     whole: bytes, saved: Path, expected: np.ndarray[Any, Any]
 ) -> None:
@@ -139,8 +144,13 @@ def damaged(data: bytes, damage: tuple[str, float, float, bytes]) -> bytes:
     return data + junk
 
 
+@pytest.mark.guards(
+    "a bit flipped in any part of a package; runs of bytes overwritten, inserted, deleted, repeated, cut"
+)
 @settings(
-    max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=120,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(damage=damages())
 @example(damage=("insert", 0.0, 0.0, b"#!/bin/sh\n"))
@@ -174,6 +184,9 @@ def test_a_package_that_another_zip_tool_wrote_anew_is_as_good(saved: Path, expe
     assert not is_refused(saved, expected)
 
 
+@pytest.mark.guards(
+    "two entries of one name; entries over one another; links and special files", "refused", area="packages and files"
+)
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_two_entries_of_one_name_are_refused(saved: Path) -> None:
     with zipfile.ZipFile(saved, "a") as archive:
@@ -183,6 +196,7 @@ def test_two_entries_of_one_name_are_refused(saved: Path) -> None:
         load_package(saved)
 
 
+@pytest.mark.guards("two entries of one name; entries over one another; links and special files")
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFDIR, stat.S_IFCHR])
 def test_links_and_other_special_files_are_refused(saved: Path, kind: int) -> None:
     link = zipfile.ZipInfo("weights/link")
@@ -194,6 +208,10 @@ def test_links_and_other_special_files_are_refused(saved: Path, kind: int) -> No
         load_package(saved)
 
 
+@pytest.mark.guards(
+    "bombs: compressed entries, sizes beyond the file, a huge manifest, deep JSON, absurd numbers, more "
+    "memory than there is"
+)
 def test_an_entry_that_says_it_is_larger_than_the_file_is_refused(whole: bytes, saved: Path) -> None:
     [(_, start, _)] = [region for region in regions(whole) if region[0] == "directory"]
     data = bytearray(whole)
@@ -204,6 +222,7 @@ def test_an_entry_that_says_it_is_larger_than_the_file_is_refused(whole: bytes, 
         load_package(saved)
 
 
+@pytest.mark.guards("two entries of one name; entries over one another; links and special files")
 def test_entries_that_lie_over_each_other_are_refused(whole: bytes, saved: Path) -> None:
     # the trick of zip bombs that need no nesting (https://www.bamsoftware.com/hacks/zipbomb/)
     [(_, start, _)] = [region for region in regions(whole) if region[0] == "directory"]
@@ -217,6 +236,12 @@ def test_entries_that_lie_over_each_other_are_refused(whole: bytes, saved: Path)
         load_package(saved)
 
 
+@pytest.mark.guards(
+    "bombs: compressed entries, sizes beyond the file, a huge manifest, deep JSON, absurd numbers, more "
+    "memory than there is",
+    "refused before they go off",
+    area="packages and files",
+)
 def test_a_bomb_is_refused_before_it_goes_off(saved: Path) -> None:
     rewrite(saved, lambda entries: entries.update({"record.json": bytes(50_000_000)}), zipfile.ZIP_DEFLATED)
     assert saved.stat().st_size < 200_000
@@ -225,6 +250,10 @@ def test_a_bomb_is_refused_before_it_goes_off(saved: Path) -> None:
         load_package(saved)
 
 
+@pytest.mark.guards(
+    "bombs: compressed entries, sizes beyond the file, a huge manifest, deep JSON, absurd numbers, more "
+    "memory than there is"
+)
 def test_a_manifest_beyond_all_measure_is_not_parsed(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest_module, "JSON_LIMIT_BYTES", 100_000)
     rewrite(saved, lambda entries: entries.update({"manifest.json": entries["manifest.json"] + b" " * 100_000}))
@@ -233,6 +262,10 @@ def test_a_manifest_beyond_all_measure_is_not_parsed(saved: Path, monkeypatch: p
         load_package(saved)
 
 
+@pytest.mark.guards(
+    "bombs: compressed entries, sizes beyond the file, a huge manifest, deep JSON, absurd numbers, more "
+    "memory than there is"
+)
 @pytest.mark.parametrize(
     "text", ["[" * 200_000, '{"a":' * 200_000, '{"threads": ' + "9" * 100_000 + "}", '{"x": NaN, "format": NaN}']
 )
@@ -261,6 +294,13 @@ def test_a_record_made_to_exhaust_is_refused(
         _ = load_package(saved).record
 
 
+@pytest.mark.guards(
+    "names that leave the folder, of entries or of an artifact's files, or that some system takes for a device"
+)
+@pytest.mark.guards(
+    "bombs: compressed entries, sizes beyond the file, a huge manifest, deep JSON, absurd numbers, more "
+    "memory than there is"
+)
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -348,6 +388,12 @@ def forget_an_artifact(proto: onnx.ModelProto, manifest: dict[str, Any]) -> None
     del manifest["kernels"]["k0001"]
 
 
+@pytest.mark.guards(
+    "a model that is not what the manifest says: call sites, targets, how many values a call gives, "
+    "metadata; a requirement of nothing",
+    "refused",
+    area="packages and files",
+)
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -381,6 +427,10 @@ def test_a_model_that_is_not_what_the_manifest_says_is_refused(saved: Path, chan
     assert caught.value.path == str(saved)
 
 
+@pytest.mark.guards(
+    "a model that is not what the manifest says: call sites, targets, how many values a call gives, "
+    "metadata; a requirement of nothing"
+)
 def test_a_requirement_without_a_name_is_refused(saved: Path) -> None:
     need = {"kind": "library", "name": "", "specifier": ""}
     rewrite(saved, consistently(lambda entries, manifest: an_artifact(manifest).update(requires=[need])))
@@ -389,6 +439,10 @@ def test_a_requirement_without_a_name_is_refused(saved: Path) -> None:
         load_package(saved)
 
 
+@pytest.mark.guards(
+    "bombs: compressed entries, sizes beyond the file, a huge manifest, deep JSON, absurd numbers, more "
+    "memory than there is"
+)
 def test_more_memory_than_there_is_is_not_asked_for(saved: Path) -> None:
     def change(entries: Entries, manifest: dict[str, Any]) -> None:
         an_artifact(manifest)["workspace_bytes"] = 1 << 60
@@ -399,6 +453,7 @@ def test_more_memory_than_there_is_is_not_asked_for(saved: Path) -> None:
         load(saved, registry=registry())
 
 
+@pytest.mark.guards("a packaged model that takes tensors from other files", "refused", area="packages and files")
 @pytest.mark.parametrize("where", ["function", "main graph"])
 def test_no_tensor_is_read_from_another_file(saved: Path, tmp_path: Path, where: str) -> None:
     secret = tmp_path / "secret"

@@ -32,6 +32,11 @@ def test_what_the_device_has_is_no_obstacle(requirement: Requirement) -> None:
     assert check_requirements([requirement], HOST, device="cuda:0")
 
 
+@pytest.mark.guards(
+    "an artifact's device, compute capability or driver is not what this machine has",
+    "refused before its toolchain is asked, with what it needs and what is there; core lowers again where it may",
+    area="toolchains",
+)
 @pytest.mark.parametrize(
     ("requirement", "reason"),
     [
@@ -56,6 +61,7 @@ def test_a_version_that_is_none_does_not_fit() -> None:
     assert answer.reason == "it needs x>=1, unknown is installed"
 
 
+@pytest.mark.guards("an artifact's device, compute capability or driver is not what this machine has")
 def test_a_machine_without_the_device_says_so_once() -> None:
     bare = dataclasses.replace(HOST, devices=())
     needs = [need("compute_capability", "==8.9"), need("driver", ">=580")]

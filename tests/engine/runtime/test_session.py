@@ -157,6 +157,7 @@ def test_a_clone_shares_nothing_that_runs(parsed: Parse) -> None:
     np.testing.assert_array_equal(clone.run(["y"], {"x": X, "n": N})[0], np.exp(-X))
 
 
+@pytest.mark.guards("a session is cloned")
 def test_a_clone_shares_kernels_that_are_reentrant(parsed: Parse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MockKernel, "reentrant", True, raising=False)
     toolchain = ExecutingMock()

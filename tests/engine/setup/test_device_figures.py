@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from collage.devices.this_host import this_host
 from collage.measure.wire.outcomes import DeviceTimes, Failed, Stage
 from collage.setup.device_figures import ASSUMED, DeviceFigures, WorkerMeter, device_figures, warm_devices
 from collage.store.memory import MemoryStore
-from collage_core.contract import Host, Target, Unsupported
+from collage_core.contract import Target, Unsupported
 
-NAME = Host.this().fingerprint_for("cuda:0")
+NAME = this_host().fingerprint_for("cuda:0")
 TIMES = DeviceTimes(
     to_device=((1000, 3.0), (2000, 4.0), (8000, 10.0)),
     from_device=((1000, 5.0), (3000, 7.0)),
@@ -36,12 +37,12 @@ class Meter:
 def test_on_the_cpu_alone_nothing_is_asked() -> None:
     meter = Meter()
 
-    assert device_figures(MemoryStore(), Host.this(), ["cpu"], meter) == ()
+    assert device_figures(MemoryStore(), this_host(), ["cpu"], meter) == ()
     assert meter.asked == []
 
 
 def test_a_device_is_measured_once_and_then_known() -> None:
-    database, host, meter = MemoryStore(), Host.this(), Meter()
+    database, host, meter = MemoryStore(), this_host(), Meter()
 
     first = device_figures(database, host, ["cpu", "cuda:0"], meter)
     again = device_figures(database, host, ["cuda:0"], meter)
@@ -72,7 +73,7 @@ def test_figures_are_the_lines_through_what_was_measured() -> None:
     ],
 )
 def test_what_the_database_has_of_another_make_is_measured_anew(known: dict[str, Any]) -> None:
-    database, host, meter = MemoryStore(), Host.this(), Meter()
+    database, host, meter = MemoryStore(), this_host(), Meter()
     device_figures(database, host, ["cuda:0"], Meter())
     stored = database.get_stored("device", NAME)
     assert stored is not None
@@ -85,7 +86,7 @@ def test_what_the_database_has_of_another_make_is_measured_anew(known: dict[str,
 
 @pytest.mark.parametrize("change", [{"wait_us": -1.0}, {"to_device": [[1000, 3.0]]}, {"graphs": [[1, 2.0]]}, {"x": 1}])
 def test_what_makes_no_sense_is_measured_anew(change: dict[str, Any]) -> None:
-    database, host, meter = MemoryStore(), Host.this(), Meter()
+    database, host, meter = MemoryStore(), this_host(), Meter()
     device_figures(database, host, ["cuda:0"], meter)
     stored = database.get_stored("device", NAME)
     assert stored is not None
@@ -97,7 +98,7 @@ def test_what_makes_no_sense_is_measured_anew(change: dict[str, Any]) -> None:
 
 
 def test_where_measuring_fails_figures_are_assumed_said_to_be_and_not_kept() -> None:
-    database, host, meter = MemoryStore(), Host.this(), Meter(Unsupported("it is in use"))
+    database, host, meter = MemoryStore(), this_host(), Meter(Unsupported("it is in use"))
 
     [figures] = device_figures(database, host, ["cuda:0"], meter)
 

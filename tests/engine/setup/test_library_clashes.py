@@ -14,7 +14,17 @@ from collage.setup.targets import ToolchainStatus
 from collage_core.registry import Toolchain
 from collage_core.search import SearchTarget
 from collage_testing import MockToolchain
+from tests.engine.devices.families import LIBRARIES
 from tests.engine.exploring import a_target
+
+pytestmark = [
+    pytest.mark.guards("two toolchains load different cuDNNs, cuBLASes, TensorRTs or CUDA runtimes"),
+    pytest.mark.guards(
+        "wheels have overwritten each other's library, or the loader prefers another to a wheel's",
+        "`doctor` names them and the remedy",
+        area="devices",
+    ),
+]
 
 
 def library(folder: Path, name: str, content: str = "") -> str:
@@ -42,7 +52,9 @@ def test_two_of_a_library_are_a_clash_of_the_toolchains_that_load_them(tmp_path:
     ours, theirs = library(tmp_path / "a", "libcudnn.so.9"), library(tmp_path / "b", "libcudnn.so.9")
     shared = library(tmp_path / "c", "libcudart.so.13")
 
-    [clash] = loaded_clashes({"ort": (theirs, shared), "cudnn": (ours, shared), "triton": (shared,), "cpu": ()})
+    [clash] = loaded_clashes(
+        {"ort": (theirs, shared), "cudnn": (ours, shared), "triton": (shared,), "cpu": ()}, LIBRARIES
+    )
 
     assert (clash.library, clash.between, clash.files) == ("cuDNN", ("cudnn", "ort"), (ours, theirs))
     assert clash.apart
@@ -59,7 +71,7 @@ def test_two_of_a_library_are_a_clash_of_the_toolchains_that_load_them(tmp_path:
     ],
 )
 def test_two_versions_are_two_libraries(one: str, other: str, family: str, tmp_path: Path) -> None:
-    [clash] = loaded_clashes({"a": (library(tmp_path, one),), "b": (library(tmp_path, other),)})
+    [clash] = loaded_clashes({"a": (library(tmp_path, one),), "b": (library(tmp_path, other),)}, LIBRARIES)
 
     assert clash.library == family
 
@@ -70,20 +82,20 @@ def test_the_same_library_in_two_places_is_no_clash(tmp_path: Path) -> None:
     link.parent.mkdir()
     link.symlink_to(here)
 
-    assert loaded_clashes({"a": (here,), "b": (there,), "c": (str(link),)}) == ()
+    assert loaded_clashes({"a": (here,), "b": (there,), "c": (str(link),)}, LIBRARIES) == ()
 
 
 def test_other_parts_of_a_library_are_no_clash(tmp_path: Path) -> None:
     parts = [library(tmp_path, name) for name in ("libcudnn.so.9", "libcudnn_ops.so.9", "libcublasLt.so.13")]
 
-    assert loaded_clashes({"a": parts[:1], "b": parts[1:]}) == ()
+    assert loaded_clashes({"a": parts[:1], "b": parts[1:]}, LIBRARIES) == ()
 
 
 def test_each_pair_is_told_once_for_each_library(tmp_path: Path) -> None:
     names = ("libcublas.so.13", "libcublasLt.so.13", "libcudnn.so.9")
     loaded = {who: [library(tmp_path / who, name) for name in names] for who in "abc"}
 
-    found = loaded_clashes(loaded)
+    found = loaded_clashes(loaded, LIBRARIES)
 
     assert [(clash.between, clash.library) for clash in found] == [
         (pair, family) for pair in (("a", "b"), ("a", "c"), ("b", "c")) for family in ("cuBLAS", "cuDNN")
@@ -124,7 +136,7 @@ def test_wheels_that_bring_the_same_file_are_both_named(tmp_path: Path) -> None:
         wheel(tmp_path, "nvidia-cublas", "nvidia/cu13/lib/libcublas.so.13", "nvidia/__init__.py"),
     ]
 
-    [clash] = installed_clashes(wheels, search_path="", cache=())
+    [clash] = installed_clashes(LIBRARIES, wheels, search_path="", cache=())
 
     assert (clash.library, clash.between) == ("cuDNN", ("nvidia-cudnn-cu12", "nvidia-cudnn-cu13"))
     assert len(clash.files) == 2
@@ -139,7 +151,7 @@ def test_a_library_that_the_loader_prefers_to_a_wheel_s_is_named(tmp_path: Path)
     found = library(system, "libcudnn.so.9")
     library(system, "libcublas.so.13")
 
-    [clash] = installed_clashes(wheels, search_path=f"/nowhere:{system}::{system}", cache=())
+    [clash] = installed_clashes(LIBRARIES, wheels, search_path=f"/nowhere:{system}::{system}", cache=())
 
     assert clash.files == (found, str(tmp_path / "site" / "nvidia/cudnn/lib/libcudnn.so.9"))
     assert f"Take {system} out of LD_LIBRARY_PATH" in clash.remedy
@@ -148,7 +160,7 @@ def test_a_library_that_the_loader_prefers_to_a_wheel_s_is_named(tmp_path: Path)
 def test_the_wheel_s_own_folder_may_be_on_the_search_path(tmp_path: Path) -> None:
     wheels = [wheel(tmp_path, "nvidia-cudnn-cu13", "nvidia/cudnn/lib/libcudnn.so.9")]
 
-    assert installed_clashes(wheels, search_path=str(tmp_path / "nvidia/cudnn/lib"), cache=()) == ()
+    assert installed_clashes(LIBRARIES, wheels, search_path=str(tmp_path / "nvidia/cudnn/lib"), cache=()) == ()
 
 
 def test_a_part_that_a_wheel_lacks_and_the_system_has_is_named(tmp_path: Path) -> None:
@@ -156,16 +168,16 @@ def test_a_part_that_a_wheel_lacks_and_the_system_has_is_named(tmp_path: Path) -
     wheels = [wheel(tmp_path / "site", "nvidia-cudnn-cu13", "nvidia/cudnn/lib/libcudnn.so.9")]
     others = [library(tmp_path / "usr", name) for name in ("libcudnn.so.9", "libcudnn_engines_tensor_ir.so.9")]
 
-    [clash] = installed_clashes(wheels, search_path="", cache=others)
+    [clash] = installed_clashes(LIBRARIES, wheels, search_path="", cache=others)
 
     assert clash.files[0] == others[1]
     assert "lacks libcudnn_engines_tensor_ir.so.9" in clash.reason
-    assert installed_clashes(wheels, search_path="", cache=others[:1]) == ()
+    assert installed_clashes(LIBRARIES, wheels, search_path="", cache=others[:1]) == ()
     old = library(tmp_path / "usr", "libcudnn_cnn_train.so.8")
-    assert installed_clashes(wheels, search_path="", cache=[old]) == ()
+    assert installed_clashes(LIBRARIES, wheels, search_path="", cache=[old]) == ()
 
 
 def test_without_wheels_there_is_nothing_to_clash(tmp_path: Path) -> None:
     library(tmp_path, "libcudnn.so.9")
 
-    assert installed_clashes([], search_path=str(tmp_path)) == ()
+    assert installed_clashes(LIBRARIES, [], search_path=str(tmp_path)) == ()

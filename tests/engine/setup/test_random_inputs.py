@@ -126,6 +126,7 @@ def test_an_input_that_is_no_tensor_has_to_be_given() -> None:
         random_inputs(graph, seed=0)
 
 
+@pytest.mark.guards("sequences and optional values given to a session or to `optimize` in Python")
 def test_members_of_a_sequence_strings_and_an_absent_value_come_from_a_file(tmp_path: Path) -> None:
     graph = _graph("""g (seq(float[n]) s, optional(float[2]) o, string[2] w) => (int64 n, bool h, string[2] v) {
         n = SequenceLength(s)  h = OptionalHasElement(o)  v = Identity(w) }""")
@@ -141,6 +142,11 @@ def test_members_of_a_sequence_strings_and_an_absent_value_come_from_a_file(tmp_
         checked_inputs(graph, {**values, "s[2]": np.float32([1])})
 
 
+@pytest.mark.guards(
+    "inputs, or outputs of a node, larger than the machine's memory",
+    "refused before anything is allocated",
+    area="input",
+)
 def test_no_values_are_made_up_for_what_no_machine_holds() -> None:
     graph = _graph("g (float[9000000, 9000000] x) => (float[9000000, 9000000] y) { y = Relu(x) }")
 

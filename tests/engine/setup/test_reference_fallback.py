@@ -13,6 +13,10 @@ from collage.setup.reference_fallback import _first_able
 from collage_core.errors import EvaluationError
 from collage_testing import chain
 
+pytestmark = pytest.mark.guards(
+    "a toolchain that computes what the reference cannot fails", "the next exact one is asked", area="toolchains"
+)
+
 
 def failing(reason: str) -> Fallback:
     def compute(model: onnx_ir.Model, inputs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,12 +5,14 @@ from typing import cast
 
 import pytest
 
+from collage.devices.this_host import this_host
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.setup.targets import Selection, ToolchainStatus, selected_targets, statuses
 from collage_core.contract import Host, Supported, Target, Unsupported
+from collage_core.entry_points import PluginFailure
 from collage_core.errors import UsageError
 from collage_core.hookspecs import hookimpl
-from collage_core.registry import PluginFailure, Registry, Toolchain
+from collage_core.registry import Registry, Toolchain
 from collage_testing import MockToolchain
 from tests.engine.exploring import a_target
 
@@ -53,7 +55,7 @@ def asked(
     registry: Registry, toolchains: str | None = None, *exclude: str, inexact: bool = False
 ) -> tuple[ToolchainStatus, ...]:
     selection = Selection.parse(toolchains, exclude, inexact=inexact)
-    return statuses(registry, cast(WorkerPool, FakePool()), Host.this(), selection)
+    return statuses(registry, cast(WorkerPool, FakePool()), this_host(), selection)
 
 
 class Choosy:
@@ -79,7 +81,7 @@ def gone(host: Host) -> Supported | Unsupported:
     ("answer", "begun", "unusable"),
     [
         (lambda host: Supported(), ["ort", "ov"], ""),
-        (lambda host: Unsupported(f"{host.system} will not do"), ["ov"], f"{Host.this().system} will not do"),
+        (lambda host: Unsupported(f"{host.system} will not do"), ["ov"], f"{this_host().system} will not do"),
         (gone, ["ov"], "OSError: no answer"),
     ],
 )
@@ -89,7 +91,7 @@ def test_no_worker_is_started_for_a_toolchain_that_refuses_the_machine(
     chains = Registry({"ort": Toolchain("ort", Choosy(answer)), "ov": registry.toolchains["ov"]})
     pool = FakePool()
 
-    ort, ov = statuses(chains, cast(WorkerPool, pool), Host.this(), Selection.parse(None, (), inexact=False))
+    ort, ov = statuses(chains, cast(WorkerPool, pool), this_host(), Selection.parse(None, (), inexact=False))
 
     assert pool.begun == begun
     assert bool(ort.targets) == (not unusable)
@@ -180,6 +182,9 @@ def test_an_unknown_target_is_misuse_and_the_known_ones_are_named(registry: Regi
         asked(registry, "ov(precision=int4)")
 
 
+@pytest.mark.guards(
+    "an unknown, misspelt or malformed toolchain, target, option of a toolchain, `--exclude`, `--reference`"
+)
 def test_an_unknown_target_is_not_quietly_left_out(registry: Registry) -> None:
     with pytest.raises(UsageError, match=r"no target 'ort\(spin=ture\)' here; .* did you mean 'ort\(spin=true\)'\?"):
         asked(registry, None, "ort(spin=ture)")

@@ -8,6 +8,7 @@ import sys
 import time
 
 import psutil
+import pytest
 
 from collage.store.claimant import Claimant
 
@@ -17,6 +18,7 @@ def test_this_process_lives() -> None:
     assert Claimant.this().lives(time.time())
 
 
+@pytest.mark.guards("several runs over one database measure the same candidate at once")
 def test_an_earlier_process_of_the_same_number_is_dead() -> None:
     earlier = dataclasses.replace(Claimant.this(), started=Claimant.this().started - 3600)
 
@@ -24,6 +26,7 @@ def test_an_earlier_process_of_the_same_number_is_dead() -> None:
     assert not earlier.lives(time.time())
 
 
+@pytest.mark.guards("several runs over one database measure the same candidate at once")
 def test_one_that_was_killed_is_dead_though_nobody_asked_how_it_ended() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         running = psutil.Process(process.pid)
@@ -36,6 +39,7 @@ def test_one_that_was_killed_is_dead_though_nobody_asked_how_it_ended() -> None:
     assert not other.lives(time.time())
 
 
+@pytest.mark.guards("several runs over one database measure the same candidate at once")
 def test_one_of_another_machine_lives_until_it_was_not_heard_of_for_long() -> None:
     far = dataclasses.replace(Claimant.this(), machine="another")
 

@@ -82,6 +82,11 @@ def zeroed(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.guards(
+    "half a database, one cut within its last page, pages flipped, a page of zeros",
+    "not opened for writing; byte for byte as before",
+    area="kills and databases",
+)
 @pytest.mark.parametrize("damage", [half, torn, flipped, zeroed])
 def test_a_damaged_database_is_not_opened_for_writing_and_stays_as_it_is(
     path: Path, damage: Callable[[Path], None]
@@ -96,6 +101,11 @@ def test_a_damaged_database_is_not_opened_for_writing_and_stays_as_it_is(
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.guards(
+    "saving what is left of a damaged database",
+    "`collage db export` writes what can be read, says what is missing, status 1; it can be imported",
+    area="kills and databases",
+)
 @pytest.mark.parametrize("damage", [half, flipped, zeroed])
 def test_what_can_still_be_read_of_a_damaged_database_can_be_saved(path: Path, damage: Callable[[Path], None]) -> None:
     damage(path)
@@ -114,6 +124,11 @@ def test_what_can_still_be_read_of_a_damaged_database_can_be_saved(path: Path, d
     assert {each.samples_us[0] for each in saved} <= set(map(float, range(200)))
 
 
+@pytest.mark.guards(
+    "a record, or a toolchain's cached blob, in the database was altered",
+    "found by its checksum; left out of an export",
+    area="kills and databases",
+)
 def test_a_record_that_was_altered_is_left_out_of_what_is_saved(path: Path) -> None:
     other = sqlite3.connect(path)
     other.execute("UPDATE record SET body = replace(body, '17.0', '99.0') WHERE id = 18")
@@ -145,6 +160,7 @@ def fill_until_refused(store: SqliteStore) -> tuple[int, DatabaseError]:
     raise AssertionError("there is no end to this disk")
 
 
+@pytest.mark.guards("disk fills up while records are added; a limit on file size does")
 def test_a_file_that_may_not_grow_costs_the_record_that_did_not_fit_and_no_other(path: Path) -> None:
     with SqliteStore(path) as store, files_up_to(path.stat().st_size + 50_000):
         kept, error = fill_until_refused(store)
@@ -174,6 +190,11 @@ with SqliteStore(path) as store:
 """
 
 
+@pytest.mark.guards(
+    "disk fills up while records are added; a limit on file size does",
+    "the record that did not fit is refused, all acknowledged ones stay",
+    area="kills and databases",
+)
 def test_a_full_disk_costs_the_record_that_did_not_fit_and_no_other(tmp_path: Path) -> None:
     done = run_python(FILL, tmp_path / "db", prefix=small_disk(tmp_path, 400))
 

@@ -124,6 +124,11 @@ with SqliteStore(Path(sys.argv[1])) as store:
 """
 
 
+@pytest.mark.guards(
+    "several runs over one database measure the same candidate at once",
+    "what the others have begun is no sign of a death, and is not ended by this one; when they are killed it is",
+    area="kills and databases",
+)
 def test_attempts_of_a_process_that_still_runs_are_its_own(tmp_path: Path) -> None:
     path = tmp_path / "db"
     command = [sys.executable, "-c", ATTEMPTER, str(path)]
@@ -155,7 +160,7 @@ def test_several_processes_make_and_write_one_database(tmp_path: Path) -> None:
     path = tmp_path / "db"
     children = [write_in_child(path, str(number), 25) for number in range(4)]
     for child in children:
-        out, _ = child.communicate(timeout=120)
+        out, _ = child.communicate()
         assert (child.returncode, out.split()[-1]) == (0, "24")
 
     with SqliteStore(path) as store:
@@ -221,6 +226,11 @@ def test_a_database_of_another_program_is_left_alone(tmp_path: Path, application
     assert digest(path) == before
 
 
+@pytest.mark.guards(
+    "a database of another schema version, older or newer; an export of another format version",
+    "refused in one message that says what to do, byte for byte as before; nothing of the export is imported",
+    area="kills and databases",
+)
 @pytest.mark.parametrize("version", [*range(1, SCHEMA_VERSION), SCHEMA_VERSION + 1])
 def test_a_database_of_another_version_is_refused_and_left_alone(version: int, tmp_path: Path) -> None:
     path = tmp_path / "db"
@@ -289,6 +299,7 @@ def test_altered_bytes_are_noticed(tmp_path: Path) -> None:
     assert noticed == 20
 
 
+@pytest.mark.guards("a record, or a toolchain's cached blob, in the database was altered")
 def test_a_blob_that_was_altered_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "db"
     filled(path)

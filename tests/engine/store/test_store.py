@@ -223,6 +223,9 @@ class TestTuningStore:
 
             assert other.get_document(Note, "n") is None
 
+    @pytest.mark.guards(
+        "what an import or a later version left in the database is not understood; JSON nested without end"
+    )
     @pytest.mark.parametrize(
         "body",
         [
@@ -341,6 +344,9 @@ class TestTuningStore:
         assert store.get_document(Note, "p") == Note(text="ours")
         assert store.get_document(Note, "q") == Note()
 
+    @pytest.mark.guards(
+        "what an import or a later version left in the database is not understood; JSON nested without end"
+    )
     @pytest.mark.parametrize("damaged", ["half a record", "[" * 200_000, '{"record":' * 200_000])
     def test_a_damaged_line_stops_an_import_after_what_came_before(self, store: TuningStore, damaged: str) -> None:
         with MemoryStore() as source:

@@ -11,6 +11,12 @@ from collage.values.foreign_values import fitted_foreign
 from collage_core.errors import FeedError
 from collage_core.ir.values.tensor_spec import TensorSpec, ValueKind
 
+pytestmark = pytest.mark.guards(
+    "sequences and optional values given to a session or to `optimize` in Python",
+    "copied and checked; anything else is refused with what is expected",
+    area="input",
+)
+
 
 def spec(kind: str) -> TensorSpec:
     return TensorSpec(name="v", kind=ValueKind.FOREIGN, dtype=None, shape=None, type_name=kind)

@@ -11,6 +11,12 @@ import pytest
 from collage.values.npz import from_arrays, how_to_give, to_arrays
 from collage_core.errors import FeedError
 
+pytestmark = pytest.mark.guards(
+    "sequences, optional values, bfloat16 in NPZ files",
+    "`s[0]`, `s[1]`, left out, float32; the message says so",
+    area="input",
+)
+
 KINDS = {
     "x": "tensor(float)",
     "words": "tensor(string)",

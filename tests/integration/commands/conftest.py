@@ -21,6 +21,7 @@ from collage.measure.driver.source import MeasuringCostSource
 from collage.runtime.package import load_package
 from collage_core.contract import INVALID, Cost, Unmeasured
 from collage_core.fusion import CandidateKernel
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.passes.call_sites import call_sites
 
 ROOT = Path(__file__).parents[3]
@@ -57,7 +58,9 @@ def alternating() -> Iterator[None]:
         if isinstance(known, Unmeasured) or known == INVALID:
             return known
         mine = candidate.target.toolchain == "openvino"
-        return 1.0 + sum(2.0 if (index // 2 % 2 == 0) == mine else 8.0 for index in candidate.sub_graph.index_set)
+        return 1.0 + sum(
+            2.0 if (index // 2 % 2 == 0) == mine else 8.0 for index in iterate_bits(candidate.sub_graph.nodes)
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MeasuringCostSource, "cost", cost)
@@ -95,7 +98,6 @@ def collage() -> Collage:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=300,
             check=False,
         )
 

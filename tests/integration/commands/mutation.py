@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from collage.devices.this_host import this_host
 from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.wire.artifact_codec import artifact_of
 from collage.measure.wire.blobs import BlobStore
@@ -20,7 +21,7 @@ from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskBuild
 from collage.measure.wire.outcomes import BuildSettings, Built, Tolerance
 from collage.runtime.package import load_package, save_package
-from collage_core.contract import Artifact, Host, KernelFunction, Target
+from collage_core.contract import Artifact, KernelFunction, Target
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.values.content import constant_of
@@ -74,7 +75,7 @@ class Workshop:
         if toolchain not in self._targets:
             worker = self._workers[toolchain] = Worker(PluginSource(toolchain=toolchain), self._store)
             self._stack.callback(worker.close)
-            answer = worker.targets(Host.this())
+            answer = worker.targets(this_host())
             assert isinstance(answer, tuple), answer
             self._targets[toolchain] = answer[0]
         return self._targets[toolchain]

@@ -130,6 +130,12 @@ def contents(folder: Path) -> dict[str, str]:
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.iterdir() if file.is_file()}
 
 
+@pytest.mark.guards(
+    "a database is garbage, truncated, has pages flipped, is another program's, of a newer or an older schema, "
+    "locked, a folder; on `optimize`, `db import`, `db merge`",
+    "one message, status 1, no traceback, every byte as before",
+    area="kills and databases",
+)
 @pytest.mark.parametrize("command", ["optimize", "db import", "db merge"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_database_that_cannot_be_used_is_one_message_and_stays_as_it_is(
@@ -166,6 +172,7 @@ def test_a_database_that_cannot_be_used_is_one_message_and_stays_as_it_is(
     assert not (tmp_path / "out.collage").exists()
 
 
+@pytest.mark.guards("`--tuning-db` names no database", "status 2", area="kills and databases")
 def test_an_impossible_name_is_misuse(tmp_path: Path) -> None:
     model = written("cnn", tmp_path)
 
@@ -175,6 +182,11 @@ def test_an_impossible_name_is_misuse(tmp_path: Path) -> None:
     assert "it is not sqlite:///PATH, a path or memory:" in " ".join(result.stderr.split())
 
 
+@pytest.mark.guards(
+    "the database's file or its folder is read-only",
+    "one message, status 1, bytes as before; `db stats` still reads it",
+    area="kills and databases",
+)
 @pytest.mark.parametrize(("file", "folder"), [(0o444, 0o755), (0o644, 0o555)])
 def test_a_database_that_may_not_be_written_is_one_message_and_can_still_be_read(
     file: int, folder: int, tmp_path: Path
@@ -229,6 +241,11 @@ print(json.dumps([result.exit_code, result.stderr, digest() == before]))
 """
 
 
+@pytest.mark.guards(
+    "the database's disk is full (a real small disk)",
+    "one message, status 1, bytes as before",
+    area="kills and databases",
+)
 def test_a_full_disk_is_one_message(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -246,6 +263,7 @@ def test_a_full_disk_is_one_message(tmp_path: Path) -> None:
     assert same
 
 
+@pytest.mark.guards("saving what is left of a damaged database")
 def test_what_is_left_of_a_damaged_database_can_be_exported_and_imported(tmp_path: Path) -> None:
     database = tmp_path / "tuning.sqlite3"
     truncated(database)

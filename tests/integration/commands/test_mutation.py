@@ -63,7 +63,6 @@ def test_a_small_cnn_is_right_or_compare_fails(plan: str, workshop: Workshop, tm
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("plan", ["onnxruntime", "openvino"])
 @pytest.mark.parametrize("name", ["resnet50", "bert_base_6"])
 def test_a_real_model_is_right_or_compare_fails(name: str, plan: str, workshop: Workshop, tmp_path: Path) -> None:

@@ -83,6 +83,11 @@ def is_right(outputs: Path, made: Path, feeds: Arrays) -> None:
         np.testing.assert_allclose(found[name], right, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.guards(
+    "a package is run without tuning database, search and workers",
+    "works; none of their code is imported",
+    area="packages and files",
+)
 @pytest.mark.parametrize("how", [AS_A_LIBRARY, AS_A_COMMAND], ids=["library", "command"])
 def test_a_package_runs_without_the_search_its_database_and_its_workers(
     how: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, feeds: Arrays
@@ -108,6 +113,7 @@ print(json.dumps(y.tolist()))
 """
 
 
+@pytest.mark.guards("a read-only package in a read-only folder", "works", area="packages and files")
 def test_a_package_runs_where_nothing_but_temporary_files_can_be_written(
     made: Path, tmp_path: Path, feeds: Arrays
 ) -> None:
@@ -157,6 +163,12 @@ def other_vectors(artifact: dict[str, Any]) -> None:
 VERSION = "[0-9.]+"
 
 
+@pytest.mark.guards(
+    "the library was upgraded, an instruction set is missing, weights are packed for another vector width",
+    "the kernel is lowered again from the packaged function; a warning, a note of `collage run` and "
+    "`session.lowered_again` say so",
+    area="packages and files",
+)
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -197,6 +209,11 @@ def test_the_command_says_what_was_lowered_again(made: Path, tmp_path: Path) -> 
     assert "it needs onnxruntime==1.0.2" in note
 
 
+@pytest.mark.guards(
+    "an artifact does not fit the machine, and lowering it again is not possible",
+    "refused with both reasons",
+    area="packages and files",
+)
 def test_what_cannot_be_lowered_again_is_refused_with_both_reasons(made: Path, tmp_path: Path) -> None:
     path = elsewhere(made, tmp_path, older_library)
     with zipfile.ZipFile(path) as archive:

@@ -24,7 +24,7 @@ from collage.reference.rounded import rounded_problem
 from collage.runtime.package import load_package, save_package
 from collage_core.fusion import quantised_groups
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import IndexSet, iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.ir.io.model_io import load_model
 from collage_core.passes.call_sites import call_sites
 from tests.core.fusion.qdq import brute_groups
@@ -61,7 +61,7 @@ def optimized(model: Path, folder: Path, feeds: Arrays) -> Path:
 
     graph = DataflowGraph(prepare(load_model(model)))
     groups = quantised_groups(graph)
-    regions = [IndexSet.of(map(graph.index_of, region.nodes)).bits for region in found.record.regions]
+    regions = [mask_of(map(graph.index_of, region.nodes)) for region in found.record.regions]
     assert all(not group & nodes or not group & ~nodes for group in groups for nodes in regions)
     assert {region.toolchain for region in found.record.regions} == {"onnxruntime", "openvino"}
     assert "fall apart" not in found.record.search.left_out
@@ -78,6 +78,7 @@ def crossing(package: Path) -> list[onnx_ir.Value]:
     return [value for site in sites for value in site.outputs if not value.is_graph_output()]
 
 
+@pytest.mark.guards("a quantised model in the QDQ form")
 @pytest.mark.usefixtures("alternating_costs")
 def test_a_quantised_network_runs_on_two_toolchains_and_only_few_bits_go_between_them(
     cnn: Path, tmp_path: Path
@@ -100,6 +101,7 @@ def test_a_quantised_network_runs_on_two_toolchains_and_only_few_bits_go_between
     assert said.exit_code == 0, said.output
 
 
+@pytest.mark.guards("nobody takes a quantised operator whole, or nobody gets it right")
 def test_a_toolchain_of_single_operators_gets_the_parts_where_nobody_takes_the_whole(cnn: Path) -> None:
     report = inspect(cnn, OptimizeOptions(toolchains="reference"))
 
@@ -107,6 +109,7 @@ def test_a_toolchain_of_single_operators_gets_the_parts_where_nobody_takes_the_w
     assert alone.claimed_nodes == alone.candidates == report.kernel_nodes
 
 
+@pytest.mark.guards("a quantised model in the QDQ form")
 @pytest.mark.slow
 @pytest.mark.usefixtures("alternating_costs")
 @pytest.mark.parametrize("name", ["mnist", "squeezenet"])
@@ -145,6 +148,7 @@ def test_what_is_right_passes(cnn: Path, package: Path) -> None:
     assert said.exit_code == 0, said.output
 
 
+@pytest.mark.guards("a quantised kernel with a wrong zero point, scale, bias or channel, or that rounds down")
 @pytest.mark.parametrize(
     "kind",
     ["zero point", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("channels", "scale", "bias"))],

@@ -17,7 +17,7 @@ from collage.store import TuningRecord, open_database
 from tests.integration.commands.conftest import BOTH, TINY_ARGUMENTS
 from tests.integration.commands.models import written
 
-pytestmark = [pytest.mark.plugins, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.plugins, pytest.mark.slow]
 
 
 def command(model: Path, folder: Path) -> list[str]:
@@ -35,6 +35,11 @@ def kept(folder: Path) -> dict[str, TuningRecord]:
         return {record.content_id: record for record in database.all_records()}
 
 
+@pytest.mark.guards(
+    "a run is killed after a number of records",
+    "it resumes; hits and measurements are counted exactly",
+    area="kills and databases",
+)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_killed_run_resumes_where_it_was(seed: int, tmp_path: Path) -> None:
     model, draw = written("transformer", tmp_path), random.Random(seed)
@@ -57,7 +62,7 @@ def test_a_killed_run_resumes_where_it_was(seed: int, tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGKILL  # there was still something to do
     before = kept(tmp_path)
 
-    finished = subprocess.run(command(model, tmp_path), capture_output=True, text=True, check=False, timeout=300)
+    finished = subprocess.run(command(model, tmp_path), capture_output=True, text=True, check=False)
 
     assert finished.returncode == 0, finished.stderr
     after, search = kept(tmp_path), json.loads((tmp_path / "out.json").read_text())["search"]

@@ -47,6 +47,9 @@ def image(seed: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).standard_normal((1, 3, 16, 16), dtype=np.float32)
 
 
+@pytest.mark.guards(
+    "one session in eight threads, a thousand runs each; eight clones", "the same bits as alone", area="sessions"
+)
 @pytest.mark.parametrize("part", [lambda session: session, Session.clone], ids=["one session", "clones"])
 def test_eight_threads_of_a_thousand_runs_get_the_same_bits(
     part: Callable[[Session], Session], session: Session
@@ -65,6 +68,11 @@ def test_eight_threads_of_a_thousand_runs_get_the_same_bits(
     assert len(set(expected)) == THREADS
 
 
+@pytest.mark.guards(
+    "ten thousand runs of one session",
+    "no Python object more than after a thousand, and less than 2 MiB, which is 230 bytes a run",
+    area="sessions",
+)
 def test_ten_thousand_runs_take_no_more_memory_than_a_thousand(session: Session) -> None:
     x = image(0)
 
@@ -82,6 +90,11 @@ def test_ten_thousand_runs_take_no_more_memory_than_a_thousand(session: Session)
     assert more_resident - resident < 2 << 20
 
 
+@pytest.mark.guards(
+    "another library's tensors are given to a session",
+    "read and returned by DLPack, uncopied from `run_bound` (with PyTorch where it is installed)",
+    area="sessions",
+)
 def test_an_output_comes_from_and_goes_to_another_librarys_tensors(session: Session) -> None:
     torch = pytest.importorskip("torch")
     x = image(3)
@@ -96,6 +109,7 @@ def test_an_output_comes_from_and_goes_to_another_librarys_tensors(session: Sess
     assert shared.tolist() == uncopied.tolist()  # one memory: the tensor sees the next run
 
 
+@pytest.mark.guards("another library's tensors are given to a session")
 def test_dlpack_without_a_library(session: Session) -> None:
     class Tensor:
         """Speaks DLPack and nothing else."""
@@ -115,6 +129,9 @@ def test_dlpack_without_a_library(session: Session) -> None:
     np.testing.assert_array_equal(np.from_dlpack(y), y)
 
 
+@pytest.mark.guards(
+    "a session is profiled", "one event per kernel and run, in the format of chrome://tracing", area="sessions"
+)
 def test_a_profile_has_an_event_of_every_kernel_and_run(package: Path, collage: Collage, tmp_path: Path) -> None:
     ran = collage("run", package, "--profile", "trace.json", folder=tmp_path)
 
@@ -143,6 +160,11 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return packages
 
 
+@pytest.mark.guards(
+    "a session is cloned",
+    "clones share reentrant kernels and their weights: four take less memory than one copy of the weights",
+    area="sessions",
+)
 @pytest.mark.slow
 @pytest.mark.parametrize("toolchain", ["onnxruntime", "openvino"])
 def test_clones_share_the_weights(toolchain: str, wide: dict[str, Path]) -> None:

@@ -9,11 +9,19 @@ from pathlib import Path
 import pytest
 
 from collage import options
+from collage_core.contract import DEVICE_ENTRY_POINT_GROUP
 from collage_core.hookspecs import ENTRY_POINT_GROUP
 from tests import from_source
 from tests.integration.device import toolchains
 
-GPU_PLUGINS = ("collage-cublas", "collage-cudnn", "collage-cutlass", "collage-tensorrt", "collage-triton")
+GPU_PLUGINS = (
+    "collage-cuda",
+    "collage-cublas",
+    "collage-cudnn",
+    "collage-cutlass",
+    "collage-tensorrt",
+    "collage-triton",
+)
 
 
 @pytest.fixture(scope="session")
@@ -27,9 +35,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory, log: Path) -> Iterator[N
     """The toolchains of tests are there, core and the plugins for GPUs too, also for processes this one starts."""
     folder = tmp_path_factory.mktemp("installed")
     plugins = [from_source.ROOT / "plugins" / name for name in GPU_PLUGINS]
-    paths = from_source.described(folder, [from_source.ROOT, *plugins])
+    paths = from_source.described(folder, [*from_source.BASE, *plugins])
     entries = {**toolchains.TOOLCHAINS, "failing": "tests.integration.device.failing:failing"}
-    from_source.metadata(folder, "toolchains-of-tests", "1.0", {ENTRY_POINT_GROUP: entries})
+    devices = {**toolchains.DEVICES, "failing": "tests.integration.device.failing:devices"}
+    from_source.metadata(
+        folder, "toolchains-of-tests", "1.0", {ENTRY_POINT_GROUP: entries, DEVICE_ENTRY_POINT_GROUP: devices}
+    )
     quick = dataclasses.replace(options.PRESETS["quick"], rounds=3, round_s=0.02, challengers=1, coalesce_rounds=0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(toolchains.LOG, str(log))

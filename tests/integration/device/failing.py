@@ -15,14 +15,15 @@ from collage_core.contract import (
     Artifact,
     BoundCall,
     Buffer,
+    Device,
     Host,
     Kernel,
     KernelFunction,
+    LibraryFamily,
     RunContext,
     Supported,
     Target,
 )
-from collage_core.device import DeviceStream
 from collage_core.errors import (
     DeviceCapabilityError,
     DeviceError,
@@ -60,7 +61,7 @@ OFFERED = (*OPENING, *MEMORY, "lost-in-measure", "lost-in-plan")
 
 
 def device_of(fault: str) -> str:
-    return f"fake:{FAULTS.index(fault)}"
+    return f"failing:{FAULTS.index(fault)}"
 
 
 def in_worker() -> bool:
@@ -77,11 +78,40 @@ def stuck() -> None:
     raise DeviceError("fake", "it does not answer any more: cudaErrorUnknown")
 
 
+class FailingDevices:
+    """The provider of the targets' devices."""
+
+    library_families: Sequence[LibraryFamily] = ()
+
+    def __init__(self) -> None:
+        self._made: dict[str, FakeDevice] = {}
+
+    def __getitem__(self, name: str) -> FakeDevice:
+        return self._made.setdefault(name, FakeDevice(name))
+
+    def devices(self) -> tuple[Device, ...]:
+        return ()
+
+    def open(self, name: str) -> FakeStream:
+        fault = FAULTS[int(name.rpartition(":")[2])]
+        if fault in OPENING:
+            raise OPENING[fault](name)
+        made = self[name]
+        if fault == "memory-in-bind":
+            made.memory_bytes = 1 << 10  # the weight, and nothing else
+        if fault == "memory-in-plan" and not in_worker():
+            made.memory_bytes = 1 << 10
+        return made.open(name)
+
+    def why_unusable(self, name: str) -> str:
+        return ""
+
+
 class Failing:
     """Hooks of the toolchain."""
 
-    def __init__(self) -> None:
-        self._devices: dict[str, FakeDevice] = {}
+    def __init__(self, devices: FailingDevices) -> None:
+        self._devices = devices
 
     def targets(self, faults: Sequence[str]) -> list[Target]:
         return [
@@ -100,20 +130,8 @@ class Failing:
             table.predicate(operator, lambda node: Supported())
 
     @hookimpl
-    def collage_open_device(self, device: str) -> DeviceStream:
-        fault = FAULTS[int(device.rpartition(":")[2])]
-        if fault in OPENING:
-            raise OPENING[fault](device)
-        made = self._device(device)
-        if fault == "memory-in-bind":
-            made.memory_bytes = 1 << 10  # the weight, and nothing else
-        if fault == "memory-in-plan" and not in_worker():
-            made.memory_bytes = 1 << 10
-        return made.open(device)
-
-    @hookimpl
     def collage_lower(self, target: Target, function: KernelFunction) -> Iterator[Artifact]:
-        self._misbehave(target, "lower", self._device(target.device).open(target.device))
+        self._misbehave(target, "lower", self._devices[target.device].open(target.device))
         return lower_for_fake(function, capturable=True)
 
     @hookimpl
@@ -125,11 +143,8 @@ class Failing:
     @hookimpl
     def collage_measure(self, target: Target, fallback: Callable[[], Any]) -> Any:
         if target.option("fault") == "lost-in-measure":
-            lose(self._device(target.device))
+            lose(self._devices[target.device])
         return fallback()
-
-    def _device(self, name: str) -> FakeDevice:
-        return self._devices.setdefault(name, FakeDevice(name))
 
     def _misbehave(self, target: Target, where: str, stream: FakeStream) -> None:
         fault = target.option("fault")
@@ -168,4 +183,5 @@ class FailingKernel:
         return failing
 
 
-failing = Failing()
+devices = FailingDevices()
+failing = Failing(devices)

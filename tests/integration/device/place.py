@@ -12,18 +12,19 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from collage.runtime import Executable, loader, opener
+from collage.devices.providers import Providers
+from collage.runtime import Executable, loader
 from collage.runtime.package import save_package
 from collage.runtime.session import Session
 from collage_core.candidates.proposals import propose, target_rule
-from collage_core.contract import Artifact, Device, Host, Target
-from collage_core.device import OpenDevice
+from collage_core.contract import Artifact, Device, Target
 from collage_core.fusion import CandidateBounds, CandidateKernel, Partitioning
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import call_sites
 from collage_core.registry import Registry
+from collage_cuda.provider import CudaProvider
 from collage_testing.kit import DeviceMachine
 
 
@@ -35,13 +36,13 @@ class Place:
         machines: The device as each toolchain that is usable there has it, by its name.
         replays: How often a captured plan is run to see whether it gives the same bits.
         model: What plans are made for: nodes of which each toolchain takes some alone, with one input, `x`.
-        opening: Opens the device; as for any package if None.
+        providers: Who provides the device; those installed if None.
     """
 
     machines: Mapping[str, DeviceMachine]
     replays: int
     model: Callable[[], onnx_ir.Model]
-    opening: OpenDevice | None = None
+    providers: Providers | None = None
 
     @property
     def machine(self) -> DeviceMachine:
@@ -153,7 +154,7 @@ class Plan:
                 loader(registry),
                 threads=1,
                 host=self.place.machine.host,
-                opening=self.place.opening or opener(registry, self.targets.values()),
+                providers=self.place.providers,
             )
         )
 
@@ -175,5 +176,4 @@ def with_option(target: Target, name: str, value: str) -> Target:
 
 def seen_as(patch: pytest.MonkeyPatch, *devices: Device) -> None:
     """Has this machine seen with other devices than it has."""
-    host = dataclasses.replace(Host.this(), devices=devices)
-    patch.setattr(Host, "this", classmethod(lambda cls: host))
+    patch.setattr(CudaProvider, "devices", lambda self: devices)

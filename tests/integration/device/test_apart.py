@@ -17,7 +17,15 @@ from tests.integration.device import toolchains
 from tests.integration.device.models import layers
 from tests.integration.device.test_optimize import options, ran_elsewhere
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.guards(
+        "two toolchains load different cuDNNs, cuBLASes, TensorRTs or CUDA runtimes",
+        "`doctor` names both files and the remedy; no plan uses both; each is tried with the others; the "
+        "record says what each came to",
+        area="devices",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

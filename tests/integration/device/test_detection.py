@@ -16,8 +16,6 @@ from collage_core.contract import Device
 from collage_core.registry import Registry
 from tests.integration.device.place import seen_as
 
-pytestmark = pytest.mark.timeout(600)
-
 OLD_DRIVER = Device(
     name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="470.82.01", memory_bytes=80 << 30
 )
@@ -28,6 +26,7 @@ def registry(*names: str) -> Registry:
     return Registry({name: found.toolchains[name] for name in sorted(names)})
 
 
+@pytest.mark.guards("the GPU is older than a toolchain's code, or its driver older than its library")
 def test_a_driver_too_old_for_a_toolchain_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     seen_as(monkeypatch, OLD_DRIVER)
 
@@ -73,6 +72,11 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
     return Said(result.exit_code, result.output, json.loads(facts.read_text(encoding="utf-8")))
 
 
+@pytest.mark.guards(
+    "there is no GPU",
+    "`doctor` says why each toolchain for GPUs is unusable, as text and JSON, and succeeds: the CPU is usable",
+    area="devices",
+)
 @pytest.mark.parametrize("name", ["cublas", "triton"])
 def test_doctor_says_why_a_gpu_s_toolchain_is_unusable_without_one(said: Said, name: str) -> None:
     [facts] = [each for each in said.facts["toolchains"] if each["name"] == name]
@@ -83,6 +87,7 @@ def test_doctor_says_why_a_gpu_s_toolchain_is_unusable_without_one(said: Said, n
     assert "this machine shows no NVIDIA GPU: it has none, no driver for it" in facts["unusable"]
 
 
+@pytest.mark.guards("there is no GPU")
 def test_doctor_without_a_gpu_succeeds_for_the_cpu_is_usable(said: Said) -> None:
     assert said.status == 0, said.text
     assert said.facts["devices"] == ["cpu"]

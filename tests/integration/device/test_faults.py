@@ -12,6 +12,8 @@ import pytest
 
 from collage.commands.load import load
 from collage.commands.optimize import optimize
+from collage.devices.opening import Devices
+from collage.devices.this_host import this_host
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Failed, Outcome, Stage
 from collage.measure.worker.trials import Trials
@@ -25,8 +27,6 @@ from tests.integration.device.models import one_layer
 from tests.integration.device.place import seen_as
 from tests.integration.device.test_optimize import options
 from tests.integration.measure.conftest import add_ask
-
-pytestmark = pytest.mark.timeout(600)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,28 +43,34 @@ class Told:
 
 
 K80 = Device(name="cuda:0", model="Tesla K80", compute_capability="3.7", driver="580.65.06", memory_bytes=12 << 30)
-MUCH = rf"DeviceMemoryError: device fake:\d+: {failing.TOO_MUCH} bytes were asked for, \d+ of \d+ are free\. Give the"
-GONE = r"worker crash: .*DeviceLostError: device fake:\d+: it does not answer any more\..*\(attempt 2\)"
+MUCH = (
+    rf"DeviceMemoryError: device failing:\d+: {failing.TOO_MUCH} bytes were asked for, \d+ of \d+ are free\. Give the"
+)
+GONE = r"worker crash: .*DeviceLostError: device failing:\d+: it does not answer any more\..*\(attempt 2\)"
 
 MEASURED: Mapping[str, Told] = {
     "absent-in-open": Told(
-        "load", r"DeviceUnavailableError: device fake:\d+: it is in exclusive use elsewhere\. A plan"
+        "load", r"DeviceUnavailableError: device failing:\d+: it is in exclusive use elsewhere\. A plan"
     ),
     "capability-in-open": Told(
-        "load", r"DeviceCapabilityError: device fake:\d+: it is of 3.5, .*Optimize the model ag"
+        "load", r"DeviceCapabilityError: device failing:\d+: it is of 3.5, .*Optimize the model ag"
     ),
-    "driver-in-open": Told("load", r"DriverTooOldError: device fake:\d+: the driver is of CUDA 11.*Update the driver"),
+    "driver-in-open": Told(
+        "load", r"DriverTooOldError: device failing:\d+: the driver is of CUDA 11.*Update the driver"
+    ),
     "memory-in-lower": Told("lower", MUCH),
     "memory-in-load": Told("load", MUCH),
-    "memory-in-bind": Told("bind", r"DeviceMemoryError: device fake:\d+: 512 bytes were asked for, 0 of 1024 are free"),
+    "memory-in-bind": Told(
+        "bind", r"DeviceMemoryError: device failing:\d+: 512 bytes were asked for, 0 of 1024 are free"
+    ),
     "memory-in-run": Told("run", MUCH),
     "lost-in-measure": Told("measure", GONE),
 }
 """Faults that measuring a kernel shows."""
 
 PLANNED: Mapping[str, str] = {
-    "memory-in-plan": r"DeviceMemoryError: device fake:\d+: \d+ bytes were asked for, 0 of 1024 are free",
-    "lost-in-plan": r"KernelRunError: .* failed while running: DeviceLostError: device fake:\d+: it does not answer",
+    "memory-in-plan": r"DeviceMemoryError: device failing:\d+: \d+ bytes were asked for, 0 of 1024 are free",
+    "lost-in-plan": r"KernelRunError: .* failed while running: DeviceLostError: device failing:\d+: it does not answer",
 }
 """Faults that only the finished plan shows, and how it fails then."""
 
@@ -84,6 +90,12 @@ def record(folder: Path) -> Record:
     return made.record
 
 
+@pytest.mark.guards(
+    "the GPU is older than a toolchain's code, or its driver older than its library",
+    "the toolchain is out, before its library is loaded unless only that says what it takes (TensorRT); "
+    "`doctor` and the record name the GPU, what it has and what is needed",
+    area="devices",
+)
 def test_a_gpu_too_old_for_a_toolchain_is_named(record: Record) -> None:
     [said] = [toolchain.unusable for toolchain in record.toolchains if toolchain.name == "cublas"]
 
@@ -110,6 +122,26 @@ def test_a_plan_for_the_cpu_is_made_and_right(folder: Path, record: Record) -> N
     assert compare(y, evaluate(one_layer(), {"x": x}).values[name]).error < 1e-6
 
 
+@pytest.mark.guards(
+    "a device is found and cannot be opened: in use elsewhere, no code for it, a driver older than CuPy",
+    "its candidates are out when they are loaded",
+    area="devices",
+    cases=("absent-in-open", "capability-in-open", "driver-in-open"),
+)
+@pytest.mark.guards(
+    "a device has not the memory for lowering, for weights or code, for values, for a call",
+    "the candidate is out, with what was asked for and what was free, and is tried once more by the next "
+    "run, since others may have held the memory; the worker serves the next",
+    area="devices",
+    cases=("memory-in-lower", "memory-in-load", "memory-in-bind", "memory-in-run"),
+)
+@pytest.mark.guards(
+    "a device is lost while a candidate is lowered, loaded, run or timed",
+    "the worker ends, since nothing runs on the device in that process any more; the candidate is tried "
+    "once more in a fresh one, then never again",
+    area="devices",
+    cases=("lost-in-measure",),
+)
 @pytest.mark.parametrize(("fault", "told"), MEASURED.items())
 def test_the_record_says_at_which_step_what_kind_of_error_it_was(record: Record, fault: str, told: Told) -> None:
     said = [each for each in record.refusals if each.target == target(fault) and "matmul_0" in each.nodes]
@@ -118,6 +150,11 @@ def test_the_record_says_at_which_step_what_kind_of_error_it_was(record: Record,
     assert re.search(told.reason, said[0].reason), said
 
 
+@pytest.mark.guards(
+    "each kernel fits on the device and the whole plan does not; or the device is lost when the whole plan runs",
+    "the plan is among the contenders, with its reason; another wins",
+    area="devices",
+)
 @pytest.mark.parametrize(("fault", "reason"), PLANNED.items())
 def test_a_plan_that_fails_as_a_whole_is_among_the_contenders_with_its_reason(
     record: Record, fault: str, reason: str
@@ -143,12 +180,34 @@ LOST: Mapping[str, Stage] = {
 
 
 def measured(fault: str, folder: Path) -> tuple[Trials, Outcome]:
-    plugin, store = failing.Failing(), BlobStore(folder / "blobs")
-    trials = Trials(Toolchain("failing", plugin), store, folder, lambda target: MemoryBlobs(), lambda progress: None)
+    devices, store = failing.FailingDevices(), BlobStore(folder / "blobs")
+    plugin = failing.Failing(devices)
+    trials = Trials(
+        Toolchain("failing", plugin),
+        store,
+        folder,
+        lambda target: MemoryBlobs(),
+        lambda progress: None,
+        host=this_host(),
+        devices=Devices(devices.open),
+    )
     [of] = [each for each in plugin.targets(failing.FAULTS) if each.option("fault") == fault]
     return trials, trials.measure(add_ask(store, of))
 
 
+@pytest.mark.guards("a device is lost while a candidate is lowered, loaded, run or timed")
+@pytest.mark.guards(
+    "a library notices the loss of a device first, and reports it in its own words",
+    "after each failure the worker asks the device whether it still answers; a lost one ends the worker",
+    area="devices",
+    cases=("lost-unsaid-in-run",),
+)
+@pytest.mark.guards(
+    "a device fails on every synchronisation, with a code that does not name a loss",
+    "it counts as lost: the worker ends, the candidate is tried once more in a fresh one",
+    area="devices",
+    cases=("stuck-in-run",),
+)
 @pytest.mark.parametrize(("fault", "stage"), LOST.items())
 def test_a_lost_device_is_noticed_wherever_it_shows(fault: str, stage: Stage, tmp_path: Path) -> None:
     trials, outcome = measured(fault, tmp_path)

@@ -22,8 +22,6 @@ from tests.integration.device.models import layers
 from tests.integration.device.test_optimize import X
 from tests.integration.device.toolchains import noted
 
-pytestmark = pytest.mark.timeout(600)
-
 
 def compared(work: Path, *arguments: str) -> tuple[int, Sequence[Mapping[str, Any]]]:
     results = work / "results.json"
@@ -165,7 +163,6 @@ def test_by_default_each_toolchain_that_is_usable_on_the_gpu_is_compared(
 
 
 @pytest.mark.gpu("cupy", "triton")
-@pytest.mark.timeout(1800)
 def test_native_kernels_and_any_toolchain_here_are_no_worse_than_all_that_toolchain_takes(tmp_path: Path) -> None:
     toolchains = [name for name in usable(targets_here(tmp_path, 600.0), "cuda:0") if name != "triton"]
     if not toolchains:

@@ -21,7 +21,6 @@ from collage_testing import GraphBuilder
 from tests.integration.device.models import layers
 from tests.integration.device.test_optimize import X, options, ran_elsewhere
 
-pytestmark = pytest.mark.timeout(600)
 PLAIN, FP16 = "several@fake:0", "several(precision=fp16)@fake:0"
 
 

@@ -22,7 +22,7 @@ from collage.reference import compare, evaluate
 from collage_core.contract import Device, Host, Unsupported
 from collage_core.errors import DeviceUnavailableError
 from collage_core.registry import Registry, Toolchain
-from collage_testing.kit import DeviceMachine, FakeDevice
+from collage_testing.kit import DeviceMachine, FakeDevice, fake_providers
 from collage_testing.kit.device_calls import last_work, launches, waits
 from tests.from_source import ROOT
 from tests.integration.device import emulations, toolchains
@@ -55,7 +55,9 @@ def emulated() -> Iterator[Place]:
     )
     with emulations.plugins(device) as plugins:
         usable = [Toolchain(name, plugin) for name, plugin in plugins.items()]
-        yield Place(machines=machines(usable, host, device), replays=8, model=convolved, opening=device.open)
+        yield Place(
+            machines=machines(usable, host, device), replays=8, model=convolved, providers=fake_providers(device)
+        )
 
 
 def cuda() -> Place:
@@ -114,6 +116,12 @@ def check(plan: Plan, feeds: dict[str, Any], y: Any) -> None:
     assert compare(np.asarray(y), evaluate(model, feeds).values[name]).error < 1e-4
 
 
+@pytest.mark.guards(
+    "a captured plan is run a thousand times",
+    "the same bits each time, unless a kernel says otherwise of itself; each run is of the inputs it finds "
+    "(tested on GPUs too)",
+    area="devices",
+)
 def test_kernels_of_all_toolchains_are_one_graph_and_give_the_same_bits_each_time(place: Place, tmp_path: Path) -> None:
     plan = place.plan(tmp_path)
     bound = plan.session().bind(place.inputs(1))
@@ -131,6 +139,7 @@ def test_kernels_of_all_toolchains_are_one_graph_and_give_the_same_bits_each_tim
         assert set(bits) == {bits[0]}
 
 
+@pytest.mark.guards("a captured plan is run a thousand times")
 def test_a_replay_is_of_the_inputs_it_finds(place: Place, tmp_path: Path) -> None:
     plan = place.plan(tmp_path)
     session = plan.session()
@@ -140,6 +149,11 @@ def test_a_replay_is_of_the_inputs_it_finds(place: Place, tmp_path: Path) -> Non
         check(plan, place.inputs(seed), y)
 
 
+@pytest.mark.guards(
+    "a run whose kernels are all on a device",
+    "the host waits once, when everything is on its way (tested on GPUs too, where CUPTI traces every driver call)",
+    area="devices",
+)
 @pytest.mark.parametrize("launch", ["graph", "eager"])
 def test_the_host_waits_once_when_all_is_on_its_way(place: Place, launch: str, tmp_path: Path) -> None:
     plan = place.plan(tmp_path, launch)
@@ -170,6 +184,13 @@ def test_a_wait_inside_is_seen(tmp_path: Path) -> None:
     assert [calls[each] for each in waits(calls)] == ["pageable", "synchronise"]
 
 
+@pytest.mark.guards(
+    "a package of kernels on a device, in a new process",
+    "runs without lowering or compiling anything itself; the driver makes code of the few instructions by"
+    " which `cublas(precision=fp16)` rounds its inputs, TensorRT for RTX that of an engine when it first "
+    "runs (tested on GPUs too)",
+    area="devices",
+)
 def test_a_package_is_run_by_a_new_process_without_compiling(installed_place: Place, tmp_path: Path) -> None:
     place = installed_place
     plan = place.plan(tmp_path)
@@ -188,7 +209,6 @@ def test_a_package_is_run_by_a_new_process_without_compiling(installed_place: Pl
         env={**os.environ, **nothing},
         capture_output=True,
         text=True,
-        timeout=300,
         check=False,
     )
 

@@ -20,21 +20,22 @@ from collage_core.contract import (
     Buffer,
     Kernel,
     KernelFunction,
+    Measurement,
     RunContext,
     Target,
     Unsupported,
 )
 from collage_core.hookspecs import hookimpl
 from collage_core.ir.operators.narrowing import PRODUCTS
-from collage_testing.kit import ExecutingMock, FakeDevice
+from collage_testing.kit import ExecutingMock, FakeDevice, FakeDevices
 from collage_testing.kit.fake_kernel import load_on_fake
 
 LIBRARIES = "COLLAGE_TEST_LIBRARIES"
 """Variable with a folder that has one for each toolchain, with a library to load."""
 LOG = "COLLAGE_TEST_LOG"
 """Variable with the file that each lowering is noted in: toolchain, process, operators."""
-WAIT_S = 0.01
-"""What the CPU's toolchain takes for an operator that the device has, too: more than a fake device even when busy."""
+WAIT_S = 0.05
+"""What the CPU's toolchain takes for an operator that the device has, too: no other kernel takes as long."""
 ON_DEVICE = ("MatMul", "Relu", "Add", "Mul")
 
 
@@ -71,6 +72,10 @@ class Slow(Noted):
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel:
         return SlowKernel(super().collage_load(target, artifact, run), float(str(artifact.metadata["wait_s"])))
 
+    @hookimpl
+    def collage_measure(self, call: SlowCall) -> Measurement:
+        return Measurement(samples_us=(1.0 + call.wait_s * 1e6,), warmup_runs=0)
+
 
 class SlowKernel:
     def __init__(self, kernel: Kernel, wait_s: float) -> None:
@@ -78,13 +83,19 @@ class SlowKernel:
         self._wait_s = wait_s
 
     def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
-        call = self._kernel.bind(inputs, outputs, workspace)
+        return SlowCall(self._kernel.bind(inputs, outputs, workspace), self._wait_s)
 
-        def slowly() -> None:
-            time.sleep(self._wait_s)
-            call()
 
-        return slowly
+class SlowCall:
+    """A call that waits before it does anything."""
+
+    def __init__(self, call: BoundCall, wait_s: float) -> None:
+        self.wait_s = wait_s
+        self._call = call
+
+    def __call__(self) -> None:
+        time.sleep(self.wait_s)
+        self._call()
 
 
 class Several(Noted):
@@ -103,11 +114,12 @@ class Several(Noted):
 
 device = FakeDevice("fake:0")
 """Of this process."""
+devices = FakeDevices(device)
 
 
 def on_device(name: str, operators: Sequence[str]) -> Noted:
     target = Target(toolchain=name, device=device.name, fingerprint=f"{name} 1")
-    return Noted(name, costs_us={}, operators=operators, targets=[target], device=device)
+    return Noted(name, costs_us={}, operators=operators, targets=[target])
 
 
 far = on_device("far", ON_DEVICE)
@@ -119,7 +131,6 @@ several = Several(
     costs_us={},
     operators=ON_DEVICE,
     targets=[precise, *(dataclasses.replace(rounded, options=(("precision", each),)) for each in PRECISIONS)],
-    device=device,
 )
 near = Slow("near", costs_us={}, operators=[*ON_DEVICE, "Softmax"])
 
@@ -159,3 +170,4 @@ left = Jealous("left", ["MatMul", "Relu"], "right", excludes=True)
 right = Jealous("right", ["Relu", "Add"], "left", excludes=False)
 
 TOOLCHAINS = {name: f"{__name__}:{name}" for name in ("far", "beyond", "several", "near", "left", "right")}
+DEVICES = {"fake": f"{__name__}:devices"}

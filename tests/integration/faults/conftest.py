@@ -12,9 +12,7 @@ import pytest
 
 from collage import options
 from collage.decide import race
-from collage.measure.driver import client, memory
-from collage.setup import queries
-from collage_core import plugin_calls
+from collage.measure.driver import memory
 from collage_core.hookspecs import ENTRY_POINT_GROUP
 from collage_core.registry import Registry
 from tests.integration.faults import misbehaving
@@ -24,7 +22,7 @@ HERE = Path(__file__).parent
 UNLOADABLE: Mapping[str, str] = {
     "raises-at-import": 'raise RuntimeError("import is broken")',
     "exits-at-import": 'import sys\nsys.exit("import has had enough")',
-    "hangs-at-import": "import time\ntime.sleep(3600)",
+    "hangs-at-import": "import signal, time\nsignal.setitimer(signal.ITIMER_REAL, 0.01, 1.0); time.sleep(3600)",
     "is-no-plugin": "plugin = 7",
 }
 """Text of the module of each entry point that gives no toolchain."""
@@ -52,11 +50,10 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def installed(tmp_path_factory: pytest.TempPathFactory, log: Path) -> Iterator[None]:
-    """The distribution is there, beside `reference` and nothing else, and what hangs is ended soon."""
+    """The distribution is there, beside `reference` and nothing else."""
     folder = tmp_path_factory.mktemp("installed")
     installation(folder)
     discover = Registry.discover
-    discover()  # so that others' modules are not imported under the short limit
 
     def discovered() -> Registry:
         found = discover()
@@ -66,7 +63,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory, log: Path) -> Iterator[N
             tuple(failure for failure in found.failures if failure.name in mine),
         )
 
-    quick = dataclasses.replace(options.PRESETS["quick"], rounds=1, round_s=0.005, deadline_s=4.0)
+    quick = dataclasses.replace(options.PRESETS["quick"], rounds=1, round_s=0.005)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(misbehaving.LOG, str(log))
         patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), str(HERE), os.environ.get("PYTHONPATH", "")]))
@@ -74,10 +71,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory, log: Path) -> Iterator[N
         for place in (folder, HERE):
             patch.syspath_prepend(str(place))
         patch.setattr(Registry, "discover", discovered)
-        patch.setattr(plugin_calls, "HOOK_LIMIT_S", 0.5)
-        patch.setattr(plugin_calls, "RULE_LIMIT_S", 1.0)
-        patch.setattr(queries, "QUERY_DEADLINE_S", 3.0)
-        patch.setattr(client, "TARGETS_DEADLINE_S", 3.0)
         patch.setattr(memory, "limit_bytes", lambda: 600 << 20)
         patch.setitem(options.PRESETS, "quick", quick)
         patch.setattr(race, "FIRST_ROUNDS", 1)

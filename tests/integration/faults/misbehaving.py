@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,8 @@ from collage_core.hookspecs import hookimpl
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns import Match, NodeContext, PatternTable, is_op, wildcard
 
+HANGS = "HANGS"
+"""Variable with the file to which a byte is added by what is about to hang, before time limits pass."""
 LOG = "MISBEHAVING_LOG"
 """Variable with the file that every lowering and every misdeed is noted in: what, fault, process."""
 
@@ -102,6 +105,16 @@ def note(what: str, fault: str, process: int | None = None) -> None:
         log.write(f"{what} {fault} {process or os.getpid()}\n")
 
 
+def hang() -> None:
+    """Hangs, and has the limit it is under pass: that of its worker, or that of a hook in the driver."""
+    if callable(signal.getsignal(signal.SIGALRM)):  # in the driver, whose interruption is due in an hour
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 1.0)
+    else:
+        with open(os.environ[HANGS], "ab") as hangs:
+            hangs.write(b"!")
+    time.sleep(3600)
+
+
 def misbehave(target: Target, where: str) -> Any:
     """Does what the target's fault says here; what the caller is to answer with, or None to go on."""
     fault = target.option("fault")
@@ -115,7 +128,7 @@ def misbehave(target: Target, where: str) -> Any:
         case "exits":
             sys.exit(f"{where} has had enough")
         case "hangs":
-            time.sleep(3600)
+            hang()
         case "crashes":
             ctypes.string_at(0)
         case "refuses":
@@ -293,9 +306,8 @@ class MisbehavingKernel:
                 os._exit(0)
             case "leaks":
                 note("misdeed", fault)
-                while True:
-                    self._hoard.append(np.ones(4 << 20, np.float32))
-                    time.sleep(0.005)
+                self._hoard.append(np.ones(650 << 18, np.float32))  # 650 MiB at once, then it takes for ever
+                time.sleep(3600)
 
 
 class OffersNothing(Well):
@@ -325,7 +337,7 @@ class RaisesInTargets(Well):
 class HangsInTargets(Well):
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target]:
-        time.sleep(3600)
+        hang()
         return []
 
 

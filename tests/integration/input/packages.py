@@ -6,9 +6,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from collage.devices.this_host import this_host
 from collage.prepare.steps import prepare
 from collage.runtime.package import save_package
-from collage_core.contract import Artifact, Host, Target, Unsupported
+from collage_core.contract import Artifact, Target, Unsupported
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.io.model_io import load_model
@@ -24,7 +25,7 @@ def packaged(
     """Writes a package whose one kernel is the whole model."""
     graph = DataflowGraph(prepare(load_model(model), input_shapes=input_shapes))
     library = load_toolchain(toolchain)
-    targets = library.targets(Host.this())
+    targets = library.targets(this_host())
     assert not isinstance(targets, Unsupported), targets.reason
     spec = FusionSpec(name=toolchain, rule=OpCallByKindRule(), targets=(targets[0],))
     kernel = CandidateKernel(SubGraph(graph, graph.completed(graph.needs_kernel)), spec)

@@ -19,6 +19,17 @@ from tests.integration.input.refusals import MISUSE, Desk, collage, contents, th
 pytestmark = pytest.mark.usefixtures("once", "silent")
 
 
+@pytest.mark.guards(
+    "`--inputs` that is no NPZ file, holds Python objects, is damaged, or says it holds terabytes",
+    "misuse; nothing is unpickled, nothing is allocated that the file does not hold",
+    area="input",
+)
+@pytest.mark.guards(
+    "`--inputs` with a wrong, missing or superfluous name, shape, rank, dtype, byte order, or no "
+    "elements; in `run`, `optimize`, `bench` and `compare`",
+    "misuse, naming the input, what it is and what is needed; close names proposed; nothing is cast",
+    area="input",
+)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_inputs_that_do_not_fit_are_one_message(row: Row, desk: Desk) -> None:
     given = row.make(desk.folder)
@@ -91,6 +102,12 @@ WORKS: dict[str, Any] = {
 }
 
 
+@pytest.mark.guards(
+    "`run` with arrays in Fortran order, views, strided, reversed, read-only, unaligned, subclasses, "
+    "lists, tuples; NaN and infinities",
+    "the same bits as a plain array; the caller's array stays as it is",
+    area="input",
+)
 @pytest.mark.parametrize("name", WORKS)
 def test_an_unusual_array_gives_the_same_bits(name: str, session: Session) -> None:
     expected = session.run(None, {"x": X, "n": N})
@@ -109,6 +126,10 @@ def test_a_row_repeated_without_memory_of_its_own_works(session: Session) -> Non
     np.testing.assert_array_equal(y, session.run(["y"], {"x": np.stack([X[0], X[0]]), "n": N})[0])
 
 
+@pytest.mark.guards(
+    "`run` with arrays in Fortran order, views, strided, reversed, read-only, unaligned, subclasses, "
+    "lists, tuples; NaN and infinities"
+)
 def test_what_is_no_number_goes_through(session: Session) -> None:
     x = X.copy()
     x[0, 0], x[1, 1], x[1, 2] = np.nan, np.inf, -np.inf
@@ -137,6 +158,11 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.guards(
+    "`run` with a wrong name, shape, dtype, byte order, no elements, objects, ragged lists, None, no mapping at all",
+    "`FeedError`; the session goes on",
+    area="input",
+)
 @pytest.mark.parametrize("name", REFUSED)
 def test_an_array_that_does_not_fit_is_refused_and_the_session_goes_on(name: str, session: Session) -> None:
     value, message = REFUSED[name]
@@ -148,6 +174,9 @@ def test_an_array_that_does_not_fit_is_refused_and_the_session_goes_on(name: str
     assert all(map(np.array_equal, session.run_bound(), expected))
 
 
+@pytest.mark.guards(
+    "`run` with a wrong name, shape, dtype, byte order, no elements, objects, ragged lists, None, no mapping at all"
+)
 @pytest.mark.parametrize(
     ("names", "feeds", "message"),
     [
@@ -170,6 +199,9 @@ def test_what_is_named_wrongly_is_refused(names: Any, feeds: Any, message: str, 
 HUGE = 1 << 50
 
 
+@pytest.mark.guards(
+    "a huge array (a view of 2^50 rows)", "refused by its shape; never copied or allocated", area="input"
+)
 @pytest.mark.parametrize(
     "huge",
     [
@@ -208,6 +240,12 @@ BOUND: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.guards(
+    "memory that is bound and cannot be used: not contiguous, read-only, unaligned, of another type, "
+    "shared between input and output",
+    "refused when it is bound",
+    area="input",
+)
 @pytest.mark.parametrize("name", BOUND)
 def test_memory_a_kernel_cannot_use_is_refused_when_it_is_bound(name: str, session: Session) -> None:
     value, message = BOUND[name]
@@ -217,6 +255,10 @@ def test_memory_a_kernel_cannot_use_is_refused_when_it_is_bound(name: str, sessi
             session.bind(**{side: {place: value}})
 
 
+@pytest.mark.guards(
+    "memory that is bound and cannot be used: not contiguous, read-only, unaligned, of another type, "
+    "shared between input and output"
+)
 def test_names_and_overlaps_are_checked_when_memory_is_bound(session: Session) -> None:
     x = X.copy()
 

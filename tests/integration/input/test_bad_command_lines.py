@@ -121,12 +121,28 @@ def spelt(row: Row) -> str:
     return " ".join(map(str, row.options))[:40]
 
 
+@pytest.mark.guards(
+    "`--input-shapes` that is no shape, names no input, has another rank, contradicts the model or "
+    "itself, or is larger than any memory; a zero extent",
+    "misuse, close names proposed; a zero extent works",
+    area="input",
+)
+@pytest.mark.guards(
+    "an unknown, misspelt or malformed toolchain, target, option of a toolchain, `--exclude`, `--reference`",
+    "misuse, said before any work; the message lists what there is and proposes a close name",
+    area="input",
+)
 @pytest.mark.parametrize("row", [*TOOLCHAINS, *SHAPES], ids=spelt)
 def test_toolchains_and_shapes_that_make_no_sense_are_misuse(row: Row, desk: Desk) -> None:
     for command in ("inspect", "optimize", "bench"):
         desk.refuses(desk.command(command, *row.options, model=desk.free if row.free else None), row.status, row.says)
 
 
+@pytest.mark.guards(
+    "a number out of range, `nan`, `inf`, no number; an unknown preset, time, option; a malformed `--tuning-db`",
+    "misuse, naming the option",
+    area="input",
+)
 @pytest.mark.parametrize("command", NUMBERS)
 def test_numbers_and_names_that_make_no_sense_are_misuse(command: str, desk: Desk) -> None:
     for row in NUMBERS[command]:
@@ -146,6 +162,11 @@ RESULTS = [
 ]
 
 
+@pytest.mark.guards(
+    "a result in a missing folder, over a folder, under too long a name, in a folder nobody may write to",
+    "misuse, said before any work",
+    area="input",
+)
 @pytest.mark.parametrize(("command", "option"), RESULTS)
 def test_a_result_that_cannot_be_written_is_misuse(command: str, option: str, desk: Desk) -> None:
     nowhere = desk.folder / "gone" / "out"
@@ -160,6 +181,12 @@ def test_no_toolchain_is_asked_for_a_result_that_cannot_be_written(desk: Desk) -
     desk.refuses(["doctor", "--json", desk.folder], MISUSE, ["--json", "is a directory"])
 
 
+@pytest.mark.guards(
+    "a result over a file the command reads (itself, by a link, by a hard link), over another result, "
+    "over the tuning database",
+    "misuse; no file is touched",
+    area="input",
+)
 @pytest.mark.parametrize(("command", "option"), RESULTS)
 def test_a_result_is_not_written_over_what_is_read(command: str, option: str, desk: Desk) -> None:
     for read in read_by(command, desk):
@@ -185,6 +212,10 @@ def read_by(command: str, desk: Desk) -> list[Path]:
     }[command]
 
 
+@pytest.mark.guards(
+    "a result over a file the command reads (itself, by a link, by a hard link), over another result, "
+    "over the tuning database"
+)
 def test_two_results_are_not_written_into_one_file(desk: Desk) -> None:
     one = desk.folder / "one"
 
@@ -198,6 +229,10 @@ def test_two_results_are_not_written_into_one_file(desk: Desk) -> None:
     )
 
 
+@pytest.mark.guards(
+    "a result over a file the command reads (itself, by a link, by a hard link), over another result, "
+    "over the tuning database"
+)
 def test_a_result_is_not_written_over_the_tuning_database(desk: Desk) -> None:
     database = desk.folder / "tuning.sqlite3"
     database.write_bytes(b"")
@@ -246,6 +281,9 @@ def test_a_file_that_cannot_be_read_is_one_error_in_python(name: str, desk: Desk
         collage.optimize(desk.folder / name, toolchains="reference", tuning_db="memory:")
 
 
+@pytest.mark.guards(
+    "a result in a missing folder, over a folder, under too long a name, in a folder nobody may write to"
+)
 def test_a_folder_nobody_may_write_to_is_one_message(desk: Desk) -> None:
     before = contents(desk.folder)
     desk.folder.chmod(0o555)

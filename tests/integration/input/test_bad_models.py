@@ -15,6 +15,58 @@ from tests.integration.input.refusals import FAILURE, MISUSE, Desk, contents, th
 pytestmark = pytest.mark.usefixtures("once", "silent")
 
 
+@pytest.mark.guards(
+    "a model that is missing, a folder, a link to nothing, or not readable",
+    "misuse (status 2), one message; nothing is written",
+    area="input",
+    cases=("missing",),
+)
+@pytest.mark.guards(
+    "a file that is no ONNX model: empty, text, JSON or a web page under another name, a Git LFS pointer,"
+    " a pickle, a picture, HDF5, TensorFlow Lite, a NumPy array, a ZIP archive, a PyTorch file, a Collage"
+    " package, noise; text forms that are damaged",
+    "status 1; the message says what the file is and what to do; `inspect`, `optimize`, `bench` and `compare` alike",
+    area="input",
+)
+@pytest.mark.guards(
+    "external data missing, cut off, in a folder, behind a link or path that leaves the model's folder; "
+    "an offset or length that is negative, no number, beyond the end or below the shape's; no location",
+    "refused, naming weight, file and what is wrong with it",
+    area="input",
+    cases=("external data missing",),
+)
+@pytest.mark.guards(
+    "weights and constants that hold fewer or more elements than their shape, have a negative extent, no "
+    "element type, or one nobody knows",
+    "refused by name when the model is read",
+    area="input",
+    cases=("a weight of fewer bytes than its shape has", "a constant of no type"),
+)
+@pytest.mark.guards(
+    "nodes in a circle, in a branch too",
+    "refused; the message goes round the circle",
+    area="input",
+    cases=("nodes in a circle", "a circle in a branch"),
+)
+@pytest.mark.guards(
+    "a value given twice (by two nodes, an input, a weight); two inputs or weights of one name; an input "
+    "without a type; no outputs; values nothing gives",
+    "refused by name, with both givers",
+    area="input",
+    cases=("a value given twice",),
+)
+@pytest.mark.guards(
+    "no opset, opset 0, an opset or IR version to come",
+    "refused; what is newer names both versions",
+    area="input",
+    cases=("no opset", "an IR to come"),
+)
+@pytest.mark.guards(
+    "a free dimension or rank",
+    "misuse; the message names the input, the dimension and the flag to give: `--input-shapes x:[N,3]`",
+    area="input",
+    cases=("a free dimension",),
+)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_model_that_cannot_be_used_is_one_message(row: Row, desk: Desk) -> None:
     bad = row.make(desk.folder)
@@ -24,6 +76,7 @@ def test_a_model_that_cannot_be_used_is_one_message(row: Row, desk: Desk) -> Non
         desk.refuses(desk.command(command, model=bad), row.status, [*named, *row.says])
 
 
+@pytest.mark.guards("a model that was cut off, after any byte", "refused", area="input")
 def test_no_beginning_of_a_model_is_taken_for_one(desk: Desk) -> None:
     whole, cut = desk.model.read_bytes(), desk.folder / "cut.onnx"
 
@@ -33,6 +86,7 @@ def test_no_beginning_of_a_model_is_taken_for_one(desk: Desk) -> None:
             check(load_model(cut))
 
 
+@pytest.mark.guards("a model that was cut off, after any byte")
 @pytest.mark.parametrize("part", [0.2, 0.6, 0.95])
 def test_a_model_that_was_cut_off_is_one_message(part: float, desk: Desk) -> None:
     data = desk.model.read_bytes()
@@ -42,6 +96,7 @@ def test_a_model_that_was_cut_off_is_one_message(part: float, desk: Desk) -> Non
         desk.refuses(desk.command(command, model=desk.folder / "cut.onnx"), FAILURE, ["cut.onnx", "cut off"])
 
 
+@pytest.mark.guards("a model in memory whose nodes are out of order", "refused, and left as it is", area="input")
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
@@ -60,6 +115,7 @@ def test_a_model_in_memory_is_not_changed_to_be_used(nodes: tuple[object, ...], 
     assert [each.op_type for each in made.graph] == before
 
 
+@pytest.mark.guards("a model that is missing, a folder, a link to nothing, or not readable")
 def test_a_file_nobody_may_read_is_one_message(desk: Desk) -> None:
     desk.model.chmod(0)
     before = contents(desk.folder / "results")

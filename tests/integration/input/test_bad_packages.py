@@ -50,6 +50,11 @@ ROWS: dict[str, tuple[Callable[[Desk], Path], int, Sequence[str]]] = {
 }
 
 
+@pytest.mark.guards(
+    "given as a package: nothing, a folder, text, a model, another archive, half a package, a package of another model",
+    "one message that names the file and says how packages are made",
+    area="input",
+)
 @pytest.mark.parametrize("name", ROWS)
 def test_what_is_no_package_is_one_message(name: str, desk: Desk) -> None:
     make, status, says = ROWS[name]
@@ -67,6 +72,11 @@ def test_loading_it_raises_one_error_that_names_it(name: str, desk: Desk) -> Non
         collage.load(path)
 
 
+@pytest.mark.guards(
+    "a file that is no ONNX model: empty, text, JSON or a web page under another name, a Git LFS pointer,"
+    " a pickle, a picture, HDF5, TensorFlow Lite, a NumPy array, a ZIP archive, a PyTorch file, a Collage"
+    " package, noise; text forms that are damaged"
+)
 def test_a_package_given_as_a_model_says_what_it_is(desk: Desk) -> None:
     says = ["model.collage'", "it is a Collage package; `collage run` and `explain` take it"]
 
@@ -80,6 +90,9 @@ def test_a_package_under_a_models_name_says_so_to_bench(desk: Desk) -> None:
     desk.refuses(desk.command("bench", model=named), FAILURE, ["other.onnx'", "`bench` if its name ends in .collage"])
 
 
+@pytest.mark.guards(
+    "given as a package: nothing, a folder, text, a model, another archive, half a package, a package of another model"
+)
 @pytest.mark.parametrize(
     ("other", "says"),
     [

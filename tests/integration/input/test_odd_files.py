@@ -57,6 +57,12 @@ WORKS: dict[str, tuple[Callable[[Path], Path], Any]] = {
 }
 
 
+@pytest.mark.guards(
+    "dead nodes, nodes of one name or none, nodes out of order, an output twice, no IR version, text "
+    "forms, external data with an offset or in a longer file, a file name that is no text",
+    "work, and give the right numbers",
+    area="input",
+)
 @pytest.mark.parametrize("name", WORKS)
 def test_an_unusual_file_works(name: str, tmp_path: Path) -> None:
     make, expected = WORKS[name]
@@ -66,6 +72,10 @@ def test_an_unusual_file_works(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(ran["y"], expected, rtol=1e-6)
 
 
+@pytest.mark.guards(
+    "`--input-shapes` that is no shape, names no input, has another rank, contradicts the model or "
+    "itself, or is larger than any memory; a zero extent"
+)
 @pytest.mark.parametrize("rows", [0, 1, 5])
 def test_any_extent_can_be_given_to_a_free_dimension(rows: int, tmp_path: Path) -> None:
     x = np.ones((rows, 3), np.float32)
@@ -75,6 +85,10 @@ def test_any_extent_can_be_given_to_a_free_dimension(rows: int, tmp_path: Path) 
     np.testing.assert_array_equal(ran["y"], -x)
 
 
+@pytest.mark.guards(
+    "dead nodes, nodes of one name or none, nodes out of order, an output twice, no IR version, text "
+    "forms, external data with an offset or in a longer file, a file name that is no text"
+)
 def test_a_name_that_is_no_text_is_shown_and_written(desk: Desk) -> None:
     name = os.fsdecode(b"mod\xe8le")
     try:

@@ -8,8 +8,9 @@ from pathlib import Path
 import onnx
 import pytest
 
+from collage.devices.this_host import this_host
 from collage.prepare.steps import prepare
-from collage_core.contract import Host, Unsupported
+from collage_core.contract import Unsupported
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.io.model_io import load_model
 from collage_core.patterns import NodeContext
@@ -41,6 +42,11 @@ def strange(desk: Desk) -> Path:
     return desk.folder / "strange.onnx"
 
 
+@pytest.mark.guards(
+    "an operator no toolchain has: of a known domain, of an unknown one, of one the model does not import",
+    "`optimize` names each node with the reason of each toolchain; `inspect` lists them",
+    area="input",
+)
 @pytest.mark.plugins
 def test_optimize_names_what_nobody_takes_with_the_reason_of_each_toolchain(strange: Path, desk: Desk) -> None:
     said = []
@@ -62,6 +68,9 @@ def test_optimize_names_what_nobody_takes_with_the_reason_of_each_toolchain(stra
     )
 
 
+@pytest.mark.guards(
+    "an operator no toolchain has: of a known domain, of an unknown one, of one the model does not import"
+)
 def test_inspect_shows_what_a_toolchain_refuses(strange: Path) -> None:
     result = collage("inspect", strange, "--toolchains", "reference", "--json", "-")
 
@@ -78,12 +87,15 @@ def test_inspect_shows_what_a_toolchain_refuses(strange: Path) -> None:
     assert "'org.example'" in found["twirl"]
 
 
+@pytest.mark.guards(
+    "an operator no toolchain has: of a known domain, of an unknown one, of one the model does not import"
+)
 @pytest.mark.parametrize("toolchain", ["reference", pytest.param("onnxruntime", marks=pytest.mark.plugins)])
 def test_a_domain_a_toolchain_does_not_have_is_refused_before_its_library_is_asked(
     toolchain: str, strange: Path
 ) -> None:
     library = load_toolchain(toolchain)
-    targets = library.targets(Host.this())
+    targets = library.targets(this_host())
     assert not isinstance(targets, Unsupported)
     graph = DataflowGraph(prepare(load_model(strange)))
     takes = library.pattern_table(targets[0]).predicates["*"]
@@ -94,6 +106,9 @@ def test_a_domain_a_toolchain_does_not_have_is_refused_before_its_library_is_ask
         assert repr(domain) in answer.reason
 
 
+@pytest.mark.guards(
+    "an unknown, misspelt or malformed toolchain, target, option of a toolchain, `--exclude`, `--reference`"
+)
 def test_an_option_a_toolchain_does_not_have_is_misuse(desk: Desk) -> None:
     says = ["there is no target 'reference(precision=bf16)' here; reference offers reference"]
 

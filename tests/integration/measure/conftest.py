@@ -43,7 +43,7 @@ def add_function(size: int = SIZE) -> KernelFunction:
     )
 
 
-def add_ask(store: BlobStore, target: Target, *, deadline_s: float = 20.0, variants: int = 2) -> AskMeasure:
+def add_ask(store: BlobStore, target: Target, *, variants: int = 2) -> AskMeasure:
     x = np.linspace(-1, 1, SIZE, dtype=np.float32)
     return AskMeasure(
         target=target,
@@ -53,7 +53,7 @@ def add_ask(store: BlobStore, target: Target, *, deadline_s: float = 20.0, varia
         build=BuildSettings(threads=1, max_variants=variants),
         protocol=Protocol(warmup_s=0, min_samples=3, max_samples=10, duration_s=0.01, min_sample_us=20),
         tolerance=Tolerance(relative=1e-4),
-        deadline_s=deadline_s,
+        deadline_s=3600.0,
     )
 
 
@@ -71,7 +71,7 @@ def worker(store: BlobStore) -> Iterator[Worker]:
 
 @pytest.fixture
 def ask(store: BlobStore) -> Callable[..., AskMeasure]:
-    def make(mode: str, *, deadline_s: float = 20.0, variants: int = 2) -> AskMeasure:
-        return add_ask(store, faulty_target(mode), deadline_s=deadline_s, variants=variants)
+    def make(mode: str, *, variants: int = 2) -> AskMeasure:
+        return add_ask(store, faulty_target(mode), variants=variants)
 
     return make

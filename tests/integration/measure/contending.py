@@ -27,8 +27,17 @@ def broken() -> Callable[[], None]:
     raise RuntimeError("no such model")
 
 
-def stuck() -> Callable[[], None]:
-    return lambda: time.sleep(3600)
+def stuck(after: str) -> Callable[[], None]:
+    """Hangs once there is a file."""
+
+    def call() -> None:
+        while not Path(after).exists():
+            time.sleep(0.01)
+        with open(os.environ["HANGS"], "ab") as hangs:
+            hangs.write(b"!")
+        time.sleep(3600)
+
+    return call
 
 
 def littering(note: str) -> Callable[[], None]:
@@ -36,7 +45,7 @@ def littering(note: str) -> Callable[[], None]:
     return lambda: time.sleep(0.001)
 
 
-def hoarding(mib: int) -> Callable[[], None]:
+def hoarding(mib: int, load_s: float = 0.0) -> Callable[[], None]:
     held = bytearray(b"x" * (mib << 20))
-    time.sleep(0.5)  # long enough to be seen
+    time.sleep(load_s)
     return lambda: time.sleep(0.001 * bool(held))

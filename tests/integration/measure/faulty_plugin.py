@@ -21,7 +21,6 @@ from collage_core.contract import (
     Kernel,
     KernelFunction,
     Measurement,
-    Protocol,
     RunContext,
     Target,
     Unsupported,
@@ -80,6 +79,16 @@ HOARD: list[np.ndarray[Any, Any]] = []
 """What the library does not give back."""
 
 
+VARIANTS_US: Mapping[str, float] = {"second-variant-fast": 2.0, "fast": 1.0}
+"""What each variant takes by the toolchain's own clock, by its kernel's mode."""
+
+
+def says_it_hangs() -> None:
+    """Lets the time limit of this process pass; see `tests.integration.hanging`."""
+    with open(os.environ["HANGS"], "ab") as hangs:
+        hangs.write(b"!")
+
+
 def target(mode: str) -> Target:
     return Target(toolchain="faulty", options=(("mode", mode),) if mode else (), fingerprint="faulty 1")
 
@@ -112,9 +121,11 @@ class FaultyPlugin:
         if mode == "puts-nothing":  # past the check, as a worker of another version might
             blobs: Any = build.blobs
             blobs._worker.ask_cache(CachePut(target=target, key="key"), None)
+        if mode == "talks-for-ever":
+            says_it_hangs()
+        if mode == "leaks-and-talks":
+            HOARD.append(np.ones(350 << 18, np.float32))  # 350 MiB
         while mode in ("talks-for-ever", "leaks-and-talks") and build.blobs.get("never there") is None:
-            if mode == "leaks-and-talks":
-                HOARD.append(np.ones(4 << 20, np.float32))
             time.sleep(0.005)
         if mode == "prints":
             print("library banner", flush=True)
@@ -152,9 +163,11 @@ class FaultyPlugin:
         return AddKernel(np.frombuffer(artifact.files["w.bin"], np.float32), mode)
 
     @hookimpl
-    def collage_measure(self, target: Target, call: BoundCall, protocol: Protocol) -> Measurement | None:
+    def collage_measure(self, target: Target, call: AddCall) -> Measurement | None:
         if target.option("mode") == "own-clock":
             return Measurement(samples_us=(42.0,), warmup_runs=0)
+        if call.mode in VARIANTS_US:
+            return Measurement(samples_us=(VARIANTS_US[call.mode],), warmup_runs=0)
         return None
 
 
@@ -170,7 +183,7 @@ class AddKernel:
         if mode == "raises-in-bind":
             raise RuntimeError("misaligned")
 
-        def call() -> None:
+        def run() -> None:
             if mode == "skips-an-element":
                 np.add(x.array[:-1], weight[:-1], out=y.array[:-1])
                 return
@@ -188,21 +201,30 @@ class AddKernel:
                 case "writes-its-input":
                     x.array[0] += 1
                 case "hangs":
+                    says_it_hangs()
                     time.sleep(3600)
                 case "leaks":
-                    while True:
-                        HOARD.append(np.ones(4 << 20, np.float32))
-                        time.sleep(0.005)
+                    HOARD.append(np.ones(350 << 18, np.float32))
+                    time.sleep(3600)
                 case "segfaults":
                     ctypes.string_at(0)
                 case "exits":
                     os._exit(7)
                 case "wrong":
                     y.array.fill(1.0)
-                case "" | "second-variant-fast":
-                    time.sleep(0.002 if mode else 0)
 
-        return call
+        return AddCall(run, mode)
+
+
+class AddCall:
+    """A bound call that knows its kernel's mode."""
+
+    def __init__(self, run: BoundCall, mode: str) -> None:
+        self.mode = mode
+        self._run = run
+
+    def __call__(self) -> None:
+        self._run()
 
 
 plugin = FaultyPlugin()

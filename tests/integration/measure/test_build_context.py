@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from collage.devices.this_host import this_host
 from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskBuild, AskMeasure
 from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Measured, Refused
-from collage_core.contract import Host, Target
+from collage_core.contract import Target
 from tests.integration.measure.conftest import add_ask
 from tests.integration.measure.context_plugin import WORKSPACE_BYTES
 
@@ -40,7 +41,7 @@ def test_lowering_knows_how_many_variants_are_wanted_how_long_and_for_which_mach
     assert isinstance(outcome, Measured)
     assert outcome.discarded == ()
     _, told = outcome.variant.split(" ", 1)
-    assert told == f"of 3, True, {Host.this().physical_cores}"
+    assert told == f"of 3, True, {this_host().physical_cores}"
 
 
 def test_a_variant_chosen_before_is_asked_for_by_name(talker: Worker, ask: AskMeasure) -> None:
@@ -50,15 +51,25 @@ def test_a_variant_chosen_before_is_asked_for_by_name(talker: Worker, ask: AskMe
     assert outcome.variant == "tuned yesterday"
 
 
+@pytest.mark.guards(
+    "a target of a device whose memory core does not manage",
+    "its candidates are refused; it is given no addresses of the CPU",
+    area="toolchains",
+)
 def test_kernels_of_another_device_are_not_given_places_of_the_cpu(talker: Worker, ask: AskMeasure) -> None:
     elsewhere = dataclasses.replace(TARGET, device="made-up:0")
 
     outcome = talker.measure(dataclasses.replace(ask, target=elsewhere))
 
     assert isinstance(outcome, Failed)
-    assert "device made-up:0: neither core nor context knows it" in outcome.reason
+    assert "device made-up:0: nothing installed provides devices of kind made-up" in outcome.reason
 
 
+@pytest.mark.guards(
+    "a kernel asks, once loaded, for more scratch memory than is allowed",
+    "the variant is refused, naming both numbers",
+    area="toolchains",
+)
 def test_scratch_memory_asked_for_at_load_counts_against_the_limit(talker: Worker, ask: AskMeasure) -> None:
     enough, little = (
         talker.build(

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,18 +30,19 @@ plugin = Busy()
 DRIVER = """
 import sys
 from pathlib import Path
-from collage_core.contract import Host
+from collage.devices.this_host import this_host
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.driver.client import PluginSource, Worker
 
 folder = Path(sys.argv[1])
 worker = Worker(PluginSource(toolchain="busy", plugin="busy_plugin:plugin", paths=(str(folder),)), BlobStore(folder))
-worker.ping(60)
+worker.ping(3600)
 print(worker.pid, flush=True)
-worker.targets(Host.this())
+worker.targets(this_host(), 3600)
 """
 
 
+@pytest.mark.guards("the driver is killed while a worker idles, or while a library in it holds the interpreter's lock")
 def test_a_busy_worker_does_not_outlive_its_driver(tmp_path: Path) -> None:
     (tmp_path / "busy_plugin.py").write_text(PLUGIN, encoding="utf-8")
     environment = os.environ | {"TMPDIR": str(tmp_path)}  # a killed driver leaves its temporary folders
@@ -48,11 +50,9 @@ def test_a_busy_worker_does_not_outlive_its_driver(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment) as driver:
         assert driver.stdout is not None
         orphan = psutil.Process(int(driver.stdout.readline()))
-        limit = time.monotonic() + 60
         while not (tmp_path / "busy_plugin.busy").exists():
-            assert time.monotonic() < limit
             time.sleep(0.01)
         assert orphan.is_running()
         driver.kill()
 
-    orphan.wait(timeout=10)
+    orphan.wait()

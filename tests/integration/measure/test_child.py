@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import time
@@ -48,34 +49,53 @@ def test_it_finds_the_collage_that_started_it_and_no_part_of_that_by_its_bare_na
     assert [Path(first), Path(second)] == roots
 
 
+@pytest.mark.guards(
+    "a worker prints without end",
+    "what is kept of it stays small, also within a request; its last words are reported",
+    area="toolchains",
+)
 def test_what_it_prints_without_end_fills_no_disk(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOG_LIMIT_BYTES", 1 * MIB)
-    sizes: list[int] = []
+    sizes = [0]
     look = ChildProcess._hold_to_limits
+
+    def clock() -> float:
+        """Passes the deadline once its words were cut off three times, and it has said more."""
+        cuts = sum(after < before for before, after in itertools.pairwise(sizes))
+        return float(cuts >= 3 and 0 < sizes[-1] <= MIB)
 
     def looked(child: ChildProcess, deadline: float) -> None:
         sizes.append(os.fstat(child._log.fileno()).st_size)
         look(child, deadline)
 
     monkeypatch.setattr(ChildProcess, "_hold_to_limits", looked)
-    child = start("while True:\n    os.write(2, bytes(100_000) + b'more words\\n')\n    time.sleep(0.005)")
+    program = "while True:\n    os.write(2, bytes(100_000) + b'more words\\n')\n    time.sleep(0.005)"
+    child = start(program, clock=clock)
 
     with pytest.raises(WorkerError, match=r"killed; its last words: .*more words"):
-        child.receive(time.monotonic() + 1.5)
+        child.receive(child.deadline(0.5))
 
-    assert 1 * MIB < max(sizes) < 20 * MIB
+    assert max(sizes) > MIB
 
 
+@pytest.mark.guards(
+    "processes that a worker started (compilers, linkers) take the memory",
+    "they count towards the worker's limit",
+    area="toolchains",
+)
 def test_what_it_started_counts_against_its_limit(start: Start) -> None:
     hoard = "held = bytearray(b'x' * (300 << 20)); import time; time.sleep(600)"
     child = start(f"subprocess.run([sys.executable, '-c', {hoard!r}])", memory_limit_bytes=200 * MIB)
 
     with pytest.raises(WorkerError, match="more than the 200 MiB it may"):
-        child.receive(time.monotonic() + 60)
+        child.receive(child.deadline(3600))
 
     assert not psutil.pid_exists(child.pid)
 
 
+@pytest.mark.guards(
+    "the process id of a dead worker was given to another process", "that process is sent no signal", area="toolchains"
+)
 def test_a_number_that_may_be_anothers_is_sent_no_signal(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     signalled: list[int] = []
     child = start("")
@@ -88,9 +108,15 @@ def test_a_number_that_may_be_anothers_is_sent_no_signal(start: Start, monkeypat
     assert signalled == []
 
 
+@pytest.mark.guards(
+    "a worker does not end although it was killed",
+    "left behind after 10 s, and named; the run goes on",
+    area="toolchains",
+)
 def test_one_that_cannot_be_ended_is_left_and_named(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that waits for a device in the kernel; here nobody is killed."""
-    child = start("time.sleep(600)")
+    passing = itertools.count()
+    child = start("time.sleep(600)", clock=lambda: float(next(passing)))
     with monkeypatch.context() as patch:
         patch.setattr(module, "_END_S", 0.2)
         patch.setattr(os, "killpg", lambda *_: None)
@@ -98,7 +124,7 @@ def test_one_that_cannot_be_ended_is_left_and_named(start: Start, monkeypatch: p
         patch.setattr(module, "_marked", lambda _: [])
 
         with pytest.raises(WorkerError, match=rf"killed, and has not ended 0\.2 s later \(process {child.pid}\)"):
-            child.receive(time.monotonic() + 0.2)
+            child.receive(child.deadline(0))
 
     child._process.kill()
     child._process.wait()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from collage.devices.this_host import this_host
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.driver.source import MeasuringCostSource
@@ -19,7 +20,7 @@ from collage.options import OptimizeOptions
 from collage.setup.random_inputs import random_inputs
 from collage.setup.settings import measure_settings
 from collage.store import MemoryStore
-from collage_core.contract import INVALID, UNMEASURED, Host, Target
+from collage_core.contract import INVALID, UNMEASURED, Target
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 from tests.integration.measure.conftest import add_ask, add_function
@@ -129,7 +130,7 @@ class Sources:
             pool=self._pool,
             capture=lambda: self._capture,
             database=self._database,
-            host=Host.this(),
+            host=this_host(),
             settings=dataclasses.replace(settings, build=dataclasses.replace(settings.build, max_variants=2)),
         )
 

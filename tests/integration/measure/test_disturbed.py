@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from collage.devices.this_host import this_host
 from collage.errors import DatabaseDamagedError, DatabaseDiskError
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.child import ChildProcess
@@ -21,7 +22,7 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import BuildSettings, Failed, Measured, Stage, Tolerance
 from collage.setup.random_inputs import random_inputs
 from collage.store import MAX_ATTEMPTS, MemoryStore, TuningStore
-from collage_core.contract import UNMEASURED, Host, Protocol
+from collage_core.contract import UNMEASURED, Protocol
 from tests.integration.measure.conftest import SOURCE, add_ask, faulty_target
 from tests.integration.measure.test_source import candidate, chain
 
@@ -46,12 +47,12 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
             pool=pool,
             capture=lambda: capture,
             database=database,
-            host=Host.this(),
+            host=this_host(),
             settings=MeasureSettings(
                 build=BuildSettings(threads=1, max_variants=2),
                 protocol=Protocol(warmup_s=0, duration_s=0.005, min_samples=3, min_sample_us=10),
                 tolerance=Tolerance(relative=1e-4),
-                deadline_s=20.0,
+                deadline_s=3600.0,
             ),
         )
         yield Bench(source, pool, store, database)
@@ -65,6 +66,12 @@ def finds_the_disk_full(*_: object) -> None:
     raise DatabaseDiskError("db", "the disk is full")
 
 
+@pytest.mark.guards(
+    "Ctrl-C, or a full disk, again and again during one candidate: while the reference runs first, while "
+    "it is measured, while its record is written",
+    "it stays as good as any: an attempt counts as killing only if nobody could end it",
+    area="kills and databases",
+)
 @pytest.mark.parametrize(
     ("place", "disturbs"),
     [
@@ -95,6 +102,11 @@ def test_an_interrupted_candidate_is_no_poison(
     assert isinstance(bench.source.outcome(wanted), Measured)
 
 
+@pytest.mark.guards(
+    "a worker dies of an earlier request's thread before it reads the next",
+    "started again, the candidate is measured",
+    area="toolchains",
+)
 def test_a_worker_that_dies_of_an_earlier_request_costs_no_candidate(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +127,11 @@ def test_a_worker_that_dies_of_an_earlier_request_costs_no_candidate(
     assert isinstance(bench.source.outcome(wanted), Measured)
 
 
+@pytest.mark.guards(
+    "a blob of the run's scratch folder is deleted or altered",
+    "found when a process first uses it; the candidate is skipped in this run, nothing is recorded against it",
+    area="kills and databases",
+)
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(bytes(path.stat().st_size))])
 def test_a_blob_that_is_gone_or_altered_is_not_recorded_as_the_candidates_failure(
     bench: Bench, damage: Callable[[Path], None]
@@ -135,6 +152,11 @@ def test_a_blob_that_is_gone_or_altered_is_not_recorded_as_the_candidates_failur
     assert bench.database.records(bench.source.record_key(wanted)) == ()
 
 
+@pytest.mark.guards(
+    "a cached blob is damaged when a toolchain asks for it",
+    "the run ends with one message; nothing is overwritten",
+    area="kills and databases",
+)
 def test_a_cached_blob_that_was_altered_ends_the_run_and_is_kept(tmp_path: Path) -> None:
     class Altered(MemoryStore):
         def get_blob(self, *_: object) -> bytes | None:

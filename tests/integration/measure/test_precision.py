@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from collage.devices.this_host import this_host
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.client import PluginSource
 from collage.measure.driver.source import MeasuringCostSource
@@ -19,14 +20,19 @@ from collage.options import OptimizeOptions
 from collage.setup.random_inputs import random_inputs
 from collage.setup.settings import measure_settings
 from collage.store import MemoryStore, TuningStore
-from collage_core.contract import INVALID, PRECISIONS, Host, Target
+from collage_core.contract import INVALID, PRECISIONS, Target
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.narrowing import PRODUCTS
 from collage_testing import GraphBuilder
 from collage_testing.kit.fake_time import MISS_BYTES_PER_US
 
-SOURCE = PluginSource(toolchain="far", plugin="device_plugin:precise", paths=(str(Path(__file__).parent),))
+SOURCE = PluginSource(
+    toolchain="far",
+    plugin="device_plugin:precise",
+    devices=(("fake", "device_plugin:large"),),
+    paths=(str(Path(__file__).parent),),
+)
 PLAIN = Target(toolchain="far", device="fake:0", fingerprint="far 1")
 ROUNDED = dataclasses.replace(PLAIN, exact=False, rounds=frozenset(PRODUCTS))
 FP16, BF16 = (dataclasses.replace(ROUNDED, options=(("precision", each),)) for each in PRECISIONS)
@@ -60,7 +66,7 @@ def source(
         pool=pool,
         capture=lambda: Capture.take(graph, random_inputs(graph, seed=0), store),
         database=database or MemoryStore(),
-        host=Host.this(),
+        host=this_host(),
         settings=measure_settings(options, threads=1),
     )
 

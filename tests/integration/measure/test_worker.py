@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from collage.devices.this_host import this_host
 from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.wire.artifact_codec import artifact_of
 from collage.measure.wire.blobs import BlobStore
@@ -15,7 +16,7 @@ from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskBuild, AskEvaluate, AskMeasure
 from collage.measure.wire.outcomes import Built, Failed, Measured, Refused, Stage
 from collage.measure.wire.wire_values import WireValue
-from collage_core.contract import Host, Target, Unsupported
+from collage_core.contract import Target, Unsupported
 from tests.integration.measure.conftest import SIZE, SOURCE, add_function
 
 Ask = Callable[..., AskMeasure]
@@ -73,7 +74,7 @@ def test_a_failure_says_where_and_why(worker: Worker, ask: Ask, mode: str, stage
     ],
 )
 def test_a_worker_that_dies_costs_its_candidate_only(worker: Worker, ask: Ask, mode: str, reason: str) -> None:
-    outcome = worker.measure(ask(mode, deadline_s=2.0 if mode == "hangs" else 20.0))
+    outcome = worker.measure(ask(mode))
 
     assert isinstance(outcome, Failed)
     assert outcome.stage is Stage.RUN
@@ -106,7 +107,7 @@ def test_only_as_many_variants_are_tried_as_asked(worker: Worker, ask: Ask) -> N
 
 
 def test_a_variant_that_hangs_does_not_cost_the_one_before(worker: Worker, ask: Ask) -> None:
-    outcome = worker.measure(ask("second-variant-hangs", deadline_s=2.0))
+    outcome = worker.measure(ask("second-variant-hangs"))
 
     assert isinstance(outcome, Measured)
     assert outcome.variant == "first"
@@ -124,6 +125,11 @@ def test_constants_an_artifact_asks_for_are_supplied(worker: Worker, ask: Ask) -
     assert isinstance(worker.measure(ask("wants-constants")), Measured)
 
 
+@pytest.mark.guards(
+    "a plugin caches what is no bytes, too much, or under what is no text",
+    "its `put` raises; the candidate is out, the worker goes on",
+    area="toolchains",
+)
 @pytest.mark.parametrize(
     ("mode", "reason"),
     [
@@ -135,7 +141,7 @@ def test_constants_an_artifact_asks_for_are_supplied(worker: Worker, ask: Ask) -
     ],
 )
 def test_what_cannot_be_cached_is_the_plugins_failure(worker: Worker, ask: Ask, mode: str, reason: str) -> None:
-    worker.ping(60)
+    worker.ping()
     pid = worker.pid
 
     outcome = worker.measure(ask(mode))
@@ -146,6 +152,7 @@ def test_what_cannot_be_cached_is_the_plugins_failure(worker: Worker, ask: Ask, 
     assert worker.pid == pid
 
 
+@pytest.mark.guards("a plugin caches what is no bytes, too much, or under what is no text")
 def test_a_blob_put_without_bytes_breaks_the_protocol(worker: Worker, ask: Ask) -> None:
     outcome = worker.measure(ask("puts-nothing"))
 
@@ -240,7 +247,7 @@ def test_a_worker_evaluates_for_the_reference(worker: Worker, ask: Ask) -> None:
             function=request.function,
             inputs=request.inputs,
             build=request.build,
-            deadline_s=20.0,
+            deadline_s=3600.0,
         )
     )
 
@@ -251,7 +258,7 @@ def test_a_worker_evaluates_for_the_reference(worker: Worker, ask: Ask) -> None:
 
 
 def test_targets_and_the_librarys_opinion(worker: Worker, store: BlobStore) -> None:
-    targets = worker.targets(Host.this())
+    targets = worker.targets(this_host())
 
     assert not isinstance(targets, Unsupported)
     assert targets[0].name == "faulty"
@@ -264,7 +271,7 @@ def test_a_target_of_another_toolchain_is_a_broken_contract(store: BlobStore) ->
         store,
     )
     try:
-        answer = worker.targets(Host.this())
+        answer = worker.targets(this_host())
     finally:
         worker.close()
 
@@ -287,4 +294,4 @@ def test_a_request_that_is_no_message_is_refused(store: BlobStore, ask: Ask) -> 
 
 
 def test_a_target_survives_the_wire(worker: Worker) -> None:
-    assert Target(toolchain="faulty", fingerprint="faulty 1") in worker.targets(Host.this())  # type: ignore[operator]
+    assert Target(toolchain="faulty", fingerprint="faulty 1") in worker.targets(this_host())  # type: ignore[operator]

@@ -38,6 +38,11 @@ def cases() -> Iterator[Cases]:
         yield Cases(tested, toolchains)
 
 
+@pytest.mark.guards(
+    "strings, sequences, optionals, bodies, data-dependent shapes, empty tensors through the backend",
+    "work",
+    area="input",
+)
 @pytest.mark.parametrize("name", FEW)
 def test_a_case_passes(name: str, cases: Cases) -> None:
     outcome = cases.run(name)
@@ -74,6 +79,7 @@ def test_a_node_and_a_model_run_by_onnx_own_functions() -> None:
         onnx_backend.prepare(model, "CUDA")
 
 
+@pytest.mark.guards("ONNX's 1,884 node tests", "1,867 pass: [onnx-node-tests.md](onnx-node-tests.md)", area="input")
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_most_pass_and_more_than_by_either_alone(tmp_path: Path) -> None:

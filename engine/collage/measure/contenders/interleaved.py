@@ -103,10 +103,10 @@ class ContenderProcess:
         self._scratch.cleanup()
 
     def _ask(self, message: Message, deadline_s: float, stage: Stage, expected: type, at_a_time: int = 1) -> Any:
-        deadline = time.monotonic() + deadline_s
         try:
             if isinstance(self._child, WorkerError):
                 raise self._child
+            deadline = self._child.deadline(deadline_s)
             # several processes are alive, each as large as it became: what is free now is all that any may add
             self._child.limit_bytes = self._child.held_bytes + memory.limit_bytes() // at_a_time
             if self._requests == 0 and not isinstance(self._codec.decode(self._child.receive(deadline)), Hello):

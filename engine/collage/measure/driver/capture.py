@@ -11,7 +11,7 @@ from collage.measure.wire.wire_values import WireValue
 from collage.reference.evaluator import Fallback, evaluate
 from collage_core.contract import KernelFunction
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.index_set import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits
 
 
 class Capture:

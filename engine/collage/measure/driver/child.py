@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -49,6 +49,7 @@ class ChildProcess:
         arguments: Its command line.
         environment: Variables to add to this process's own.
         memory_limit_bytes: Most memory it may hold; what `memory.limit_bytes` says if None.
+        clock: Gives the seconds by which deadlines pass.
 
     Attributes:
         limit_bytes: Most memory it, and what it started, may hold; beyond, it is killed when it is next waited for.
@@ -62,8 +63,10 @@ class ChildProcess:
         environment: Mapping[str, str] | None = None,
         *,
         memory_limit_bytes: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
+        self._clock = clock
         self._mark = uuid.uuid4().hex
         self.limit_bytes = memory.limit_bytes() if memory_limit_bytes is None else memory_limit_bytes
         self._parser = FrameParser()
@@ -106,12 +109,16 @@ class ChildProcess:
         """Memory it holds."""
         return memory.private_bytes(self.pid)
 
+    def deadline(self, seconds: float) -> float:
+        """Return the moment, by its clock, that is some seconds ahead."""
+        return self._clock() + seconds
+
     def send(self, frame: Frame, deadline: float) -> None:
-        """Writes a frame.
+        """Write a frame.
 
         Args:
             frame: What to say.
-            deadline: When to give up, by `time.monotonic`.
+            deadline: When to give up; see the method `deadline`.
 
         Raises:
             WorkerError: If the process ends or does not read in time.
@@ -186,9 +193,9 @@ class ChildProcess:
 
     def _hold_to_limits(self, deadline: float) -> None:
         """Whether or not it talks meanwhile: a library may ask for what is cached again and again."""
-        now = time.monotonic()
-        if now > deadline:
+        if self._clock() > deadline:
             raise self._failed("deadline", "it did not answer in time and was killed")
+        now = time.monotonic()
         if now < self._next_look:
             return
         self._next_look = now + _POLL_S

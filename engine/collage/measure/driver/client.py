@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -55,12 +54,14 @@ class PluginSource:
     Attributes:
         toolchain: Name of the toolchain, and of its entry point if it is installed.
         plugin: `module:attribute` of a plugin that is not installed; empty otherwise.
-        paths: Folders to find that module in.
+        paths: Folders to find that module in, and those of `devices`.
+        devices: Kind and `module:attribute` of providers of devices that are not installed, or to take their place.
     """
 
     toolchain: str
     plugin: str = ""
     paths: tuple[str, ...] = ()
+    devices: tuple[tuple[str, str], ...] = ()
 
 
 class Worker:
@@ -103,7 +104,7 @@ class Worker:
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """Files of NVIDIA's libraries that its process had loaded when it said what its targets are."""
+        """Libraries of which a process has room for one, as its process had them when it said what its targets are."""
         return self._libraries
 
     @property
@@ -210,7 +211,7 @@ class Worker:
             child = self._started()
             self._requests += 1
             self._progress = Progress(stage=Stage.START)
-            deadline = time.monotonic() + deadline_s
+            deadline = child.deadline(deadline_s)
             child.send(self._codec.encode(message, self._requests), deadline)
             answer = self._listen(child, deadline)
             if not isinstance(answer, expected):
@@ -247,7 +248,7 @@ class Worker:
 
     def _start(self) -> ChildProcess:
         child = self._child if self._child is not None and not self._greeted else self._spawn()
-        hello = self._codec.decode(child.receive(time.monotonic() + _START_S))
+        hello = self._codec.decode(child.receive(child.deadline(_START_S)))
         if not isinstance(hello, Hello):
             raise WireError(f"its first words were {type(hello).__name__}")
         if hello.failure:  # trying again would fail again
@@ -267,6 +268,8 @@ class Worker:
             arguments += ["--plugin", self.source.plugin]
         for path in self.source.paths:
             arguments += ["--path", path]
+        for kind, reference in self.source.devices:
+            arguments += ["--devices", f"{kind}={reference}"]
         self._child = ChildProcess(
             self.source.toolchain,
             "collage.measure.worker.worker_main",

@@ -10,8 +10,7 @@ import onnx_ir
 from collage.measure.worker.check_outputs import Bound
 from collage.measure.worker.staged import Staged
 from collage.measure.worker.verdicts import aligned_buffer
-from collage_core.contract import Artifact, Buffer, Kernel, KernelFunction, TensorSpec, workspace_of
-from collage_core.device import DeviceStream
+from collage_core.contract import Artifact, Buffer, DeviceStream, Kernel, KernelFunction, TensorSpec, workspace_of
 
 
 def bound_to(

@@ -6,8 +6,7 @@ import math
 import time
 from collections.abc import Callable
 
-from collage_core.contract import BoundCall, Measurement, Protocol
-from collage_core.device import uncollected
+from collage_core.contract import BoundCall, Measurement, Protocol, uncollected
 
 
 def time_call(call: BoundCall, protocol: Protocol, clock_ns: Callable[[], int] = time.perf_counter_ns) -> Measurement:

@@ -7,8 +7,8 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from collage_core.contract import BoundCall, Measurement, Protocol
-from collage_core.device import DeviceStream, Event, is_lost, uncollected
+from collage.devices.opening import is_lost
+from collage_core.contract import BoundCall, DeviceStream, Event, Measurement, Protocol, uncollected
 
 _MOST_CALLS = 1000
 _CAPTURES = 4

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from collage.devices.opening import is_lost
 from collage.measure.wire.outcomes import DeviceTimes
-from collage_core.device import DeviceStream, Event, is_lost
+from collage_core.contract import DeviceStream, Event
 from collage_core.errors import DeviceMemoryError
 
 SIZES: Final = (1 << 12, 1 << 15, 1 << 18, 1 << 22)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from collage.devices.opening import is_lost
 from collage.measure.wire.outcomes import Failed, Refused, Stage
-from collage_core.device import is_lost
 from collage_core.errors import CollageError, DeviceError
 
 

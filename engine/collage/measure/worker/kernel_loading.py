@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from collage.devices.opening import Devices, placed_on
 from collage.measure.wire.outcomes import BuildSettings, Refused, Stage
 from collage.measure.worker.failing import Stopped, failing_as
 from collage_core.contract import (
     Artifact,
+    DeviceStream,
+    Host,
     Kernel,
     KernelFunction,
     RunContext,
@@ -23,7 +26,6 @@ from collage_core.contract import (
     weight_named,
     workspace_of,
 )
-from collage_core.device import Devices, DeviceStream, placed_on
 from collage_core.registry import Toolchain
 
 
@@ -36,6 +38,7 @@ class KernelLoading:
         function: The candidate.
         settings: CPU threads, and how much workspace is allowed.
         scratch: A directory of this trial's own.
+        host: The machine kernels run on.
         devices: Those of the toolchain's targets.
         lost: Receives why a device is lost.
     """
@@ -47,6 +50,7 @@ class KernelLoading:
         function: KernelFunction,
         settings: BuildSettings,
         scratch: Path,
+        host: Host,
         devices: Devices,
         lost: Callable[[str], None],
     ) -> None:
@@ -55,6 +59,7 @@ class KernelLoading:
         self._function = function
         self._settings = settings
         self._scratch = scratch
+        self._host = host
         self._devices = devices
         self._lost = lost
 
@@ -85,6 +90,7 @@ class KernelLoading:
         device, constants = self.device, _constants(self._function, artifact)
         run = RunContext(
             threads=self._settings.threads,
+            host=self._host,
             device=self._target.device,
             constants=constants,
             placed={} if device is None else {key: placed_on(device, key, each) for key, each in constants.items()},

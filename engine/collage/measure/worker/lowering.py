@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from collage.devices.opening import Devices, is_lost
 from collage.measure.wire.messages import AskBuild, AskEvaluate, AskMeasure, Progress
 from collage.measure.wire.outcomes import Failed, Refused, Stage
 from collage.measure.worker.failing import text_of
 from collage_core.contract import Artifact, BlobCache, BuildContext, Host, KernelFunction, Unsupported
-from collage_core.device import Devices, is_lost
 from collage_core.errors import CollageError
 from collage_core.registry import Toolchain
 
@@ -30,6 +30,7 @@ class Lowering:
         cache: The toolchain's blob cache for the target.
         scratch: A directory of this trial's own.
         report: Receives what is being done.
+        host: The machine kernels are built for.
         devices: Those of the toolchain's targets.
         lost: Receives why a device is lost.
 
@@ -48,6 +49,7 @@ class Lowering:
         scratch: Path,
         *,
         report: Callable[[Progress], None],
+        host: Host,
         devices: Devices,
         lost: Callable[[str], None],
     ) -> None:
@@ -58,6 +60,7 @@ class Lowering:
         self._cache = cache
         self._scratch = scratch
         self._report = report
+        self._host = host
         self._devices = devices
         self._lost = lost
         began = time.monotonic()
@@ -110,7 +113,7 @@ class Lowering:
             tuning_s=self._soft_deadline - began,
             max_variants=limit,
             variant=wanted,
-            host=Host.this(),
+            host=self._host,
             workspace_limit_bytes=self._settings.workspace_limit_bytes,
             seed=self._settings.seed,
             blobs=self._cache,

@@ -19,11 +19,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from collage_core.contract import Artifact, BoundCall, KernelFunction, weight_named
-from collage_core.device import DeviceStream, is_lost
+from collage.devices.opening import is_lost
+from collage_core.contract import Artifact, BoundCall, DeviceStream, KernelFunction, weight_named
 
 MOST_COPIES: Final = 256
-LOADING_S: Final = 0.25
+LOADING_S = 0.25
 """Seconds after which no further copy is loaded."""
 
 

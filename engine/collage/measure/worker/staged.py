@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from collage_core.contract import BoundCall, Buffer, Kernel, TensorSpec
-from collage_core.device import DeviceStream, buffer_on
+from collage.devices.opening import buffer_on
+from collage_core.contract import BoundCall, Buffer, DeviceStream, Kernel, TensorSpec
 
 
 class Staged:

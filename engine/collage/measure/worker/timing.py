@@ -13,6 +13,7 @@ from collage.measure.worker.rotation import rotated, weights_bytes_of
 from collage_core.contract import (
     Artifact,
     BoundCall,
+    DeviceStream,
     KernelFunction,
     Measurement,
     Protocol,
@@ -20,7 +21,6 @@ from collage_core.contract import (
     Unsupported,
     workspace_of,
 )
-from collage_core.device import DeviceStream
 
 
 def clock_of(

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from collage.devices.opening import Devices
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import decode_function
 from collage.measure.wire.messages import AskBuild, AskEvaluate, AskMeasure, Progress
@@ -20,8 +21,7 @@ from collage.measure.worker.failing import failing_as
 from collage.measure.worker.kernel_loading import KernelLoading
 from collage.measure.worker.lowering import Lowering
 from collage.measure.worker.timing import clock_of
-from collage_core.contract import Artifact, BlobCache, Kernel, Measurement, Protocol
-from collage_core.device import Devices
+from collage_core.contract import Artifact, BlobCache, Host, Kernel, Measurement, Protocol
 from collage_core.registry import Toolchain
 
 
@@ -35,6 +35,7 @@ class Trial:
         cache: The toolchain's blob cache for the target.
         report: Receives what is being done.
         ask: What is asked: the function, its inputs, target and limits.
+        host: The machine kernels are built for and run on.
         devices: Those of the toolchain's targets.
         lost: Receives why a device is lost.
     """
@@ -47,6 +48,7 @@ class Trial:
         cache: BlobCache,
         report: Callable[[Progress], None],
         ask: AskMeasure | AskBuild | AskEvaluate,
+        host: Host,
         devices: Devices,
         lost: Callable[[str], None],
     ) -> None:
@@ -58,9 +60,11 @@ class Trial:
         self._scratch = Path(tempfile.mkdtemp(prefix="trial-", dir=scratch))
         self._function = decode_function(ask.function, store)
         self._lowering = Lowering(
-            toolchain, self._function, ask, cache, self._scratch, report=report, devices=devices, lost=lost
+            toolchain, self._function, ask, cache, self._scratch, report=report, host=host, devices=devices, lost=lost
         )
-        self._loading = KernelLoading(toolchain, ask.target, self._function, ask.build, self._scratch, devices, lost)
+        self._loading = KernelLoading(
+            toolchain, ask.target, self._function, ask.build, self._scratch, host, devices, lost
+        )
         self._values = [decode_value(value, store) for value in ask.inputs]
 
     def __enter__(self) -> Trial:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from collage.devices.opening import Devices
 from collage.measure.wire.artifact_codec import encode_artifact
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskBuild, AskDevice, AskEvaluate, AskMeasure, Progress
@@ -16,8 +17,7 @@ from collage.measure.wire.values import encode_value
 from collage.measure.worker.device_times import time_device
 from collage.measure.worker.failing import Stopped, failing_as
 from collage.measure.worker.trial import Trial
-from collage_core.contract import BlobCache, Target
-from collage_core.device import Devices, DeviceStream
+from collage_core.contract import BlobCache, Host, Target
 from collage_core.registry import Toolchain
 
 
@@ -30,9 +30,10 @@ class Trials:
         scratch: A directory of this worker's own.
         cache: The toolchain's blob cache for a target.
         report: Told what is being done.
+        host: The machine kernels are built for and run on.
+        devices: Opened when the first kernel wants them.
 
     Attributes:
-        devices: Those of its targets, opened when the first kernel wants them.
         lost: Why this process is of no more use: a device was lost; empty if none was.
     """
 
@@ -43,17 +44,18 @@ class Trials:
         scratch: Path,
         cache: Callable[[Target], BlobCache],
         report: Callable[[Progress], None],
+        *,
+        host: Host,
+        devices: Devices,
     ) -> None:
         self._toolchain = toolchain
         self._store = store
         self._scratch = scratch
         self._cache = cache
         self._report = report
-        self.devices = Devices(self._open)
+        self._host = host
+        self._devices = devices
         self.lost = ""
-
-    def _open(self, name: str) -> DeviceStream:
-        return self._toolchain.open_device(name)
 
     def measure(self, ask: AskMeasure) -> Measured | Refused | Failed:
         """Tries variants and times those that are right; keeps the fastest."""
@@ -131,7 +133,7 @@ class Trials:
         """Times what a device does beside kernels; opens it if need be."""
         try:
             with failing_as(Stage.MEASURE, self._lose_device):
-                device = self.devices[ask.device]
+                device = self._devices[ask.device]
                 device.activate()
                 return time_device(device)
         except Stopped as stopped:
@@ -140,7 +142,15 @@ class Trials:
     def _start(self, ask: AskMeasure | AskBuild | AskEvaluate) -> Trial:
         cache = self._cache(ask.target)
         return Trial(
-            self._toolchain, self._store, self._scratch, cache, self._report, ask, self.devices, self._lose_device
+            self._toolchain,
+            self._store,
+            self._scratch,
+            cache,
+            self._report,
+            ask,
+            self._host,
+            self._devices,
+            self._lose_device,
         )
 
     def _lose_device(self, reason: str) -> None:

@@ -17,6 +17,9 @@ import threading
 from pathlib import Path
 from typing import NoReturn
 
+from collage.devices.opening import Devices
+from collage.devices.providers import Providers
+from collage.devices.this_host import this_host
 from collage.errors import WireError
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.channel import Channel, prepare_process
@@ -44,7 +47,6 @@ from collage.measure.wire.messages import (
 from collage.measure.wire.outcomes import Failed, Refused, Stage
 from collage.measure.worker.trials import Trials
 from collage_core.contract import BlobCache, Target, Unsupported
-from collage_core.device.libraries import loaded_libraries
 from collage_core.errors import CollageError, PluginError
 from collage_core.registry import Toolchain, load_plugin, load_toolchain
 
@@ -60,15 +62,27 @@ class WorkerMain:
         toolchain: The toolchain it answers for.
         store: Blobs; the driver's own directory, or one that starts empty.
         scratch: A directory of its own.
+        providers: Who provides the machine's devices.
     """
 
-    def __init__(self, channel: Channel, toolchain: Toolchain, store: BlobStore, scratch: Path) -> None:
+    def __init__(
+        self, channel: Channel, toolchain: Toolchain, store: BlobStore, scratch: Path, providers: Providers
+    ) -> None:
         self._channel = channel
         self._toolchain = toolchain
         self._store = store
         self._request = 0
         self._asking = threading.Lock()
-        self._trials = Trials(toolchain, store, scratch, self._cache, self._say)
+        self._libraries = providers.libraries
+        self._trials = Trials(
+            toolchain,
+            store,
+            scratch,
+            self._cache,
+            self._say,
+            host=this_host(providers),
+            devices=Devices(providers.open),
+        )
 
     def serve(self) -> None:
         """Answers until the driver is gone.
@@ -103,7 +117,7 @@ class WorkerMain:
                     return Failed(stage=Stage.TARGETS, reason=str(error))
                 if isinstance(targets, Unsupported):
                     return Refused(reason=targets.reason, obstacle=targets.obstacle)
-                return Targets(targets=targets, libraries=loaded_libraries())
+                return Targets(targets=targets, libraries=self._libraries.loaded())
             case AskQuery():
                 try:
                     opinion = self._toolchain.query(message.target, decode_function(message.function, self._store))
@@ -203,6 +217,9 @@ def main() -> None:
     parser.add_argument("toolchain")
     parser.add_argument("--plugin", help="module:attribute of a plugin that is not installed")
     parser.add_argument("--path", action="append", default=[], help="folder to find that module in")
+    parser.add_argument(
+        "--devices", action="append", default=[], help="KIND=MODULE:ATTRIBUTE of a provider that is not installed"
+    )
     parser.add_argument("--blobs", type=Path, required=True)
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--kernel-kills", action="store_true")
@@ -216,11 +233,13 @@ def main() -> None:
         toolchain = (
             load_plugin(options.plugin, options.toolchain) if options.plugin else load_toolchain(options.toolchain)
         )
+        references = [tuple(each.split("=", 1)) for each in options.devices]
+        providers = Providers.discover().replaced((kind, reference) for kind, reference in references)
     except PluginError as error:
         channel.send(channel.codec.encode(Hello(toolchain=options.toolchain, failure=str(error)), 0))
         return
     channel.send(channel.codec.encode(Hello(toolchain=options.toolchain), 0))
-    WorkerMain(channel, toolchain, BlobStore(options.blobs), options.scratch).serve()
+    WorkerMain(channel, toolchain, BlobStore(options.blobs), options.scratch, providers).serve()
 
 
 if __name__ == "__main__":

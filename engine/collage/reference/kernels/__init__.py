@@ -1,6 +1,6 @@
 """Vectorised NumPy versions of the operators that ONNX's evaluator computes with Python loops, or not as it should.
 
-Each takes `(inputs, attributes, version)` and returns its outputs, or NotImplemented for a case it leaves to
+Each takes `(inputs, attributes)` and returns its outputs, or NotImplemented for a case it leaves to
 ONNX's own implementation.
 """
 

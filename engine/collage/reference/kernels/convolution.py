@@ -13,17 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from collage.reference.kernels.windows import Array, Windows, padded, slide, view
+from collage.reference.kernels.windows import Array, Windows, all_inputs, offset_slice, pad_or_crop, padded, slide, view
 
 _CHUNK_ELEMENTS = 1 << 24
 """Elements of unrolled input held at once: 64 MiB of float32."""
 
 
-def conv(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def conv(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute Conv of any rank, with groups."""
-    del version
-    x, weight = inputs[0], inputs[1]
-    bias = inputs[2] if len(inputs) > 2 else None
+    x, weight, bias = all_inputs(inputs, 3)
     group = attributes.get("group", 1)
     windows = slide(attributes, x.shape[2:], weight.shape[2:])
     source = padded(x, windows, 0)
@@ -43,10 +41,7 @@ def _depthwise(source: Array, weight: Array, windows: Windows) -> Array:
     result = np.zeros((batch, channels, *windows.out), source.dtype)
     broadcast = (1, channels, *[1] * len(windows.out))
     for position in itertools.product(*map(range, windows.kernel)):
-        where = tuple(
-            slice(p * d, p * d + (n - 1) * s + 1, s)
-            for p, d, n, s in zip(position, windows.dilations, windows.out, windows.strides, strict=True)
-        )
+        where = (offset_slice(windows, axis, offset) for axis, offset in enumerate(position))
         factor = weight[(slice(None), 0, *position)].reshape(broadcast)  # type: ignore[arg-type]
         result += source[(slice(None), slice(None), *where)] * factor
     return result
@@ -75,11 +70,9 @@ def _grouped(source: Array, weight: Array, windows: Windows, group: int) -> Arra
     return result
 
 
-def conv_transpose(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def conv_transpose(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute ConvTranspose of any rank, with groups, output padding and output shape."""
-    del version
-    x, weight = inputs[0], inputs[1]
-    bias = inputs[2] if len(inputs) > 2 else None
+    x, weight, bias = all_inputs(inputs, 3)
     group = attributes.get("group", 1)
     size, kernel, rank = x.shape[2:], weight.shape[2:], x.ndim - 2
     strides = attributes.get("strides") or [1] * rank
@@ -100,7 +93,9 @@ def conv_transpose(inputs: Sequence[Any], attributes: Mapping[str, Any], version
             for p, d, n, s in zip(position, dilations, size, strides, strict=True)
         )
         result[(slice(None), slice(None), *where)] += columns[(slice(None), slice(None), *position)]
-    result = _window(result, begin, out)
+    # from -begin to out, zero where that reaches beyond what the kernel writes
+    ends = [b + o - f for b, o, f in zip(begin, out, full, strict=True)]
+    result = pad_or_crop(result, [(0, 0), (0, 0), *((-b, e) for b, e in zip(begin, ends, strict=True))], 0)
     if bias is not None:
         result = result + bias.reshape(1, -1, *[1] * rank)
     return (result.astype(x.dtype, copy=False),)
@@ -129,15 +124,3 @@ def _transposed_extent(
     pads = list(pads or [0] * (2 * rank))
     out = [f + m - b - e for f, m, b, e in zip(full, more, pads[:rank], pads[rank:], strict=True)]
     return pads[:rank], out
-
-
-def _window(full: Array, begin: Sequence[int], out: Sequence[int]) -> Array:
-    """Cut a window out of an array, zero where it reaches beyond."""
-    result = np.zeros((*full.shape[:2], *out), full.dtype)
-    target, source = [], []
-    for start, length, size in zip(begin, out, full.shape[2:], strict=True):
-        low, high = max(start, 0), min(start + length, size)
-        source.append(slice(low, max(high, low)))
-        target.append(slice(low - start, max(high, low) - start))
-    result[(slice(None), slice(None), *target)] = full[(slice(None), slice(None), *source)]
-    return result

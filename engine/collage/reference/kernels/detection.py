@@ -10,9 +10,8 @@ import numpy as np
 from collage.reference.kernels.windows import Array
 
 
-def non_max_suppression(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def non_max_suppression(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute NonMaxSuppression; of equal scores the lower box index comes first, as in ONNX's own."""
-    del version
     boxes, scores = inputs[0], inputs[1]
     limit = _scalar(inputs, 2, 0)
     overlap = _scalar(inputs, 3, 0.0)

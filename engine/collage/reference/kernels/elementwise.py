@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from collage.reference.kernels.windows import Array
+from collage.reference.kernels.windows import Array, all_inputs
 
 # W. J. Cody, "Rational Chebyshev approximations for the error function", Math. Comp. 23 (1969), in the form of
 # netlib's CALERF; double precision, relative error below 1.2e-16 in exact arithmetic.
@@ -40,16 +40,15 @@ _SMALL = 0.46875
 _SATURATED = 6.0  # erf is 1 to double precision from 5.93 on
 
 
-def erf(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def erf(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute Erf; ONNX's calls `math.erf` through `np.vectorize`."""
-    del attributes, version
+    del attributes
     x = inputs[0]
     return (error_function(x).astype(x.dtype),)
 
 
-def gelu(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> Any:
+def gelu(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Compute Gelu, exact or by tanh; ONNX's evaluator has it only as a function it cannot expand by itself."""
-    del version
     x = inputs[0].astype(np.float64)
     match attributes.get("approximate", "none"):
         case "none":
@@ -88,20 +87,19 @@ def _polynomial(coefficients: Sequence[float], x: Array) -> Array:
     return result
 
 
-def einsum(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def einsum(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute Einsum in the order that costs least, through BLAS where that can do it."""
-    del version
     equation = attributes["equation"].strip()
     return (np.asarray(np.einsum(equation, *inputs, optimize=True)),)
 
 
-def matmul(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def matmul(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute MatMul with operands as BLAS wants them.
 
     ONNX's is `np.matmul`, which leaves BLAS where an operand is a transposed view, 50 times slower, and calls it
     once per row of images where the second operand is one matrix.
     """
-    del attributes, version
+    del attributes
     first, second = np.ascontiguousarray(inputs[0]), np.ascontiguousarray(inputs[1])
     if first.ndim > 2 and second.ndim == 2:
         flat = first.reshape(-1, first.shape[-1]) @ second
@@ -109,13 +107,14 @@ def matmul(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -
     return (np.asarray(np.matmul(first, second)),)
 
 
-def matmul_integer(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def matmul_integer(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute MatMulInteger in float64, exact for any inner size below 2**37, where NumPy has BLAS."""
-    del attributes, version
-    first, second = inputs[0].astype(np.float64), inputs[1].astype(np.float64)
-    if len(inputs) > 2 and inputs[2] is not None:
-        zero = inputs[2].astype(np.float64)
-        first = first - (zero[..., :, None] if zero.ndim == 1 and zero.size > 1 else zero)
-    if len(inputs) > 3 and inputs[3] is not None:
-        second = second - inputs[3].astype(np.float64)
+    del attributes
+    first, second, first_zero, second_zero = all_inputs(inputs, 4)
+    first, second = first.astype(np.float64), second.astype(np.float64)
+    if first_zero is not None:
+        by_row = first_zero.ndim == 1 and first_zero.size > 1
+        first = first - (first_zero[:, None] if by_row else first_zero)
+    if second_zero is not None:
+        second = second - second_zero
     return (np.matmul(first, second).astype(np.int64).astype(np.int32),)

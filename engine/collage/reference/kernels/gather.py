@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from collage.reference.kernels.windows import Array
+from collage.reference.kernels.windows import Array, all_inputs, pad_or_crop
 
 _REDUCTIONS: Mapping[str, np.ufunc] = {
     "add": np.add,
@@ -17,20 +17,18 @@ _REDUCTIONS: Mapping[str, np.ufunc] = {
 }
 
 
-def gather_elements(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def gather_elements(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute GatherElements.
 
     ONNX's goes through `np.choose`, which takes 64 choices at most; beyond, it returns one element per row or raises
     (onnx 1.23, `op_gather_elements.py`: data (1, 512), indices (1, 128) raises ValueError).
     """
-    del version
     data, indices = inputs[0], inputs[1]
     return (data[_positions(data, indices, attributes.get("axis", 0))],)
 
 
-def scatter_elements(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def scatter_elements(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute ScatterElements; of equal indices without reduction the last wins, as in ONNX's loop."""
-    del version
     data, indices, updates = inputs
     result = data.copy()
     where = _positions(data, indices, attributes.get("axis", 0))
@@ -42,22 +40,17 @@ def scatter_elements(inputs: Sequence[Any], attributes: Mapping[str, Any], versi
     return (result,)
 
 
-def pad(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> Any:
+def pad(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Compute Pad with constants where an amount is negative, which crops; ONNX's raises ValueError."""
-    if version < 11 or attributes.get("mode", "constant") != "constant":
-        return NotImplemented
-    x, amounts = inputs[0], np.asarray(inputs[1])
+    if len(inputs) == 1 or attributes.get("mode", "constant") != "constant":
+        return NotImplemented  # before opset 11, the amounts are an attribute
+    x, amounts, fill, axes = all_inputs(inputs, 4)
     if (amounts >= 0).all():
         return NotImplemented
-    fill = inputs[2] if len(inputs) > 2 and inputs[2] is not None else np.zeros((), x.dtype)
-    axes = inputs[3] if len(inputs) > 3 and inputs[3] is not None else range(x.ndim)
     widths = [(0, 0)] * x.ndim
-    crop = [slice(None)] * x.ndim
-    for axis, before, after in zip(axes, *np.split(amounts, 2), strict=True):
-        size = x.shape[axis]
-        crop[axis] = slice(max(-int(before), 0), size - max(-int(after), 0))
-        widths[axis] = (max(int(before), 0), max(int(after), 0))
-    return (np.pad(x[tuple(crop)], widths, constant_values=fill.reshape(()).astype(x.dtype)),)
+    for axis, before, after in zip(range(x.ndim) if axes is None else axes, *np.split(amounts, 2), strict=True):
+        widths[axis] = (int(before), int(after))
+    return (pad_or_crop(x, widths, 0 if fill is None else fill.reshape(()).astype(x.dtype)),)
 
 
 def _positions(data: Array, indices: Array, axis: int) -> tuple[Array, ...]:

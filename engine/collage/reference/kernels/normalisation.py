@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 
-def lrn(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Any]:
+def lrn(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any]:
     """Compute LRN; sums in float64.
 
     ONNX's evaluator loops over as many channels as the batch has images (onnx 1.23, `op_lrn.py`), which its own test
     does not see: there both are five.
     """
-    del version
     x, size = inputs[0], attributes["size"]
     before, after = (size - 1) // 2, size // 2
     channels = x.shape[1]

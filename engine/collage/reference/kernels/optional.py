@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def optional(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Any]:
+def optional(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any]:
     """Compute Optional.
 
     ONNX's puts the value into a list (onnx 1.23, `op_optional.py`), which its own OptionalGetElement does not undo.
     """
-    del attributes, version
+    del attributes
     return (inputs[0] if inputs else None,)

@@ -16,9 +16,8 @@ import numpy as np
 from collage.reference.kernels.windows import Array, Windows, offset_slice, padded, slide, view
 
 
-def max_pool(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def max_pool(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute MaxPool; the indices too, which cost most, so `with_indices` is a kernel of its own."""
-    del version
     x = inputs[0]
     windows = slide(attributes, x.shape[2:], attributes["kernel_shape"])
     result = padded(x, windows, _lowest(x))
@@ -27,9 +26,8 @@ def max_pool(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int)
     return (result,)
 
 
-def max_pool_with_indices(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def max_pool_with_indices(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute MaxPool and the flat index of each maximum, the first one in a window."""
-    del version
     x = inputs[0]
     size = x.shape[2:]
     windows = slide(attributes, size, attributes["kernel_shape"])
@@ -53,9 +51,8 @@ def max_pool_with_indices(inputs: Sequence[Any], attributes: Mapping[str, Any], 
     return values, index + images * int(np.prod(size))
 
 
-def average_pool(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def average_pool(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute AveragePool; sums in float64."""
-    del version
     x = inputs[0]
     windows = slide(attributes, x.shape[2:], attributes["kernel_shape"])
     result = padded(x, windows, 0).astype(np.float64)
@@ -76,9 +73,8 @@ def average_pool(inputs: Sequence[Any], attributes: Mapping[str, Any], version: 
         return ((result / counts).astype(x.dtype),)
 
 
-def lp_pool(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def lp_pool(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute LpPool; sums in float64."""
-    del version
     x = inputs[0]
     power = attributes.get("p", 2)
     windows = slide(attributes, x.shape[2:], attributes["kernel_shape"])
@@ -88,9 +84,8 @@ def lp_pool(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) 
     return ((result ** (1.0 / power)).astype(x.dtype),)
 
 
-def global_lp_pool(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def global_lp_pool(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute GlobalLpPool, which ONNX's evaluator lacks."""
-    del version
     x = inputs[0]
     power = attributes.get("p", 2)
     total = np.sum(np.abs(x.astype(np.float64)) ** power, axis=tuple(range(2, x.ndim)), keepdims=True)

@@ -7,22 +7,20 @@ ONNX's own ignore the lengths of sequences, the activations of GRU and LSTM, the
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from collage.reference.kernels.windows import Array
+from collage.reference.kernels.windows import Array, all_inputs
 
 Activation = Callable[[Array], Array]
 _Cell = Callable[..., tuple[Array, ...]]
 
 
-def rnn(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def rnn(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute RNN: the outputs of all steps, and the last."""
-    del version
-    x, w, r, b, lengths, h = _padded(inputs, 6)
+    x, w, r, b, lengths, h = all_inputs(inputs, 6)
 
     def cell(direction: int, activations: Sequence[Activation]) -> _Cell:
         bias, (f,) = _bias(b, direction, w), activations
@@ -35,10 +33,9 @@ def rnn(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> t
     return _Run(attributes, gates=1, activations=("Tanh",)).over(x, r, lengths, [h], cell)
 
 
-def gru(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def gru(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute GRU: the outputs of all steps, and the last."""
-    del version
-    x, w, r, b, lengths, h = _padded(inputs, 6)
+    x, w, r, b, lengths, h = all_inputs(inputs, 6)
     linear = bool(attributes.get("linear_before_reset", 0))
 
     def cell(direction: int, activations: Sequence[Activation]) -> _Cell:
@@ -57,10 +54,9 @@ def gru(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> t
     return _Run(attributes, gates=3, activations=("Sigmoid", "Tanh")).over(x, r, lengths, [h], cell)
 
 
-def lstm(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def lstm(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute LSTM: the outputs of all steps, the last, and the last state of the cell."""
-    del version
-    x, w, r, b, lengths, h, c, peepholes = _padded(inputs, 8)
+    x, w, r, b, lengths, h, c, peepholes = all_inputs(inputs, 8)
     coupled = bool(attributes.get("input_forget", 0))
 
     def cell(direction: int, activations: Sequence[Activation]) -> _Cell:
@@ -132,7 +128,7 @@ class _Run:
 
     def _functions(self, directions: int) -> Iterator[list[Activation]]:
         """The activations of each direction; their parameters are used up in order by those that have some."""
-        names = [_text(name) for name in self.attributes.get("activations") or self.activations * directions]
+        names = self.attributes.get("activations") or self.activations * directions
         alphas = iter(self.attributes.get("activation_alpha") or ())
         betas = iter(self.attributes.get("activation_beta") or ())
         clip = self.attributes.get("clip")
@@ -183,11 +179,3 @@ def _bias(b: Array | None, direction: int, w: Array) -> tuple[Any, Any]:
         return zeros, zeros
     first, second = np.split(b[direction], 2)
     return first, second
-
-
-def _padded(inputs: Sequence[Any], count: int) -> list[Any]:
-    return list(itertools.islice(itertools.chain(inputs, itertools.repeat(None)), count))
-
-
-def _text(name: str | bytes) -> str:
-    return name.decode() if isinstance(name, bytes) else name

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from collage.reference.kernels.windows import Array
+from collage.reference.kernels.windows import Array, all_inputs
 
 _PASSED_ON = (
     "antialias",
@@ -26,18 +26,16 @@ _PASSED_ON = (
 )
 
 
-def resize(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> Any:
+def resize(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Compute Resize of floating-point images (of anything for `nearest`)."""
-    x = inputs[0]
+    x, _, scales, sizes = all_inputs(inputs, 4)
     nearest = attributes.get("mode") == "nearest"
-    if version < 11 or not (nearest or x.dtype in (np.float32, np.float64)):
-        return NotImplemented
+    if len(inputs) == 2 or not (nearest or x.dtype in (np.float32, np.float64)):
+        return NotImplemented  # opset 10 has other coordinates
     if attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         return NotImplemented  # it extrapolates, so it is not linear in the pixels
     if attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         return NotImplemented  # the sizes asked for are then not those of the output
-    scales = inputs[2] if len(inputs) > 2 else None
-    sizes = inputs[3] if len(inputs) > 3 else None
     by_size = sizes is not None and sizes.size > 0
     wanted = sizes if by_size else scales
     if wanted is None or wanted.size == 0:
@@ -49,7 +47,7 @@ def resize(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -
         axis %= x.ndim
         if amount == (x.shape[axis] if by_size else 1):
             continue
-        matrix = _axis_matrix(x.shape[axis], amount, by_size, options, version)
+        matrix = _axis_matrix(x.shape[axis], amount, by_size, options)
         if nearest:
             result = np.take(result, matrix.argmax(axis=1), axis=axis)
         else:
@@ -57,26 +55,14 @@ def resize(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -
     return (result,)
 
 
-def _axis_matrix(length: int, amount: Any, by_size: bool, options: Mapping[str, Any], version: int) -> Array:
+def _axis_matrix(length: int, amount: Any, by_size: bool, options: Mapping[str, Any]) -> Array:
     """Return the (out, in) matrix by which one axis is resized."""
     names = ["eye", "", "" if by_size else "amount", "amount" if by_size else ""]
     node = onnx.helper.make_node("Resize", names, ["matrix"], **options)
-    model = onnx.helper.make_model(
-        onnx.helper.make_graph(
-            [node],
-            "axis",
-            [
-                onnx.helper.make_tensor_value_info("eye", onnx.TensorProto.DOUBLE, [length, length]),
-                onnx.helper.make_tensor_value_info(
-                    "amount", onnx.TensorProto.INT64 if by_size else onnx.TensorProto.FLOAT, [2]
-                ),
-            ],
-            [onnx.helper.make_tensor_value_info("matrix", onnx.TensorProto.DOUBLE, None)],
-        ),
-        opset_imports=[onnx.helper.make_opsetid("", version)],
-    )
+    opset = onnx.helper.make_opsetid("", onnx.defs.onnx_opset_version())
+    function = onnx.helper.make_function("", "Axis", ["eye", "amount"], ["matrix"], [node], [opset])
     amounts = np.array([amount, length], np.int64) if by_size else np.array([amount, 1], np.float32)
-    [matrix] = ReferenceEvaluator(model).run(None, {"eye": np.eye(length), "amount": amounts})
+    [matrix] = ReferenceEvaluator(function).run(None, {"eye": np.eye(length), "amount": amounts}, attributes={})
     return np.asarray(matrix)
 
 

@@ -15,9 +15,8 @@ _CUBIC_ALPHA = -0.75
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}  # as opset 16 spelt them
 
 
-def grid_sample(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def grid_sample(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute GridSample over any number of spatial axes; one pass per tap of the interpolation."""
-    del version
     x, grid = inputs
     size = x.shape[2:]
     mode = str(attributes.get("mode", "linear"))

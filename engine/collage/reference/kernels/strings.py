@@ -16,14 +16,12 @@ from collage.reference.kernels.windows import Array
 _CHANGES: Mapping[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
 
 
-def string_normalizer(inputs: Sequence[Any], attributes: Mapping[str, Any], version: int) -> tuple[Array, ...]:
+def string_normalizer(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute StringNormalizer: elements that are stop words are dropped, the others change case."""
-    del version
     [x] = inputs
     words = [word.decode() if isinstance(word, bytes) else str(word) for word in x.reshape(-1).tolist()]
-    stops = [word.decode() if isinstance(word, bytes) else word for word in attributes.get("stopwords") or ()]
     compared: Callable[[str], str] = str if attributes.get("is_case_sensitive", 0) else str.lower
-    dropped = set(map(compared, stops))
+    dropped = set(map(compared, attributes.get("stopwords") or ()))
     change = _CHANGES[str(attributes.get("case_change_action", "NONE"))]
     kept = [change(word) for word in words if compared(word) not in dropped] or [""]
     return (np.array(kept, dtype=object).reshape(*x.shape[:-1], -1),)

@@ -73,11 +73,13 @@ def padded(x: Array, windows: Windows, fill: float) -> Array:
     if not any((*windows.begin, *windows.end, *windows.extra)):
         return x
     ends = [e + extra for e, extra in zip(windows.end, windows.extra, strict=True)]
-    widths = [(0, 0), (0, 0), *zip(windows.begin, ends, strict=True)]
-    if min(min(pair) for pair in widths) < 0:  # a negative pad crops
-        crop = tuple(slice(max(-b, 0), n - max(-e, 0)) for (b, e), n in zip(widths, x.shape, strict=True))
-        x, widths = x[crop], [(max(b, 0), max(e, 0)) for b, e in widths]
-    return np.pad(x, widths, constant_values=fill)
+    return pad_or_crop(x, [(0, 0), (0, 0), *zip(windows.begin, ends, strict=True)], fill)
+
+
+def pad_or_crop(x: Array, widths: Sequence[tuple[int, int]], fill: Any) -> Array:
+    """Pad each axis before and after with a constant; a negative width crops."""
+    kept = tuple(slice(max(-b, 0), n - max(-e, 0)) for (b, e), n in zip(widths, x.shape, strict=True))
+    return np.pad(x[kept], [(max(b, 0), max(e, 0)) for b, e in widths], constant_values=fill)
 
 
 def view(x: Array, windows: Windows) -> Array:
@@ -96,6 +98,11 @@ def offset_slice(windows: Windows, axis: int, position: int) -> slice:
     start = position * windows.dilations[axis]
     stride = windows.strides[axis]
     return slice(start, start + (windows.out[axis] - 1) * stride + 1, stride)
+
+
+def all_inputs(inputs: Sequence[Any], count: int) -> list[Any]:
+    """Return as many inputs as an operator can have, None for those left out at the end."""
+    return [*inputs, *[None] * (count - len(inputs))]
 
 
 def _automatic_pads(mode: str, size: Sequence[int], reach: Sequence[int], strides: Sequence[int]) -> list[int]:

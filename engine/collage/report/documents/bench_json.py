@@ -48,25 +48,12 @@ class BenchReport:
     apparent_losses: tuple[ApparentLoss, ...] = ()
 
 
-def bench_document(report: BenchReport) -> dict[str, Any]:
-    """The public form of a comparison, as plain values."""
-    document = latency_document(report.model, report.host, report.threads, report.comparison)
-    if report.apparent_losses:
-        document["apparent_losses"] = [
-            {
-                "contender": each.contender,
-                "plan": each.plan,
-                "loss": round(each.loss, 6),
-                "loss_ci95": [round(bound, 6) for bound in each.loss_ci95],
-            }
-            for each in report.apparent_losses
-        ]
-    return document
-
-
 def bench_json(report: BenchReport) -> str:
     """The public form of a comparison, as JSON text."""
-    return dumps(bench_document(report))
+    document = latency_document(report.model, report.host, report.threads, report.comparison)
+    if report.apparent_losses:
+        document["apparent_losses"] = _rounded(to_jsonable(report.apparent_losses))
+    return dumps(document)
 
 
 def latency_document(model: ModelFacts, host: HostFacts, threads: int, comparison: Comparison) -> dict[str, Any]:
@@ -83,7 +70,7 @@ def latency_document(model: ModelFacts, host: HostFacts, threads: int, compariso
         "contenders": [_contender(contender) for contender in comparison.contenders],
         "best_single": comparison.best_single or None,
         "speedup_vs_best_single": round(comparison.speedup_vs_best_single, 6) if known else None,
-        "speedup_ci95": [round(bound, 6) for bound in comparison.speedup_ci95] if known else None,
+        "speedup_ci95": _rounded(to_jsonable(comparison.speedup_ci95)) if known else None,
     }
 
 
@@ -95,15 +82,18 @@ def _contender(contender: ContenderFacts) -> dict[str, Any]:
         document["regions"] = contender.regions
     if contender.latency_ms is None:
         document["failed"] = contender.failed or "no reason given"
-        return document
-    latency = contender.latency_ms
-    document["latency_ms"] = {
-        "p50": round(latency.p50, 6),
-        "p90": round(latency.p90, 6),
-        "p99": round(latency.p99, 6),
-        "mean": round(latency.mean, 6),
-        "min": round(latency.min, 6),
-        "n": latency.n,
-        "ci95": [round(bound, 6) for bound in latency.ci95],
-    }
+    else:
+        document["latency_ms"] = _rounded(to_jsonable(contender.latency_ms))
     return document
+
+
+def _rounded(value: Any) -> Any:
+    """Plain values, their numbers with at most six decimals."""
+    match value:
+        case float():
+            return round(value, 6)
+        case list():
+            return [_rounded(each) for each in value]
+        case dict():
+            return {key: _rounded(each) for key, each in value.items()}
+    return value

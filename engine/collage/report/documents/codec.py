@@ -44,28 +44,6 @@ def dumps(document: Any) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def record_to_json(record: Record) -> str:
-    """A record as JSON, for packages and files."""
-    return to_json(record)
-
-
-def record_from_json(text: str | bytes, source: str = "record") -> Record:
-    """Reads a record that `record_to_json` wrote.
-
-    Args:
-        text: The JSON.
-        source: Where it is from, for messages.
-
-    Raises:
-        RecordError: If it is not JSON, has another schema version, or does not have exactly a record's fields.
-    """
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise RecordError(source, f"it is not JSON ({error})") from error
-    return record_from_document(document, source)
-
-
 def record_from_document(document: Any, source: str = "record") -> Record:
     """Reads a record from plain values, as packages hold it.
 
@@ -77,10 +55,7 @@ def record_from_document(document: Any, source: str = "record") -> Record:
     version = document["schema_version"]
     if version != SCHEMA_VERSION:
         raise RecordError(source, f"its schema version is {version!r}, this Collage reads {SCHEMA_VERSION}")
-    try:
-        return _converter().structure(document, Record)
-    except Exception as error:  # cattrs raises KeyError, TypeError, ValueError and its own kinds
-        raise RecordError(source, " ".join(str(error).split()) or type(error).__name__) from error
+    return read_part(document, Record, source)
 
 
 def read_part(document: Any, kind: type[T], source: str) -> T:
@@ -91,7 +66,7 @@ def read_part(document: Any, kind: type[T], source: str) -> T:
     """
     try:
         return _converter().structure(document, kind)
-    except Exception as error:  # as above
+    except Exception as error:  # cattrs raises KeyError, TypeError, ValueError and its own kinds
         raise RecordError(source, " ".join(str(error).split()) or type(error).__name__) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from collage.report.documents.bench_json import latency_document
@@ -11,10 +12,13 @@ from collage_core.candidates.refusals import Refusal
 
 PHASES = ("prepare", "candidates", "measure", "search", "refine", "total")
 
+_REFUSAL_ORDER = operator.attrgetter("target", "stage", "reason", "nodes")
 
-def optimize_document(record: Record) -> dict[str, Any]:
-    """The public form of a record, as plain values: what `bench --json` says, and what was searched and chosen."""
-    return {
+
+def optimize_json(record: Record) -> str:
+    """The public form of a record, as JSON text."""
+    refusals = sorted((*record.refusals, *_unusable(record)), key=_REFUSAL_ORDER)
+    document = {
         **latency_document(record.model, record.host, record.threads, record.comparison),
         "search": _search(record.search),
         "predicted_ms": round(record.predicted_ms, 6),
@@ -23,25 +27,11 @@ def optimize_document(record: Record) -> dict[str, Any]:
         "deterministic": record.deterministic,
         "regions": [_region(region) for region in record.regions],
         "device_copies": [_copy(copy) for copy in record.device_copies],
-        "devices": [to_jsonable(device) for device in record.devices],
+        "devices": to_jsonable(record.devices),
         "device_work": to_jsonable(record.device_work),
-        "refusals": [
-            _refusal(refusal) for refusal in sorted((*record.refusals, *_unusable(record)), key=_refusal_order)
-        ],
+        "refusals": to_jsonable(refusals),
     }
-
-
-def optimize_json(record: Record) -> str:
-    """The public form of a record, as JSON text."""
-    return dumps(optimize_document(record))
-
-
-def regions_json(record: Record) -> str:
-    """The chosen plan alone; byte-identical for runs that chose alike from the same costs.
-
-    What differs from run to run (times in place, errors) is therefore not part of it.
-    """
-    return dumps([_region(region) for region in record.regions])
+    return dumps(document)
 
 
 def _search(search: SearchFacts) -> dict[str, Any]:
@@ -55,7 +45,7 @@ def _search(search: SearchFacts) -> dict[str, Any]:
         "measured": search.measured,
         "cache_hits": search.cache_hits,
         "seconds": {phase: round(search.seconds.get(phase, 0.0), 3) for phase in (*PHASES, *others)},
-        "compatible_sets": [to_jsonable(each) for each in search.compatible_sets],
+        "compatible_sets": to_jsonable(search.compatible_sets),
     }
 
 
@@ -70,13 +60,7 @@ def _region(region: RegionFacts) -> dict[str, Any]:
 
 
 def _copy(copy: CopyFacts) -> dict[str, Any]:
-    return {
-        "value": copy.value,
-        "source": copy.source,
-        "destination": copy.destination,
-        "size_bytes": copy.size_bytes,
-        "cost_us": to_jsonable(round(float(copy.cost_us), 3)),
-    }
+    return {**to_jsonable(copy), "cost_us": to_jsonable(round(float(copy.cost_us), 3))}
 
 
 def _unusable(record: Record) -> list[Refusal]:
@@ -86,16 +70,3 @@ def _unusable(record: Record) -> list[Refusal]:
         for toolchain in record.toolchains
         if toolchain.unusable
     ]
-
-
-def _refusal(refusal: Refusal) -> dict[str, Any]:
-    return {
-        "target": refusal.target,
-        "stage": refusal.stage,
-        "nodes": list(refusal.nodes),
-        "reason": refusal.reason,
-    }
-
-
-def _refusal_order(refusal: Refusal) -> tuple[str, str, str, tuple[str, ...]]:
-    return refusal.target, refusal.stage, refusal.reason, refusal.nodes

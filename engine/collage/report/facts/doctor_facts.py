@@ -6,21 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from collage.report.facts.record import SCHEMA_VERSION, HostFacts, ToolchainFacts
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PluginFailureFacts:
-    """An installed entry point that gives no toolchain.
-
-    Attributes:
-        name: Name of the entry point.
-        distribution: Distribution that declares it, with its version.
-        reason: Why it is unusable.
-    """
-
-    name: str
-    distribution: str
-    reason: str
+from collage_core.entry_points import PluginFailure
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +56,7 @@ class DoctorReport:
     devices: tuple[str, ...] = ()
     unusable_devices: tuple[str, ...] = ()
     toolchains: tuple[ToolchainFacts, ...] = ()
-    failures: tuple[PluginFailureFacts, ...] = ()
+    failures: tuple[PluginFailure, ...] = ()
     obstacles: Mapping[str, str] = dataclasses.field(default_factory=dict)
     clashes: tuple[ClashFacts, ...] = ()
     tuning_db: str = ""

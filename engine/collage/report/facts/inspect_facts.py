@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from collage.report.facts.doctor_facts import PluginFailureFacts
 from collage.report.facts.record import SCHEMA_VERSION, ModelFacts
 from collage_core.candidates.refusals import Refusal
+from collage_core.entry_points import PluginFailure
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,5 +55,5 @@ class InspectReport:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     targets: tuple[TargetCoverage, ...] = ()
-    failures: tuple[PluginFailureFacts, ...] = ()
+    failures: tuple[PluginFailure, ...] = ()
     notes: tuple[str, ...] = ()

@@ -10,11 +10,12 @@ from rich.text import Text
 from collage.report import figures
 from collage.report.documents.bench_json import ApparentLoss, BenchReport
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
-from collage.report.facts.doctor_facts import DoctorReport, PluginFailureFacts
+from collage.report.facts.doctor_facts import DoctorReport
 from collage.report.facts.inspect_facts import InspectReport
 from collage.report.facts.record import HostFacts, ModelFacts
 from collage.report.facts.run_facts import RunReport
-from collage.report.text.tables import comparison_table, plain_table, refusals_table
+from collage.report.text.tables import add_cells, comparison_table, plain_table, refusals_table
+from collage_core.entry_points import PluginFailure
 
 _VALUES_SHOWN = 10
 _REFUSALS_SHOWN = 12
@@ -26,7 +27,7 @@ def doctor_summary(report: DoctorReport) -> RenderableType:
     for toolchain in report.toolchains:
         targets = ", ".join(toolchain.targets) or "unusable, see below"
         cells = (toolchain.name, toolchain.fingerprint or "-", toolchain.distribution, targets)
-        table.add_row(*(Text(cell) for cell in cells), style="" if toolchain.targets else "dim")
+        add_cells(table, *cells, style="" if toolchain.targets else "dim")
     reasons = [
         Text(
             f"{toolchain.name} is {'in part ' if toolchain.targets else ''}unusable: "
@@ -61,7 +62,8 @@ def inspect_summary(report: InspectReport, *, everything: bool = False) -> Rende
     table = plain_table("target", ">takes", ">of nodes", ">share", ">candidates", ">distinct")
     for target in report.targets:
         if not target.unusable:
-            cells = (
+            add_cells(
+                table,
                 target.target,
                 str(target.claimed_nodes),
                 str(report.kernel_nodes),
@@ -69,7 +71,6 @@ def inspect_summary(report: InspectReport, *, everything: bool = False) -> Rende
                 str(target.candidates),
                 str(target.distinct_candidates),
             )
-            table.add_row(*(Text(cell) for cell in cells))
     unusable = [Text(f"{t.target} is unusable: {t.unusable}") for t in report.targets if t.unusable]
     refusals = [refusal for target in report.targets for refusal in target.refusals]
     limit = None if everything else _REFUSALS_SHOWN
@@ -94,12 +95,12 @@ def compare_summary(report: CompareReport, *, everything: bool = False) -> Rende
         maker = f"{value.region} {value.target}".strip() or "-"
         verdict = ("ok" if value.passed else "BEYOND TOLERANCE") + (f": {value.reason}" if value.reason else "")
         cells = (value.name, value.place, maker, figures.error(value.error), verdict)
-        table.add_row(*(Text(cell) for cell in cells), style="" if value.passed else "red")
+        add_cells(table, *cells, style="" if value.passed else "red")
     inputs = "the inputs given" if report.seed is None else f"random inputs (seed {report.seed})"
     hidden = len(report.values) - len(shown)
     lines = [f"{report.package} against the reference of {report.model}, on {inputs}"]
-    below = [f"{figures.counted(hidden, 'more boundary', 'more boundaries')} within tolerance; -v lists all"]
-    below = below if hidden else []
+    more = f"{figures.counted(hidden, 'more boundary', 'more boundaries')} within tolerance; -v lists all"
+    below = [more] if hidden else []
     below += [f"not independently checked: {name}: {reason}" for name, reason in sorted(report.unchecked.items())]
     return Group(*(Text(line) for line in lines), table, *(Text(line) for line in below), Text(compare_verdict(report)))
 
@@ -125,15 +126,14 @@ def run_summary(report: RunReport) -> RenderableType:
         shape = "x".join(map(str, output.shape)) or "-"
         numbers = ("-", "-") if output.range is None else tuple(f"{bound:.6g}" for bound in output.range)
         mean = "-" if output.mean is None else f"{output.mean:.6g}"
-        outputs.add_row(*(Text(cell) for cell in (output.name, output.dtype, shape, *numbers, mean)))
+        add_cells(outputs, output.name, output.dtype, shape, *numbers, mean)
     parts: list[RenderableType] = [Text(f"{report.package} ran on {inputs}"), outputs]
     if report.steps:
         whole = sum(step.median_us for step in report.steps)
         profile = plain_table("kernel", "target", ">nodes", ">median us", ">share")
         for step in report.steps:
             time, share = figures.microseconds(step.median_us), figures.percent(step.median_us, whole)
-            cells = (step.name, step.target, str(step.nodes), time, share)
-            profile.add_row(*(Text(cell) for cell in cells))
+            add_cells(profile, step.name, step.target, str(step.nodes), time, share)
         parts += [profile, Text(f"sum of the kernels: {figures.milliseconds(whole / 1000)} ms")]
     if not report.device_work.is_none:
         parts.append(Text(f"devices: {report.device_work.counts()}"))
@@ -169,5 +169,5 @@ def _model_line(model: ModelFacts) -> str:
     return f"{model.name}: {figures.counted(model.nodes, 'node')}{given}, sha256 {model.sha256[:12]}"
 
 
-def _failures(failures: Iterable[PluginFailureFacts]) -> list[Text]:
+def _failures(failures: Iterable[PluginFailure]) -> list[Text]:
     return [Text(f"{f.name} ({f.distribution}) does not load: {f.reason}") for f in failures]

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from collage.report import figures
-from collage.report.text.tables import plain_table
+from collage.report.text.tables import add_cells, plain_table
 from collage.store import StoreStats
 
 
@@ -36,5 +36,5 @@ def store_summary(url: str, stats: StoreStats) -> RenderableType:
 def _counts(header: str, counts: Mapping[str, int]) -> RenderableType:
     table = plain_table(header, ">records")
     for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        table.add_row(Text(name), Text(str(count)))
+        add_cells(table, name, str(count))
     return table

@@ -6,7 +6,7 @@ Cells are `Text`, never markup: node and target names hold brackets.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from collage.report import figures
 from collage.report.documents.optimize_json import PHASES
-from collage.report.facts.record import Comparison, CompatibleSetFacts, ContenderFacts, Record, SearchFacts
+from collage.report.facts.record import Comparison, CompatibleSetFacts, ContenderFacts, Record, RegionFacts, SearchFacts
 from collage.report.text.coverage import coverage_lines
 from collage.report.text.operator_summary import summarize_operators
 from collage.report.text.refusal_groups import group_refusals
@@ -56,7 +56,7 @@ def comparison_table(comparison: Comparison) -> RenderableType:
     table = plain_table("contender", "kind", "toolchains", ">kernels", ">p50 ms", ">95 % CI", ">ratio", ">95 % CI")
     table.columns[1].no_wrap = True
     for contender in comparison.contenders:
-        table.add_row(*(Text(cell) for cell in _contender_cells(contender)), style=_style(contender, comparison))
+        add_cells(table, *_contender_cells(contender), style=_style(contender, comparison))
     failures = [Text(f"{c.name} failed: {c.failed}", style="red") for c in comparison.contenders if c.failed]
     below = [Text(f"ratio: to {comparison.best_single}, the best single toolchain")] if comparison.best_single else []
     return Group(table, *below, *failures)
@@ -75,39 +75,26 @@ def regions_table(record: Record, *, limit: int | None = None) -> RenderableType
     kept = {region.id for region in sorted(regions, key=lambda r: (-times[r.id], r.id))[:limit]}
     whole = sum(times.values())
     table = plain_table("region", "target", "operators", ">nodes", ">predicted us", ">measured us", ">share")
+
+    def add_row(names: tuple[str, str, str], rows: Sequence[RegionFacts], style: str = "") -> None:
+        add_cells(
+            table,
+            *names,
+            str(sum(len(region.nodes) for region in rows)),
+            figures.microseconds(sum(region.cost_us for region in rows)),
+            figures.microseconds(sum(region.measured_us for region in rows) if profiled else None),
+            figures.percent(sum(times[region.id] for region in rows), whole),
+            style=style,
+        )
+
     for region in regions:
         if region.id in kept:
-            table.add_row(
-                Text(region.id),
-                Text(region.target),
-                Text(summarize_operators(region.operators)),
-                Text(str(len(region.nodes))),
-                Text(figures.microseconds(region.cost_us)),
-                Text(figures.microseconds(region.measured_us if profiled else None)),
-                Text(figures.percent(times[region.id], whole)),
-            )
+            add_row((region.id, region.target, summarize_operators(region.operators)), [region])
     others = [region for region in regions if region.id not in kept]
     if others:
-        table.add_row(
-            Text("..."),
-            Text(""),
-            Text(f"{figures.counted(len(others), 'region')} more"),
-            Text(str(sum(len(region.nodes) for region in others))),
-            Text(figures.microseconds(sum(region.cost_us for region in others))),
-            Text(figures.microseconds(sum(region.measured_us for region in others) if profiled else None)),
-            Text(figures.percent(sum(times[region.id] for region in others), whole)),
-        )
+        add_row(("...", "", f"{figures.counted(len(others), 'region')} more"), others)
     table.add_section()
-    table.add_row(
-        Text("total"),
-        Text(""),
-        Text(figures.counted(len(regions), "kernel")),
-        Text(str(sum(len(region.nodes) for region in regions))),
-        Text(figures.microseconds(sum(region.cost_us for region in regions))),
-        Text(figures.microseconds(sum(region.measured_us for region in regions) if profiled else None)),
-        Text(figures.percent(whole, whole)),
-        style="bold",
-    )
+    add_row(("total", "", figures.counted(len(regions), "kernel")), regions, style="bold")
     return table
 
 
@@ -137,8 +124,7 @@ def refusals_table(refusals: Iterable[Refusal], *, limit: int | None = None) -> 
     table = plain_table("refused by", "when", ">times", ">nodes", "reason")
     for group in groups:
         if group in kept:
-            cells = (group.target, group.stage, str(group.refusals), str(len(group.nodes)), group.text)
-            table.add_row(*(Text(cell) for cell in cells))
+            add_cells(table, group.target, group.stage, str(group.refusals), str(len(group.nodes)), group.text)
     more = len(groups) - len(kept)
     return Group(table, Text(f"{figures.counted(more, 'more reason')}; -v lists all")) if more else table
 
@@ -210,3 +196,8 @@ def plain_table(*headers: str) -> Table:
             Text(header.removeprefix(">")), justify="right" if right else "left", no_wrap=right, overflow="fold"
         )
     return table
+
+
+def add_cells(table: Table, *cells: str, style: str = "") -> None:
+    """Add a row of plain text."""
+    table.add_row(*(Text(cell) for cell in cells), style=style)

@@ -1,27 +1,29 @@
 """Two of one library in the process that runs a package.
 
 A search keeps toolchains apart whose libraries clash on its machine. A package is run elsewhere, later, and by programs
-that have libraries of their own; what was measured apart does not hold there (`pipeline.clashes` says why).
+that have libraries of their own; what was measured apart does not hold there (`setup/library_clashes.py` says why).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from collage.devices.libraries import Libraries
 from collage.errors import LibraryClashError
-from collage_core.device.libraries import LibraryFile, loaded_libraries
 
 
 class LibraryWatch:
     """Whose kernels have brought which library into this process, from the time on at which this is made.
 
     Args:
-        loaded: Gives the files of all that are there.
+        libraries: Those of which there is room for one.
+        loaded: Gives the files of all that are there; what this process has mapped if None.
     """
 
-    def __init__(self, loaded: Callable[[], tuple[str, ...]] = loaded_libraries) -> None:
-        self._loaded = loaded
-        self._owners: dict[str, str] = dict.fromkeys(loaded(), "")
+    def __init__(self, libraries: Libraries, loaded: Callable[[], tuple[str, ...]] | None = None) -> None:
+        self._libraries = libraries
+        self._loaded = loaded or libraries.loaded
+        self._owners: dict[str, str] = dict.fromkeys(self._loaded(), "")
         self._seen: list[str] = []
 
     def look(self, toolchain: str) -> None:
@@ -57,14 +59,14 @@ class LibraryWatch:
                 self._owners[path] = toolchain
 
     def _compare(self, path: str, toolchain: str) -> None:
-        mine = LibraryFile.at(path)
+        mine = self._libraries.at(path)
         if mine is None:
             return
         for other, owner in self._owners.items():
-            theirs = LibraryFile.at(other)
+            theirs = self._libraries.at(other)
             if owner == toolchain or theirs is None or theirs.stem != mine.stem or mine.serves_for(theirs):
                 continue
             # what a program has loaded for itself is its own matter, unless both go by the same name: then what
             # either asks for is given from whichever came first
             if owner or theirs.name == mine.name:
-                raise LibraryClashError(mine.family, (owner, toolchain), (other, path))
+                raise LibraryClashError(mine.family.title, (owner, toolchain), (other, path))

@@ -14,8 +14,8 @@ import enum
 import itertools
 from collections.abc import Iterable, Sequence
 
-from collage_core.contract import BoundCall
-from collage_core.device import DeviceStream, is_lost
+from collage.devices.opening import is_lost
+from collage_core.contract import BoundCall, DeviceStream
 from collage_core.errors import KernelRunError
 
 

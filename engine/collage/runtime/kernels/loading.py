@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from collage.devices.opening import Devices, placed_on
 from collage.runtime.kernels.requirements import VersionOf, check_requirements, installed_version
 from collage.runtime.scratch import removed_with
 from collage_core.contract import (
     Artifact,
     Buffer,
+    DeviceStream,
     Host,
     Kernel,
     RunContext,
@@ -26,7 +28,6 @@ from collage_core.contract import (
     weight_named,
     workspace_of,
 )
-from collage_core.device import Devices, DeviceStream, placed_on
 from collage_core.errors import DeviceError, KernelLoadError, PluginError
 from collage_core.passes.call_sites import CallSite
 
@@ -80,11 +81,11 @@ class Loader:
         threads: CPU threads of each kernel.
         scratch: A directory in which each kernel gets its own.
         host: This machine.
+        devices: Where kernels of other devices run.
         weights: Weights by content hash; None to take them from the model.
         relower: What to do about an artifact that does not load; None to give up.
         version_of: Looks up installed distributions.
         again: By call site, what was lowered again; clones load that.
-        devices: Where kernels of other devices run.
         placed: By device and what artifacts call them, weights that are there already.
         converted: Weights converted for kernels of the CPU, as long as one of them holds them.
         owns_scratch: Whether `scratch` goes with what this loads for.
@@ -94,11 +95,11 @@ class Loader:
     threads: int
     scratch: Path
     host: Host
+    devices: Devices
     weights: Mapping[str, np.ndarray[Any, Any]] | None = None
     relower: Relower | None = None
     version_of: VersionOf = installed_version
     again: dict[str, LoweredAgain] = dataclasses.field(default_factory=dict)
-    devices: Devices = dataclasses.field(default_factory=Devices)
     placed: dict[tuple[str, str], Buffer] = dataclasses.field(default_factory=dict)
     converted: weakref.WeakValueDictionary[str, np.ndarray[Any, Any]] = dataclasses.field(
         default_factory=weakref.WeakValueDictionary
@@ -163,6 +164,7 @@ class Loader:
         scratch = Path(tempfile.mkdtemp(dir=self.scratch))
         context = RunContext(
             threads=self.threads,
+            host=self.host,
             device=target.device,
             constants=constants,
             placed=placed,

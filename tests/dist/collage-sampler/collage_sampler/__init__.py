@@ -1,1 +1,1 @@
-"""The example plugin of `docs/writing-a-plugin.md`, installed as a user would install one."""
+"""The example plugin of `docs/plugin-authors/writing-a-plugin.md`, installed as a user would install one."""
