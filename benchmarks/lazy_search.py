@@ -41,7 +41,8 @@ from collage.explore.exploration import ExplorationSetup
 from collage.explore.lazy import explore_lazily
 from collage.measure.contenders.interleaved import Rounds, interleaved
 from collage.measure.driver.records import to_outcome
-from collage.measure.driver.source import MeasureSettings, MeasuringCostSource
+from collage.measure.driver.settings import MeasureSettings
+from collage.measure.driver.source import MeasuringCostSource
 from collage.measure.statistics import ratio_interval
 from collage.measure.wire.outcomes import BuildSettings, Failed, Outcome, Tolerance
 from collage.options import PRESETS
@@ -106,7 +107,7 @@ class Replay(MeasuringCostSource):
         self.seconds += float(record.extra.get("seconds", 0.0))
         self.when.setdefault((candidate.measured_as.name, self.key(candidate.sub_graph)), self.seconds)
         self._own.append(self._drawn(record))
-        self._known.pop(key, None)
+        self.read_anew(key)
         return to_outcome(record, self.settings.limits(candidate.measured_as))
 
     def _drawn(self, record: TuningRecord) -> TuningRecord:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from collage.report.documents.codec import record_from_document
 from collage.report.text.tables import comparison_table, predicted_against_measured, regions_table
-from collage.runtime import load_package
+from collage.runtime.package import load_package
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

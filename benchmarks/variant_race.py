@@ -196,7 +196,7 @@ def _made_ready(
             return
         try:
             bound = trial.bind(artifact)
-            trial.check(bound, ask.expected, ask)
+            trial.check(bound, ask)
         except Stopped as stopped:
             choice.failed = f"its first choice {variant} does not run ({stopped.outcome.reason}); it has another"
             return

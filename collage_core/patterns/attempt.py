@@ -22,7 +22,7 @@ from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.values.content import constant_of
 from collage_core.patterns.context import NodeContext
 from collage_core.patterns.domination import dominated_values
-from collage_core.patterns.match import Mismatch
+from collage_core.patterns.matches import Mismatch
 from collage_core.patterns.node_test import is_commutative, unlike
 from collage_core.patterns.partial_match import Partial
 from collage_core.patterns.pattern import (

@@ -6,7 +6,7 @@ import onnx_ir
 
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns.attempt import Attempt
-from collage_core.patterns.match import Match, Mismatch
+from collage_core.patterns.matches import Match, Mismatch
 from collage_core.patterns.pattern import Pattern
 from collage_core.patterns.scopes import root_types, self_contained, takes_producer
 

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from collage_core.contract.support import Supported, Unsupported
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns.context import NodeContext
-from collage_core.patterns.match import Match, Mismatch
 from collage_core.patterns.matcher import Matcher
+from collage_core.patterns.matches import Match, Mismatch
 from collage_core.patterns.pattern import Pattern, reachable
 
 Predicate = Callable[[NodeContext], Supported | Unsupported]

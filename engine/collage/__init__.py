@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collage.options import OptimizeOptions
     from collage.report.facts.record import Record
     from collage.report.progress import Progress
-    from collage.runtime import Session
+    from collage.runtime.session import Session
     from collage_core.errors import CollageError
 
     __version__: str
@@ -46,7 +46,7 @@ _LAZY: Mapping[str, str] = {
     "OptimizeOptions": "collage.options",
     "Optimized": "collage.commands.optimized",
     "Record": "collage.report.facts.record",
-    "Session": "collage.runtime",
+    "Session": "collage.runtime.session",
 }
 """Module of each public name that is not defined here."""
 

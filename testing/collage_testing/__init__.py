@@ -18,10 +18,10 @@ worker processes, too, and these have no use for a search.
 from typing import TYPE_CHECKING
 
 from collage_core.late_names import late_names
+from collage_testing.common_operators import operator_models
 from collage_testing.graphs import GraphBuilder
 from collage_testing.mock import CandidateView, MockToolchain, per_operator
 from collage_testing.models import chain, crossed, dense, diamond, mnist, single_matmul
-from collage_testing.operator_models import operator_models
 from collage_testing.random_models import random_model
 from collage_testing.reasons import NoFit, OutPriced, Refused, Unbuildable, Unusable, WhyNot
 

@@ -14,7 +14,7 @@ from collage.measure.wire.artifact_codec import artifact_of
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Built
 from collage.report.progress import Progress
-from collage.runtime import save_package
+from collage.runtime.package import save_package
 from collage_core.candidates.plan import Plan
 from collage_core.contract import Artifact, Json, Target
 from collage_core.fusion import CandidateKernel

@@ -12,7 +12,8 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.value_files import read_values, write_values
 from collage.report.documents.codec import to_jsonable
 from collage.report.facts.device_facts import describe_work
-from collage.runtime import Session, load
+from collage.runtime.load import load
+from collage.runtime.session import Session
 
 PACKAGE_CALL = f"{__name__}:package_call"
 """Name of `package_call`, as a contender process is told it."""

@@ -14,7 +14,7 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskBuild
 from collage.measure.wire.outcomes import BuildSettings, Built, Tolerance
-from collage.runtime import Package
+from collage.runtime.package import Package
 from collage_core.contract import Artifact
 from collage_core.errors import KernelLoadError
 from collage_core.passes.call_sites import CallSite

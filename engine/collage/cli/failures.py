@@ -3,6 +3,10 @@
 0 done, 1 failed, 2 misuse, 130 interrupted, 143 or 129 ended by SIGTERM or SIGHUP: 128 + the signal's number, as shells
 report it. Misuse is what another command line mends: it names what is not there, or gives shapes or arrays that do not
 fit the model; a model or package that cannot be used is a failure. A traceback is shown under `-v` only.
+
+A signal that asks a command to end ends it as Ctrl-C does: it takes its workers and temporary files along. `timeout`,
+`docker stop` and batch systems send SIGTERM, a terminal that is closed SIGHUP. Python's own answer to them is to stop
+where it is, which leaves gigabytes of tensors behind, and looks as if the candidate being measured had killed the run.
 """
 
 from __future__ import annotations
@@ -10,14 +14,61 @@ from __future__ import annotations
 import contextlib
 import errno
 import signal
+import threading
+import time
 import traceback
+from collections.abc import Iterator
+from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
 from collage.cli.options import is_verbose
-from collage.cli.signals import Ended, interrupted_by_signals
 from collage_core.errors import CollageError, UsageError
+
+_NAMES = ("SIGTERM", "SIGHUP")  # the second is unknown to Windows
+_DEAF_S = 5.0
+"""What follows so soon says the same (a closing terminal tells twice), and must not interrupt the clearing up."""
+
+
+class Ended(KeyboardInterrupt):
+    """A signal asked this process to end.
+
+    Attributes:
+        number: Which.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = signal.Signals(number)
+        super().__init__(self.number.name)
+
+
+@contextlib.contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Raises `Ended` when a signal asks to end.
+
+    Only in the main thread, which Python gives signals to. What is ignored (`nohup`), or has a handler, stays as it is.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    last = -_DEAF_S
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal last
+        if time.monotonic() - last > _DEAF_S:
+            last = time.monotonic()
+            raise Ended(number)
+
+    numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+    taken = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 class FailureReportingGroup(click.Group):

@@ -18,7 +18,7 @@ from collage.options import BenchOptions
 from collage.report.documents.bench_json import ApparentLoss, BenchReport
 from collage.report.facts.record import Comparison, ContenderFacts, ModelFacts
 from collage.report.progress import Progress, SilentProgress
-from collage.runtime import load_package
+from collage.runtime.package import load_package
 from collage.setup.environment import Environment
 from collage.setup.facts import host_facts
 from collage.setup.settings import SetupChoices

@@ -24,7 +24,9 @@ from collage.reference import Discrepancy, Evaluation, evaluate
 from collage.reference import compare as compare_values
 from collage.reference.rounded import rounded_problem
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
-from collage.runtime import Executable, Package, Session, load_package, loader
+from collage.runtime import Executable, loader
+from collage.runtime.package import Package, load_package
+from collage.runtime.session import Session
 from collage.setup.environment import Environment
 from collage.setup.facts import opened
 from collage.setup.prepared_model import PreparedModel

@@ -21,15 +21,16 @@ from collage.explore.by_options import explained
 from collage.explore.exhaustive import explore_exhaustively
 from collage.explore.exploration import ExplorationSetup, Explored, UncoveredError
 from collage.measure.driver.capture import Capture, random_nodes
-from collage.measure.driver.source import MeasureSettings
+from collage.measure.driver.settings import MeasureSettings
 from collage.measure.wire.outcomes import BuildSettings, Tolerance
 from collage.options import Preset
 from collage.prepare.shapes import free_inputs
 from collage.prepare.steps import prepare
 from collage.prepare.validity import blamed_on
-from collage.reference.compare import is_floating
+from collage.reference.discrepancy import is_floating
 from collage.report.progress import Progress, SilentProgress
-from collage.runtime import Executable, Session, loader
+from collage.runtime import Executable, loader
+from collage.runtime.session import Session
 from collage.setup.environment import Environment
 from collage.setup.prepared_model import PreparedModel
 from collage.setup.queries import usable_rules

@@ -7,8 +7,10 @@ import warnings
 from collections.abc import Callable, Iterable
 
 from collage.errors import LoweredAgainWarning
-from collage.runtime import LoweredAgain, Package, Session, load_package
-from collage.runtime import load as load_as_is
+from collage.runtime import LoweredAgain
+from collage.runtime.load import load as load_as_is
+from collage.runtime.package import Package, load_package
+from collage.runtime.session import Session
 from collage_core.contract import Artifact
 from collage_core.passes.call_sites import CallSite
 

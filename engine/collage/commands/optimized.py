@@ -12,7 +12,8 @@ from collage.build.assemble import Assembled
 from collage.control.plan_file import plan_document, write_plan
 from collage.report.documents.codec import to_jsonable
 from collage.report.facts.record import Record
-from collage.runtime import Session, load
+from collage.runtime.load import load
+from collage.runtime.session import Session
 from collage_core.candidates.pool import CandidatePool
 
 

@@ -8,25 +8,14 @@ from pathlib import Path
 from collage.build.assemble import assemble
 from collage.control.plan_file import PlanFile
 from collage.control.plan_of_file import planned
-from collage.decide.contenders import PACKAGE_SUFFIX
+from collage.decide.contenders import PACKAGE_SUFFIX, whole_model_plan
 from collage.report.progress import Progress
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
 from collage_core.candidates.all_proposals import propose_all
 from collage_core.candidates.plan import Plan
-from collage_core.contract import Target
 from collage_core.errors import CollageError
-from collage_core.fusion import CandidateBounds, CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
-
-
-def whole_model_plan(workload: Workload, target: Target) -> Plan:
-    """Return all of a model as one kernel of one target, its cost unknown."""
-    graph = workload.graph
-    spec = FusionSpec(name=target.name, rule=OpCallByKindRule(), targets=(target,))
-    kernel = CandidateKernel(SubGraph(graph, graph.completed(graph.needs_kernel)), spec)
-    return Plan(
-        name=target.name, single=True, partitioning=Partitioning(graph, (kernel,)), costs_us=(0.0,), dispatch_us=0.0
-    )
+from collage_core.fusion import CandidateBounds
 
 
 def plan_packages(
@@ -73,7 +62,7 @@ def single_packages(
     progress.phase("building single-toolchain plans", len(targets))
     for number, target in enumerate(targets):
         try:
-            plan = whole_model_plan(environment.workload, target)
+            plan = whole_model_plan(environment.graph, target)
             packages[target.name] = _built(plan, environment, f"single-{number}", progress)
         except CollageError as error:
             failed[target.name] = str(error)

@@ -9,7 +9,11 @@ from onnx_ir.passes.common import InlinePass
 
 from collage.build.package_contender import PACKAGE_CALL
 from collage.measure.contenders.interleaved import Contender
-from collage.runtime import load_package
+from collage.runtime.package import load_package
+from collage_core.candidates.plan import Plan
+from collage_core.contract import Target
+from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
 
 PACKAGE_SUFFIX = ".collage"
 
@@ -46,4 +50,13 @@ def package_contender(name: str, path: Path, inputs: Path, threads: int, *, warm
         name=name,
         call=PACKAGE_CALL,
         arguments={"package": str(path), "inputs": str(inputs), "threads": threads, "warmup": warmup},
+    )
+
+
+def whole_model_plan(graph: DataflowGraph, target: Target) -> Plan:
+    """Return all of a model as one kernel of one target, its cost unknown."""
+    spec = FusionSpec(name=target.name, rule=OpCallByKindRule(), targets=(target,))
+    kernel = CandidateKernel(SubGraph(graph, graph.completed(graph.needs_kernel)), spec)
+    return Plan(
+        name=target.name, single=True, partitioning=Partitioning(graph, (kernel,)), costs_us=(0.0,), dispatch_us=0.0
     )

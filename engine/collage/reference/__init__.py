@@ -6,7 +6,7 @@ would import.
 
 from typing import TYPE_CHECKING
 
-from collage.reference.compare import Discrepancy, compare, relative_error
+from collage.reference.discrepancy import Discrepancy, compare, relative_error
 from collage_core.late_names import late_names
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from collage.reference.compare import Discrepancy, is_floating
+from collage.reference.discrepancy import Discrepancy, is_floating
 
 _PER_ROUNDING = 0.1
 """Quanta, root mean square, that two right computations may be apart for each rounding in a row."""

@@ -12,7 +12,6 @@ from collage.measure.driver.source import MeasuringCostSource
 from collage.prepare.validity import blamed_on
 from collage.reference import Fallback
 from collage.report.progress import Progress, SilentProgress
-from collage.setup.device_figures import warm_devices
 from collage.setup.dispatch import dispatch_us
 from collage.setup.prepared_model import Runnable, capture_of
 from collage.setup.queries import Asked, ask_targets
@@ -112,7 +111,7 @@ class Environment(Generic[W_co]):
             database=self.toolchains.database,
             host=self.toolchains.host,
             settings=self._choices.measuring(self.toolchains.threads),
-            warm=warm_devices(self.toolchains.device_figures, self._weights_bytes()),
+            warm=self.toolchains.warm_devices(self._weights_bytes()),
         )
 
     @cached_property

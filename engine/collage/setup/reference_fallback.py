@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir
 
-from collage.measure.driver.capture import worker_fallback
+from collage.measure.driver.fallback import worker_fallback
 from collage.reference import Fallback
 from collage.setup.toolchains import Toolchains
 from collage_core.errors import EvaluationError, UsageError

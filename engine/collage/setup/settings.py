@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Literal, Self, cast
 
-from collage.measure.driver.source import MeasureSettings
+from collage.measure.driver.settings import MeasureSettings
 from collage.measure.wire.outcomes import BuildSettings, Tolerance
 from collage.options import BenchOptions, OptimizeOptions
 from collage_core.fusion import CandidateBounds

@@ -16,7 +16,7 @@ from collage.measure.driver.source import database_cache
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
 from collage.setup.copy_costs import HostCopies
-from collage.setup.device_figures import DeviceFigures, WorkerMeter, device_figures
+from collage.setup.device_figures import DeviceFigures, WorkerMeter, device_figures, warm_devices
 from collage.setup.library_clashes import kept_apart, loaded_clashes
 from collage.setup.settings import SetupChoices
 from collage.setup.targets import Selection, ToolchainStatus, check_reference, selected_targets, statuses
@@ -33,7 +33,7 @@ class Toolchains:
         registry: The toolchains; those installed if None.
 
     Attributes:
-        providers: Provide the devices of the machine.
+        providers: Who provides its devices.
         host: This machine.
         threads: CPU threads of every kernel.
         registry: The toolchains.
@@ -101,6 +101,14 @@ class Toolchains:
         graphs = {target.device for target in targets if target.launch == "graph"}
         figures = self.device_figures
         return HostCopies.of(figures, {each.device for each in figures} - graphs) if figures else None
+
+    def warm_devices(self, weights_bytes: int) -> frozenset[str]:
+        """Return the devices whose caches hold all of a model's weights, so that a run finds those the last one read.
+
+        Args:
+            weights_bytes: Of the whole model.
+        """
+        return warm_devices(self.device_figures, weights_bytes)
 
 
 def selected(choices: SetupChoices, registry: Registry) -> Selection:

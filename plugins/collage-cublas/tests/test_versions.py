@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from collage.reference import evaluate
-from collage.runtime import Executable, Session, loader
+from collage.runtime import Executable, loader
 from collage.runtime.kernels.loading import Relower
+from collage.runtime.session import Session
 from collage.setup.random_inputs import random_inputs
 from collage_core.contract import Artifact, BuildContext
 from collage_core.errors import DeviceMemoryError, KernelLoadError

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from collage.reference import compare, evaluate
-from collage.runtime import Executable, Session, load_package, loader, save_package
+from collage.runtime import Executable, loader
+from collage.runtime.package import load_package, save_package
+from collage.runtime.session import Session
 from collage.setup.random_inputs import random_inputs
 from collage_core.contract import BuildContext, Obstacle, Target, Unsupported
 from collage_core.fusion import CandidateKernel, Partitioning

@@ -22,13 +22,13 @@ from collage.devices.providers import Providers
 from collage.devices.this_host import this_host
 from collage.reference import evaluate
 from collage.setup.random_inputs import random_inputs
-from collage_core.candidates.proposals import propose, target_rule
 from collage_core.contract import Host, OpenDevice, Target, Unsupported
 from collage_core.errors import CollageError
-from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, SubGraphConfig, kernel_function
+from collage_core.fusion import SubGraphConfig
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.plugin_calls import is_fault
 from collage_core.registry import Toolchain
+from collage_testing.kit.claims import proposed, queried
 from collage_testing.kit.kernel_check import KernelCheck
 
 
@@ -140,9 +140,9 @@ def _targets(toolchain: Toolchain, host: Host, problems: list[str]) -> tuple[Tar
 def _check_model(check: KernelCheck, model: onnx_ir.Model, where: str, problems: list[str]) -> tuple[int, str]:
     """Checks all candidates of one model; returns how many kernels ran, and a reason if none did."""
     graph = DataflowGraph(model)
-    queried = _queried(check, graph, where, problems)
-    candidates, refusals = _proposed(check, graph, queried)
-    again, _ = _proposed(check, graph, queried)
+    refused = queried(check, graph, where, problems)
+    candidates, refusals = proposed(check, graph, refused)
+    again, _ = proposed(check, graph, refused)
     if [c.sub_graph for c in candidates] != [c.sub_graph for c in again]:
         problems.append(f"{where}: a second registration proposes other candidates")
     for index, reason in refusals.items():
@@ -166,20 +166,3 @@ def _check_model(check: KernelCheck, model: onnx_ir.Model, where: str, problems:
         else:
             ran += 1
     return ran, why
-
-
-def _queried(check: KernelCheck, graph: DataflowGraph, where: str, problems: list[str]) -> dict[int, str]:
-    """What the library itself refuses, by node index."""
-    whole = SubGraph(graph, graph.all_mask)
-    answer = check.toolchain.query(check.target, kernel_function(whole, "model")) or {}
-    unknown = [name for name in answer if name not in graph.names]
-    if unknown:
-        problems.append(f"{where}: collage_query names nodes the model does not have: {', '.join(unknown)}")
-    return {index: answer[name] for index, name in enumerate(graph.names) if name in answer}
-
-
-def _proposed(
-    check: KernelCheck, graph: DataflowGraph, queried: Mapping[int, str]
-) -> tuple[tuple[CandidateKernel, ...], Mapping[int, str]]:
-    proposals = propose(target_rule(check.toolchain, check.target, queried), graph, CandidateBounds.preset("quick"))
-    return proposals.candidates, proposals.refusals

@@ -18,7 +18,8 @@ from collage.measure.wire.values import encode_value
 from collage.measure.worker.device_times import time_device
 from collage.measure.worker.trials import Trials
 from collage.reference import evaluate
-from collage.runtime import Executable, Session, loader
+from collage.runtime import Executable, loader
+from collage.runtime.session import Session
 from collage.setup.copy_costs import HostCopies
 from collage.setup.device_figures import DeviceFigures, warm_devices
 from collage_core.candidates.costs import Costs

@@ -67,7 +67,7 @@ class Trials:
         for artifact in trial.variants(ask.build.max_variants, ask.variant):
             try:
                 bound = trial.bind(artifact)
-                error, repeatable = trial.check(bound, ask.expected, ask)
+                error, repeatable = trial.check(bound, ask)
                 self._report(Progress(stage=Stage.MEASURE, variant=artifact.variant, best=best))
                 clock = trial.clock(bound, artifact, ask.protocol, cold=ask.cold)
                 with trial.failing_as(Stage.MEASURE):
@@ -105,7 +105,7 @@ class Trials:
             try:
                 error = 0.0
                 if ask.inputs or ask.expected:
-                    error, _ = trial.check(trial.bind(artifact), ask.expected, ask)
+                    error, _ = trial.check(trial.bind(artifact), ask)
                 else:
                     trial.load(artifact)
                 with failing_as(Stage.LOWER):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from collage.measure.wire.outcomes import Tolerance
-from collage.reference.compare import compare
+from collage.reference.discrepancy import compare
 from collage.reference.rounded import rounded_problem
 from collage_core.contract import ALIGNMENT_BYTES, Buffer, TensorSpec, ValueKind
 
