@@ -20,7 +20,7 @@ from collage.runtime.package import load_package
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draws one package's comparison and regions."""
+    """Draw the comparison and the regions of one package."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.picture", description=__doc__)
     parser.add_argument("package", type=Path)
     parser.add_argument("picture", type=Path)

@@ -11,11 +11,11 @@ from collage_core.contract import INVALID, UNMEASURED, Cost, Unmeasured
 from collage_core.fusion import CandidateKernel, SubGraph
 
 CacheKey: TypeAlias = tuple[str, str]
-"""Name of a target and key of a sub-graph: candidates of equal keys share their cost."""
+"""Target name and sub-graph key; candidates with equal keys share their cost."""
 
 
 class KnownCosts(Protocol):
-    """What is known of candidates; `MeasuringCostSource` is one."""
+    """Known costs and rejections of candidates; implemented by `MeasuringCostSource`."""
 
     def key(self, sub_graph: SubGraph) -> str:
         """Return what makes a sub-graph the same as another to measure."""

@@ -1,4 +1,4 @@
-"""Every candidate proposed for one graph, with what its search needs."""
+"""Candidates proposed for one graph, with the data their search needs."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ class CandidatePool:
 
 
 class PoolCosts:
-    """A pool's costs, as a search asks for them."""
+    """Cost source for a search, backed by a candidate pool."""
 
     def __init__(self, pool: CandidatePool) -> None:
         self._pool = pool

@@ -1,4 +1,4 @@
-"""The dataflow pattern language and the tables plugins fill."""
+"""The dataflow pattern language and the pattern tables of plugins."""
 
 from collage_core.patterns.constructors import (
     any_op,

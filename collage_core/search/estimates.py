@@ -1,4 +1,4 @@
-"""Learned estimates: how fast each target is at each kind of work, and what joining saves it."""
+"""Learn cost estimates: the speed of each target at each kind of work, and its saving from joining."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from collage_core.search.problem import SearchCandidate, bits
 
 _MOSTLY = 0.8
-"""What is measured of several nodes says how much joining saves if so much of its work is of known kinds."""
+"""Minimum share of known kinds in the work of a group for its measurement to count towards the joining factor."""
 
 
 class FittedEstimates:
@@ -76,7 +76,7 @@ class FittedEstimates:
         return after
 
     def profile(self, nodes: int) -> dict[str, float]:
-        """Work of these nodes by kind, in microseconds; without kinds that are no work."""
+        """Return the work of these nodes by kind, in microseconds; kinds without work are left out."""
         known = self._profiles.get(nodes)
         if known is None:
             known = {}
@@ -87,16 +87,16 @@ class FittedEstimates:
         return known
 
     def kind_of(self, nodes: int) -> str:
-        """The kind that is most of the work of these nodes; empty if they are no work."""
+        """Return the kind with most of the work of these nodes; empty if they have no work."""
         profile = self.profile(nodes)
         return max(profile, key=lambda kind: (profile[kind], kind), default="")
 
     def is_known(self, target: str, kind: str) -> bool:
-        """Whether a kind of work was measured on a target."""
+        """Return whether a kind of work was measured on a target."""
         return (target, kind) in self._alone
 
     def known_us(self, target: str, nodes: int) -> float:
-        """What the kinds that are known on a target take of these nodes, one by one."""
+        """Sum the estimated cost of these nodes, one by one, over the kinds known on a target."""
         profile = self.profile(nodes)
         return sum(self._ratio(target, kind) * profile[kind] for kind in profile if self.is_known(target, kind))
 
@@ -121,7 +121,7 @@ class FittedEstimates:
         return self._hope * min(elsewhere or usual, default=0.0)
 
     def _factor(self, target: str) -> float:
-        """How much of the sum of their costs several nodes take as one kernel."""
+        """Estimate the ratio of the cost of several nodes in one kernel to the sum of their separate costs."""
         if target not in self._factors:
             seen = [
                 cost / self._sum(target, profile)

@@ -1,4 +1,4 @@
-"""The least-cost acyclic cover, exactly."""
+"""Find the least-cost acyclic cover, exactly."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Allow = Callable[[SearchCandidate], bool]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SearchLimits:
-    """How far the search goes before it gives up exactness.
+    """Limits at which the search gives up exactness.
 
     Attributes:
-        max_states: States expanded in one exact sweep, at most.
-        plain_states: Up to so many, sweep without a bound; most models need no more.
-        widths: States per layer of the inexact sweeps that give the bound, tried in turn until one succeeds.
+        max_states: Maximum number of states expanded in one exact sweep.
+        plain_states: Number of states up to which the sweep uses no bound; most models need no more.
+        widths: States per layer of the inexact sweeps that provide the bound, tried in turn until one succeeds.
     """
 
     max_states: int = 1_000_000
@@ -39,17 +39,17 @@ class SearchLimits:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """A plan and what is known of it.
+    """A plan and its proven properties.
 
     Attributes:
-        candidates: The chosen candidates, in an order in which they can run.
+        candidates: The chosen candidates, in execution order.
         costs_us: Cost of each, without the target's dispatch.
-        total_us: Their sum, with every target's dispatch and every copy between devices.
+        total_us: Their sum, including every target's dispatch and every copy between devices.
         exact: Whether no legal plan of the allowed candidates is cheaper.
-        gap_us: At most how much cheaper one could be; 0 if exact.
+        gap_us: Upper bound on how much cheaper a legal plan could be; 0 if exact.
         states: States expanded.
         method: `"exact"`, or `"beam"` if a limit was reached.
-        unmeasured: Allowed candidates left out because nobody knows their cost.
+        unmeasured: Allowed candidates left out because their cost is unknown.
         copies: The copies between devices, by value.
     """
 
@@ -65,7 +65,7 @@ class SearchResult:
 
     @property
     def copies_us(self) -> float:
-        """What its copies between devices cost together."""
+        """Total cost of its copies between devices."""
         return math.fsum(copy.cost_us for copy in self.copies)
 
     @property
@@ -95,12 +95,12 @@ class _Found:
 class ExactSearch:
     """A problem with its costs, to be searched under several restrictions.
 
-    The source is asked once, at construction, for every candidate.
+    The source is queried once for every candidate, at construction.
 
     Args:
         problem: The problem, prepared or not.
-        costs: Where costs come from.
-        limits: When to give up exactness.
+        costs: Source of the costs.
+        limits: Limits at which exactness is given up.
         step: Replaced in tests only, see `Sweep`.
         key: Replaced in tests only, see `Sweep`.
 
@@ -132,13 +132,13 @@ class ExactSearch:
         self._moves = sorted(filter(None, priced), key=lambda move: (move.value, move.order))
 
     def run(self, allow: Allow | None = None) -> SearchResult:
-        """The cheapest plan of the allowed candidates.
+        """Find the cheapest plan of the allowed candidates.
 
-        Among equally cheap plans: fewer kernels, then fewer toolchains, then the canonical order of candidates
+        Ties are broken by fewer kernels, then fewer toolchains, then the canonical order of candidates
         (rank, toolchain, target, label, nodes, key), compared kernel by kernel from the lowest node on.
 
         Args:
-            allow: Which candidates may be used; all if absent.
+            allow: Decides which candidates may be used; all if absent.
 
         Raises:
             NoCoverError: If no plan covers every node.
@@ -188,7 +188,7 @@ class ExactSearch:
         )
 
     def _mixable(self, moves: Sequence[Move]) -> list[list[Move]]:
-        """The moves of each maximal set of targets that may share a plan."""
+        """Group the moves by maximal sets of targets that may share a plan."""
         target_of = [candidate.target for candidate in self._problem.candidates]
         present = {target_of[move.index] for move in moves}
         sets = compatible_sets(self._targets[name] for name in present) or (frozenset(),)
@@ -206,7 +206,7 @@ class ExactSearch:
         )
 
     def _best(self, moves: Sequence[Move]) -> tuple[_Found, int]:
-        """Searches each set of targets that may share a plan and keeps the best."""
+        """Search each set of targets that may share a plan and keep the best."""
         needs = self._problem.needs_kernel
         missing = needs & ~_union(moves)
         if missing:
@@ -302,9 +302,9 @@ def _union(moves: Iterable[Move]) -> int:
 
 
 def _undominated(moves: Iterable[Move]) -> list[Move]:
-    """Leaves out moves of the same shape and traffic that cost more, and ties within a toolchain that come later.
+    """Drop moves that cost more than one of the same shape and traffic, and later ties within a toolchain.
 
-    Sound because nothing else decides what a move can be combined with, and at what price.
+    This is sound because shape and traffic alone decide which moves can be combined, and at what cost.
 
     Args:
         moves: Cheapest first, ties in canonical order.
@@ -324,5 +324,5 @@ def search(
     allow: Allow | None = None,
     limits: SearchLimits | None = None,
 ) -> SearchResult:
-    """The cheapest legal plan; see `ExactSearch.run`."""
+    """Find the cheapest legal plan; see `ExactSearch.run`."""
     return ExactSearch(problem, costs, limits=limits).run(allow)

@@ -1,4 +1,4 @@
-"""The part of a cost source that a pool asks, answered by mock toolchains."""
+"""The part of a cost source that a candidate pool queries, answered by mock toolchains."""
 
 from __future__ import annotations
 

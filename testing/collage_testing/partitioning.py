@@ -1,4 +1,4 @@
-"""Phases 1 to 4 on a model in memory: no device, no timing, no processes."""
+"""Phases 1 to 4 on a model in memory, over mock toolchains: no device, no timing, no processes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from collage_testing.result import PartitionResult
 
 
 class ModelProto(Protocol):
-    """What `onnx.ModelProto` is here: something that serialises to a model."""
+    """The part of `onnx.ModelProto` that is used: serialisation to bytes."""
 
     def SerializeToString(self) -> bytes:  # noqa: N802  protobuf's name
-        """The model's bytes."""
+        """Return the model's bytes."""
 
 
 def partition(
@@ -39,7 +39,7 @@ def partition(
     bounds: CandidateBounds | None = None,
     dispatch_us: float = 0.0,
 ) -> PartitionResult:
-    """Finds the least-cost partitioning of a model over mock toolchains, and applies it.
+    """Find the least-cost partitioning of a model over mock toolchains, and apply it.
 
     Every candidate's cost is asked for and the search is exact. A toolchain that offers no target, or whose hooks
     fail, costs its candidates and nothing else.
@@ -85,7 +85,7 @@ def partition(
 
 
 def _indexable(model: onnx_ir.Model) -> onnx_ir.Model:
-    """A copy in the form `DataflowGraph` takes, its nodes as they are."""
+    """Copy a model to the form `DataflowGraph` takes, with its nodes as they are."""
     copy = model.clone()
     LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(copy)
     infer_model(copy)

@@ -1,4 +1,4 @@
-"""`collage explain`."""
+"""The `collage explain` command."""
 
 from __future__ import annotations
 

@@ -28,14 +28,17 @@ from collage_core.errors import CollageError, UsageError
 
 _NAMES = ("SIGTERM", "SIGHUP")  # the second is unknown to Windows
 _DEAF_S = 5.0
-"""What follows so soon says the same (a closing terminal tells twice), and must not interrupt the clearing up."""
+"""Seconds during which further signals are ignored, so that they do not interrupt the clean-up.
+
+A closing terminal sends two signals.
+"""
 
 
 class Ended(KeyboardInterrupt):
-    """A signal asked this process to end.
+    """A signal requested the end of this process.
 
     Attributes:
-        number: Which.
+        number: Signal number.
     """
 
     def __init__(self, number: int) -> None:
@@ -45,9 +48,10 @@ class Ended(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Raises `Ended` when a signal asks to end.
+    """Raise `Ended` when a termination signal arrives.
 
-    Only in the main thread, which Python gives signals to. What is ignored (`nohup`), or has a handler, stays as it is.
+    Only in the main thread, because Python delivers signals there. A signal that is ignored (`nohup`) or already
+    has a handler keeps its disposition.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -75,7 +79,7 @@ class FailureReportingGroup(click.Group):
     """A command group that turns every exception into a message and an exit status."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command."""
+        """Run the command and report its failures."""
         try:
             with interrupted_by_signals():
                 return super().invoke(ctx)

@@ -1,4 +1,4 @@
-"""`bench`: packages and single toolchains side by side, each in its own process, interleaved."""
+"""`bench`: time packages and single toolchains, interleaved, each in its own process."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ def bench(
     progress: Progress | None = None,
     registry: Registry | None = None,
 ) -> BenchReport:
-    """Times packages, and every single toolchain on their model, in fresh processes that take turns.
+    """Time packages, and every single toolchain on their model, in fresh processes that take turns.
 
     Args:
-        paths: Models and packages. A model stands for every single toolchain; so does `--compare` with packages.
-        options: How long, on which inputs, with which toolchains.
-        progress: Is told.
-        registry: The toolchains; those installed if None.
+        paths: Models and packages. A model adds every single toolchain as a contender; so does `--compare` with
+            packages.
+        options: Duration, inputs and toolchains of the benchmark.
+        progress: Receives progress updates.
+        registry: Toolchains to use; the installed ones if None.
 
     Raises:
         CollageError: If a file cannot be used, or several models are given.
@@ -116,14 +117,14 @@ class _Bench:
         )
 
     def _facts(self, packages: Sequence[Path]) -> ModelFacts:
-        """The model; of one that comes out of a package, the file it was made from."""
+        """Return facts on the model; if it comes from a package, name the file the package was made from."""
         if self._is_model:
             return self._workload.facts
         manifest = load_package(packages[0]).manifest
         return dataclasses.replace(self._workload.facts, name=manifest.model_name, sha256=manifest.model_sha256)
 
     def _other_models(self, packages: Sequence[Path]) -> list[str]:
-        """A note on each package that was made from another file; it may hold the same model all the same."""
+        """Return a note on each package made from a different model file, whose model may still be the same."""
         made_from = {path: load_package(path).manifest for path in packages}
         known = [manifest.model_sha256 for manifest in made_from.values() if manifest.model_sha256]
         expected = self._workload.facts.sha256 if self._is_model else next(iter(known), "")
@@ -185,7 +186,7 @@ class _Bench:
 def _apparent_losses(
     others: Sequence[str], given: Sequence[str], rounds: Mapping[str, Rounds | Failed]
 ) -> tuple[ApparentLoss, ...]:
-    """What the fastest of the other contenders loses against each plan a user gave."""
+    """Return how much faster the best other contender is than each plan that the user gave."""
     timed = {name: answer for name, answer in rounds.items() if not isinstance(answer, Failed)}
     ranked = sorted((_median(timed[name]), name) for name in others if name in timed)
     if not ranked:
@@ -199,7 +200,7 @@ def _apparent_losses(
 
 
 def _names(packages: Sequence[Path], taken: Sequence[str], *, alone: str = "collage") -> list[str]:
-    """A name for each package: `alone`, if there is such, for the only one, else its file's, unless a target has it."""
+    """Return a name for each package: `alone`, if set, for a single one, else its file stem, made unique."""
     if len(packages) == 1 and alone:
         return [alone]
     names: list[str] = []

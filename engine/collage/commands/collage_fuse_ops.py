@@ -1,4 +1,4 @@
-"""Partitioning by search as a pass over a model."""
+"""Partition a model by search, as a model pass."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from collage_core.registry import Registry
 
 
 class CollageFuseOps(FunctionalPass):
-    """Cuts a model into the kernels a search finds cheapest, each a call of a function its target owns.
+    """Partitions a model into the kernels a search finds cheapest, each a call of a function owned by its target.
 
-    Candidates are measured and searched as `optimize` does, by the options' `search`; whole plans are not raced, so
-    nothing here promises to be faster than one toolchain alone. What is marked already stays as it is. Where one target
-    only is left for all that is not, and a greedy choice of its kernels covers that, nothing is measured and nothing
-    searched: it gets what `PartitionFor` would give it. Where nothing is left, the model comes back as it was, so
-    running the pass twice changes nothing.
+    Candidates are measured and searched as in `optimize`, by the options' `search`. Whole plans are not raced, so the
+    result is not guaranteed to be faster than a single toolchain. Functions that are already marked stay unchanged.
+    If only one target remains for the unmarked nodes, and a greedy choice of its kernels covers them, nothing is
+    measured or searched: the result is that of `PartitionFor`. If no unmarked nodes remain, the model is returned
+    unchanged, so the pass is idempotent.
 
     Args:
-        options: Toolchains, preset, pins and everything else a search goes by; the defaults if None.
-        progress: Is told what happens.
+        options: Toolchains, preset, pins and other search options; the defaults if None.
+        progress: Receives progress updates.
         registry: The toolchains; those installed if None.
 
     Attributes:
@@ -60,11 +60,11 @@ class CollageFuseOps(FunctionalPass):
         self.searched = False
 
     def call(self, model: onnx_ir.Model) -> PassResult:
-        """Prepares a copy of a model and partitions it.
+        """Prepare a copy of a model and partition it.
 
         Raises:
-            NoCoverError: If nobody runs part of it; says why.
-            CollageError: If it, or an option, cannot be used.
+            NoCoverError: If no toolchain runs some node; includes the reasons.
+            CollageError: If the model, or an option, cannot be used.
         """
         self.searched = False
         if not unplanned(DataflowGraph(model)):
@@ -106,7 +106,7 @@ class CollageFuseOps(FunctionalPass):
         return [rule for rule in rules if taken.get(rule.target.name, 0) & left]
 
     def _alone(self, graph: DataflowGraph, rule: TargetRule) -> Sequence[CandidateKernel] | None:
-        """What the only target gets without a search; None if a greedy choice leaves some of it out."""
+        """Return the greedy kernels of the only target; None if they leave an unassigned node uncovered."""
         context = RuleContext(
             target=rule.target,
             bounds=candidate_bounds(self._options),
@@ -121,6 +121,6 @@ class CollageFuseOps(FunctionalPass):
 
 
 def unplanned(graph: DataflowGraph) -> int:
-    """Mask of the nodes that need a kernel and have none a toolchain owns."""
+    """Return the mask of the nodes that need a kernel and are not assigned to a toolchain."""
     owned = mask_of(index for index, toolchain in graph.compilers.items() if toolchain)
     return graph.needs_kernel & ~owned

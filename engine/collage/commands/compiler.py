@@ -1,7 +1,7 @@
-"""A model compiled at once: real candidates, checked kernels and an exact search, but no race of whole plans.
+"""Compile a model quickly: real candidates, checked kernels and an exact search, but no race of whole plans.
 
-What `optimize` spends its time on is finding out which of several good plans is the fastest. Whoever wants a model to
-run now, on whatever is installed, needs the rest of it only.
+`optimize` spends most of its time on deciding which of several good plans is the fastest. A user who wants to run a
+model now, on the installed toolchains, needs only the rest.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ AT_ONCE: Final = Preset(
     device_variants=1,
     deadline_s=60.0,
 )
-"""One sample of each candidate: enough to prefer what is not far slower, and no decision of anybody's."""
+"""One sample per candidate: enough to avoid kernels that are far slower, not enough to decide between close ones."""
 
 BOUNDS: Final = CandidateBounds(segments=2, max_depth=4, max_candidates=200)
 
@@ -75,9 +75,9 @@ class Compiled:
     """A model ready to run in this process.
 
     Attributes:
-        session: Runs it.
-        assembled: Its plan, and how far each kernel was from the reference.
-        unchecked: Reason by name of each node the reference could not compute itself.
+        session: Session that runs the model.
+        assembled: The plan, with each kernel's error against the reference.
+        unchecked: Reason for each node the reference could not compute itself, by node name.
     """
 
     session: Session
@@ -225,10 +225,10 @@ class Compiler:
 def _suspects(
     graph: DataflowGraph, assembled: Assembled, outputs: Sequence[Any], capture: Capture
 ) -> set[tuple[str, int]]:
-    """Target and nodes of the kernels that have a part in an output some element of which is off.
+    """Return target and nodes of the kernels that contribute to an output with an inaccurate element.
 
-    Kernels are compared by the scale of their tensors, which says little of an element near zero. Those of toolchains
-    that take part on request only are right by definition.
+    Kernels are compared by the scale of their tensors, which does not bound the relative error of an element near
+    zero. Kernels of toolchains that take part on request only are correct by definition.
     """
     chance = random_values(graph)
     suspects: set[tuple[str, int]] = set()
@@ -246,7 +246,7 @@ def _suspects(
 
 
 def _is_close(actual: Any, expected: Any) -> bool:
-    """Whether every element is as near as `onnx.backend.test` asks."""
+    """Return whether every element is within the tolerance of `onnx.backend.test`."""
     if actual is None or expected is None:
         return actual is expected
     if isinstance(expected, list | tuple):

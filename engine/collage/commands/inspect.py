@@ -1,4 +1,4 @@
-"""`inspect`: what each toolchain would take of a model. Measures nothing."""
+"""`inspect`: report which parts of a model each toolchain would take. Measures nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def inspect(
     *,
     registry: Registry | None = None,
 ) -> InspectReport:
-    """Prepares a model and asks each toolchain what it would take.
+    """Prepare a model and query each toolchain for the nodes it would take.
 
     Raises:
         CollageError: If the model cannot be used or no toolchain answers.

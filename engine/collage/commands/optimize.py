@@ -1,4 +1,4 @@
-"""`optimize`: from a model to the fastest plan, measured, verified and explained."""
+"""`optimize`: find the fastest plan of a model, measured, verified and explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`partition`: all that one toolchain takes of a model, without any search."""
+"""`partition`: assign to one toolchain all that it takes of a model, without a search."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from collage_core.registry import Registry
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Partitioned:
-    """A model of which one toolchain's part is marked.
+    """A model in which one toolchain's part is marked.
 
     Attributes:
-        model: The prepared model, each kernel a call of a function that the target owns, the rest as it was.
+        model: The prepared model; each kernel is a call of a function owned by the target, the rest is unchanged.
         target: Name of the target.
-        kernels: Names of the nodes of each kernel.
-        taken: How many nodes that need a kernel are in them.
-        kernel_nodes: How many there are in the model.
-        refusals: Reason by name of each node the target does not take.
+        kernels: Node names of each kernel.
+        taken: Number of nodes in these kernels that need a kernel.
+        kernel_nodes: Number of nodes in the model that need a kernel.
+        refusals: Reason for each node the target does not take, by node name.
     """
 
     model: onnx_ir.Model = dataclasses.field(repr=False)
@@ -52,15 +52,15 @@ def partition(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     registry: Registry | None = None,
 ) -> Partitioned:
-    """Gives one toolchain all it takes, in as few kernels as a greedy choice makes, and measures nothing.
+    """Assign to one toolchain every node it takes, in as few kernels as a greedy choice makes, without measuring.
 
-    What it leaves stays plain ONNX, for another pass or runtime; `optimize` respects what is marked.
+    The remaining nodes stay plain ONNX, for another pass or runtime; `optimize` respects existing marks.
 
     Args:
-        model: An ONNX file, or a model in memory.
+        model: Path of an ONNX file, or a model in memory.
         target: A toolchain, which stands for its default target, or one of its targets.
         input_shapes: Shape to bind, by input name.
-        registry: The toolchains; those installed if None.
+        registry: Toolchains to use; the installed ones if None.
 
     Raises:
         CollageError: If the model cannot be used, or there is no such target here.

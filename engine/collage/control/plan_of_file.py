@@ -69,7 +69,7 @@ def planned(
 
 
 class _Reader:
-    """Entries of one file as candidates over one graph."""
+    """Converts the entries of a plan file to candidates over one graph."""
 
     def __init__(
         self, file: PlanFile, graph: DataflowGraph, targets: Sequence[Target], proposals: Iterable[Proposals]

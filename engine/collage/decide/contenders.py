@@ -19,12 +19,12 @@ PACKAGE_SUFFIX = ".collage"
 
 
 def is_package(path: Path) -> bool:
-    """Whether a file is a package rather than a model, going by its name."""
+    """Return whether a file is a package rather than a model, judging by its name."""
     return path.suffix == PACKAGE_SUFFIX
 
 
 def model_of(path: Path) -> Path | onnx_ir.Model:
-    """The model a path stands for: itself, or what a package was made from, prepared.
+    """Return the model of a path: the path itself, or the prepared model that a package was made from.
 
     Raises:
         PackageError: If a package cannot be read.
@@ -37,11 +37,11 @@ def model_of(path: Path) -> Path | onnx_ir.Model:
 
 
 def package_contender(name: str, path: Path, inputs: Path, threads: int, *, warmup: int = 0) -> Contender:
-    """A package, to be timed.
+    """Create the contender that times a package.
 
     Args:
         name: Unique among the contenders.
-        path: The package.
+        path: Path of the package.
         inputs: Document of `write_values` with the model's inputs.
         threads: CPU threads of each kernel.
         warmup: Untimed runs before its first turn.

@@ -27,7 +27,7 @@ _US_PER_MS = 1000.0
 
 
 def latency_facts(rounds_us: Sequence[Sequence[float]]) -> LatencyFacts:
-    """Statistics over all samples of a contender."""
+    """Compute statistics over all samples of a contender."""
     samples = [sample / _US_PER_MS for each in rounds_us for sample in each]
     middle = median_interval(samples)
     return LatencyFacts(
@@ -42,7 +42,7 @@ def latency_facts(rounds_us: Sequence[Sequence[float]]) -> LatencyFacts:
 
 
 def comparison(plans: Sequence[Plan], timings: EndToEndTimings, decision: Decision) -> Comparison:
-    """The end-to-end comparison; the plan that was kept comes first, under the name `collage`."""
+    """Build the record of the end-to-end comparison; the kept plan comes first, under the name `collage`."""
     timed = {each.name: each for each in timings.timed}
     first: dict[str, str] = {}  # of plans with the same kernels one was timed
     for plan in plans:
@@ -98,7 +98,7 @@ def regions(
     errors: Mapping[str, float],
     measured_us: Mapping[str, float],
 ) -> tuple[RegionFacts, ...]:
-    """The kernels of a plan, with what every other target would have done."""
+    """Describe the kernels of a plan, each with the alternatives on every other target."""
     found = []
     costs = plan.cost_of
     used = {kernel.target.name: kernel.target for kernel in plan.kernels}.values()
@@ -127,7 +127,7 @@ def regions(
 
 
 def device_copies(plan: Plan) -> tuple[CopyFacts, ...]:
-    """What a plan copies between devices."""
+    """Return the copies between devices that a plan makes."""
     return tuple(
         CopyFacts(
             value=copy.value,
@@ -143,13 +143,13 @@ def device_copies(plan: Plan) -> tuple[CopyFacts, ...]:
 def _alternative(
     pool: CandidatePool, kernel: CandidateKernel, target: Target, others: Sequence[Target]
 ) -> AlternativeFacts:
-    """What another target's best way to cover a kernel's nodes costs, or why it has none.
+    """Return the cost of another target's best cover of a kernel's nodes, or why it has none.
 
     Args:
         pool: The candidates.
         kernel: A kernel of the plan.
         target: The other target.
-        others: Those that the plan uses elsewhere.
+        others: Targets that the plan uses elsewhere.
     """
     nodes = kernel.sub_graph.nodes
     if not target.mixable and nodes != pool.whole:

@@ -1,10 +1,10 @@
-"""The second level of `--search two-level`: whole plans changed by moves and judged by the race.
+"""The second level of `--search two-level`: change whole plans by moves and evaluate them by racing.
 
-Plans are timed side by side with the best of those the first level gave, a few rounds each; every heat is kept in the
-database like any race, so a second run over the same database takes the same steps. What is found that way is the
-least of many noisy numbers, so it is timed once more, and taken only if it is faster than its start beyond doubt and
-would be kept among all plans of that race. If not, everything stays as the first level left it: a race that did not
-show a gain does not reopen what was decided before it.
+Plans are timed side by side with the best plans of the first level, a few rounds each. Every heat is kept in the
+database like any race, so a second run over the same database takes the same steps. The plan found this way is the
+minimum of many noisy measurements. It is therefore timed once more, and accepted only if it is significantly faster
+than its start and would be kept among all plans of that race. Otherwise the first level's result stands unchanged: a
+race that shows no gain does not reopen earlier decisions.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from collage_core.search.moves import Choice
 from collage_core.search.two_level import TwoLevelLimits, TwoLevelResult, trace_document, two_level
 
 NAME = "two-level"
-"""Name of the plan that is found."""
+"""Name of the plan found by the second level."""
 FITNESS_ROUNDS = 6
-"""Rounds of a heat in which neighbours are judged: enough to tell 5 %; what wins is timed again at length."""
+"""Rounds of a heat that evaluates neighbours: enough to resolve 5 %; the winner is timed again at length."""
 
 Race = Callable[[Sequence[Plan]], EndToEndTimings]
 
@@ -152,7 +152,7 @@ class _Evaluator:
 
 
 def _starts(plans: Sequence[Plan], timings: EndToEndTimings, winner: Callable[[Sequence[Timed]], str]) -> list[Plan]:
-    """Plans that ran, the one that would be kept first."""
+    """Return the plans that ran, starting with the one that would be kept."""
     if not timings.timed:
         return []
     kept = winner(timings.timed)
@@ -165,7 +165,7 @@ def _choice(pool: CandidatePool, plan: Plan) -> Choice:
 
 
 def _plan(pool: CandidatePool, name: str, choice: Choice) -> Plan:
-    """A plan; kernels that were not measured count as nothing."""
+    """Build a plan from a choice; unmeasured kernels cost zero."""
     kernels = tuple(pool.candidate(chosen) for chosen in choice)
     costs = (pool.cost(kernel) for kernel in kernels)
     return Plan(
@@ -196,7 +196,7 @@ def _measured(
 
 
 def _against(timings: EndToEndTimings, start: str, seed: int) -> Interval | None:
-    """Ratio of what was found to the plan it started from; None if one of them could not be run."""
+    """Compute the ratio of the improved plan to its start; return None if one of them could not be run."""
     timed = {each.name: each for each in timings.timed}
     if NAME not in timed or start not in timed:
         return None
@@ -214,6 +214,6 @@ def _described(pool: CandidatePool, plan: Choice) -> list[dict[str, Any]]:
 
 
 def _with(trace: Mapping[str, Any], result: TwoLevelResult, ratio: Interval | None) -> dict[str, Any]:
-    """The trace with what its winner came to when it was timed afresh."""
+    """Add to the trace the winner's ratio when it was timed afresh."""
     afresh = None if ratio is None else {"ratio": ratio.value, "ci95": [ratio.low, ratio.high]}
     return {**trace, "afresh": afresh}

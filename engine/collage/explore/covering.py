@@ -13,7 +13,7 @@ from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.masks import iterate_bits
 
 _GROUP_ATTEMPTS = 3
-"""How many groups around a node are tried before it is given up, where nothing runs it alone."""
+"""Number of groups tried around a node that no kernel covers alone, before the node is given up."""
 
 
 def covered(exploration: Exploration, cuts: Sequence[int]) -> Exploration:

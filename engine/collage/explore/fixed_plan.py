@@ -17,7 +17,7 @@ from collage_core.contract import INVALID, Unmeasured
 from collage_core.search import SearchResult
 
 METHOD = "given plan"
-"""`SearchFacts.method` where nothing was searched."""
+"""`SearchFacts.method` when no search took place."""
 
 
 def measured_plan(

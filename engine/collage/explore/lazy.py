@@ -26,11 +26,13 @@ from collage_core.errors import NoCoverError
 from collage_core.search import SearchCandidate, SearchResult, lazy_search, prepare
 
 WITHIN = 1.25
-"""A mix predicted to be slower than this many times the best plan is not worth timing. Predictions are sums of costs
-that were measured at different moments; on a shared machine they miss by a fifth."""
+"""Ratio to the best plan's prediction above which a mixed plan is not timed.
+
+Predictions are sums of costs that were measured at different times; on a shared machine they are off by a fifth.
+"""
 
 _GAIN = 0.02
-"""A plan that promises to save less is not followed: no plan is chosen for less (`decision.DISPLACE_BELOW`)."""
+"""Relative gain below which a plan is not followed; `decision.DISPLACE_BELOW` would not accept it."""
 
 
 def explore_lazily(setup: ExplorationSetup, pool: CandidatePool) -> Explored:

@@ -14,7 +14,7 @@ from collage_core.ir.graph.work import estimated_work_us, work_kinds
 from collage_core.search import FittedEstimates
 
 _EXPLAINED = 0.8
-"""Enough is known of a target when what is known of it makes up so much of what the whole model takes there."""
+"""Share of a target's whole-model time that known costs must explain before the target counts as known."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

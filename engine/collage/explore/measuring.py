@@ -19,7 +19,7 @@ from collage_core.contract import Unmeasured
 from collage_core.fusion import CandidateKernel
 
 HANGS = 4
-"""A target is given up that hung on so many candidates and has come to nothing else: each costs the whole deadline."""
+"""Number of hangs after which a target without any success is given up: each hang costs the whole deadline."""
 
 _NAMES_SHOWN = 2
 

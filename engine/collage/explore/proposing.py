@@ -15,7 +15,7 @@ from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.graph.work import estimated_work_us
 
 _UNMEASURED_WEIGHT = 0.1
-"""Weight of a node's estimated work against a measured difference between targets, when cuts are placed."""
+"""Weight of a node's estimated work relative to a measured difference between targets, when cuts are placed."""
 
 
 def proposed(exploration: Exploration, cuts: Sequence[int]) -> Exploration:

@@ -1,4 +1,4 @@
-"""The partitioned model made runnable: kernels loaded, values placed, calls bound once."""
+"""Make a partitioned model executable: load kernels, place values, bind calls once."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ Array = np.ndarray[Any, Any]
 class Executable:
     """Loaded kernels over one planned arena. Make one with `Executable.build`.
 
-    Values inside lie in the arena; graph inputs and outputs have memory of their own, so that they can be bound
-    to a caller's arrays. One run at a time: all bound runs share the kernels and the arena. `clone` for more.
+    Internal values lie in the arena; graph inputs and outputs have their own memory, so that they can be bound to a
+    caller's arrays. All bound runs share the kernels and the arena, so only one may run at a time; use `clone` to run
+    in parallel.
     """
 
     def __init__(self, wiring: Wiring, kernels: Mapping[str, Loaded], source: KernelSource) -> None:
@@ -88,35 +89,35 @@ class Executable:
 
     @property
     def inputs(self) -> tuple[ir.Value, ...]:
-        """The model's inputs in order, weights excepted."""
+        """The model's inputs in order, without weights."""
         return self._wiring.inputs
 
     @property
     def outputs(self) -> tuple[ir.Value, ...]:
-        """The model's outputs in order."""
+        """Return the model's outputs in order."""
         return self._wiring.outputs
 
     @property
     def arena_bytes(self) -> int:
-        """Memory of all values inside, and of the kernels' scratch."""
+        """Memory of all internal values and of the kernels' scratch, in bytes."""
         return sum(self.arenas.values())
 
     @property
     def arenas(self) -> dict[str, int]:
-        """Bytes of memory by device: values inside, replicas of those of other devices, and the kernels' scratch."""
+        """Bytes of memory by device: internal values, replicas of other devices' values, and the kernels' scratch."""
         return {device: plan.nbytes for device, plan in self._memory.places.plans.items()}
 
     @property
     def lowered_again(self) -> tuple[LoweredAgain, ...]:
-        """Kernels that were built anew because their artifacts do not fit this machine."""
+        """Kernels that were lowered again because their artifacts do not fit this machine."""
         return self._source.lowered_again
 
     def spec(self, value: ir.Value) -> TensorSpec:
-        """What is known of an input or output."""
+        """Return the tensor spec of an input or output."""
         return self._wiring.specs[value]
 
     def clone(self) -> Executable:
-        """The same executable with memory of its own, to run beside this one.
+        """Return the same executable with memory of its own, for concurrent runs.
 
         Reentrant kernels are shared, with their weights and threads; the others are loaded again.
 
@@ -161,9 +162,9 @@ class Executable:
         return self._memories[key]
 
     def _bound(self, memory: _Memory, place: int, rim: Rim) -> BoundStep:
-        """An action's call; one that touches no graph input or output is the same in every bound run.
+        """Return the call of an action; one that touches no graph input or output is shared by all bound runs.
 
-        Steps are remembered by their place in the run: only call sites have names of their own.
+        Shared steps are keyed by their position in the run, because only call sites have names of their own.
         """
         if place in memory.inner:
             return memory.inner[place]
@@ -175,7 +176,7 @@ class Executable:
 
 
 class _Memory:
-    """One schedule of an executable, its places, and the calls over them that no bound run changes."""
+    """One schedule of an executable, its buffers, and the calls on internal values, shared by all bound runs."""
 
     def __init__(self, planned: Schedule, places: Places) -> None:
         self.schedule = planned

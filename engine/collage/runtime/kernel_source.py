@@ -79,7 +79,7 @@ class KernelSource:
 
     @property
     def devices(self) -> Devices:
-        """Those of the executable, each with a stream of its own."""
+        """Devices of the executable, each with its own stream."""
         return self._loader.devices
 
     @property
@@ -89,7 +89,7 @@ class KernelSource:
 
     @property
     def lowered_again(self) -> tuple[LoweredAgain, ...]:
-        """Kernels that were built anew because their artifacts do not fit this machine."""
+        """Kernels that were lowered again because their artifacts do not fit this machine."""
         return tuple(self._loader.again.values())
 
     def all(self) -> dict[str, Loaded]:

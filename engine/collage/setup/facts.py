@@ -22,7 +22,7 @@ from collage_core.registry import Registry
 
 
 def host_facts(host: Host) -> HostFacts:
-    """The machine, as the record keeps it."""
+    """Return the facts of the machine for the record."""
     return HostFacts(
         system=host.system,
         cpu=host.cpu,
@@ -33,7 +33,7 @@ def host_facts(host: Host) -> HostFacts:
 
 
 def opened(model: str | os.PathLike[str] | onnx_ir.Model) -> tuple[onnx_ir.Model, str, str]:
-    """A model with its name and the SHA-256 of its file; of its serialised form if it comes from memory.
+    """Return a model with its name and the SHA-256 of its file, or of its serialised form if in memory.
 
     Raises:
         ModelError: If the file is missing or not a model.
@@ -45,18 +45,18 @@ def opened(model: str | os.PathLike[str] | onnx_ir.Model) -> tuple[onnx_ir.Model
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's content, in hexadecimal."""
+    """Return the SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def external_files(model: onnx_ir.Model) -> list[Path]:
-    """The files, beside its own, that hold weights of a model, sorted."""
+    """Return the external data files that hold weights of a model, sorted."""
     return sorted({Path(tensor.base_dir, tensor.location) for tensor in external_tensors(model)})
 
 
 def model_facts(name: str, sha256: str, given: onnx_ir.Model, prepared: onnx_ir.Model) -> ModelFacts:
-    """A model, as the record keeps it."""
+    """Return the facts of a model for the record."""
     return ModelFacts(
         name=name,
         sha256=sha256,

@@ -1,4 +1,4 @@
-"""The libraries' own opinions on a whole model, asked once per model and version."""
+"""Query the libraries about a whole model, once per model and library version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
 
 QUERY_DEADLINE_S = 120.0
-"""Seconds a worker has to say what its library thinks of a whole model."""
+"""Seconds a worker has to answer its library's query about a whole model."""
 
 
 # These are blobs, not documents of their own, because they belong to a library version: `collage db gc` removes them.
@@ -57,11 +57,11 @@ class FailedQuery:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Phase 1.
+    """Result of phase 1.
 
     Attributes:
-        rules: Each target that takes part, with its rule and its library's refusals.
-        failures: The others.
+        rules: Each participating target, with its rule and its library's refusals.
+        failures: Targets whose plugin failed.
     """
 
     rules: tuple[TargetRule, ...]
@@ -93,7 +93,7 @@ def ask_targets(graph: DataflowGraph, toolchains: Toolchains, progress: Progress
 
 
 def usable_rules(asked: Asked) -> tuple[TargetRule, ...]:
-    """The rules.
+    """Return the rules, of which there is at least one.
 
     Raises:
         CollageError: If there is none.
@@ -105,7 +105,7 @@ def usable_rules(asked: Asked) -> tuple[TargetRule, ...]:
 
 
 def _query(whole: SubGraph, target: Target, toolchains: Toolchains) -> dict[int, str]:
-    """Refusals by node index."""
+    """Return refusals by node index."""
     toolchain = toolchains.registry.toolchains[target.toolchain]
     if not toolchain.implements("collage_query"):
         return {}
@@ -125,12 +125,13 @@ def _query(whole: SubGraph, target: Target, toolchains: Toolchains) -> dict[int,
 def _answer(
     whole: SubGraph, target: Target, toolchains: Toolchains, space: BlobSpace, failed: str
 ) -> Mapping[str, str]:
-    """What the worker says.
+    """Return the worker's answer to a query.
 
-    What ends the worker is asked twice, as a candidate would be measured, and what hangs once; then it is remembered.
+    A query that crashes the worker is repeated once, as for a candidate's measurement; one that times out is
+    not. The failure is then stored in the database.
 
     Raises:
-        PluginError: If the plugin or its worker fails to say.
+        PluginError: If the plugin or its worker fails to answer.
     """
     held = toolchains.database.get_blob(space, failed)
     known = None if held is None else document_from_bytes(held, FailedQuery)

@@ -90,7 +90,7 @@ class Toolchains:
 
     @cached_property
     def device_figures(self) -> tuple[DeviceFigures, ...]:
-        """What the devices of the targets take for copies and launches, measured when first asked for."""
+        """Copy and launch costs of the targets' devices, measured on first access."""
         targets = [target for status in self.statuses for target in status.selected]
         devices = {target.device for target in targets}
         return device_figures(self.database, self.host, devices, WorkerMeter(self.pool, targets))

@@ -1,4 +1,4 @@
-"""The model at hand: as given, prepared, indexed, and with inputs to run it on."""
+"""The model of a run: as given, prepared, indexed, and with inputs to run it on."""
 
 from __future__ import annotations
 
@@ -98,14 +98,17 @@ class Workload:
         """Values to search on, by input name.
 
         Raises:
-            FeedError: If no values can be made up.
+            FeedError: If no values can be generated.
         """
         if self._arrays is not None:
             return checked_inputs(self.graph, self._arrays)
         return random_inputs(self.graph, self.seed)
 
     def fresh_inputs(self) -> Mapping[str, Any]:
-        """Values the search does not see; the user's own where they were given, since others may make no sense."""
+        """Return inputs that the search does not use.
+
+        These are the user's own where they were given, since random ones may be meaningless.
+        """
         if not self.has_fresh_inputs:
             return self.inputs
         return random_inputs(self.graph, self.seed + _FRESH_SEED_OFFSET)
@@ -116,7 +119,7 @@ class Workload:
         return self._arrays is None
 
     def inputs_document(self, folder: Path, store: BlobStore) -> Path:
-        """The inputs as another process reads them; written when first asked for."""
+        """Return the file from which another process reads the inputs; it is written on first use."""
         path = folder / "inputs.json"
         if not path.exists():
             write_values(path, self.inputs, store)
@@ -124,6 +127,6 @@ class Workload:
 
 
 def _input_specs(model: onnx_ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> list[TensorSpec]:
-    """What the inputs of a model as given have to be, which shapes being bound as they are."""
+    """Return the specs of a model's inputs as given, with bound shapes replaced."""
     inputs = [spec_of(value) for value in model.graph.inputs if not value.is_initializer()]
     return [dataclasses.replace(spec, shape=shapes.get(spec.name, spec.shape)) for spec in inputs]

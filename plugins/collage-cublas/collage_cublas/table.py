@@ -1,4 +1,4 @@
-"""What the plugin takes, as the tables in its README: from the pattern table, and from what decides on a machine.
+"""Tables of supported patterns and requirements for the README, made from the pattern table and the host checks.
 
 python -m collage_cublas.table                      prints them
 python -m collage_cublas.table --write README.md    puts them into a page, between its marks
@@ -17,11 +17,11 @@ from collage_cuda import OLDEST_DRIVERS
 from collage_cuda.readme_tables import ReadmeTables, table_rows
 
 _BEFORE = ((False, False), (True, False), (False, True), (True, True))
-"""Transposed and scaled."""
+"""Values of `transposed` and `scaled`, one pair per column."""
 
 
 def tables() -> str:
-    """All tables, in Markdown."""
+    """Return all tables, in Markdown."""
     return "\n".join([*_needs(), "", *_forms(), "", *_refusals()])
 
 
@@ -39,7 +39,7 @@ def _needs() -> Iterator[str]:
 
 
 def _forms() -> Iterator[str]:
-    """A row for what follows the product, a column for what comes before it or between."""
+    """Yield the table's lines: rows for operators after the product, columns for those before it or between."""
     forms = set(FORMS.values())
     rows = []
     for activation in (Epilogue.DEFAULT, Epilogue.RELU, Epilogue.GELU):

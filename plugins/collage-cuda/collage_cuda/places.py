@@ -30,7 +30,7 @@ class Placed(Protocol):
 
     @property
     def pointer(self) -> int:
-        """Its address."""
+        """Address of the memory."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,17 +21,17 @@ from collage_cudnn.program import Copy, Program
 
 
 def load(library: Library, handle: int, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-    """Nothing is built again: a serialised plan is good for the version and the device it was made for.
+    """Load an artifact; nothing is built, because a serialised plan is valid for its version and device.
 
     Args:
-        library: The library.
-        handle: On the run's device and stream.
-        artifact: From `lower`.
-        run: Where it will run.
+        library: The cuDNN library.
+        handle: Handle on the run's device and stream.
+        artifact: Artifact returned by `lower`.
+        run: Run context: device, stream and weights.
 
     Raises:
         CudnnError: If the driver fails.
-        DeviceError: If a weight finds no place on the device, or that is lost.
+        DeviceError: If a weight does not fit into the device's memory, or the device is lost.
     """
     try:
         weights = {name: run.weight(content) for name, content in artifact.constants.items()}
@@ -44,15 +44,15 @@ def load(library: Library, handle: int, artifact: Artifact, run: RunContext) -> 
 
 
 class ProgramKernel:
-    """Steps on one stream.
+    """A sequence of steps on one stream.
 
     Args:
         library: The library.
-        handle: With the stream.
-        artifact: With the plans.
-        program: The steps.
-        weights: On the device, by name.
-        made: Weights made for it.
+        handle: Handle of the library, bound to the stream.
+        artifact: Artifact with the plans.
+        program: Steps to enqueue.
+        weights: Weights on the device, by name.
+        made: Weights derived when the kernel is loaded.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Products of matrices with what follows them, as cuDNN graphs.
+"""Describe matrix products with their epilogue as cuDNN graphs.
 
-cuDNN multiplies `[batch, m, k]` by `[batch, k, n]`, where either batch may be 1; any strides say how they lie.
+cuDNN multiplies `[batch, m, k]` by `[batch, k, n]`, where either batch may be 1; strides are arbitrary.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collage_cudnn.graph import DataType, Layout, row_major
 
 
 def describe_product(match: Match, layout: Layout, *, activation: str, exact: bool) -> Described | Unsupported:
-    """The graph of activation(a b + bias + residual).
+    """Describe the graph of activation(a b + bias + residual).
 
     Args:
-        match: Of `matmul_pattern` with `transposed=None`.
-        layout: Of no matter.
+        match: Match of `matmul_pattern` with `transposed=None`.
+        layout: Ignored.
         activation: A name of `ACTIVATIONS`; empty for none.
-        exact: Whether float32 is multiplied as such.
+        exact: Whether float32 is multiplied without conversion to TF32.
     """
     if (outside := one_result(match)) is not None:
         return outside
@@ -71,6 +71,6 @@ def describe_product(match: Match, layout: Layout, *, activation: str, exact: bo
 
 
 def _exchanged(dims: Sequence[int]) -> tuple[int, ...]:
-    """Strides of `[batch, k, n]` that lies as `[batch, n, k]`."""
+    """Return the strides of `[batch, k, n]` stored as `[batch, n, k]`."""
     _, k, n = dims
     return (k * n, 1, k)

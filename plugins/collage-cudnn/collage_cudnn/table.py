@@ -12,7 +12,7 @@ from collage_cudnn.patterns import FORMS, NEVER
 
 
 def table() -> str:
-    """One row for each group with all activations that may end it, then one for each that is refused."""
+    """Return the table in Markdown: a row per group with its activations, then one per refused group."""
     stems: dict[str, list[str]] = {}
     for name in FORMS:
         stem, activation = _split(name)
@@ -28,7 +28,7 @@ def table() -> str:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """A form's name without its activation, and that."""
+    """Split a form's name into the name without its activation, and the activation."""
     endings = [activation for activation in ACTIVATIONS if name.endswith(f"_{activation}")]
     activation = max(endings, key=len, default="")
     return (name.removesuffix(f"_{activation}"), activation) if activation else (name, "")

@@ -22,16 +22,16 @@ from collage_cutlass.program import Program, Step
 
 
 def load(library: Library, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-    """Nothing is compiled: the library in the artifact is all there is.
+    """Load an artifact; nothing is compiled, because the artifact contains the library.
 
     Args:
         library: The loaded library.
-        artifact: From `lower`.
-        run: Where it will run.
+        artifact: Artifact returned by `lower`.
+        run: Run context: device, stream and weights.
 
     Raises:
-        DeviceError: If a weight finds no place on the device.
-        OSError: If the driver refuses it one.
+        DeviceError: If a weight does not fit into the device's memory.
+        OSError: If the driver refuses the allocation.
     """
     if run.stream is None:
         return Unsupported("it enqueues on a stream, and none was given")
@@ -49,20 +49,20 @@ def load(library: Library, artifact: Artifact, run: RunContext) -> Kernel | Unsu
 
 
 def _turned(weight: np.ndarray[Any, Any], extents: tuple[int, int, int]) -> np.ndarray[Any, Any]:
-    """A weight with its last two axes exchanged, in memory too."""
+    """Return a weight with its last two axes transposed in memory."""
     return np.ascontiguousarray(np.asarray(weight).reshape(extents).transpose(0, 2, 1))
 
 
 class ProgramKernel:
-    """Steps on one stream.
+    """A sequence of steps on one stream.
 
     Args:
         library: The library.
-        program: The steps.
+        program: Steps to enqueue.
         device: Number of the device.
-        stream: Where to enqueue.
-        weights: On the device, by name.
-        made: Weights made for it, by name.
+        stream: Stream to enqueue on.
+        weights: Weights on the device, by name.
+        made: Weights derived when the kernel is loaded, by name.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Products of matrices, with what follows them."""
+"""Describe matrix products with their epilogue."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from collage_cutlass.problem import Gemm, Matrices, Source
 
 
 def describe_product(match: Match, *, activation: str, source: Source, precision: str) -> Described | Unsupported:
-    """A product as one call.
+    """Describe a product as one call.
 
     Args:
-        match: Of one of the forms of `matmul`.
+        match: Match of one of the forms of `matmul`.
         activation: A name of `ACTIVATIONS`.
-        source: The form's.
-        precision: The target's.
+        source: The form's use of the source tensor.
+        precision: The target's precision.
     """
     parts = parts_of(match, ("a", "b"), "product", activation=activation, source=source, precision=precision)
     if isinstance(parts, Unsupported):

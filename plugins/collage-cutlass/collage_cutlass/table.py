@@ -1,4 +1,4 @@
-"""What the plugin needs and takes, as the tables in its README: made of the patterns, and of what decides on a machine.
+"""Tables of requirements and supported patterns for the README, made from the patterns and the host checks.
 
 python -m collage_cutlass.table                      prints them
 python -m collage_cutlass.table --write README.md    puts them into a page, between its marks
@@ -23,7 +23,7 @@ _OPERATORS = {"conv": "Conv", "matmul": "MatMul, Gemm"}
 
 
 def tables() -> str:
-    """All tables, in Markdown."""
+    """Return all tables, in Markdown."""
     parts = (_needs(), _architectures(), _forms(), _numbers(), _refusals())
     return "\n\n".join("\n".join(part) for part in parts)
 
@@ -52,7 +52,7 @@ def _architectures() -> Iterator[str]:
 
 
 def _forms() -> Iterator[str]:
-    """A row for each operator and activation."""
+    """Yield the table's lines: a row for each operator and activation."""
     rows = []
     for stem, operators in _OPERATORS.items():
         for activation in ACTIVATIONS:

@@ -1,4 +1,4 @@
-"""Checks that a plugin keeps the contract, by doing to it what core does, in this process.
+"""Check that a plugin keeps the contract, by calling it as core does, in this process.
 
 A plugin's own tests call it once:
 
@@ -34,11 +34,11 @@ from collage_testing.kit.kernel_check import KernelCheck
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Conformance:
-    """What a check found.
+    """Result of a conformance check.
 
     Attributes:
-        problems: What breaks the contract, a sentence each.
-        ran: Number of right kernels, by name of the model; every target counts.
+        problems: Violations of the contract, a sentence each.
+        ran: Number of correct kernels by name of the model, over all targets.
         refused: First reason by name of each model of which no kernel ran.
     """
 
@@ -59,7 +59,7 @@ def check_plugin(
     open_device: OpenDevice | None = None,
     runs: bool = True,
 ) -> Conformance:
-    """Runs everything a plugin claims of some models, and compares with the reference.
+    """Run everything that a plugin claims of some models, and compare it with the reference.
 
     Of each target: its table is registered twice, and both must take the same; every candidate is lowered, every
     variant sent through JSON and bytes and loaded from there, bound three times, run four times, and compared. A kernel
@@ -138,7 +138,7 @@ def _targets(toolchain: Toolchain, host: Host, problems: list[str]) -> tuple[Tar
 
 
 def _check_model(check: KernelCheck, model: onnx_ir.Model, where: str, problems: list[str]) -> tuple[int, str]:
-    """Checks all candidates of one model; returns how many kernels ran, and a reason if none did."""
+    """Check all candidates of one model; return the number of kernels run, and a reason if none did."""
     graph = DataflowGraph(model)
     refused = queried(check, graph, where, problems)
     candidates, refusals = proposed(check, graph, refused)

@@ -1,4 +1,4 @@
-"""One candidate, from lowering to numbers, with everything the contract forbids looked for on the way."""
+"""Check one candidate from lowering to its results, including everything the contract forbids."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class KernelCheck:
     """Tries candidates of one target.
 
     Args:
-        toolchain: Whose.
+        toolchain: Toolchain under test.
         target: One of its targets.
-        folder: For scratch directories.
+        folder: Parent of scratch directories.
         threads: CPU threads kernels may use.
         tolerance: Largest error relative to a tensor's scale.
-        max_variants: Variants of a candidate that are tried.
-        host: The machine kernels are built for.
-        device: The target's device, where kernels find their values and enqueue; None for the CPU.
-        runs: Whether this machine can run what it builds.
+        max_variants: Number of variants tried per candidate.
+        host: Machine for which kernels are built.
+        device: Stream of the target's device, where kernels find their values and enqueue; None for the CPU.
+        runs: Whether this machine can run the kernels.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class KernelCheck:
         self._blobs = MemoryBlobs()
 
     def run(self, sub_graph: SubGraph, values: Mapping[str, Any]) -> list[str] | Unsupported:
-        """Checks one candidate.
+        """Check one candidate.
 
         Args:
             sub_graph: The candidate.
             values: Every value of a reference run of its model, by name.
 
         Returns:
-            What breaks the contract, a sentence each, none if nothing does; or the toolchain's refusal.
+            The violations of the contract, one sentence each, empty if there are none; or the toolchain's refusal.
         """
         function, given, expected = operands(sub_graph, values)
         if self.target.device != "cpu" and (reason := never_on_a_device(function)):
@@ -127,7 +127,7 @@ class KernelCheck:
         return answer if isinstance(answer, Unsupported) else tuple(itertools.islice(answer, self._max_variants))
 
     def _missed(self, function: KernelFunction, variant: str) -> str:
-        """What is wrong when a variant is asked for by name, as core does once it has chosen; empty if nothing."""
+        """Request a variant by name, as core does once it has chosen; return what is wrong, empty if nothing."""
         try:
             again = self._lowered(function, variant)
         except CollageError as error:

@@ -1,4 +1,4 @@
-"""The values of a model's tensors in one real run: what candidates are run on and compared with."""
+"""Capture the values of a model's tensors in one real run, as inputs and expected outputs of candidates."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Capture:
 
     Args:
         values: The values.
-        store: Where their bytes are.
-        unchecked: Reason by name of each node the reference could not compute, so that another toolchain did.
+        store: Store that holds their bytes.
+        unchecked: Reason for each node that the reference could not compute and another toolchain did, by node name.
     """
 
     def __init__(self, values: Mapping[str, WireValue], store: BlobStore, unchecked: Mapping[str, str]) -> None:
@@ -39,15 +39,15 @@ class Capture:
         deadline_s: float | None = None,
         keep: Callable[[str], bool] | None = None,
     ) -> Capture:
-        """Runs the reference once and keeps what it computes.
+        """Run the reference once and store the values it computes.
 
         Args:
-            graph: The prepared model.
+            graph: Graph of the prepared model.
             inputs: A value for each of its inputs.
-            store: Where to keep the values.
+            store: Stores the values.
             fallback: Computes the nodes the reference cannot; see `worker_fallback`.
             deadline_s: Time limit for the whole run.
-            keep: Which values to keep, by name; all by default.
+            keep: Predicate on value names that selects the values to store; all by default.
 
         Raises:
             EvaluationError: If a node cannot be computed.
@@ -65,7 +65,7 @@ class Capture:
         return name in self._values
 
     def wire(self, name: str) -> WireValue:
-        """A value as it goes to a worker.
+        """Return a value in the form sent to a worker.
 
         Raises:
             KeyError: If it was not kept.
@@ -73,7 +73,7 @@ class Capture:
         return self._values[name]
 
     def value(self, name: str) -> Any:
-        """A value; a tensor is mapped from disk and read-only.
+        """Return a value; a tensor is a read-only view of a memory-mapped file.
 
         Raises:
             KeyError: If it was not kept.
@@ -81,17 +81,17 @@ class Capture:
         return decode_value(self._values[name], self._store)
 
     def inputs_of(self, function: KernelFunction) -> tuple[WireValue, ...]:
-        """What a kernel function reads, in the order of its inputs."""
+        """Return the input values of a kernel function, in the order of its inputs."""
         return tuple(self._values[spec.name] for spec in function.inputs)
 
     def expected_of(self, function: KernelFunction, graph: DataflowGraph, nodes: int) -> tuple[WireValue | None, ...]:
-        """What it should give, in the order of its outputs.
+        """Return the expected output values of a kernel function, in the order of its outputs.
 
-        None where that cannot be said, because inside it a random or stateful node has a say.
+        None for an output that depends on a random or stateful node inside the function.
 
         Args:
-            function: The function.
-            graph: The graph it was extracted from.
+            function: The kernel function.
+            graph: Graph it was extracted from.
             nodes: Mask of its nodes.
         """
         chance = random_nodes(graph, nodes)
@@ -99,13 +99,13 @@ class Capture:
         return tuple(None if spec.name in free else self._values[spec.name] for spec in function.outputs)
 
     def nbytes(self) -> int:
-        """Bytes on disk, values that are equal counted once."""
+        """Return the bytes on disk; equal values are counted once."""
         blobs = {value.blob for value in self._values.values() if value.kind == "tensor"}
         return sum(self._store.path(blob).stat().st_size for blob in blobs)
 
 
 def random_nodes(graph: DataflowGraph, nodes: int) -> int:
-    """Mask of the nodes among `nodes` whose values a random or stateful one among them has a say in."""
+    """Return the mask of the random or stateful nodes among `nodes` and of the nodes that depend on them."""
     found = 0
     for index in iterate_bits(nodes):
         if not graph.pure[index] or graph.predecessors[index] & found:

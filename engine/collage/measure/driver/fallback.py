@@ -31,16 +31,16 @@ def worker_fallback(
     deadline_s: float,
     target: Target | None = None,
 ) -> Fallback:
-    """Computes, in a toolchain's worker, the nodes the reference cannot.
+    """Create a fallback that computes, in a toolchain's worker, the nodes the reference cannot.
 
     Args:
-        worker: The toolchain's.
-        graph: The model whose nodes they are; its constants stay constants.
+        worker: Worker of the toolchain.
+        graph: Graph of the model; its constants stay constants.
         host: This machine.
         store: Blobs shared with the worker.
-        threads: CPU threads it may use.
+        threads: CPU threads the worker may use.
         deadline_s: Time limit for each node.
-        target: Which of its targets; by default the first that computes in the model's own dtypes.
+        target: Target to use; by default the first that computes in the model's own dtypes.
 
     Returns:
         A fallback for `Capture.take`; it raises `EvaluationError` where the toolchain fails too.
@@ -76,7 +76,7 @@ def _exact_target(worker: Worker, host: Host, node: onnx_ir.Node) -> Target:
 
 
 def _as_function(model: onnx_ir.Model, inputs: Mapping[str, Any], constants: Set[str]) -> KernelFunction:
-    """The function of a one-node model all of whose operands are inputs."""
+    """Convert a one-node model whose operands are all inputs to a kernel function."""
     for value in [value for value in model.graph.inputs if value.name in constants]:
         model.graph.inputs.remove(value)
         value.const_value = _tensor(inputs[str(value.name)], str(value.name))

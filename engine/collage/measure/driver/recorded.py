@@ -18,7 +18,7 @@ from collage_core.fusion.spec import CandidateKernel
 from collage_core.fusion.sub_graph import SubGraph
 
 CACHED = "+cached"
-"""In a key, after how a kernel is launched: its weights were in the device's cache."""
+"""Suffix of the launch mode in a record key: the kernel's weights were in the device's cache."""
 
 
 class RecordedCosts:
@@ -164,6 +164,6 @@ class RecordedCosts:
 
 
 def _samples(records: list[TuningRecord]) -> list[float]:
-    """The fresh samples, if there are some; otherwise the last ones."""
+    """Return the fresh samples if there are any, otherwise those of the last record."""
     fresh = [record for record in records if record.purpose == "confirm" and record.samples_us]
     return [sample for record in fresh or records[-1:] for sample in record.samples_us]

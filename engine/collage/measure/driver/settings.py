@@ -15,14 +15,14 @@ class MeasureSettings:
     """How candidates are measured.
 
     Attributes:
-        build: How they are built.
-        device_variants: How many variants are tried of one on a device, where that is not what `build` says: libraries
-            for devices offer many algorithms and guess among them, and each takes microseconds.
-        protocol: How they are timed.
-        tolerance: How exact they must be.
-        inexact_tolerance: How exact those of targets must be that do not compute in the model's own dtypes.
-        deadline_s: When the worker of one is killed.
-        memory_bytes: About how much memory the worker of one may hold; what outgrew less is tried again.
+        build: Build settings.
+        device_variants: Number of variants tried per candidate on a device, if it differs from `build`: device
+            libraries offer many algorithms and choose heuristically, and each takes only microseconds.
+        protocol: Timing protocol.
+        tolerance: Required accuracy.
+        inexact_tolerance: Required accuracy of targets that do not compute in the model's own dtypes.
+        deadline_s: Seconds after which a candidate's worker is killed.
+        memory_bytes: Approximate memory a candidate's worker may hold; candidates that outgrew less are tried again.
     """
 
     build: BuildSettings
@@ -34,12 +34,12 @@ class MeasureSettings:
     memory_bytes: int = dataclasses.field(default_factory=memory.limit_bytes)
 
     def build_for(self, target: Target) -> BuildSettings:
-        """How candidates of a target are built."""
+        """Return the build settings of a target's candidates."""
         if target.device == "cpu" or self.device_variants is None:
             return self.build
         return dataclasses.replace(self.build, max_variants=self.device_variants)
 
     def limits(self, target: Target) -> Limits:
-        """What kernels of a target are held to."""
+        """Return the limits that apply to a target's kernels."""
         tolerance = self.tolerance if target.exact else self.inexact_tolerance
         return Limits(tolerance, self.deadline_s, self.memory_bytes, self.build.deterministic)

@@ -1,4 +1,4 @@
-"""Costs by measuring: what the tuning database lacks is built, checked and timed in the toolchain's worker."""
+"""Costs by measuring: candidates missing in the tuning database are built, checked and timed in their worker."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from collage_core.fusion.sub_graph import SubGraph
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """News for a progress display: one candidate is settled.
+    """Progress event: one candidate is settled.
 
     Attributes:
-        done: How many are, this one included.
-        total: How many there are to settle.
-        candidate: This one.
-        outcome: What came of it.
+        done: Number of settled candidates, this one included.
+        total: Number of candidates to settle.
+        candidate: This candidate.
+        outcome: Its outcome.
         seconds: How long it took.
     """
 
@@ -44,13 +44,13 @@ class Step:
 
 @dataclasses.dataclass(slots=True)
 class Counts:
-    """What a source did so far.
+    """Counters of a cost source.
 
     Attributes:
-        measured: Candidates it measured, whatever the outcome, each as often as records were added for it: one that was
-            selected and confirmed counts twice.
+        measured: Candidates it measured, whatever the outcome, each as often as records were added for it: one that
+            was selected and confirmed counts twice.
         cache_hits: Distinct candidates whose outcome was in the database.
-        seconds: Time it spent measuring.
+        seconds: Time spent measuring.
     """
 
     measured: int = 0

@@ -1,7 +1,7 @@
-"""Whether a bound kernel is right: it is run twice, and what it wrote is judged, and what it should not have written.
+"""Check a bound kernel's outputs: run it twice, and detect wrong, missing and stray writes.
 
-The first run starts from outputs that are wrong everywhere, the second from those of the first: one shows what is never
-written, the other what is added to.
+The first run starts from outputs that are wrong everywhere, the second from the outputs of the first. The first
+reveals elements that are never written, the second elements that are accumulated into.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Bound:
 
     Attributes:
         call: The call.
-        inputs: Its inputs, holding the values given.
-        outputs: Where it writes.
-        staged: Of a kernel of a device, its places there, for which `inputs` and `outputs` stand.
-        workspace: Of one of the CPU, its scratch memory; the kernel may keep nothing of it but the address.
+        inputs: Its inputs, holding the given values.
+        outputs: Its output buffers.
+        staged: For a device kernel, its device buffers, of which `inputs` and `outputs` are the host counterparts.
+        workspace: For a CPU kernel, its scratch memory; the kernel may retain only the address.
     """
 
     call: BoundCall

@@ -17,7 +17,7 @@ from collage_core.registry import Toolchain
 _NOT_DETERMINISTIC = "equal inputs may give other bits each time, and --deterministic asks for the same"
 
 _SHARE_FOR_VARIANTS = 0.5
-"""Part of the deadline after which no further variant is begun: one that hangs should not cost the others."""
+"""Share of the deadline after which no further variant is begun, so that a hang does not cost the others."""
 
 
 class Lowering:
@@ -94,7 +94,7 @@ class Lowering:
             self.discard(None, Failed(stage=Stage.LOWER, reason=f"it no longer yields variant {wanted!r}"))
 
     def discard(self, artifact: Artifact | None, outcome: Refused | Failed) -> None:
-        """Note why a variant is out; the first such reason is the candidate's if none is in."""
+        """Record why a variant is rejected; the first reason is the candidate's if all are."""
         self.outcome = self.outcome or outcome
         variant = "" if artifact is None else artifact.variant
         self.discarded += (f"{variant}: {outcome.reason}" if variant else outcome.reason,)

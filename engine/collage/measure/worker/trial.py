@@ -155,7 +155,7 @@ class Trial:
         )
 
     def discard(self, artifact: Artifact | None, outcome: Refused | Failed) -> None:
-        """Note why a variant is out; see `Lowering.discard`."""
+        """Record why a variant is rejected; see `Lowering.discard`."""
         self._lowering.discard(artifact, outcome)
 
     def why_none(self) -> Refused | Failed:
