@@ -36,8 +36,9 @@ from collage.decide.contenders import package_contender
 from collage.decide.decision import Timed, decide
 from collage.decide.race import HEAT_ROUNDS
 from collage.decide.shortlist import mixes, singles
-from collage.explore.exhaustive import Explorer
-from collage.explore.lazy import LazyExplorer
+from collage.explore.exhaustive import explore_exhaustively
+from collage.explore.exploration import ExplorationSetup
+from collage.explore.lazy import explore_lazily
 from collage.measure.contenders.interleaved import Rounds, interleaved
 from collage.measure.driver.records import to_outcome
 from collage.measure.driver.source import MeasureSettings, MeasuringCostSource
@@ -47,20 +48,22 @@ from collage.options import PRESETS
 from collage.report.progress import LineProgress, Progress, SilentProgress
 from collage.setup.dispatch import dispatch_us
 from collage.setup.environment import Environment
-from collage.setup.queries import target_rules
-from collage.setup.targets import Selection
+from collage.setup.queries import usable_rules
+from collage.setup.settings import SetupChoices
+from collage.setup.toolchains import Toolchains
 from collage.setup.workload import Workload
 from collage.store import Purpose, RecordKey, TuningRecord, TuningStore, open_database
 from collage.store.memory import MemoryStore
+from collage_core.candidates.costs import CacheKey, Costs
 from collage_core.candidates.plan import Plan
-from collage_core.candidates.pool import CacheKey, CandidatePool
+from collage_core.candidates.pool import CandidatePool
 from collage_core.errors import CollageError
 from collage_core.fusion import CandidateBounds, CandidateKernel
 
 NAMES = ("resnet50", "bert_base_6", "convnext_tiny")
 WITHIN = 1.01
 SHARE = 1 / 3
-_STRATEGIES: Mapping[str, type[Explorer]] = {"exhaustive": Explorer, "lazy": LazyExplorer}
+_STRATEGIES = {"exhaustive": explore_exhaustively, "lazy": explore_lazily}
 _PRESET: Final = "default"
 _RTOL = 1e-3
 
@@ -130,14 +133,16 @@ class Bench:
         self.progress = progress
         inputs = path.with_suffix(".inputs.npz")
         self.workload = Workload(path, inputs=inputs if inputs.is_file() else None)
-        self.place = Environment(Selection.parse(toolchains, (), inexact=False), tuning_db=str(work / "caches.sqlite"))
-        self.rules = target_rules(self.workload.graph, self.place, progress)
+        choices = SetupChoices(toolchains=toolchains, tuning_db=str(work / "caches.sqlite"))
+        self.place = Toolchains(choices)
+        environment = Environment(self.workload, self.place, choices, progress)
+        self.rules = usable_rules(environment.asked)
         self.dispatch_us = dispatch_us(self.place.database, self.place.host)
         preset = PRESETS[_PRESET]
         tolerance = Tolerance(relative=_RTOL, mismatched=_RTOL)
         self.options: dict[str, Any] = {
             "pool": self.place.pool,
-            "capture": self.workload.capture(self.place.store, self.place.fallback(self.workload.graph, None)),
+            "capture": environment.capture,
             "host": self.place.host,
             "settings": MeasureSettings(
                 build=BuildSettings(threads=self.place.threads, effort=preset.effort, max_variants=preset.max_variants),
@@ -150,15 +155,15 @@ class Bench:
 
     def explored(self, strategy: str, source: MeasuringCostSource) -> list[Plan]:
         """Explores, and gives what would be timed end to end."""
-        pool = CandidatePool(self.workload.graph, source, self.dispatch_us)
-        _STRATEGIES[strategy](
-            pool,
-            self.rules,
-            source,
+        setup = ExplorationSetup(
+            rules=self.rules,
+            source=source,
             preset=PRESETS[_PRESET],
             bounds=CandidateBounds.preset(_PRESET),
             progress=SilentProgress(),
-        ).run()
+        )
+        pool = CandidatePool(self.workload.graph, Costs(source), self.dispatch_us)
+        pool = _STRATEGIES[strategy](setup, pool).pool
         targets = [rule.target for rule in self.rules]
         return [*singles(pool, targets), *mixes(pool, PRESETS[_PRESET].challengers)]
 

@@ -34,6 +34,7 @@ from benchmarks.page import environment, head, lines_of, noting, written
 from benchmarks.search_models import densenet, transformer
 from collage.setup.copy_costs import HostCopies
 from collage.setup.device_figures import ASSUMED
+from collage_core.candidates.costs import Costs
 from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import TargetRule, propose
 from collage_core.contract import CopyFigures, Cost, Joins, Supported, Target
@@ -156,13 +157,12 @@ def searched(name: str, model: onnx_ir.Model) -> dict[str, Any]:
     copies = None
     if case.copies is not None:
         copies = HostCopies({("cpu", DEVICE): case.copies, (DEVICE, "cpu"): case.copies})
-    pool = CandidatePool(graph, FormulaCosts(graph), dispatch_us=0.1, copies=copies)
+    pool = CandidatePool(graph, Costs(FormulaCosts(graph)), dispatch_us=0.1, copy_costs=copies)
     left_out: list[str] = []
     for rule in rules(anything=case.anything, device="cpu" if copies is None else DEVICE):
         proposals = propose(rule, graph, BOUNDS, cuts=None)
         left_out.extend(proposals.left_out)
-        for candidate in proposals.candidates:
-            pool.add(candidate)
+        pool = pool.with_candidates(proposals.candidates)
     proposed = time.process_time()
     result = pool.engine().run()
     done = time.process_time()

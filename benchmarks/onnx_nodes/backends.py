@@ -12,8 +12,8 @@ from onnx.backend.base import Backend, BackendRep
 
 from collage.commands.compiler import Compiler
 from collage.onnx_backend import CollageBackend, CollageRep
-from collage.setup.environment import Environment
-from collage.setup.targets import Selection
+from collage.setup.settings import PRIVATE, SetupChoices
+from collage.setup.toolchains import Toolchains
 
 TOOLCHAINS = "onnxruntime,openvino,reference"
 THREADS = 2
@@ -83,10 +83,8 @@ def backend(name: str) -> Iterator[tuple[type[Backend], Callable[[], tuple[str, 
     elif name == "reference":
         yield ReferenceAlone, lambda: ReferenceAlone.toolchains
     else:
-        with Environment(
-            Selection.parse(TOOLCHAINS, (), inexact=False), tuning_db="memory:", threads=THREADS
-        ) as environment:
-            shared = CollageBackend.sharing(Compiler(environment))
+        with Toolchains(SetupChoices(toolchains=TOOLCHAINS, tuning_db=PRIVATE, threads=THREADS)) as toolchains:
+            shared = CollageBackend.sharing(Compiler(toolchains))
             prepared: list[CollageRep] = []
 
             class Remembering(shared):  # type: ignore[misc,valid-type]

@@ -130,12 +130,6 @@ def propose(
     )
 
 
-def taken_whole(groups: Iterable[int], proposals: Iterable[Proposals]) -> tuple[int, ...]:
-    """The groups that some target takes; the others have to fall apart, or nobody runs them."""
-    covered = [each.covered for each in proposals]
-    return tuple(group for group in groups if any(not group & ~nodes for nodes in covered))
-
-
 def _outcome(rule: TargetRule, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
     """What the rule finds."""
     toolchain, limit_s = rule.target.toolchain, plugin_calls.RULE_LIMIT_S

@@ -54,7 +54,7 @@ class RegionsRule(FusionRule):
         limit = context.bounds.segments - 1
         positions = context.cut_positions
         if positions is None:
-            positions = cut_positions(graph, limit, context.weights, max_live=context.bounds.max_live, groups=groups)
+            positions = cut_positions(graph, limit, max_live=context.bounds.max_live, groups=groups)
         positions = [place for place in positions if not is_split(groups, (1 << place) - 1)]
         left_out = []
         if len(positions) > limit:

@@ -22,7 +22,6 @@ class RuleContext:
         target: Whom the candidates are for.
         bounds: How many to make.
         refusals: Reason by index of each node the toolchain's own query refused; such nodes are never inside.
-        weights: Cost of each node, in any unit, where something better than an estimate from shapes is known.
         cut_positions: Where regions may begin and end; None to choose them by `cut_positions`.
         groups: Sets of nodes of which no candidate holds a part; None to find them by `quantised_groups`.
     """
@@ -30,7 +29,6 @@ class RuleContext:
     target: Target
     bounds: CandidateBounds = dataclasses.field(default_factory=CandidateBounds)
     refusals: Mapping[int, str] = dataclasses.field(default_factory=dict)
-    weights: Sequence[float] | None = None
     cut_positions: Sequence[int] | None = None
     groups: Sequence[int] | None = None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from collage_core.search.problem import SearchCandidate, bits
 
@@ -26,12 +27,12 @@ class FittedEstimates:
 
     Examples:
         >>> estimates = FittedEstimates([10.0, 10.0, 10.0], ["conv", "conv", "exp"])
-        >>> estimates.learn("a", 0b001, 20.0, alone=True)
+        >>> estimates = estimates.learning("a", 0b001, 20.0, alone=True)
         >>> estimates.expected_us(SearchCandidate(nodes=0b010, target="a", key=""))
         20.0
         >>> estimates.expected_us(SearchCandidate(nodes=0b010, target="b", key=""))  # never seen
         18.0
-        >>> estimates.learn("a", 0b011, 30.0, alone=False)  # joining saves a quarter
+        >>> estimates = estimates.learning("a", 0b011, 30.0, alone=False)  # joining saves a quarter
         >>> estimates.expected_us(SearchCandidate(nodes=0b011, target="a", key=""))
         30.0
     """
@@ -47,8 +48,8 @@ class FittedEstimates:
         self._factors: dict[str, float] = {}
         self._profiles: dict[int, dict[str, float]] = {}
 
-    def learn(self, target: str, nodes: int, cost_us: float, *, alone: bool) -> None:
-        """Takes in one measurement.
+    def learning(self, target: str, nodes: int, cost_us: float, *, alone: bool) -> FittedEstimates:
+        """Return the estimates after one more measurement.
 
         Args:
             target: Who ran it.
@@ -56,16 +57,23 @@ class FittedEstimates:
             cost_us: How long it took, in microseconds.
             alone: Whether it counts as one operator. It stands for the kind that is most of its work.
         """
-        profile = self.profile(nodes)
-        if not profile:
-            return
-        if alone:
-            key = target, self.kind_of(nodes)
-            cost, work = self._alone.get(key, (0.0, 0.0))
-            self._alone[key] = cost + cost_us, work + sum(profile.values())
-        else:
-            self._joined.setdefault(target, []).append((profile, cost_us))
-        self._factors.clear()
+        return self.learning_all([(target, nodes, cost_us, alone)])
+
+    def learning_all(self, measurements: Iterable[tuple[str, int, float, bool]]) -> FittedEstimates:
+        """Return the estimates after more measurements, each what `learning` takes."""
+        after = copy.copy(self)
+        after._factors = {}
+        after._alone = dict(self._alone)
+        after._joined = {name: list(known) for name, known in self._joined.items()}
+        for target, nodes, cost_us, alone in measurements:
+            profile = self.profile(nodes)
+            if profile and alone:
+                key = target, self.kind_of(nodes)
+                cost, work = after._alone.get(key, (0.0, 0.0))
+                after._alone[key] = cost + cost_us, work + sum(profile.values())
+            elif profile:
+                after._joined.setdefault(target, []).append((profile, cost_us))
+        return after
 
     def profile(self, nodes: int) -> dict[str, float]:
         """Work of these nodes by kind, in microseconds; without kinds that are no work."""

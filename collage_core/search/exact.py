@@ -14,7 +14,7 @@ from collage_core.search.constraints import advance
 from collage_core.search.copies import DeviceCopy
 from collage_core.search.copy_model import Traffic
 from collage_core.search.costs import PICOSECONDS_PER_US, CostSource, ask
-from collage_core.search.layered import KERNEL_BITS, Edges, Key, Move, Path, Step, Sweep, state_key
+from collage_core.search.layered import KERNEL_BITS, Key, Move, Path, Step, Sweep, state_key
 from collage_core.search.order import execution_order
 from collage_core.search.prepared import Prepared, Shape, prepare
 from collage_core.search.problem import SearchCandidate, SearchProblem, bits, compatible_sets
@@ -131,11 +131,6 @@ class ExactSearch:
         priced = (self._move(index, bit) for index in range(len(self._costs)))
         self._moves = sorted(filter(None, priced), key=lambda move: (move.value, move.order))
 
-    @property
-    def node_count(self) -> int:
-        """Number of nodes of the problem."""
-        return self._problem.node_count
-
     def run(self, allow: Allow | None = None) -> SearchResult:
         """The cheapest plan of the allowed candidates.
 
@@ -198,31 +193,6 @@ class ExactSearch:
         present = {target_of[move.index] for move in moves}
         sets = compatible_sets(self._targets[name] for name in present) or (frozenset(),)
         return [[move for move in moves if target_of[move.index] in names] for names in sets]
-
-    def state_graphs(self, allow: Allow | None = None) -> list[Edges]:
-        """All states and moves, one graph per set of targets that may share a plan.
-
-        Unlike in `run`, moves that another is always as good as are there: they make different plans. One too
-        large for the limits is left out.
-        """
-        candidates = self._problem.candidates
-        graphs: list[Edges] = []
-        moves = [m for m in self._moves if allow is None or allow(candidates[m.index])]
-        for usable in self._mixable(moves):
-            different: dict[tuple[int, str], Move] = {}
-            for move in usable:  # cheapest first
-                candidate = candidates[move.index]
-                different.setdefault((candidate.nodes, candidate.target), move)
-            edges: Edges = {}
-            sweep = self._sweep(different.values())
-            if sweep.run(max_states=self._limits.max_states, edges=edges).complete:
-                graphs.append(edges)
-        return graphs
-
-    def result_of(self, moves: Sequence[Move]) -> SearchResult:
-        """A path through a state graph as a plan; nothing is claimed of how good it is."""
-        result = self._result(self._found(moves, 0, bound=0), 0, 0, 0)
-        return dataclasses.replace(result, exact=False, gap_us=0.0, method="k-best")
 
     def _sweep(self, moves: Iterable[Move]) -> Sweep:
         problem = self._problem

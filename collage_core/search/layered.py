@@ -19,8 +19,6 @@ KERNEL_BITS = 20
 
 Step = Callable[[Pairs, Shape, int], Pairs | None]
 Key = Callable[[int, Pairs, Places], object]
-State = tuple[int, object]
-"""A layer and a key in it; the last layer has one state, a whole plan."""
 
 
 def state_key(covered: int, pairs: Pairs, places: Places) -> object:
@@ -53,10 +51,6 @@ class Move:
     low: int
     kernels: int
     traffic: Traffic | None = None
-
-
-Edges = dict[State, list[tuple[Move, State, int]]]
-"""Per state, the moves out of it, where each leads, and its value with the copies it makes due."""
 
 
 class Path:
@@ -198,10 +192,13 @@ class Sweep:
         self._copies = copies
 
     def run(
-        self, *, max_states: int, width: int | None = None, worst: int | None = None,
+        self,
+        *,
+        max_states: int,
+        width: int | None = None,
+        worst: int | None = None,
         reduced: dict[int, int] | None = None,
-        edges: Edges | None = None,
-    ) -> Outcome:  # fmt: skip
+    ) -> Outcome:
         """Works off the layers.
 
         Args:
@@ -209,7 +206,6 @@ class Sweep:
             width: Keep only so many best states per layer; then `complete` tells whether any was left out.
             worst: Leave out paths of higher value.
             reduced: Values by move index to use instead of the moves' own.
-            edges: Gets, per state expanded and in the order of layers, every move out of it, where to, its value.
         """
         layers: list[Layer | None] = [None] * (self._count + 1)
         start = 0
@@ -231,12 +227,12 @@ class Sweep:
                 complete = False
                 kept = sorted(layer.best, key=lambda key: layer.best[key].value)[:width]
                 layer.best = {key: layer.best[key] for key in kept}
-            if self._copies is not None and edges is None and len(layer.best) > 1:
+            if self._copies is not None and len(layer.best) > 1:
                 _drop_hopeless(layer, self._copies)
             states += len(layer.best)
             if states > max_states:
                 return Outcome(path=None, states=states, complete=False, stuck=())
-            if self._expand(low, layer, layers, worst, reduced, edges):
+            if self._expand(low, layer, layers, worst, reduced):
                 stuck.append(low)
         last = layers[self._count]
         best: Path | None = None
@@ -252,7 +248,6 @@ class Sweep:
         layers: list[Layer | None],
         worst: int | None,
         reduced: dict[int, int] | None,
-        edges: Edges | None,
     ) -> bool:
         """Offers every path's continuations to later layers; whether some state had none."""
         host, key_of, step, copies = self._host, self._key, self._step, self._copies
@@ -296,8 +291,6 @@ class Sweep:
                 if there is None:
                     there = layers[low + shift] = Layer()
                 state = key_of(now, after, places)
-                if edges is not None:
-                    edges.setdefault((low, key), []).append((move, (low + shift, state), cost - value))
                 known = there.best.get(state)
                 if known is not None and known.value < cost:
                     continue

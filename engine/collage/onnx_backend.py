@@ -19,8 +19,8 @@ import onnx
 from onnx.backend.base import Backend, BackendRep
 
 from collage.commands.compiler import Compiled, Compiler
-from collage.setup.environment import Environment
-from collage.setup.targets import Selection
+from collage.setup.settings import SetupChoices
+from collage.setup.toolchains import Toolchains
 from collage_core.errors import FeedError, UsageError
 from collage_core.ir.io.model_io import model_from_bytes
 from collage_core.registry import Registry
@@ -115,16 +115,16 @@ class CollageBackend(Backend):  # type: ignore[misc]  # onnx has no types
         """
         if not cls.supports_device(device):
             raise UsageError(f"the backend runs on the CPU, not on {device}")
-        toolchains = options.pop("toolchains", None)
+        named = options.pop("toolchains", None)
         if options:
             raise UsageError(f"prepare takes no {', '.join(options)}")
         if cls.compiler is not None:
             return CollageRep(model, cls.compiler)
         registry = Registry.discover()
-        wanted = toolchains or ",".join(registry.toolchains)
-        environment = Environment(Selection.parse(wanted, (), inexact=False), registry=registry)
-        prepared = CollageRep(model, Compiler(environment))
-        weakref.finalize(prepared, environment.__exit__, None, None, None)
+        wanted = named or ",".join(registry.toolchains)
+        toolchains = Toolchains(SetupChoices(toolchains=wanted), registry=registry)
+        prepared = CollageRep(model, Compiler(toolchains))
+        weakref.finalize(prepared, toolchains.close)
         return prepared
 
     @classmethod

@@ -130,7 +130,7 @@ class PartitionResult:
             for index in iterate_bits(alone)
         ]
         for candidate in proposals.candidates:
-            rejection = self._pool.source.rejection(candidate)
+            rejection = self._pool.rejection(candidate)
             if not candidate.sub_graph.nodes & ~nodes and rejection is not None:
                 found.append(Unbuildable(region=region, nodes=candidate.sub_graph.names, reason=rejection.reason))
         return found or [NoFit(region=region, reason="no set of its candidates covers just these nodes")]

@@ -27,8 +27,10 @@ from collage.report.facts.compare_facts import CompareReport, ValueComparison
 from collage.runtime import Executable, Package, Session, load_package, loader
 from collage.setup.environment import Environment
 from collage.setup.facts import opened
+from collage.setup.prepared_model import PreparedModel
 from collage.setup.random_inputs import Given, load_inputs, random_inputs
-from collage.setup.targets import Selection, check_reference
+from collage.setup.settings import PRIVATE, SetupChoices
+from collage.setup.targets import check_reference
 from collage_core.errors import EvaluationError, InputShapeError, UsageError
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.quantised import roundings
@@ -186,10 +188,9 @@ def _evaluated(
     try:
         return evaluate(graph.model, feeds, keep=wanted.__contains__)
     except EvaluationError:
-        selection = Selection.parse(None, (), inexact=False)
-        with Environment(selection, tuning_db="memory:", registry=registry) as environment:
-            fallback = environment.fallback(graph, reference)
-            return evaluate(graph.model, feeds, fallback=fallback, keep=wanted.__contains__)
+        choices = SetupChoices(reference=reference, tuning_db=PRIVATE)
+        with Environment.open(lambda: PreparedModel(graph, feeds), choices, registry=registry) as environment:
+            return evaluate(graph.model, feeds, fallback=environment.fallback, keep=wanted.__contains__)
 
 
 def _run(

@@ -11,11 +11,11 @@ import onnx_ir
 from collage.prepare.in_subprocess import prepare_in_subprocess
 from collage.prepare.steps import check, prepare
 from collage.prepare.validity import blamed_on
-from collage.report.progress import SilentProgress
 from collage.setup.environment import Environment
 from collage.setup.facts import opened
-from collage.setup.queries import ask_targets, usable_rules
-from collage.setup.targets import Selection
+from collage.setup.prepared_model import PreparedModel
+from collage.setup.queries import usable_rules
+from collage.setup.settings import PRIVATE, SetupChoices
 from collage_core.candidates.proposals import TargetRule
 from collage_core.contract import Target
 from collage_core.errors import CollageError
@@ -65,24 +65,26 @@ def partition(
     Raises:
         CollageError: If the model cannot be used, or there is no such target here.
     """
-    selection = Selection.parse(target, (), inexact=True)
-    registry = registry or Registry.discover()
-    selection.toolchains(registry)  # what is misspelt is said before any work
-    given, _, _ = opened(model)
-    shapes = dict(input_shapes or {})
-    check(given, input_shapes=shapes)
-    prepare_in_subprocess(given, {name: tuple(shape) for name, shape in shapes.items()})
-    prepared = prepare(given, input_shapes=shapes)
-    with Environment(selection, tuning_db="memory:", registry=registry) as environment, blamed_on(prepared):
-        wanted = environment.targets()[0]
-        graph = DataflowGraph(prepared)
+    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+
+    def prepared() -> PreparedModel:
+        given, _, _ = opened(model)
+        check(given, input_shapes=shapes)
+        prepare_in_subprocess(given, shapes)
+        prepared = prepare(given, input_shapes=shapes)
+        with blamed_on(prepared):
+            return PreparedModel(DataflowGraph(prepared))
+
+    choices = SetupChoices(toolchains=target, inexact=True, tuning_db=PRIVATE)
+    with Environment.open(prepared, choices, registry=registry) as environment:
+        wanted = environment.toolchains.targets()[0]
+        graph = environment.graph
         needs_kernel = graph.needs_kernel
-        asked = ask_targets(graph, environment, SilentProgress())
-        rule = _rule_of(wanted, usable_rules(asked))
+        rule = _rule_of(wanted, usable_rules(environment.asked))
         pass_ = PartitionFor(rule.spec, query=lambda graph: rule.query)
-        pass_(prepared)
+        pass_(graph.model)
     return Partitioned(
-        model=prepared,
+        model=graph.model,
         target=wanted.name,
         kernels=tuple(kernel.sub_graph.names for kernel in pass_.kernels),
         taken=sum((kernel.sub_graph.nodes & needs_kernel).bit_count() for kernel in pass_.kernels),

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from collage.errors import PinError
 from collage.setup.targets import covers
+from collage_core.candidates.explanation import said_of
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.proposals import TargetRule
 from collage_core.candidates.refusals import Refusal
@@ -132,7 +133,7 @@ class Pins:
                 continue
             name = self._graph.names[index]
             mine = [fact for fact in refusals if name in fact.nodes and fact.stage != "pin"]
-            reasons = tuple(dict.fromkeys(f"{fact.target}: {fact.reason}" for fact in mine if self._is_of(pin, fact)))
+            reasons = tuple(dict.fromkeys(said_of(fact) for fact in mine if self._is_of(pin, fact)))
             return PinError(pin.text, name, self._graph.nodes[index].op_type, reasons)
         return error
 

@@ -7,7 +7,6 @@ prediction, so the best of each set also run against each other end to end, and 
 from __future__ import annotations
 
 import functools
-import itertools
 
 from collage.report.facts.record import CompatibleSetFacts
 from collage_core.candidates.pool import CandidatePool
@@ -24,15 +23,6 @@ def sets_apart(pool: CandidatePool) -> tuple[frozenset[str], ...]:
     """
     found = compatible_sets(_mixable(pool))
     return found if len(found) > 1 else ()
-
-
-def pairs_apart(pool: CandidatePool) -> tuple[str, ...]:
-    """A sentence for each two of the pool's targets that exclude each other, for whoever asks why nothing fits."""
-    return tuple(
-        f"{one.name} and {other.name} exclude each other, so no plan uses both"
-        for one, other in itertools.combinations(_mixable(pool), 2)
-        if not one.mixes_with(other)
-    )
 
 
 def best_of_each(pool: CandidatePool, engine: ExactSearch, *, whole: bool = True) -> tuple[SearchResult, ...]:

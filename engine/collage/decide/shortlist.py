@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from collage.control.tie_breaking import Samples, TieBreaking, break_ties
 from collage.decide.compatible_sets import best_of_each
 from collage.explore.lazy import WITHIN
 from collage_core.candidates.chosen_plan import as_plan
@@ -17,6 +18,27 @@ from collage_core.search.exact import Allow
 
 _ALIKE = 0.75
 """Share of nodes in common, of those of either, beyond which two kernels of one target are taken for the same."""
+
+
+def shortlist(
+    pool: CandidatePool, targets: Sequence[Target], count: int, source: Samples, tie_breaking: TieBreaking
+) -> tuple[list[Plan], list[str]]:
+    """Return the plans that are timed end to end, and a sentence for each kernel that a preference decided.
+
+    Args:
+        pool: The candidates.
+        targets: Those that take part.
+        count: Most mixed plans.
+        source: Knows the samples behind each cost.
+        tie_breaking: Whom to prefer where measurements cannot tell.
+    """
+    plans = [*singles(pool, targets)]
+    said: list[str] = []
+    for plan in mixes(pool, count):
+        mixed, sentences = break_ties(plan, pool, source, tie_breaking)
+        plans.append(mixed)
+        said += sentences
+    return plans, said
 
 
 def singles(pool: CandidatePool, targets: Sequence[Target]) -> tuple[Plan, ...]:

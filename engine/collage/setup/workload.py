@@ -7,14 +7,13 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir
 
-from collage.measure.driver.capture import Capture
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.value_files import write_values
 from collage.prepare.default_inputs import default_inputs, without_defaults
@@ -22,7 +21,6 @@ from collage.prepare.in_subprocess import prepare_in_subprocess
 from collage.prepare.shapes import free_inputs
 from collage.prepare.steps import check, prepare
 from collage.prepare.validity import blamed_on
-from collage.reference import Fallback
 from collage.report.facts.record import ModelFacts
 from collage.setup.facts import external_files, file_sha256, model_facts, opened
 from collage.setup.random_inputs import Given, checked_inputs, checked_values, given_values, random_inputs
@@ -33,7 +31,6 @@ from collage_core.ir.values.content import content_hash
 from collage_core.ir.values.tensor_spec import TensorSpec
 
 _FRESH_SEED_OFFSET = 1
-_REFERENCE_S = 3600.0
 
 
 class Workload:
@@ -53,6 +50,8 @@ class Workload:
         key: Hash of the model with its weights, input shapes and inputs.
         seed: As given.
         notes: What the user should know about how the model is taken.
+        reference_s: Seconds after which a reference run is taken for one that never ends: a Loop may ask for 2^63
+            steps.
 
     Raises:
         ModelError: If it is not a model Collage can use.
@@ -92,6 +91,7 @@ class Workload:
         for key, array in sorted(to_arrays(self._arrays or {}).items()):
             digest.update(f"{key}={content_hash(array)}".encode())
         self.key = digest.hexdigest()
+        self.reference_s = 3600.0
 
     @functools.cached_property
     def inputs(self) -> Mapping[str, Any]:
@@ -121,18 +121,6 @@ class Workload:
         if not path.exists():
             write_values(path, self.inputs, store)
         return path
-
-    def capture(self, store: BlobStore, fallback: Fallback | None) -> Callable[[], Capture]:
-        """Every value of one reference run, taken when first asked for.
-
-        A run of more than an hour is taken for one that never ends: a Loop may ask for 2^63 steps.
-        """
-
-        @functools.cache
-        def take() -> Capture:
-            return Capture.take(self.graph, self.inputs, store, fallback=fallback, deadline_s=_REFERENCE_S)
-
-        return take
 
 
 def _input_specs(model: onnx_ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> list[TensorSpec]:
