@@ -24,9 +24,10 @@ from collage_cublas.plugin import CublasPlugin
 from collage_testing import dense
 from collage_testing.kit import FakeDevice, fake_providers
 from collage_testing.kit.contexts import MemoryBlobs
+from collage_testing.kit.gpu_plugins import HOST
 
 from .emulator import Emulator, Notes
-from .machine import HOST, TARGET, plugin_over, proposals
+from .machine import TARGET, plugin_over, proposals
 
 
 class Later(Notes):

@@ -20,10 +20,11 @@ from collage_core.registry import Registry, Toolchain
 from collage_cutlass.plugin import CutlassPlugin
 from collage_cutlass.toolkit import MissingToolError
 from collage_testing.kit import FakeDevice, fake_providers
+from collage_testing.kit.gpu_plugins import HOST
 
 from .cases import FLOAT16, convolution, product
 from .emulator import Emulated, FakeCompiler
-from .machine import FP16, HOST, TARGET, plugin_over, proposals
+from .machine import FP16, TARGET, plugin_over, proposals
 
 MODELS = {
     "product": (lambda: product("Silu", dtype=FLOAT16, constant=True, bias=(8,)), TARGET, 1e-2),
