@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import collage
 from collage.devices.providers import Providers
 from collage.devices.this_host import this_host
 from collage.measure.driver.client import PluginSource
@@ -23,6 +25,8 @@ from collage_core.candidates.proposals import target_rule
 from collage_core.contract import Obstacle, Target, Unsupported
 from collage_core.errors import PluginError
 from collage_core.registry import Registry, Toolchain
+
+_DISTRIBUTION = "collage-engine"
 
 
 def doctor(registry: Registry | None = None) -> DoctorReport:
@@ -64,7 +68,7 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
                     )
                 )
     return DoctorReport(
-        collage_version=importlib.metadata.version("collage-core"),
+        collage_version=collage.__version__,
         host=host_facts(host),
         devices=tuple(sorted(devices)),
         unusable_devices=(
@@ -74,8 +78,26 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
         toolchains=tuple(facts),
         failures=(*registry.failures, *providers.problems()),
         obstacles=obstacles,
+        warnings=other_owners(),
         clashes=(*installed_clashes(providers.libraries), *loaded_clashes(loaded, providers.libraries)),
         tuning_db=os.environ.get(VARIABLE) or str(default_path()),
+    )
+
+
+def other_owners(owners: Mapping[str, Sequence[str]] | None = None) -> tuple[str, ...]:
+    """Return a warning for each other distribution that installs the import package `collage`.
+
+    The name `collage` on the package index belongs to another project, whose files overwrite the engine's.
+
+    Args:
+        owners: Distributions by the import package they install; those beside this interpreter if None.
+    """
+    known = importlib.metadata.packages_distributions() if owners is None else owners
+    others = sorted({name for name in known.get("collage", ()) if name != _DISTRIBUTION})
+    return tuple(
+        f"distribution {name!r} installs the import package 'collage', too, and may have overwritten files of "
+        f"{_DISTRIBUTION}: pip uninstall {name} {_DISTRIBUTION}, then install {_DISTRIBUTION} again"
+        for name in others
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from collage.commands import doctor as diagnosis
+from collage.commands.doctor import other_owners
 from collage.report.documents.codec import to_json
 from collage_core.contract import Obstacle, Unsupported
 from collage_core.registry import Registry, Toolchain
@@ -47,3 +48,12 @@ def test_the_sort_of_obstacle_is_in_the_report_for_programs(monkeypatch: pytest.
         name: answer.reason for name, answer in ANSWERS.items()
     }
     assert json.loads(to_json(report))["obstacles"] == {"old": "driver too old"}
+
+
+def test_another_distribution_that_installs_the_same_import_package_is_named() -> None:
+    [warning] = other_owners({"collage": ["collage-engine", "collage"], "numpy": ["numpy"]})
+
+    assert "distribution 'collage' installs the import package 'collage', too" in warning
+    assert "pip uninstall collage collage-engine" in warning
+    assert other_owners({"collage": ["collage-engine", "collage-engine"]}) == ()
+    assert other_owners({}) == ()

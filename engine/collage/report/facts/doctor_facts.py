@@ -38,7 +38,7 @@ class DoctorReport:
     """Devices, toolchains and versions.
 
     Attributes:
-        collage_version: Version of collage-core.
+        collage_version: Version of collage-engine.
         host: The machine.
         devices: Devices that any target runs on, e.g. `"cpu"`, `"cuda:0"`.
         unusable_devices: Devices of the machine that no plan can use, each with the reason: `"cuda:0: ..."`.
@@ -48,6 +48,7 @@ class DoctorReport:
             `"driver too old"`; see `contract.Obstacle`.
         clashes: Libraries that conflict with each other.
         tuning_db: Default location of the tuning database.
+        warnings: Problems of the installation, each with its remedy.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -60,6 +61,7 @@ class DoctorReport:
     obstacles: Mapping[str, str] = dataclasses.field(default_factory=dict)
     clashes: tuple[ClashFacts, ...] = ()
     tuning_db: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def usable(self) -> bool:

@@ -41,6 +41,7 @@ def doctor_summary(report: DoctorReport) -> RenderableType:
         _host_line(report.host),
         f"devices: {', '.join(report.devices) or 'none'}",
         *(f"unusable device {reason}" for reason in report.unusable_devices),
+        *(f"warning: {warning}" for warning in report.warnings),
     ]
     clashes = [Text(str(clash)) for clash in report.clashes]
     if report.tuning_db:
