@@ -20,6 +20,7 @@ from collage_core.patterns.library.epilogue import Activation
 from collage_core.patterns.library.linear import matmul_pattern
 from collage_cublas.library import Epilogue
 from collage_cublas.reading import product_of
+from collage_cuda.forms import refused_form
 
 _ACTIVATIONS: Mapping[Epilogue, Activation | None] = MappingProxyType(
     {
@@ -158,10 +159,7 @@ def _entries(precision: str) -> tuple[FusionPattern, ...]:
         )
         for name, form in FORMS.items()
     ]
-    refused = [
-        FusionPattern(name=name, pattern=pattern, check=functools.partial(_refuse, reason))
-        for name, (pattern, reason) in NEVER.items()
-    ]
+    refused = [refused_form(name, pattern, reason) for name, (pattern, reason) in NEVER.items()]
     return (*taken, *refused)
 
 
@@ -174,7 +172,3 @@ def _attributes(form: Form, match: Match) -> dict[str, str]:
     parts = [name for name, there in (("bias", form.bias), ("residual", form.residual)) if there]
     activation = [] if form.activation == Epilogue.DEFAULT else [(form.activation.name or "").lower()]
     return {"epilogue": "+".join([*parts, *activation]) or "none"}
-
-
-def _refuse(reason: str, match: Match) -> Unsupported:
-    return Unsupported(reason)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from collage_core.contract import (
-    DEVICE_ALIGNMENT_BYTES,
     Artifact,
     BoundCall,
     Buffer,
@@ -15,10 +14,10 @@ from collage_core.contract import (
     RunContext,
     Unsupported,
 )
-from collage_core.errors import KernelError
+from collage_cuda.places import BoundPlaces
 from collage_cudnn.library import Library, Placed
 from collage_cudnn.lower import plan_file
-from collage_cudnn.program import Copy, Place, Program
+from collage_cudnn.program import Copy, Program
 
 
 def load(library: Library, handle: int, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
@@ -74,42 +73,25 @@ class ProgramKernel:
 
     def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
         """See `Kernel.bind`."""
-        if self._artifact.workspace_bytes and workspace is None:
-            raise KernelError(f"its steps need {self._artifact.workspace_bytes} bytes of workspace")
-        for buffer in (*inputs, *outputs, *self._weights.values()):
-            if buffer.pointer % DEVICE_ALIGNMENT_BYTES:
-                raise KernelError(
-                    f"{buffer.spec.name!r} is at {buffer.pointer:#x}; plans are made for places at multiples of "
-                    f"{DEVICE_ALIGNMENT_BYTES}: copy it to one"
-                )
-        scratch = 0 if workspace is None else workspace.pointer
-
-        def address(place: Place) -> int:
-            match place.kind:
-                case "scratch":
-                    return scratch + int(place.at)
-                case "weight":
-                    return self._weights[str(place.at)].pointer
-                case "made":
-                    return self._made[int(place.at)].pointer
-            return (inputs if place.kind == "input" else outputs)[int(place.at)].pointer
-
-        own = scratch + self._program.scratch_bytes
-        steps = [
-            self._library.converted(step.conversion, self._handle, address(step.source), address(step.destination))
+        places = BoundPlaces(
+            inputs=inputs,
+            outputs=outputs,
+            workspace=workspace,
+            weights=self._weights,
+            made=dict(enumerate(self._made)),
+        )
+        places.check(self._artifact.workspace_bytes, "plans are made for places")
+        own = places.scratch + self._program.scratch_bytes
+        return places.call(
+            self._library.converted(
+                step.conversion, self._handle, places.address(step.source), places.address(step.destination)
+            )
             if isinstance(step, Copy)
             else self._library.executed(
                 self._artifact.files[plan_file(step.graph)],
                 self._handle,
-                {number: address(place) for number, place in enumerate(step.places, 1)},
+                {number: places.address(place) for number, place in enumerate(step.places, 1)},
                 own,
             )
             for step in self._program.steps
-        ]
-
-        def call() -> None:
-            for step in steps:
-                step()
-
-        call.__dict__["keeps"] = (inputs, outputs, workspace, self._weights, self._made)
-        return call
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
@@ -19,6 +18,7 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
+from collage_cuda.variants import begun
 from collage_cudnn.described import Described
 from collage_cudnn.errors import CudnnError, NotSupportedError
 from collage_cudnn.graph import DataType, Graph, Layout
@@ -66,12 +66,7 @@ def lower(
         program = assembled(parts, function.model.graph.inputs, function.model.graph.outputs)
         if program not in programs.values():
             programs[layout] = program
-    made = _Lowering(library, handle, target, device, function, build).variants(programs)
-    try:
-        first = next(made)
-    except StopIteration as nothing:
-        return Unsupported(str(nothing.value))
-    return itertools.chain((first,), made)
+    return begun(_Lowering(library, handle, target, device, function, build).variants(programs))
 
 
 def variant_name(layout: Layout, found: Sequence[Found]) -> str:

@@ -18,6 +18,7 @@ from collage_core.patterns.library.convolution import conv_pattern
 from collage_core.patterns.library.epilogue import Activation
 from collage_core.patterns.library.linear import matmul_pattern
 from collage_core.patterns.library.normalisation import layer_norm_pattern, rms_norm_pattern
+from collage_cuda.forms import refused_form
 from collage_cudnn.activations import ACTIVATIONS
 from collage_cudnn.attention import describe_attention
 from collage_cudnn.convolution import TENSOR_CORES_ONLY, describe_convolution
@@ -194,10 +195,7 @@ def _entries(*, exact: bool) -> tuple[FusionPattern, ...]:
         )
         for name, form in FORMS.items()
     ]
-    refused = [
-        FusionPattern(name=name, pattern=pattern(), check=functools.partial(_refuse, reason))
-        for name, (pattern, reason) in NEVER.items()
-    ]
+    refused = [refused_form(name, pattern(), reason) for name, (pattern, reason) in NEVER.items()]
     return (*taken, *refused)
 
 
@@ -215,7 +213,3 @@ def _attributes(form: Form, exact: bool, match: Match) -> dict[str, str]:
     found = form.describe(match, Layout.CHANNELS_LAST, exact)
     assert not isinstance(found, Unsupported), "only what was taken is labelled"
     return {"graph": " ".join(operation.kind for operation in found.graph.operations)}
-
-
-def _refuse(reason: str, match: Match) -> Unsupported:
-    return Unsupported(reason)

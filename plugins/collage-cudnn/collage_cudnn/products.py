@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from collage_core.contract import Unsupported
 from collage_core.patterns import Match
+from collage_cuda.forms import is_turned
 from collage_cudnn.described import Described, Drawing, common_dtype, one_result
 from collage_cudnn.epilogue import along_one_axis, finish
 from collage_cudnn.graph import DataType, Layout, row_major
@@ -41,7 +42,7 @@ def describe_product(match: Match, layout: Layout, *, activation: str, exact: bo
     if match.graph.spec(match.value).static_shape != shape:
         return Unsupported(f"what is added to {list(shape)} makes it larger")
     *_, m, n = shape
-    turned = _is_turned(match)
+    turned = is_turned(match)
     rows_of_a, batch = math.prod(a[:-1]), math.prod(shape[:-2])
     if math.prod(b[:-2]) == 1:  # one weight for all: the axes of the batch are rows
         left, right, out = (1, rows_of_a, a[-1]), (1, a[-1], n), (1, rows_of_a, n)
@@ -67,15 +68,6 @@ def describe_product(match: Match, layout: Layout, *, activation: str, exact: bo
     value = drawing.add("matmul", out, row_major(out), {"A": first, "B": second})
     refusal = finish(drawing, match, value, bias, residual, activation)
     return drawing.done(out) if refusal is None else refusal
-
-
-def _is_turned(match: Match) -> bool:
-    """Whether `b` is given with its axes exchanged: by Gemm's attribute, or by a Transpose inside the match."""
-    node = match.node("product")
-    if node.op_type == "Gemm" and node.attribute("transB", 0):
-        return True
-    read = node.node.inputs[1]
-    return read is not match.captures["b"]
 
 
 def _exchanged(dims: Sequence[int]) -> tuple[int, ...]:

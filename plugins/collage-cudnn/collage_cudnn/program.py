@@ -15,25 +15,11 @@ import onnx_ir
 
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Json
 from collage_core.ir.values.content import constant_of
+from collage_cuda.places import Place
 from collage_cudnn.described import Described, Operand
 from collage_cudnn.graph import DataType, Graph, Tensor, lie_alike
 from collage_cudnn.library import Conversion
 from collage_cudnn.weights import Recipe, Weight
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """Where a tensor is.
-
-    Attributes:
-        kind: `"input"`, `"output"`, `"weight"` (as the model has it), `"made"` (a weight made when loading) or
-            `"scratch"`.
-        at: Number of the input, of the output or of what is made; name of the weight; bytes from the start of the
-            workspace.
-    """
-
-    kind: str
-    at: int | str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

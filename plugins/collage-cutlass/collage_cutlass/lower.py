@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Generator, Iterator
 
 from collage_core.contract import (
@@ -16,6 +15,7 @@ from collage_core.contract import (
     Unsupported,
 )
 from collage_core.patterns import Mismatch, match_model
+from collage_cuda.variants import begun
 from collage_cutlass.architectures import Architecture, architecture_of
 from collage_cutlass.building import Job, libraries
 from collage_cutlass.described import Described
@@ -94,12 +94,7 @@ def lower(
     if not tiles:
         return Unsupported(f"no tile is named {build.variant!r}")
     jobs = [_job(compiler, architecture, found, tile) for tile in tiles[: REPLACED * max(1, build.max_variants)]]
-    made = _variants(compiler, architecture, build, _Parts(program, constants), jobs)
-    try:
-        first = next(made)
-    except StopIteration as nothing:
-        return Unsupported(str(nothing.value))
-    return itertools.chain((first,), made)
+    return begun(_variants(compiler, architecture, build, _Parts(program, constants), jobs))
 
 
 def _job(compiler: Compiler, architecture: Architecture, found: Described, tile: AnyTile) -> Job:

@@ -17,6 +17,7 @@ from collage_core.patterns import FusionPattern, Match, Matcher, Pattern, Patter
 from collage_core.patterns.library.convolution import conv_pattern
 from collage_core.patterns.library.epilogue import vector
 from collage_core.patterns.library.linear import matmul_pattern
+from collage_cuda.forms import refused_form
 from collage_cutlass.activations import ACTIVATIONS
 from collage_cutlass.convolution import describe_convolution
 from collage_cutlass.described import Described
@@ -138,10 +139,7 @@ def _entries(precision: str) -> tuple[FusionPattern, ...]:
         )
         for name, form in FORMS.items()
     ]
-    refused = [
-        FusionPattern(name=name, pattern=pattern(), check=functools.partial(_refuse, reason))
-        for name, (pattern, reason) in NEVER.items()
-    ]
+    refused = [refused_form(name, pattern(), reason) for name, (pattern, reason) in NEVER.items()]
     return (*taken, *refused)
 
 
@@ -159,7 +157,3 @@ def _attributes(form: Form, precision: str, match: Match) -> dict[str, str]:
     after = ["residual"] if found.chain.source is Source.AFTER else []
     activation = [form.activation] if form.activation else []
     return {"epilogue": " ".join([*added, *bias, *activation, *after]) or "none"}
-
-
-def _refuse(reason: str, match: Match) -> Unsupported:
-    return Unsupported(reason)

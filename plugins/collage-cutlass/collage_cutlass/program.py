@@ -12,22 +12,9 @@ import onnx_ir
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Json, KernelFunction, Unsupported, converted, out_of_range
 from collage_core.ir.operators.narrowing import overflow
 from collage_core.ir.values.content import constant_of
+from collage_cuda.places import Place
 from collage_cutlass.described import Described
 from collage_cutlass.problem import Chain, Conv, Gemm, Move, Problem, Source
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """Where a tensor is.
-
-    Attributes:
-        kind: `"input"`, `"output"`, `"weight"` (as core gives it), `"made"` (a weight turned when loading) or
-            `"scratch"`.
-        at: Number of the input or of the output; name of the weight; bytes from the start of the workspace.
-    """
-
-    kind: str
-    at: int | str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
