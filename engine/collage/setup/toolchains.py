@@ -33,7 +33,7 @@ class Toolchains:
         registry: The toolchains; those installed if None.
 
     Attributes:
-        providers: Who provides its devices.
+        providers: Provide the devices of the machine.
         host: This machine.
         threads: CPU threads of every kernel.
         registry: The toolchains.

@@ -1,16 +1,60 @@
-"""What a plugin claims of a model: its library's refusals, and its candidates."""
+"""What a plugin claims of one model: its library's refusals and its candidates, each of which has to run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import onnx_ir
+
+from collage.reference import evaluate
+from collage.setup.random_inputs import random_inputs
 from collage_core.candidates.proposals import propose, target_rule
-from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, kernel_function
+from collage_core.contract import Unsupported
+from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, SubGraphConfig, kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.plugin_calls import is_fault
 from collage_testing.kit.kernel_check import KernelCheck
 
 
-def queried(check: KernelCheck, graph: DataflowGraph, where: str, problems: list[str]) -> dict[int, str]:
+def check_model(check: KernelCheck, model: onnx_ir.Model, where: str, problems: list[str]) -> tuple[int, str]:
+    """Check all candidates of one model; return how many kernels ran, and a reason if none did.
+
+    Args:
+        check: Toolchain and target.
+        model: The model.
+        where: Begins each problem.
+        problems: Receives what breaks the contract.
+    """
+    graph = DataflowGraph(model)
+    refused = _queried(check, graph, where, problems)
+    candidates, refusals = _proposed(check, graph, refused)
+    again, _ = _proposed(check, graph, refused)
+    if [c.sub_graph for c in candidates] != [c.sub_graph for c in again]:
+        problems.append(f"{where}: a second registration proposes other candidates")
+    for index, reason in refusals.items():
+        if not reason:
+            problems.append(f"{where}: {graph.names[index]} is refused without a reason")
+        if is_fault(reason):
+            problems.append(f"{where}: {graph.names[index]} is refused: {reason}")
+    feeds = random_inputs(graph, seed=0)
+    values = evaluate(model, feeds).values
+    ran, why = 0, next(iter(refusals.values()), "it is in no candidate")
+    for candidate in candidates:
+        valid = candidate.sub_graph.validity(SubGraphConfig())
+        if not valid:
+            problems.append(f"{where}: proposes {', '.join(candidate.sub_graph.names)}: {valid.reason}")
+            continue
+        outcome = check.run(candidate.sub_graph, values)
+        if isinstance(outcome, Unsupported):
+            why = outcome.reason
+        elif outcome:
+            problems.extend(f"{where}, {', '.join(candidate.sub_graph.names)}: {problem}" for problem in outcome)
+        else:
+            ran += 1
+    return ran, why
+
+
+def _queried(check: KernelCheck, graph: DataflowGraph, where: str, problems: list[str]) -> dict[int, str]:
     """Return what the library itself refuses, by node index.
 
     Args:
@@ -27,7 +71,7 @@ def queried(check: KernelCheck, graph: DataflowGraph, where: str, problems: list
     return {index: answer[name] for index, name in enumerate(graph.names) if name in answer}
 
 
-def proposed(
+def _proposed(
     check: KernelCheck, graph: DataflowGraph, queried: Mapping[int, str]
 ) -> tuple[tuple[CandidateKernel, ...], Mapping[int, str]]:
     """Return what a target proposes of a graph, and refuses by node index.

@@ -20,15 +20,10 @@ import onnx_ir
 from collage.devices.opening import Devices
 from collage.devices.providers import Providers
 from collage.devices.this_host import this_host
-from collage.reference import evaluate
-from collage.setup.random_inputs import random_inputs
 from collage_core.contract import Host, OpenDevice, Target, Unsupported
 from collage_core.errors import CollageError
-from collage_core.fusion import SubGraphConfig
-from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.plugin_calls import is_fault
 from collage_core.registry import Toolchain
-from collage_testing.kit.claims import proposed, queried
+from collage_testing.kit.claims import check_model
 from collage_testing.kit.kernel_check import KernelCheck
 
 
@@ -106,7 +101,7 @@ def check_plugin(
             for name, model in models.items():
                 where = f"{target.name}, {name}"
                 try:
-                    count, reason = _check_model(check, model, where, problems)
+                    count, reason = check_model(check, model, where, problems)
                 except CollageError as error:
                     problems.append(f"{where}: {error}")
                     continue
@@ -135,34 +130,3 @@ def _targets(toolchain: Toolchain, host: Host, problems: list[str]) -> tuple[Tar
         problems.append(f"two targets have the same name: {', '.join(names)}")
     problems.extend(f"target {target.name} has no fingerprint" for target in first if not target.fingerprint)
     return first
-
-
-def _check_model(check: KernelCheck, model: onnx_ir.Model, where: str, problems: list[str]) -> tuple[int, str]:
-    """Check all candidates of one model; return the number of kernels run, and a reason if none did."""
-    graph = DataflowGraph(model)
-    refused = queried(check, graph, where, problems)
-    candidates, refusals = proposed(check, graph, refused)
-    again, _ = proposed(check, graph, refused)
-    if [c.sub_graph for c in candidates] != [c.sub_graph for c in again]:
-        problems.append(f"{where}: a second registration proposes other candidates")
-    for index, reason in refusals.items():
-        if not reason:
-            problems.append(f"{where}: {graph.names[index]} is refused without a reason")
-        if is_fault(reason):
-            problems.append(f"{where}: {graph.names[index]} is refused: {reason}")
-    feeds = random_inputs(graph, seed=0)
-    values = evaluate(model, feeds).values
-    ran, why = 0, next(iter(refusals.values()), "it is in no candidate")
-    for candidate in candidates:
-        valid = candidate.sub_graph.validity(SubGraphConfig())
-        if not valid:
-            problems.append(f"{where}: proposes {', '.join(candidate.sub_graph.names)}: {valid.reason}")
-            continue
-        outcome = check.run(candidate.sub_graph, values)
-        if isinstance(outcome, Unsupported):
-            why = outcome.reason
-        elif outcome:
-            problems.extend(f"{where}, {', '.join(candidate.sub_graph.names)}: {problem}" for problem in outcome)
-        else:
-            ran += 1
-    return ran, why

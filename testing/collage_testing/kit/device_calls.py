@@ -14,8 +14,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from collage_core.contract import DeviceStream
 from collage_core.errors import DeviceError, DeviceUnavailableError
 from collage_testing.kit.fake_hardware import FakeHardware
+from collage_testing.kit.fake_stream import FakeStream
 
 _DRIVER_API = 1  # CUPTI_CB_DOMAIN_DRIVER_API
 _ENTER = 0  # CUPTI_API_ENTER
@@ -130,3 +132,15 @@ def _check(library: ctypes.CDLL, status: int) -> None:
     if status:
         library.cuptiGetResultString(status, ctypes.byref(text))
         raise DeviceError("cuda", f"CUPTI failed with {status}: {(text.value or b'unknown').decode()}")
+
+
+def asked_of(stream: DeviceStream) -> contextlib.AbstractContextManager[list[str]]:
+    """Return what is asked of a device in a block, by its log or by CUPTI; there once the block has ended.
+
+    Args:
+        stream: Of the device, fake or real.
+
+    Raises:
+        DeviceUnavailableError: On entering it with a real device, if CUPTI is not there.
+    """
+    return logged(stream.device) if isinstance(stream, FakeStream) else traced()

@@ -54,9 +54,8 @@ from collage_core.registry import Toolchain
 from collage_testing.kit import fake_providers
 from collage_testing.kit.bound_kernel import BoundKernel
 from collage_testing.kit.contexts import build_context, run_context
-from collage_testing.kit.device_calls import logged, traced
+from collage_testing.kit.device_calls import asked_of
 from collage_testing.kit.fake_device import FakeDevice
-from collage_testing.kit.fake_stream import FakeStream
 from collage_testing.kit.kernel_check import KernelCheck
 
 _MOST_VARIANTS = 16
@@ -267,4 +266,4 @@ class DeviceMachine:
         Raises:
             DeviceUnavailableError: On entry with a real device, if CUPTI is not found.
         """
-        return logged(self.stream.device) if isinstance(self.stream, FakeStream) else traced()
+        return asked_of(self.stream)

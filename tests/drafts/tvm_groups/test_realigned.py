@@ -36,7 +36,7 @@ def test_aligned_buffers_are_used_as_they_are() -> None:
 
 @pytest.mark.guards(
     "a kernel wants more alignment than a caller's array has",
-    "the conformance kit binds such arrays; `realigned.py` of a draft copies for libraries that need it",
+    "the conformance kit binds such arrays; a plugin whose library needs it copies, as the TVM draft does",
     area="toolchains",
 )
 def test_other_buffers_are_copied_before_and_after_each_call() -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import onnx_ir
 
+from collage.measure.wire.outcomes import Stage
 from collage.measure.worker.check_outputs import Bound
+from collage.measure.worker.failing import failing_as
 from collage.measure.worker.staged import Staged
 from collage.measure.worker.verdicts import aligned_buffer
 from collage_core.contract import Artifact, Buffer, DeviceStream, Kernel, KernelFunction, TensorSpec, workspace_of
 
 
 def bound_to(
-    kernel: Kernel, artifact: Artifact, function: KernelFunction, values: Sequence[Any], device: DeviceStream | None
+    kernel: Kernel,
+    artifact: Artifact,
+    function: KernelFunction,
+    values: Sequence[Any],
+    device: Callable[[], DeviceStream | None],
+    lost: Callable[[str], None],
 ) -> Bound:
     """Bind a kernel to buffers of its own.
 
@@ -23,11 +30,36 @@ def bound_to(
         artifact: What it was loaded from.
         function: The candidate.
         values: What its inputs are to hold.
-        device: The device it runs on; None for the CPU.
+        device: Gives the device it runs on; None for the CPU.
+        lost: Receives why a device is lost.
 
     Raises:
-        TypeError: If what it answers cannot be called.
+        Stopped: If it cannot be bound.
     """
+    with failing_as(Stage.BIND, lost):
+        return _bound(kernel, artifact, function, values, device())
+
+
+def called(bound: Bound, lost: Callable[[str], None]) -> None:
+    """Call a kernel once.
+
+    Args:
+        bound: The kernel.
+        lost: Receives why a device is lost.
+
+    Raises:
+        Stopped: If it fails.
+    """
+    with failing_as(Stage.RUN, lost):
+        if bound.staged is None:
+            bound.call()
+        else:
+            bound.staged.run(bound.call)
+
+
+def _bound(
+    kernel: Kernel, artifact: Artifact, function: KernelFunction, values: Sequence[Any], device: DeviceStream | None
+) -> Bound:
     inputs = tuple(aligned_buffer(spec) for spec in function.inputs)
     for buffer, value in zip(inputs, values, strict=True):
         buffer.put(value)

@@ -63,9 +63,8 @@ class KernelLoading:
         self._devices = devices
         self._lost = lost
 
-    @property
     def device(self) -> DeviceStream | None:
-        """The target's device, made the current one; None for the CPU."""
+        """Make the target's device the current one, and return it; None for the CPU."""
         if self._target.device == "cpu":
             return None
         device = self._devices[self._target.device]
@@ -87,7 +86,7 @@ class KernelLoading:
 
     def loaded(self, artifact: Artifact) -> Kernel | Unsupported:
         """Load a kernel, with a copy of its weights of its own where they are on a device."""
-        device, constants = self.device, _constants(self._function, artifact)
+        device, constants = self.device(), _constants(self._function, artifact)
         run = RunContext(
             threads=self._settings.threads,
             host=self._host,

@@ -44,7 +44,7 @@ def clock_of(
         protocol: How long and how often to time it.
         cold: Whether a plan finds the device's cache without its weights; then copies of them are read in turn.
     """
-    device = loading.device
+    device = loading.device()
     if device is None:
         return functools.partial(time_call, bound.call, protocol)
     graph = target.launch == "graph"

@@ -15,9 +15,8 @@ from collage.measure.wire.function_codec import decode_function
 from collage.measure.wire.messages import AskBuild, AskEvaluate, AskMeasure, Progress
 from collage.measure.wire.outcomes import Failed, Refused, Stage
 from collage.measure.wire.values import decode_value
-from collage.measure.worker.binding import bound_to
+from collage.measure.worker.binding import bound_to, called
 from collage.measure.worker.check_outputs import Bound, check_outputs
-from collage.measure.worker.failing import failing_as
 from collage.measure.worker.kernel_loading import KernelLoading
 from collage.measure.worker.lowering import Lowering
 from collage.measure.worker.timing import clock_of
@@ -106,8 +105,7 @@ class Trial:
         """
         kernel = self.load(artifact)
         self._report(Progress(stage=Stage.BIND, variant=artifact.variant))
-        with self.failing_as(Stage.BIND):
-            return bound_to(kernel, artifact, self._function, self._values, self._loading.device)
+        return bound_to(kernel, artifact, self._function, self._values, self._loading.device, self._lost)
 
     def run(self, bound: Bound) -> None:
         """Call a kernel once.
@@ -116,11 +114,7 @@ class Trial:
             Stopped: If it fails.
         """
         self._report(Progress(stage=Stage.RUN))
-        with self.failing_as(Stage.RUN):
-            if bound.staged is None:
-                bound.call()
-            else:
-                bound.staged.run(bound.call)
+        called(bound, self._lost)
 
     def clock(self, bound: Bound, artifact: Artifact, protocol: Protocol, *, cold: bool) -> Callable[[], Measurement]:
         """Return core's clock for a call; see `clock_of`.
@@ -132,10 +126,6 @@ class Trial:
             cold: Whether a plan finds the device's cache without its weights.
         """
         return clock_of(bound, artifact, self._function, self._target, self._loading, protocol, cold=cold)
-
-    def failing_as(self, stage: Stage) -> failing_as:
-        """Turn an exception in its block into the failure of a stage; note that a device was lost."""
-        return failing_as(stage, self._lost)
 
     def check(self, bound: Bound, ask: AskMeasure | AskBuild) -> tuple[float, bool]:
         """Run twice; return the larger error and whether both gave the same bits.

@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
 from collage.devices.opening import Devices
+from collage.devices.providers import Providers
+from collage.devices.this_host import this_host
 from collage.measure.wire.artifact_codec import encode_artifact
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskBuild, AskDevice, AskEvaluate, AskMeasure, Progress
@@ -57,6 +60,20 @@ class Trials:
         self._devices = devices
         self.lost = ""
 
+    @classmethod
+    def on_this_machine(
+        cls,
+        toolchain: Toolchain,
+        store: BlobStore,
+        scratch: Path,
+        cache: Callable[[Target], BlobCache],
+        report: Callable[[Progress], None],
+        providers: Providers,
+    ) -> Self:
+        """Return what tries candidates on the devices that this machine has."""
+        devices = Devices(providers.open)
+        return cls(toolchain, store, scratch, cache, report, host=this_host(providers), devices=devices)
+
     def measure(self, ask: AskMeasure) -> Measured | Refused | Failed:
         """Build and check variants, time the correct ones and keep the fastest."""
         with self._start(ask) as trial:
@@ -70,7 +87,7 @@ class Trials:
                 error, repeatable = trial.check(bound, ask)
                 self._report(Progress(stage=Stage.MEASURE, variant=artifact.variant, best=best))
                 clock = trial.clock(bound, artifact, ask.protocol, cold=ask.cold)
-                with trial.failing_as(Stage.MEASURE):
+                with failing_as(Stage.MEASURE, self._lose_device):
                     taken = self._toolchain.measure(ask.target, bound.call, ask.protocol, clock)
             except Stopped as stopped:
                 trial.discard(artifact, stopped.outcome)

@@ -17,9 +17,7 @@ import threading
 from pathlib import Path
 from typing import NoReturn
 
-from collage.devices.opening import Devices
 from collage.devices.providers import Providers
-from collage.devices.this_host import this_host
 from collage.errors import WireError
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.channel import Channel, prepare_process
@@ -76,15 +74,7 @@ class WorkerMain:
         self._request = 0
         self._asking = threading.Lock()
         self._libraries = providers.libraries
-        self._trials = Trials(
-            toolchain,
-            store,
-            scratch,
-            self._cache,
-            self._say,
-            host=this_host(providers),
-            devices=Devices(providers.open),
-        )
+        self._trials = Trials.on_this_machine(toolchain, store, scratch, self._cache, self._say, providers)
 
     def serve(self) -> None:
         """Answer requests until the driver disconnects.
