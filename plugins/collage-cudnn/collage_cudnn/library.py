@@ -66,7 +66,9 @@ Enqueue = Callable[[], None]
 class Placed(Protocol):
     """Memory of a device that is given back when nobody holds this any more."""
 
-    pointer: int
+    @property
+    def pointer(self) -> int:
+        """Its address."""
 
 
 class Library(Protocol):

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.metadata
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def missing() -> Emulator:
     ],
 )
 def test_a_machine_that_cannot_run_it_is_told_why(
-    device: dict[str, str] | None, plugin: CudnnPlugin, reason: str, obstacle: str
+    device: dict[str, Any] | None, plugin: CudnnPlugin, reason: str, obstacle: str
 ) -> None:
     devices = () if device is None else (dataclasses.replace(H100, **device),)
 

@@ -7,6 +7,7 @@ import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,7 @@ def without(reason: str, *, version: bool = False) -> CutlassPlugin:
     ],
 )
 def test_a_machine_that_cannot_run_it_is_told_why(
-    device: dict[str, str] | None, plugin: CutlassPlugin, reason: str, obstacle: str
+    device: dict[str, Any] | None, plugin: CutlassPlugin, reason: str, obstacle: str
 ) -> None:
     devices = () if device is None else (dataclasses.replace(H100, **device),)
 
