@@ -1,1 +1,1 @@
-"""The outside judge (`harness`) and the models it judges on (`models`); neither imports Collage."""
+"""The independent judge (`harness`) and its models (`models`); neither imports Collage."""

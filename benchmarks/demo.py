@@ -24,7 +24,7 @@ NAMES = ("resnet50", "segmenter")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the demo; the first failing step's exit status if one fails."""
+    """Run the demo; return the exit status of the first failing step."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo-out"), metavar="DIR")
     options = parser.parse_args(arguments)

@@ -1,23 +1,24 @@
-"""Plans against PyTorch and single toolchains on an NVIDIA GPU: the models of Collage's paper, and newer ones.
+"""Compare plans with PyTorch and single toolchains on an NVIDIA GPU, on models of Collage's paper and newer ones.
 
 Usage:
     python -m benchmarks.gpu [NAME...] --work DIR [--results FILE.json] [--batch 1,8] [--precision fp32,tf32,fp16,bf16]
         [--only A,B] [--toolchains cublas,triton] [--minutes M]
 
-One model at one batch and precision is one race under `benchmarks/judge`, which imports nothing of Collage: torch
-eager, `torch.compile(mode="max-autotune")`, ONNX Runtime's CUDA provider and TensorRT where they are installed, each
-of `--toolchains` alone, what `collage optimize` makes of all of them, and the paper's ablation: of native code
-generation, and of one toolchain more in each step. Without `--toolchains` these are all that are made for GPUs and
-that `collage doctor` finds usable on the device; why the others are not, the page says. Everybody computes in the same
-precision, from the same weights, with CUDA graphs if they can; what is timed is said in `contenders/torch_module.py`.
+One model at one batch and precision is one race under `benchmarks/judge`, which imports nothing of Collage:
+torch eager, `torch.compile(mode="max-autotune")`, ONNX Runtime's CUDA provider and TensorRT where they are
+installed, each of `--toolchains` alone, the plan that `collage optimize` makes of all of them, and the
+paper's ablation: native code generation, and one toolchain more in each step. The default of `--toolchains`
+is all that are made for GPUs and that `collage doctor` finds usable on the device; the page gives the
+reasons for the others. All contenders compute in the same precision, from the same weights, with CUDA
+graphs where they support them; `contenders/torch_module.py` describes what is timed.
 
-What is there already is not done again, so an interrupted run resumes: weights, models, packages, tuning records,
-Inductor's cache and races are all kept in DIR and FILE. With `--minutes` nothing new is begun after that long; the
-same command goes on. `--list` shows the plan and runs nothing. `--device cpu` rehearses everything without a GPU, and
-the page says so.
+Existing results are not computed again, so an interrupted run resumes: weights, models, packages, tuning
+records, Inductor's cache and races are all kept in DIR and FILE. With `--minutes` no new step is started
+after that time; the same command resumes. `--list` shows the plan and runs nothing. `--device cpu`
+rehearses everything without a GPU, and the page says so.
 
-Ends with 0; 1 if a plan did not run, is wrong or slower than the best single toolchain; 2 for misuse or without a GPU;
-3 if time ran out before everything was done.
+Exit status: 0; 1 if a plan did not run, is wrong or slower than the best single toolchain; 2 for misuse or
+without a GPU; 3 if time ran out before everything was done.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ ALL = ",".join(TOOLCHAINS)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Create the command-line parser."""
     result = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -90,13 +91,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 class Races:
-    """Runs cases and keeps what comes of them.
+    """Runs cases and stores their results.
 
     Args:
         options: The command line.
-        device: What it is, in words.
-        clock: How much time is left.
-        console: Where progress goes.
+        device: Description of the device.
+        clock: Remaining time.
+        console: Receives progress messages.
     """
 
     def __init__(self, options: argparse.Namespace, device: str, clock: Clock, console: Console) -> None:
@@ -113,15 +114,15 @@ class Races:
             self.done = {race["key"]: race for race in content["races"]}
 
     def entrants(self, case: Case) -> list[Entrant]:
-        """Who runs in a case."""
+        """Return the contenders of a case."""
         options = self._options
         return entrants(case, options.work, self._only, options.toolchains, options.device)
 
     def choose(self) -> None:
-        """Has `--toolchains` mean those that are made for GPUs and usable on the device, where nothing was said.
+        """Set `--toolchains`, if not given, to the GPU toolchains that are usable on the device.
 
         Raises:
-            ValueError: If none is; says why.
+            ValueError: If none is usable; gives the reasons.
         """
         options = self._options
         found = usable(self._targets_here(options.deadline), options.device)
@@ -139,10 +140,10 @@ class Races:
         return self._targets
 
     def run(self, plan: Iterable[Case]) -> None:
-        """Runs what is not there yet, writing after each race.
+        """Run the races without results and write the results after each race.
 
         Raises:
-            OutOfTimeError: If `--minutes` are over before all is done.
+            OutOfTimeError: If the time limit of `--minutes` is reached before all races are done.
         """
         for case in plan:
             known = self.done.get(case.key)
@@ -200,7 +201,7 @@ class Races:
         }
 
     def _built(self, case: Case, entrant: Entrant) -> str:
-        """Why a contender's package is not there; empty if it is, or if it needs none."""
+        """Build a contender's package if it needs one; return why that failed, or an empty string."""
         package, options = entrant.package, self._options
         if package is None:
             return ""
@@ -247,10 +248,10 @@ class Races:
 
 
 def planned(options: argparse.Namespace) -> list[Case]:
-    """The cases that the options name.
+    """Return the cases that the options name.
 
     Raises:
-        ValueError: If a model, batch, precision or contender is none.
+        ValueError: If a model, batch, precision or contender is invalid.
     """
     unknown = [name for name in options.names if name not in ZOO]
     if unknown:
@@ -269,7 +270,7 @@ def planned(options: argparse.Namespace) -> list[Case]:
 
 
 def listed(plan: Sequence[Case], races: Races) -> Iterable[str]:
-    """The plan, a line for each race and one for each contender's options."""
+    """Yield the plan as text: a line for each race and one for each contender's options."""
     for case in plan:
         yield f"{case.key}{' (done)' if case.key in races.done else ''}: {ZOO[case.name].about}"
         for entrant in races.entrants(case):
@@ -279,7 +280,7 @@ def listed(plan: Sequence[Case], races: Races) -> Iterable[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the races; see the module for what the exit status means."""
+    """Run the races; the module's docstring defines the exit status."""
     options = parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 150)
     start = time.monotonic()

@@ -44,12 +44,12 @@ _BOUNDS = CandidateBounds.preset("quick")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Claimant:
-    """A toolchain, on a machine that need not be there.
+    """A toolchain, on a machine that need not be present.
 
     Attributes:
-        toolchain: It.
+        toolchain: The toolchain.
         target: Its plain target.
-        asks: Whether its library is asked about the whole model first.
+        asks: Whether its library is first queried about the whole model.
     """
 
     toolchain: Toolchain
@@ -74,17 +74,18 @@ CLAIMANTS: Mapping[str, Claimant] = {
 }
 
 Alternatives = tuple[int, ...]
-"""Masks of nodes, one of which has to be claimed: what a block adds is added behind either of its convolutions."""
+"""Masks of nodes, one of which has to be claimed: a block's addition can follow either of its convolutions."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Things of one sort in a model.
+    """Blocks of one sort in a model.
 
     Attributes:
-        about: What they are.
-        exactly: Whether a candidate has to be no more than that, as a chain is; else it may be a part of the model.
-        things: Each.
+        about: Description of the sort.
+        exactly: Whether a candidate has to consist of the block alone, as for a chain; otherwise it may be a larger
+            part of the model.
+        things: The blocks.
     """
 
     about: str
@@ -93,7 +94,7 @@ class Part:
 
 
 def convolutions(graph: DataflowGraph) -> list[Part]:
-    """Each convolution alone; with the ReLU that is its only reader; with the sum that is, and the ReLU behind that."""
+    """Return each convolution alone, with a ReLU that is its only reader, and with a sum and the ReLU after it."""
     alone = tuple((1 << index,) for index, node in enumerate(graph.nodes) if node.op_type == "Conv")
     activated: list[Alternatives] = []
     added: dict[int, Alternatives] = {}
@@ -113,7 +114,7 @@ def convolutions(graph: DataflowGraph) -> list[Part]:
 
 
 def attention(graph: DataflowGraph) -> list[Part]:
-    """Each softmax with the last product before it and the first behind it; or an operator that is all of it."""
+    """Return each softmax with the product before and after it, or a single attention operator."""
     products = sum(1 << index for index, node in enumerate(graph.nodes) if node.op_type == "MatMul")
     things: list[Alternatives] = []
     for index, node in enumerate(graph.nodes):
@@ -137,9 +138,9 @@ class Source:
     """A model of the page.
 
     Attributes:
-        title: What it is called.
-        make: Makes it, in float32.
-        parts: Finds what is to be taken.
+        title: Display name.
+        make: Makes the model, in float32.
+        parts: Finds the blocks to cover.
     """
 
     title: str
@@ -163,7 +164,7 @@ SOURCES: Mapping[str, Source] = {
 
 
 def graph_of(name: str, dtype: str) -> DataflowGraph:
-    """A model of `SOURCES`, prepared, in a type of `DTYPES`."""
+    """Return the prepared graph of a model of `SOURCES`, in a type of `DTYPES`."""
     model = prepare(SOURCES[name].make())
     if dtype != "float32":
         model = halved(model)
@@ -171,7 +172,7 @@ def graph_of(name: str, dtype: str) -> DataflowGraph:
 
 
 def proposals_of(graph: DataflowGraph, claimant: Claimant) -> Proposals:
-    """What a toolchain proposes of a model."""
+    """Return the proposals of a toolchain for a model."""
     query: dict[int, str] = {}
     if claimant.asks:
         function = kernel_function(SubGraph(graph, graph.all_mask), "model")
@@ -181,7 +182,7 @@ def proposals_of(graph: DataflowGraph, claimant: Claimant) -> Proposals:
 
 
 def cell(graph: DataflowGraph, parts: Sequence[Part], claimant: Claimant) -> str:
-    """How many of each part a toolchain takes, and why not the rest."""
+    """Count how many of each part a toolchain takes and give the reasons for the rest."""
     found = proposals_of(graph, claimant)
     candidates = {each.sub_graph.nodes & graph.needs_kernel for each in found.candidates}
     said: list[str] = []
@@ -203,7 +204,7 @@ def _is_taken(thing: Alternatives, exactly: bool, candidates: set[int], graph: D
 
 
 def _reason(found: Proposals, thing: Alternatives, claimant: Claimant) -> str:
-    """Why a thing is not taken: what refuses the match of a pattern that has all of it, else what refuses a node."""
+    """Return why a part is not taken: the refusal of a pattern that matches all of it, else that of a node."""
     graph, mask = found.graph, thing[0]
     for entry in claimant.toolchain.pattern_table(claimant.target).patterns:
         for index in iterate_bits(mask):
@@ -218,7 +219,7 @@ def _reason(found: Proposals, thing: Alternatives, claimant: Claimant) -> str:
 
 
 def row(name: str, toolchain: str) -> tuple[str, ...]:
-    """One toolchain on one model, in each type."""
+    """Return the table row of one toolchain on one model, with a cell for each dtype."""
     cells = []
     for dtype in DTYPES:
         graph = graph_of(name, dtype)
@@ -240,7 +241,7 @@ own words, with its count.
 
 
 def page() -> str:
-    """The page."""
+    """Generate the page."""
     lines = lines_of(("model", "toolchain", *DTYPES), _rows())
     return HEAD + "\n" + "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""What `benchmarks/gpu.py` found, as a page: every race, geometric means over them, who did not run and why."""
+"""Page with the results of `benchmarks/gpu.py`: every race, geometric means, and who did not run and why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.judge.statistics import Interval, geometric_mean, median_interva
 from benchmarks.page import head, lines_of
 
 SLOWER = 1.03
-"""A plan's ratio to the best single toolchain must have its interval below this."""
+"""Limit that the interval of a plan's ratio to the best single toolchain must stay below."""
 _ROUNDING = 1e-4
 _TIMES_EAGER = 10
 
@@ -23,17 +23,17 @@ HEADINGS = (
 
 
 def ran(race: Mapping[str, Any], name: str | None) -> Mapping[str, Any] | None:
-    """A contender of a race that has times."""
+    """Return a contender's row in a race; None if it has no latencies."""
     return next((row for row in race["contenders"] if row["name"] == name and "latency_ms" in row), None)
 
 
 def round_ratios(race: Mapping[str, Any], base: str | None, of: str = COLLAGE) -> list[float]:
-    """By round, how many times as long as the plan another contender takes; none if either did not run.
+    """Compute by round how many times as long as the plan another contender takes; empty if either did not run.
 
     Args:
-        race: Which.
+        race: Race to evaluate.
         base: The other contender.
-        of: Whose plan: the one of all toolchains, or a row of the ablation.
+        of: Name of the plan: the one of all toolchains, or a row of the ablation.
     """
     rounds = race["rounds_us"]
     if base not in rounds or of not in rounds:
@@ -42,7 +42,7 @@ def round_ratios(race: Mapping[str, Any], base: str | None, of: str = COLLAGE) -
 
 
 def faults(race: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the plan of a race, in words; nothing if it holds what Collage promises."""
+    """Return the faults of a race's plan as sentences; empty if it satisfies Collage's guarantees."""
     plan = ran(race, COLLAGE)
     if plan is None:
         return [] if COLLAGE not in {row["name"] for row in race["contenders"]} else ["no plan ran"]
@@ -61,7 +61,7 @@ def faults(race: Mapping[str, Any]) -> list[str]:
 
 
 def _slowed(race: Mapping[str, Any]) -> Iterator[str]:
-    """Steps of the ablation that may be slower than the one before: one choice more has made the plan worse."""
+    """Yield the ablation steps that may be slower than the previous one, where an added toolchain hurt the plan."""
     for before, step in itertools.pairwise(steps(race)):
         ratios = round_ratios(race, step.contender, before.contender)
         if ratios and (ratio := median_interval(ratios)).high > SLOWER:
@@ -70,13 +70,13 @@ def _slowed(race: Mapping[str, Any]) -> Iterator[str]:
 
 
 def steps(race: Mapping[str, Any]) -> list[Step]:
-    """The rows of a race's ablation that ran; nothing unless two did."""
+    """Return the rows of a race's ablation that ran; empty unless at least two did."""
     found = [step for step in ablation(race.get("toolchains", "")) if step.contender in race["rounds_us"]]
     return found if len(found) > 1 else []
 
 
 def rows(races: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """The races, as text under `HEADINGS`."""
+    """Yield the races as text under `HEADINGS`."""
     for race in races:
         plan = ran(race, COLLAGE)
         shown = ("did not run", "") if plan is None else (_milliseconds(plan), _error(plan))
@@ -89,7 +89,7 @@ def rows(races: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def means(races: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """Geometric means of the speed-ups of each precision, as text: precision, against, races, mean, interval."""
+    """Yield geometric mean speed-ups per precision as text: precision, against, races, mean, interval."""
     for precision in dict.fromkeys(race["precision"] for race in races):
         for name, base in ((MAX_AUTOTUNE, MAX_AUTOTUNE), (EAGER, EAGER), ("best single toolchain", None)):
             of = [race for race in races if race["precision"] == precision]
@@ -100,7 +100,7 @@ def means(races: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def _columns(races: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """What the ablations of some races add, in the order of their steps."""
+    """Return the toolchains that the ablations of some races add, in the order of their steps."""
     found = {step.added for race in races for step in steps(race)}
 
     def place(added: tuple[str, ...]) -> tuple[int, int, tuple[str, ...]]:
@@ -112,10 +112,10 @@ def _columns(races: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def ablation_lines(races: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The ablations, as a table: what each step takes, and how many times as fast as the first it is.
+    """Format the ablations as a table: the latency of each step and its speed-up over the first.
 
-    One row for each race that has one, and one for the geometric mean over those of each precision, of those that have
-    the step. A toolchain that a machine refuses, or whose plan did not run, leaves its column empty.
+    There is one row for each race with an ablation, and one for the geometric mean over the races of each precision
+    that have the step. The column is empty for a toolchain that a machine refuses or whose plan did not run.
     """
     columns = _columns(races)
     named = [" and ".join(added) for added in columns]
@@ -159,7 +159,7 @@ def _mean_step(races: Sequence[Mapping[str, Any]], added: tuple[str, ...]) -> st
 
 
 def markdown(races: Sequence[Mapping[str, Any]]) -> str:
-    """All races, as a page."""
+    """Format all races as a Markdown page."""
     last = max(races, key=lambda race: str(race["date"]))
     protocol = last["protocol"]
     how = (
@@ -194,7 +194,7 @@ def markdown(races: Sequence[Mapping[str, Any]]) -> str:
 
 
 def speed_up(race: Mapping[str, Any], base: str | None) -> Interval | None:
-    """How many times as fast as another contender the plan is."""
+    """Compute the plan's speed-up over another contender."""
     ratios = round_ratios(race, base)
     return median_interval(ratios) if ratios else None
 

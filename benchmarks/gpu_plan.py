@@ -1,4 +1,4 @@
-"""What `benchmarks/gpu.py` runs: cases, the contenders of each, and the packages that Collage's contenders need."""
+"""Work of `benchmarks/gpu.py`: cases, the contenders of each, and the packages that Collage's contenders need."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from benchmarks.models.torch_zoo.files import Files
 COLLAGE, MAX_AUTOTUNE, EAGER = "collage", "max-autotune", "torch-eager"
 
 STEPS = (("triton",), ("cublas",), ("cudnn",), ("cutlass",), ("tensorrt", "tensorrt_rtx"))
-"""The toolchains for GPUs, native code generation first, in the order in which the paper's ablation adds them; TensorRT
-in either edition, since a device is served by one of them."""
+"""The GPU toolchains in the order in which the paper's ablation adds them, native code generation first.
+
+TensorRT stands for either edition, since a device is served by one of them.
+"""
 TOOLCHAINS = tuple(name for step in STEPS for name in step)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """What all contenders of a case compute in.
+    """Precision in which all contenders of a case compute.
 
     Attributes:
-        name: As on the command line.
-        dtype: Of the exported model and of PyTorch's module; inputs and outputs are float32 in all of them.
-        tf32: Whether products and convolutions of float32 may round to TF32.
+        name: Name on the command line.
+        dtype: Type of the exported model and of PyTorch's module; inputs and outputs are always float32.
+        tf32: Whether float32 products and convolutions may round to TF32.
     """
 
     name: str
@@ -44,8 +46,10 @@ PRECISIONS = {
     )
 }
 MAX_ERROR = 0.02
-"""What `collage optimize` is allowed in TF32, whose products are right to three digits. Other precisions are those of
-the model itself: nothing has to be allowed."""
+"""Error allowed to `collage optimize` in TF32, whose products are accurate to three digits.
+
+Other precisions are those of the model itself and need no allowance.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +57,9 @@ class Case:
     """One model at one batch and precision: one race.
 
     Attributes:
-        name: Of the architecture.
-        batch: Examples of a run.
-        precision: Of all contenders.
+        name: Name of the architecture.
+        batch: Examples per run.
+        precision: Precision of all contenders.
     """
 
     name: str
@@ -64,16 +68,16 @@ class Case:
 
     @property
     def key(self) -> str:
-        """What results and files of it are known by."""
+        """Key of its results and files."""
         return f"{self.name}-b{self.batch}-{self.precision.name}"
 
     def files(self, work: Path) -> Files:
-        """Its model, weights, inputs and expected outputs."""
+        """Return the paths of the case's model, weights, inputs and expected outputs."""
         return Files(folder=work, name=self.name, batch=self.batch, dtype=self.precision.dtype)
 
 
 def cases(names: Iterable[str], batches: Sequence[int], precisions: Iterable[str]) -> list[Case]:
-    """Every model at every batch and precision, by model last: what is done first is comparable.
+    """Return every model at every batch and precision, models varying fastest, so that early races are comparable.
 
     Raises:
         KeyError: If there is no such precision.
@@ -89,11 +93,11 @@ def cases(names: Iterable[str], batches: Sequence[int], precisions: Iterable[str
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """What `collage optimize` makes for one contender.
+    """A package that `collage optimize` makes for one contender.
 
     Attributes:
         path: The package; its report is beside it.
-        toolchains: As for `--toolchains`.
+        toolchains: In the syntax of `--toolchains`.
     """
 
     path: Path
@@ -101,7 +105,7 @@ class Package:
 
     @property
     def report(self) -> Path:
-        """What `collage optimize` says of it, as JSON."""
+        """File of the report of `collage optimize`, in JSON."""
         return self.path.with_suffix(".json")
 
 
@@ -110,8 +114,8 @@ class Entrant:
     """A contender of a case.
 
     Attributes:
-        contender: For the judge.
-        package: What has to be made before it can start; None if nothing.
+        contender: The judge's contender.
+        package: Package that must be made before it can start; None if it needs none.
     """
 
     contender: Contender
@@ -127,11 +131,11 @@ _TORCH: Mapping[str, tuple[Kind, Mapping[str, str]]] = {
 }
 _RUNTIMES = {"onnxruntime-cuda": "onnxruntime_cuda.py", "tensorrt-engine": "tensorrt_engine.py"}
 STANDARD = (EAGER, MAX_AUTOTUNE, *_RUNTIMES, COLLAGE)
-"""Who runs unless `--only` says otherwise; each of `--toolchains` alone does, too."""
+"""Contenders that run unless `--only` is given; each of `--toolchains` alone runs, too."""
 
 
 def known(toolchains: str) -> tuple[str, ...]:
-    """Every contender there is, each toolchain alone last."""
+    """Return the names of all contenders, the single toolchains last."""
     rows = (step.contender for step in ablation(toolchains))
     return tuple(dict.fromkeys((*_TORCH, *_RUNTIMES, COLLAGE, *rows, *alone(toolchains))))
 
@@ -141,9 +145,9 @@ class Step:
     """A row of the ablation.
 
     Attributes:
-        added: The toolchains that the row before has not.
-        toolchains: All that Collage mixes in it, as for `--toolchains`.
-        contender: Who runs it: one toolchain alone in the first, `COLLAGE` in the last.
+        added: The toolchains that the previous row lacks.
+        toolchains: All toolchains that Collage mixes, in the syntax of `--toolchains`.
+        contender: Name of the contender: one toolchain alone in the first row, `COLLAGE` in the last.
     """
 
     added: tuple[str, ...]
@@ -152,13 +156,15 @@ class Step:
 
 
 def ablation(toolchains: str) -> list[Step]:
-    """Native code generation, and one toolchain more in each step, as the paper adds them; others than `STEPS` last.
+    """Return the ablation steps: native code generation, then one more toolchain per step, as in the paper.
+
+    Toolchains not in `STEPS` come last.
 
     Args:
-        toolchains: What Collage mixes.
+        toolchains: Toolchains that Collage mixes.
 
     Returns:
-        Nothing if there is only one step, which compares nothing.
+        The steps; empty if there is only one, which compares nothing.
 
     Examples:
         >>> [step.contender for step in ablation("cublas,cudnn,triton")]
@@ -177,7 +183,7 @@ def ablation(toolchains: str) -> list[Step]:
 
 
 def toolchain_of(target: str) -> str:
-    """The toolchain of a target's name.
+    """Return the toolchain of a target's name.
 
     Examples:
         >>> toolchain_of("triton(precision=tf32)@cuda:0")
@@ -187,18 +193,18 @@ def toolchain_of(target: str) -> str:
 
 
 def usable(targets: Iterable[str], device: str) -> list[str]:
-    """The toolchains of `TOOLCHAINS` that have a target on a device.
+    """Return the toolchains of `TOOLCHAINS` that have a target on a device.
 
     Args:
-        targets: By name, as `collage doctor` lists them.
-        device: Which.
+        targets: Names of targets, as `collage doctor` lists them.
+        device: Device name, such as `cuda:0`.
     """
     there = {toolchain_of(target) for target in targets if target.endswith(f"@{device}")}
     return [name for name in TOOLCHAINS if name in there]
 
 
 def alone(toolchains: str) -> tuple[str, ...]:
-    """The toolchains of a list, commas inside parentheses excepted.
+    """Split a list of toolchains at its commas, except inside parentheses.
 
     Examples:
         >>> alone("cublas,triton(precision=tf32,x=1)")
@@ -210,14 +216,14 @@ def alone(toolchains: str) -> tuple[str, ...]:
 def entrants(
     case: Case, work: Path, only: Sequence[str] | None, toolchains: str, device: str = "cuda:0"
 ) -> list[Entrant]:
-    """Who runs in a case, in the order in which they are set up.
+    """Return the contenders of a case, in the order in which they are set up.
 
     Args:
-        case: Which.
-        work: Folder of its files.
-        only: Names, of `known`; None for `STANDARD`, the rows of the ablation and each toolchain alone.
-        toolchains: What Collage mixes, and each alone.
-        device: What they run on.
+        case: Case to run.
+        work: Directory of its files.
+        only: Names out of `known`; None for `STANDARD`, the rows of the ablation and each toolchain alone.
+        toolchains: Toolchains that Collage mixes; each also runs alone.
+        device: Device of all contenders.
 
     Raises:
         ValueError: If a name is unknown.
@@ -254,7 +260,7 @@ def _entrant(name: str, case: Case, files: Files, mixes: Mapping[str, str], comm
 
 
 def prepare_command(case: Case, work: Path, seed: int) -> list[str]:
-    """Writes what a case needs."""
+    """Return the command that writes the files of a case."""
     command = [sys.executable, "-m", "benchmarks.models.torch_zoo", case.name, "--out", str(work)]
     return [*command, "--batch", str(case.batch), "--dtype", case.precision.dtype, "--seed", str(seed)]
 
@@ -267,13 +273,13 @@ def optimize_command(
     settings: Mapping[str, str],
     device: str = "cuda:0",
 ) -> list[str]:
-    """Makes a package, as a user would.
+    """Return the command that makes a package, as a user would run it.
 
     Args:
-        package: Which.
-        case: Of which model.
-        work: Folder of its files and of the tuning database.
-        targets: Every target there is, by name, as `collage doctor` lists them.
+        package: Package to make.
+        case: Case of the package.
+        work: Directory of its files and of the tuning database.
+        targets: Names of all targets, as `collage doctor` lists them.
         settings: Options of `collage optimize` by name, without dashes; empty ones are left out.
         device: The only GPU that takes part.
     """
@@ -295,6 +301,6 @@ def optimize_command(
 
 
 def _is_too_coarse(target: str) -> bool:
-    """Whether it computes in less than TF32, which an allowed error would let in."""
+    """Return whether a target's precision is below TF32, which an allowed error would admit."""
     precision = re.search(r"precision=(\w+)", target)
     return precision is not None and precision[1] not in ("fp32", "tf32")

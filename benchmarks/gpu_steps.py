@@ -1,4 +1,4 @@
-"""The steps of `benchmarks/gpu.py` that are processes of their own, and the time that is left for them."""
+"""Steps of `benchmarks/gpu.py` that are separate processes, and their remaining time."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _LEAST_LEFT_S = 45.0
-"""A step is not begun with less time left."""
+"""Least remaining time to start a step, in seconds."""
 _TAIL = 600
 
 
 class OutOfTimeError(Exception):
-    """`--minutes` are over; the message says before what."""
+    """The time of `--minutes` is over; the message names the step that was not started."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """How much time is left.
+    """Remaining time.
 
     Attributes:
-        end: When to begin nothing new, by `now`; None for never.
-        now: Seconds.
+        end: Time of `now` after which no new step is started; None for never.
+        now: Returns the time in seconds.
     """
 
     end: float | None = None
     now: Callable[[], float] = time.monotonic
 
     def left(self, most: float, before: str) -> float:
-        """Seconds that a step may take, at most `most`.
+        """Return the seconds that a step may take, at most `most`.
 
         Raises:
-            OutOfTimeError: If too few are left to begin it.
+            OutOfTimeError: If too little time is left to begin it.
         """
         if self.end is None:
             return most
@@ -47,10 +47,10 @@ class Clock:
 
 
 def gpu(device: str) -> str:
-    """Name, memory and driver of a device, by `nvidia-smi`.
+    """Query name, memory and driver of a device with `nvidia-smi`.
 
     Raises:
-        ValueError: If there is none; says why.
+        ValueError: If there is none; gives the reason.
     """
     fields = "index,name,memory.total,driver_version"
     command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
@@ -68,16 +68,16 @@ def gpu(device: str) -> str:
 
 
 def made(done: Path, command: Sequence[str], deadline_s: float, again: bool = False) -> str:
-    """Runs a command unless what it makes is there, or it refused before.
+    """Run a command unless its output file exists or it failed before.
 
     Args:
-        done: What it makes. What it said when it failed is kept beside it.
-        command: Which.
-        deadline_s: When to end it. What it had not finished then is not held against it.
-        again: Whether an old failure is tried anew.
+        done: Output file. The message of a failure is stored beside it.
+        command: Command to run.
+        deadline_s: Seconds after which the command is killed. A timeout is not recorded as a failure.
+        again: Whether to retry after an earlier failure.
 
     Returns:
-        Why `done` is not there; empty if it is.
+        Why `done` is missing; empty if it exists.
     """
     refused = done.with_name(f"{done.name}.refused.txt")
     if done.is_file():
@@ -106,7 +106,7 @@ def made(done: Path, command: Sequence[str], deadline_s: float, again: bool = Fa
 
 
 def unusable_here(work: Path) -> dict[str, str]:
-    """Why toolchains are not usable, by name, as `collage doctor` said it to `targets_here`."""
+    """Return why toolchains are unusable, by name, from the `collage doctor` report that `targets_here` wrote."""
     file = work / "doctor.json"
     if not file.is_file():
         return {}
@@ -115,7 +115,7 @@ def unusable_here(work: Path) -> dict[str, str]:
 
 
 def targets_here(work: Path, deadline_s: float) -> list[str]:
-    """Every target that the installed toolchains offer, by name, as `collage doctor` finds them."""
+    """Return the names of all targets that the installed toolchains offer, as found by `collage doctor`."""
     file = work / "doctor.json"
     file.unlink(missing_ok=True)
     made(file, [sys.executable, "-m", "collage.cli", "doctor", "--json", str(file)], deadline_s, again=True)

@@ -1,19 +1,20 @@
-"""What Collage's own measuring chooses among a library's variants, against the library's first choice.
+"""Compare the variants that Collage's measurements choose with the libraries' own first choices.
 
 Usage:
     python -m benchmarks.gpu_variants --results FILE.json [--dtype float16] [--toolchains cublas,cudnn,cutlass,triton]
         [--variants N] [--rounds N] [--minutes M] [--only PART,PART]
 
-Thirty products and convolutions of real models (`variant_shapes.py`). On each, every toolchain makes its variants in
-its own order, the library's heuristic first; they are checked, timed and chosen from by the code that does it in a
-search, and then first and chosen ones of all toolchains are timed again in turns (`variant_race.py`). What must hold:
-the choice beats the library's first on at least half of the list, where the toolchain is the one whose kernel Collage
-would use, and no choice is worse than its library's first.
+Thirty products and convolutions of real models (`variant_shapes.py`). On each, every toolchain makes its
+variants in its own order, the library's heuristic first; they are checked, timed and chosen from by the
+code that does it in a search, and then the first and the chosen ones of all toolchains are timed again in
+turns (`variant_race.py`). Two conditions must hold: the choice beats the library's first on at least half
+of the list, where the toolchain is the one whose kernel Collage would use, and no choice is worse than its
+library's first.
 
-A layer that is in the results is not done again. `--minutes` begins nothing new after that long; the same command goes
-on. `--device cpu` rehearses with toolchains of the CPU, and the page says so.
+A layer that is in the results is not run again. With `--minutes` no new layer is started after that time;
+the same command resumes. `--device cpu` rehearses with toolchains of the CPU, and the page says so.
 
-Ends with 0; 1 if it does not hold; 2 for misuse or where no toolchain is usable; 3 if time ran out.
+Exit status: 0; 1 if a condition does not hold; 2 for misuse or where no toolchain is usable; 3 if time ran out.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ from collage_core.errors import DeviceError
 from collage_core.registry import Registry
 
 VARIANTS = 16
-"""As many results as cuBLASLt's heuristic is usually asked for; `--preset extensive` of a search tries fewer."""
+"""Number of results cuBLASLt's heuristic is usually queried for; a search with `--preset extensive` tries fewer."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Create the command-line parser."""
     result = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu_variants",
         description=__doc__,
@@ -67,13 +68,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def usable(registry: Registry, host: Host, device: str, names: Sequence[str]) -> tuple[list[Entry], dict[str, str]]:
-    """The plain target of each toolchain on a device, and why others have none, by name.
+    """Return the plain target of each toolchain on a device, and why the others have none, by name.
 
     Args:
-        registry: What is installed.
+        registry: Installed toolchains.
         host: This machine.
-        device: Which device.
-        names: Of toolchains.
+        device: Device of the targets.
+        names: Names of toolchains.
     """
     entries: list[Entry] = []
     reasons: dict[str, str] = {}
@@ -104,17 +105,17 @@ def run(
     results: Path,
     console: Console,
 ) -> None:
-    """Races what is not in a report yet, and writes it after each layer.
+    """Race the layers missing in a report, and write the report after each layer.
 
     Args:
-        shapes: Which layers.
-        entries: Who takes part.
-        devices: What the targets' devices are opened by.
-        report: As it is written; its `layers` grow.
-        effort: How much is done for each.
-        clock: How much time is left.
-        results: Where it is written, as JSON, and beside it as a page.
-        console: Where progress goes.
+        shapes: Layers to race.
+        entries: Toolchains that take part, with their targets.
+        devices: Opens the targets' devices.
+        report: Report in its file format; its `layers` are extended.
+        effort: Amount of work for each layer.
+        clock: Tracks the remaining time.
+        results: JSON file of the report; a Markdown page is written beside it.
+        console: Receives progress messages.
 
     Raises:
         OutOfTimeError: If time is up before all is done.
@@ -135,10 +136,10 @@ def run(
 
 
 def begun(results: Path, fresh: Mapping[str, Any]) -> dict[str, Any]:
-    """What is in a file already, if it was made alike; else a report with no layers.
+    """Read an existing report made with the same settings; otherwise return a report with no layers.
 
     Raises:
-        ValueError: If it is of another device, dtype, or other toolchains or settings: such do not belong on one page.
+        ValueError: If it has another device, dtype, toolchains or settings, whose results cannot share a page.
     """
     if not results.is_file():
         return {**fresh, "layers": []}
@@ -156,7 +157,7 @@ def main(
     shapes: Sequence[Shape] = SHAPES,
     turn: Protocol = TURN,
 ) -> int:
-    """Runs it; see the module for what the exit status means.
+    """Run the comparison; the module says what the exit status means.
 
     Args:
         arguments: The command line's; those of the process if None.

@@ -1,4 +1,4 @@
-"""What `benchmarks/gpu_variants.py` found, as a page, and whether it is what Collage promises."""
+"""Page with the results of `benchmarks/gpu_variants.py`, and whether they are what Collage promises."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COUNTED = ("better", "same", "no different", "worse")
 
 
 def describe(row: Mapping[str, Any]) -> str:
-    """One toolchain on one layer, as a line."""
+    """Format the result of one toolchain on one layer as a line."""
     if "failed" in row:
         return f"{row['toolchain']}: {row['failed']}"
     median, word = row["median_us"], verdict(row)
@@ -26,18 +26,21 @@ def describe(row: Mapping[str, Any]) -> str:
 
 
 def fastest(layer: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The row of the toolchain whose choice is the fastest: the kernel that Collage would use for the layer alone."""
+    """Return the row with the fastest chosen kernel, the one that Collage would use for the layer alone."""
     ran = [row for row in layer["toolchains"] if "failed" not in row]
     return min(ran, key=lambda row: (row["median_us"]["chosen"], row["toolchain"]), default=None)
 
 
 def beaten(layers: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Layers on which the choice of the fastest toolchain beats the first choice of its library."""
+    """Return the layers on which the choice of the fastest toolchain beats the first choice of its library."""
     return [layer["key"] for layer in layers if (row := fastest(layer)) is not None and verdict(row) == "better"]
 
 
 def shortcomings(report: Mapping[str, Any]) -> list[str]:
-    """What does not hold, in words; nothing if the choice beats the first on half of the layers and is never worse."""
+    """Return the unmet criteria as sentences.
+
+    The result is empty if the choice beats the first on at least half of the layers and is never worse.
+    """
     layers = report["layers"]
     found = []
     if 2 * len(beaten(layers)) < len(layers):
@@ -47,7 +50,7 @@ def shortcomings(report: Mapping[str, Any]) -> list[str]:
 
 
 def markdown(report: Mapping[str, Any]) -> str:
-    """The report, as a page."""
+    """Format the report as a Markdown page."""
     settings, layers, names = report["settings"], report["layers"], report["toolchains"]
     how = (
         f"Layers of real models in {report['dtype']}, each alone, its weights in the device's cache. A toolchain makes "

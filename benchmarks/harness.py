@@ -1,4 +1,4 @@
-r"""Times inference toolchains, and anything else, on ONNX models: the judge that is not a party.
+r"""Time inference toolchains, and anything else, on ONNX models: the independent judge.
 
 Usage:
     python -m benchmarks.harness MODEL.onnx [MODEL.onnx ...] [--json FILE]
@@ -34,7 +34,7 @@ from benchmarks.judge.rounds import Protocol, compete
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Create the command-line parser."""
     known = built_in()
     result = argparse.ArgumentParser(
         prog="python -m benchmarks.harness",
@@ -65,10 +65,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def contenders_of(only: str | None, others: Sequence[str]) -> list[Contender]:
-    """The contenders that the options name.
+    """Return the contenders that the options name.
 
     Raises:
-        ValueError: If a name is unknown or used twice, or an option cannot be read.
+        ValueError: If a name is unknown or used twice, or an option cannot be parsed.
     """
     known = built_in()
     names = list(known) if only is None else [name for name in only.split(",") if name]

@@ -1,16 +1,17 @@
-"""The lazy search against the exhaustive one: how much measuring it saves, and what its plans are worth.
+"""Compare the lazy with the exhaustive search: measuring time saved, and quality of its plans.
 
 Usage:
     python -m benchmarks.lazy_search [NAME...] --work DIR [--results FILE.json] [--fills N] [--databases N]
 
-For each model the exhaustive strategy fills tuning databases with real measurements, each with the seconds it took.
-Then both strategies are replayed over every database: what one asks for is answered by the database and costs the
-seconds recorded there; what the exhaustive run never asked for is measured now, once, and kept. With fewer fills than
-databases the rest are resampled: every measurement's samples are drawn anew from its own.
+For each model the exhaustive strategy fills tuning databases with real measurements, each with the seconds
+it took. Then both strategies are replayed over every database: the database answers their queries, at the
+cost of the recorded seconds; what the exhaustive run never measured is measured now, once, and kept. With
+fewer fills than databases the rest are resampled: every measurement's samples are drawn anew from its own.
 
-At the end all plans that any replay would have timed run against each other in one race. In each replay a strategy
-keeps what `optimize` would keep by the odd rounds; what that is worth is read off the even ones, so that no plan is
-judged by the samples that chose it. Models that are in the results already are not done again.
+At the end all plans that any replay would have timed run against each other in one race. In each replay a
+strategy keeps what `optimize` would keep by the odd rounds; the value of that plan is taken from the even
+ones, so that no plan is judged by the samples that chose it. Models that are in the results already are not
+run again.
 """
 
 from __future__ import annotations
@@ -36,47 +37,51 @@ from collage.decide.contenders import package_contender
 from collage.decide.decision import Timed, decide
 from collage.decide.race import HEAT_ROUNDS
 from collage.decide.shortlist import mixes, singles
-from collage.explore.exhaustive import Explorer
-from collage.explore.lazy import LazyExplorer
+from collage.explore.exhaustive import explore_exhaustively
+from collage.explore.exploration import ExplorationSetup
+from collage.explore.lazy import explore_lazily
 from collage.measure.contenders.interleaved import Rounds, interleaved
 from collage.measure.driver.records import to_outcome
-from collage.measure.driver.source import MeasureSettings, MeasuringCostSource
+from collage.measure.driver.settings import MeasureSettings
+from collage.measure.driver.source import MeasuringCostSource
 from collage.measure.statistics import ratio_interval
 from collage.measure.wire.outcomes import BuildSettings, Failed, Outcome, Tolerance
 from collage.options import PRESETS
 from collage.report.progress import LineProgress, Progress, SilentProgress
 from collage.setup.dispatch import dispatch_us
 from collage.setup.environment import Environment
-from collage.setup.queries import target_rules
-from collage.setup.targets import Selection
+from collage.setup.queries import usable_rules
+from collage.setup.settings import SetupChoices
+from collage.setup.toolchains import Toolchains
 from collage.setup.workload import Workload
 from collage.store import Purpose, RecordKey, TuningRecord, TuningStore, open_database
 from collage.store.memory import MemoryStore
+from collage_core.candidates.costs import CacheKey, Costs
 from collage_core.candidates.plan import Plan
-from collage_core.candidates.pool import CacheKey, CandidatePool
+from collage_core.candidates.pool import CandidatePool
 from collage_core.errors import CollageError
 from collage_core.fusion import CandidateBounds, CandidateKernel
 
 NAMES = ("resnet50", "bert_base_6", "convnext_tiny")
 WITHIN = 1.01
 SHARE = 1 / 3
-_STRATEGIES: Mapping[str, type[Explorer]] = {"exhaustive": Explorer, "lazy": LazyExplorer}
+_STRATEGIES = {"exhaustive": explore_exhaustively, "lazy": explore_lazily}
 _PRESET: Final = "default"
 _RTOL = 1e-3
 
 
 class Replay(MeasuringCostSource):
-    """Measures out of a database that another run filled.
+    """Serves measurements from a database that another run filled.
 
     Args:
-        filled: Real measurements; what it lacks is measured and added.
-        draw: Seed to resample with; None to serve what was recorded.
+        filled: Real measurements; missing ones are measured and added.
+        draw: Seed for resampling; None to serve the recorded samples.
         **options: As of `MeasuringCostSource`, without its database.
 
     Attributes:
-        seconds: What everything served so far took when it was measured.
-        when: How many of these seconds had passed when a candidate was measured first, by target and key.
-        fresh: How much of it was measured now.
+        seconds: Total time that the served measurements originally took.
+        when: Value of `seconds` at the first measurement of each candidate, by target and key.
+        fresh: Number of measurements made now.
     """
 
     def __init__(self, filled: TuningStore, draw: int | None, **options: Any) -> None:
@@ -90,7 +95,7 @@ class Replay(MeasuringCostSource):
         self.fresh = 0
 
     def reached(self, plan: Plan) -> float:
-        """Seconds after which all kernels of a plan were measured; infinite if one never was."""
+        """Return the seconds after which all kernels of a plan were measured; infinite if one never was."""
         keys = ((each.measured_as.name, self.key(each.sub_graph)) for each in plan.kernels)
         return max((self.when.get(key, math.inf) for key in keys), default=0.0)
 
@@ -103,7 +108,7 @@ class Replay(MeasuringCostSource):
         self.seconds += float(record.extra.get("seconds", 0.0))
         self.when.setdefault((candidate.measured_as.name, self.key(candidate.sub_graph)), self.seconds)
         self._own.append(self._drawn(record))
-        self._known.pop(key, None)
+        self.read_anew(key)
         return to_outcome(record, self.settings.limits(candidate.measured_as))
 
     def _drawn(self, record: TuningRecord) -> TuningRecord:
@@ -119,9 +124,9 @@ class Bench:
 
     Args:
         path: The ONNX file.
-        toolchains: As of `--toolchains`.
+        toolchains: In the syntax of `--toolchains`.
         work: Folder for databases.
-        progress: Is told.
+        progress: Receives progress updates.
     """
 
     def __init__(self, path: Path, toolchains: str, work: Path, progress: Progress) -> None:
@@ -130,14 +135,16 @@ class Bench:
         self.progress = progress
         inputs = path.with_suffix(".inputs.npz")
         self.workload = Workload(path, inputs=inputs if inputs.is_file() else None)
-        self.place = Environment(Selection.parse(toolchains, (), inexact=False), tuning_db=str(work / "caches.sqlite"))
-        self.rules = target_rules(self.workload.graph, self.place, progress)
+        choices = SetupChoices(toolchains=toolchains, tuning_db=str(work / "caches.sqlite"))
+        self.place = Toolchains(choices)
+        environment = Environment(self.workload, self.place, choices, progress)
+        self.rules = usable_rules(environment.asked)
         self.dispatch_us = dispatch_us(self.place.database, self.place.host)
         preset = PRESETS[_PRESET]
         tolerance = Tolerance(relative=_RTOL, mismatched=_RTOL)
         self.options: dict[str, Any] = {
             "pool": self.place.pool,
-            "capture": self.workload.capture(self.place.store, self.place.fallback(self.workload.graph, None)),
+            "capture": environment.capture,
             "host": self.place.host,
             "settings": MeasureSettings(
                 build=BuildSettings(threads=self.place.threads, effort=preset.effort, max_variants=preset.max_variants),
@@ -149,25 +156,25 @@ class Bench:
         }
 
     def explored(self, strategy: str, source: MeasuringCostSource) -> list[Plan]:
-        """Explores, and gives what would be timed end to end."""
-        pool = CandidatePool(self.workload.graph, source, self.dispatch_us)
-        _STRATEGIES[strategy](
-            pool,
-            self.rules,
-            source,
+        """Explore with a strategy and return the plans that would be timed end to end."""
+        setup = ExplorationSetup(
+            rules=self.rules,
+            source=source,
             preset=PRESETS[_PRESET],
             bounds=CandidateBounds.preset(_PRESET),
             progress=SilentProgress(),
-        ).run()
+        )
+        pool = CandidatePool(self.workload.graph, Costs(source), self.dispatch_us)
+        pool = _STRATEGIES[strategy](setup, pool).pool
         targets = [rule.target for rule in self.rules]
         return [*singles(pool, targets), *mixes(pool, PRESETS[_PRESET].challengers)]
 
     def filled(self, number: int) -> TuningStore:
-        """One database of real measurements; filled by an exhaustive run if it is not."""
+        """Open the database of one exhaustive run, which fills it with real measurements if it is incomplete."""
         return open_database(str(self.work / f"{self.path.stem}-{number}.sqlite"))
 
     def timed(self, plans: Mapping[str, Plan], rounds: int) -> Mapping[str, Rounds]:
-        """Times plans against each other, all of them in every round; rounds by key."""
+        """Time plans against each other, all of them in every round; return the rounds by plan key."""
         source = MeasuringCostSource(database=MemoryStore(), **self.options)
         contenders = {}
         self.progress.phase("building plans", sum(len(plan.kernels) for plan in plans.values()))
@@ -200,7 +207,7 @@ class Bench:
 
 
 def kept(plans: Sequence[Plan], rounds: Mapping[str, Rounds]) -> Plan:
-    """What `optimize` would keep by the odd rounds."""
+    """Return the plan that `optimize` would keep, judging by the odd rounds."""
     found: dict[str, Plan] = {}
     for plan in plans:
         if plan.key in rounds:
@@ -220,7 +227,7 @@ def kept(plans: Sequence[Plan], rounds: Mapping[str, Rounds]) -> Plan:
 
 
 def replayed(bench: Bench, fills: int, databases: int, rounds: int) -> dict[str, Any]:
-    """Everything for one model, as JSON."""
+    """Run the whole comparison for one model and return it as a JSON document."""
     for number in range(fills):
         bench.progress.message(f"{bench.path.stem}: exhaustive run {number + 1} of {fills}")
         with bench.filled(number) as store:
@@ -272,12 +279,14 @@ def replayed(bench: Bench, fills: int, databases: int, rounds: int) -> dict[str,
 
 
 def _reached(reached: Mapping[str, float], samples: Mapping[str, Rounds], best: str) -> float | None:
-    """Seconds until the kernels of a plan were known whose latency is at most `WITHIN` times that of another plan.
+    """Return the seconds until all kernels were measured of some plan almost as fast as the best.
+
+    A plan is almost as fast if its latency is at most `WITHIN` times that of the best.
 
     Args:
-        reached: Seconds by key of a plan.
-        samples: What the plans took in the race; the even rounds count.
-        best: Key of the other plan.
+        reached: Seconds by plan key.
+        samples: Samples of the plans in the race; the even rounds count.
+        best: Key of the best plan.
 
     Returns:
         None if there is no such plan.
@@ -294,7 +303,7 @@ HEADINGS = ("model", "database", *_SECONDS, "share", "lazy/exhaustive", "95 %", 
 
 
 def rows(models: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """What was found, as text under `HEADINGS`: a row for each replay, and the median of a model's."""
+    """Yield the results as text under `HEADINGS`: a row for each replay, and the median of each model."""
     for model in models:
         for number, run in enumerate(model["runs"]):
             both = [run[name]["kept"] for name in _STRATEGIES]
@@ -317,12 +326,12 @@ def _seconds(found: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def verdict(model: Mapping[str, Any]) -> str:
-    """Whether a model is as it should be."""
+    """Return whether a model passed, as text for the table."""
     return "holds" if model["passed"] else "FAILED"
 
 
 def markdown(report: Mapping[str, Any]) -> str:
-    """What was found, as a page."""
+    """Format the results as a Markdown page."""
     how = (
         "Seconds of measuring (and how many measurements) until each search is done, and until it had reached, that "
         f"is measured all kernels of, a plan that takes at most {WITHIN} of the time of the one the exhaustive search "
@@ -337,7 +346,7 @@ def markdown(report: Mapping[str, Any]) -> str:
 
 
 def shown(models: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """Prints a table."""
+    """Print the results as a table."""
     table = Table(*HEADINGS)
     for each in rows(models):
         table.add_row(*each, end_section=each[1] == "median")
@@ -345,7 +354,7 @@ def shown(models: Sequence[Mapping[str, Any]], console: Console) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it; 1 if a model did not pass."""
+    """Run the benchmark; return 1 if a model did not pass."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lazy_search", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"models; default: {', '.join(NAMES)}")
     parser.add_argument("--work", type=Path, required=True, metavar="DIR", help="models and databases")

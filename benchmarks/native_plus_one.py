@@ -1,20 +1,23 @@
-"""Native kernels and one toolchain against giving that toolchain all it takes, judged from outside.
+"""Compare plans of native kernels and one toolchain with plans that give that toolchain all it supports.
 
 Usage:
     python -m benchmarks.native_plus_one [NAME...] --work DIR [--results FILE.json] [--toolchains A,B] [--rounds N]
         [--device cuda:0] [--native NAME] [--also A,B]
 
-For each model and toolchain: `collage optimize` with that toolchain and native kernels, and what `collage partition
---for` the toolchain marks, made a package as it stands: `optimize` respects what is marked, and native kernels run the
-rest. Both packages run against each other under `benchmarks/judge`, which imports nothing of Collage. A search that may
-use less of a toolchain must never end worse than the rule that uses as much as possible. Where both come to the same
-plan there is nothing to time. Models that are in the results already are not done again.
+For each model and toolchain, two packages are made: by `collage optimize` with that toolchain and native
+kernels, and from the nodes that `collage partition --for` the toolchain marks: `optimize` respects marked
+nodes, and native kernels run the rest. Both packages run against each other under `benchmarks/judge`, which
+imports nothing of Collage. A search that may use less of a toolchain must never end worse than the rule
+that uses as much as possible. Where both result in the same plan there is nothing to time. Models that are
+in the results already are not run again.
 
-Native kernels are core's own on the CPU, the reference, which are left out where the toolchain takes every node, since
-they would only be slower; on a GPU those that `triton` generates, which always take part. `--also` names toolchains
-that run what neither has, as ONNX Runtime on the CPU. On a GPU inputs and outputs are in its memory.
+On the CPU, native kernels are core's own, the reference; they are left out where the toolchain supports
+every node, since they would only be slower. On a GPU they are those that `triton` generates, which always
+take part. `--also` names toolchains that run what neither supports, such as ONNX Runtime on the CPU. On a
+GPU inputs and outputs are in its memory.
 
-Ends with 0; 1 if a plan is worse than giving the toolchain all it takes, or failed; 2 where there is no such GPU.
+Exit status: 0; 1 if a plan is worse than giving the toolchain all it supports, or failed; 2 where there is
+no such GPU.
 """
 
 from __future__ import annotations
@@ -48,16 +51,16 @@ from collage_core.ir.io.model_io import save_model
 CPU_TOOLCHAINS = "onnxruntime,openvino"
 _DOCTOR_S = 600.0
 _ALLOWED = 1.01
-"""A plan is worse if even the lower end of the interval is above this."""
+"""A plan is worse if the lower bound of the interval is above this ratio."""
 HEADINGS = ("model", "toolchain", "kernels", "of partition_for", "ratio", "95 %", "verdict")
 
 
 class CommandError(Exception):
-    """A command of `collage` failed; the text is what it said."""
+    """A command of `collage` failed; the message is its output."""
 
 
 def run(command: Sequence[str]) -> None:
-    """Runs a command of `collage`.
+    """Run a command of `collage`.
 
     Raises:
         CommandError: If it fails.
@@ -70,7 +73,7 @@ def run(command: Sequence[str]) -> None:
 
 
 def native_of(options: argparse.Namespace) -> str:
-    """Whose kernels are the native ones."""
+    """Return the toolchain or target that provides the native kernels."""
     named: str | None = options.native
     if named is not None:
         return named
@@ -78,7 +81,7 @@ def native_of(options: argparse.Namespace) -> str:
 
 
 def measured(name: str, toolchain: str, options: argparse.Namespace, protocol: Protocol) -> dict[str, Any]:
-    """One model on one toolchain, as JSON."""
+    """Measure one model on one toolchain and return the result as a JSON document."""
     found: dict[str, Any] = {"name": name, "toolchain": toolchain, "kernels": None, "ratio": None, "ci95": None}
     try:
         return found | _compared(name, toolchain, options, protocol)
@@ -87,7 +90,7 @@ def measured(name: str, toolchain: str, options: argparse.Namespace, protocol: P
 
 
 def _compared(name: str, toolchain: str, options: argparse.Namespace, protocol: Protocol) -> dict[str, Any]:
-    """What comes of both packages: kernels of each, their ratio and its interval, and a verdict."""
+    """Compare both packages; return their numbers of kernels, the ratio with its interval, and a verdict."""
     work: Path = options.work
     model, stem = work / f"{name}.onnx", work / f"{name}.{toolchain}"
     if not model.is_file():
@@ -145,7 +148,7 @@ def _compared(name: str, toolchain: str, options: argparse.Namespace, protocol: 
 
 
 def _on_gpu(options: argparse.Namespace) -> list[str]:
-    """The toolchains that are usable on a device, but for the native one."""
+    """Return the toolchains that are usable on a device, except the native one."""
     options.work.mkdir(parents=True, exist_ok=True)
     found = usable(targets_here(options.work, _DOCTOR_S), options.device)
     return [name for name in found if name != toolchain_of(native_of(options))]
@@ -167,7 +170,7 @@ def _shapes(name: str) -> list[str]:
 
 
 def row(found: Mapping[str, Any]) -> tuple[str, ...]:
-    """One model on one toolchain, as text under `HEADINGS`."""
+    """Format one model on one toolchain as text under `HEADINGS`."""
     counts = found["kernels"] or {}
     kernels = (str(counts.get(contender, "")) for contender in ("collage", "partition_for"))
     ratio = ("", "")
@@ -177,7 +180,7 @@ def row(found: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def markdown(report: Mapping[str, Any]) -> str:
-    """What was found, as a page."""
+    """Format the results as a Markdown page."""
     protocol = report["protocol"]
     how = (
         "`collage optimize` with one toolchain and native kernels against `collage partition --for` the toolchain, "
@@ -192,7 +195,7 @@ def markdown(report: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it; 1 if a plan is worse than giving the toolchain all it takes, or failed."""
+    """Run the benchmark; return 1 if a plan failed or is worse than assigning the toolchain all it takes."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.native_plus_one", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="models; default: the suite")
     parser.add_argument("--work", type=Path, required=True, metavar="DIR", help="models, packages, the database")

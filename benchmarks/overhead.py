@@ -1,11 +1,12 @@
-"""What Collage adds to a library: a whole model as one kernel against the library alone, and the loop between kernels.
+"""Measure Collage's overhead: a whole model as one kernel against the library alone, and the loop between kernels.
 
 Usage:
     python -m benchmarks.overhead [NAME...] --work DIR [--results FILE.json] [--rounds N] [--turns N]
 
-Each model is optimized for one toolchain only, so that the plan is one kernel, and judged by `benchmarks.harness`
-against the library called directly, bound beforehand. OpenVINO's own `benchmark_app` takes turns with the plan in fresh
-processes; ONNX Runtime's `onnxruntime_perf_test` is not in its wheel, so there the bound session stands for it.
+Each model is optimized for one toolchain only, so that the plan is one kernel, and judged by
+`benchmarks.harness` against the library called directly, bound beforehand. OpenVINO's own `benchmark_app`
+takes turns with the plan in fresh processes; ONNX Runtime's `onnxruntime_perf_test` is not in its wheel, so
+the bound session replaces it there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from benchmarks.page import head, lines_of, noting, written
 
 MODELS = ("mnist", "squeezenet", "resnet50", "bert_base_6")
 JUDGES = {"onnxruntime(spin=true)": "onnxruntime", "openvino": "openvino"}
-"""Target, and the harness's contender that calls its library directly with the same settings."""
+"""By target, the harness's contender that calls its library directly with the same settings."""
 HEADINGS = ("model", "against", "ms", "plan ms", "ratio", "95 %")
 _CONTENDER = "collage=benchmarks/contenders/collage_package.py:model={package}"
 _LIMIT_RATIO, _LIMIT_US, _LIMIT_LOOP_US = 1.02, 20.0, 2.0
@@ -38,7 +39,7 @@ _MEDIAN = re.compile(r"Median:\s+([0-9.]+) (us|ms)")
 
 
 def direct(model: Path, package: Path, target: str, rounds: int) -> dict[str, Any]:
-    """A plan of one kernel against the bound call of its library, by the harness."""
+    """Compare a plan of one kernel with the bound call of its library, using the harness."""
     report = package.with_suffix(".judged.json")
     command = [sys.executable, "-m", "benchmarks.harness", str(model), "--only", JUDGES[target], "--json", str(report)]
     command += ["--rounds", str(rounds), "--contender", _CONTENDER.format(package=package)]
@@ -58,7 +59,7 @@ def direct(model: Path, package: Path, target: str, rounds: int) -> dict[str, An
 
 
 def own_tool(model: Path, package: Path, turns: int, threads: int) -> dict[str, Any] | None:
-    """A plan of one kernel against `benchmark_app`, in turns; None where that is not installed."""
+    """Compare a plan of one kernel with `benchmark_app`, in turns; return None if that is not installed."""
     tool = shutil.which("benchmark_app", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     if tool is None:
         return None
@@ -86,7 +87,7 @@ def own_tool(model: Path, package: Path, turns: int, threads: int) -> dict[str, 
 
 
 def loop_us(kernels: int = 256, runs: int = 400) -> float:
-    """What the runtime's loop takes per kernel, of many that do nothing; calling them is part of it."""
+    """Measure the runtime loop's time per kernel over many empty kernels, the call included, in microseconds."""
     from collage.runtime import BoundRun, BoundStep
 
     steps = [BoundStep(name=f"k{i}", target="", nodes=(), call=_nothing) for i in range(kernels)]
@@ -116,7 +117,7 @@ def _run(command: Sequence[str]) -> str:
 
 
 def rows(plans: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """What was found, as text under `HEADINGS`."""
+    """Yield the results as text under `HEADINGS`."""
     for each in (*plans, *tools):
         low, high = each.get("ci95") or (each["ratios"][0], each["ratios"][-1])
         interval = f"{low:.3f} - {high:.3f}" + ("" if "ci95" in each else " (range)")
@@ -125,7 +126,7 @@ def rows(plans: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> It
 
 
 def markdown(plans: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], loop: float) -> str:
-    """What was found, as a page: the machine, the versions, the table."""
+    """Format the results as a page: the machine, the versions, the table."""
     environment = plans[-1]["environment"]
     how = (
         "Each plan is the whole model as one kernel of one toolchain. Against the library called directly, its inputs "
@@ -148,7 +149,7 @@ def _holds(found: dict[str, Any]) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it.
+    """Run the benchmark.
 
     Returns:
         1 if a plan is slower than its library, or its library's tool, by more than 2 % and 20 us, or the loop takes

@@ -1,7 +1,7 @@
 """Committed results as a page: what was measured, on what machine, with which versions, when; a table; and notes.
 
-Notes say what numbers do not, as that the machine had other work. They are kept with the results, so a page that is
-made again has them, too.
+Notes record facts the numbers do not show, for example that the machine had other load. They are stored
+with the results, so a page that is generated again includes them.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from benchmarks.judge.report import host, versions, write_json
 
 
 def environment() -> dict[str, Any]:
-    """Where and when this runs, as JSON: `date` (UTC), `host`, `versions`."""
+    """Return where and when this runs, as JSON: `date` (UTC), `host`, `versions`."""
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {"date": date, "host": host(), "versions": versions()}
 
 
 def head(title: str, measured_in: Mapping[str, Any], how: str, processes: str) -> list[str]:
-    """The lines before the table.
+    """Format the lines before the table.
 
     Args:
-        title: Of the page.
-        measured_in: What `environment` gave.
+        title: Title of the page.
+        measured_in: Result of `environment`.
         how: How it was measured and how to read it, one paragraph.
-        processes: How many threads or processes took part, in a few words.
+        processes: Number of threads or processes that took part, in a few words.
     """
     machine = measured_in["host"]
     where = f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}; {processes}"
@@ -38,26 +38,26 @@ def head(title: str, measured_in: Mapping[str, Any], how: str, processes: str) -
 
 
 def lines_of(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table's lines."""
+    """Format a Markdown table as lines."""
     lines = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def noting(parser: argparse.ArgumentParser) -> None:
-    """Gives a benchmark the option `--note`."""
+    """Add the option `--note` to a benchmark."""
     text = "a paragraph for the results and their page; several times, if need be"
     parser.add_argument("--note", action="append", default=[], metavar="TEXT", help=text)
 
 
 def written(results: Path, report: Mapping[str, Any], page: str, notes: Sequence[str], *, afresh: bool = False) -> None:
-    """Writes results, and their page beside them.
+    """Write results, and their page beside them.
 
     Args:
-        results: The JSON file; the page has its name, ending in `.md`.
-        report: What goes into it; `notes` are added.
+        results: The JSON file; the page has the same name with the suffix `.md`.
+        report: Content of the JSON file; `notes` are added.
         page: The page without notes.
-        notes: What is to be said of this run.
-        afresh: Whether nothing in the file is from an earlier run; otherwise notes of that stay, too.
+        notes: Remarks on this run.
+        afresh: Whether nothing in the file is from an earlier run; if not, notes of that run are kept.
     """
     kept: list[str] = []
     if not afresh and results.is_file():
@@ -68,7 +68,7 @@ def written(results: Path, report: Mapping[str, Any], page: str, notes: Sequence
 
 
 def with_notes(page: str, notes: Iterable[str]) -> str:
-    r"""A page with its notes, a paragraph each.
+    r"""Append the notes to a page, a paragraph each.
 
     Examples:
         >>> with_notes("| a |\n", ["It was warm."])

@@ -16,11 +16,11 @@ from rich.console import Console
 
 from collage.report.documents.codec import record_from_document
 from collage.report.text.tables import comparison_table, predicted_against_measured, regions_table
-from collage.runtime import load_package
+from collage.runtime.package import load_package
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draws one package's comparison and regions."""
+    """Draw the comparison and the regions of one package."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.picture", description=__doc__)
     parser.add_argument("package", type=Path)
     parser.add_argument("picture", type=Path)

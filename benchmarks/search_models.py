@@ -1,4 +1,4 @@
-"""Models whose structure is what a search has to deal with; tensors are small, because nothing runs."""
+"""Models with the structures a search has to handle; tensors are small, because nothing runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ DENSE_BLOCKS = (6, 12, 24, 16)
 
 
 def densenet() -> onnx_ir.Model:
-    """DenseNet-121 with the 910 nodes of the file in the ONNX model zoo.
+    """Build DenseNet-121 with the 910 nodes of the file in the ONNX model zoo.
 
-    That one was made from Caffe, where a normalisation is followed by a scale of its own: BatchNormalization, Mul and
-    Add, with an Unsqueeze for each of the two vectors.
+    That file was converted from Caffe, where a separate scale follows each normalisation: BatchNormalization, Mul
+    and Add, with an Unsqueeze for each of the two vectors.
     """
     g = GraphBuilder("densenet121")
     x = _scaled(g, _conv(g, g.input("x", 1, 3, 64, 64), 3, GROWTH * 2, 7, 2), GROWTH * 2)
@@ -52,12 +52,12 @@ def _scaled(g: GraphBuilder, x: onnx_ir.Value, channels: int) -> onnx_ir.Value:
 
 
 def transformer(layers: int) -> onnx_ir.Model:
-    """Layers of BERT as the TorchScript exporter writes them, GELU in five operators.
+    """Build layers of BERT as the TorchScript exporter writes them, GELU in five operators.
 
     A layer has 34 nodes, 30 of which need a kernel.
 
     Args:
-        layers: How many.
+        layers: Number of layers.
     """
     g = GraphBuilder(f"transformer_{layers}")
     x, mask = g.input("x", 1, TOKENS, HIDDEN), g.input("mask", 1, 1, 1, TOKENS)

@@ -1,12 +1,13 @@
-"""How long candidates and the exact search take on large graphs, without measuring anything.
+"""Time candidate generation and the exact search on large graphs, without measuring kernels.
 
 Usage:
     python -m benchmarks.search_scale [NAME...] [--results FILE.json] [--profile] [--note TEXT]
 
-Two toolchains whose costs are a formula, at depth 8: one fuses natively, the other takes every operator, fuses as well
-and offers regions. `-any` cases join whatever touches instead, for both: all connected convex sets up to that depth.
-`-devices` cases have the second on a device of its own, to and from which values are copied.
-Each case runs in a process of its own, which does nothing else. `--profile` runs each once more under a profiler.
+Two toolchains with formula costs, at depth 8: one fuses natively, the other supports every operator, fuses
+as well and offers regions. `-any` cases join all adjacent nodes instead, for both: all connected convex
+sets up to that depth. `-devices` cases have the second on a separate device, to and from which values are
+copied. Each case runs in its own process, which does nothing else. `--profile` runs each once more under a
+profiler.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from benchmarks.page import environment, head, lines_of, noting, written
 from benchmarks.search_models import densenet, transformer
 from collage.setup.copy_costs import HostCopies
 from collage.setup.device_figures import ASSUMED
+from collage_core.candidates.costs import Costs
 from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import TargetRule, propose
 from collage_core.contract import CopyFigures, Cost, Joins, Supported, Target
@@ -61,7 +63,7 @@ BOUNDS = CandidateBounds(max_depth=DEPTH, max_candidates=100_000)
 LAUNCH_US = 0.05
 DEVICE = "cuda:0"
 CHEAP = CopyFigures(latency_us=0.5, bytes_per_us=100_000.0)
-"""So cheap that mixing pays here and there, which makes it hard."""
+"""Copy costs so low that mixing pays in some places, which makes the search hard."""
 HEADINGS = ("case", "nodes", "candidates", "index s", "candidates s", "search s", "all s", "limit s", "states", "MB")
 PROFILED = 12
 
@@ -71,10 +73,10 @@ class Case:
     """One graph to search.
 
     Attributes:
-        model: Builds it; not timed.
-        limit_s: Seconds that all may take, where there is such a limit.
-        anything: Whether whatever touches is joined.
-        copies: What copies cost to and from a device on which the second toolchain runs; None if both are on the CPU.
+        model: Builds the graph; not timed.
+        limit_s: Time limit of the whole case in seconds, if any.
+        anything: Whether all adjacent nodes are joined.
+        copies: Copy costs to and from a device on which the second toolchain runs; None if both are on the CPU.
     """
 
     model: Callable[[], onnx_ir.Model]
@@ -99,19 +101,19 @@ CASES = {
 
 
 class FormulaCosts:
-    """Estimated work, times how good a toolchain is at the operator, plus a launch."""
+    """Estimated work, times a toolchain's factor for the operator, plus a launch."""
 
     def __init__(self, graph: DataflowGraph) -> None:
         self._work = estimated_work_us(graph)
         self._graph = graph
 
     def key(self, sub_graph: SubGraph) -> str:
-        """Equal for the same nodes only, so that every candidate has a cost of its own."""
+        """Return a key that is equal for the same nodes only, so that every candidate has its own cost."""
         low, rest = hashable(sub_graph.nodes)
         return f"{low} {rest:x}"
 
     def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost:
-        """Each toolchain is better at some operators than the other."""
+        """Compute the cost by a formula under which each toolchain is better at some operators."""
         favoured = len(candidate.target.toolchain) % 2
         total = 0.0
         for index in iterate_bits(candidate.sub_graph.nodes):
@@ -120,11 +122,11 @@ class FormulaCosts:
         return total + LAUNCH_US
 
     def rejection(self, candidate: CandidateKernel) -> None:
-        """Nothing was ever measured."""
+        """Return None: nothing was ever measured."""
 
 
 def rules(*, anything: bool, device: str = "cpu") -> list[TargetRule]:
-    """The two toolchains."""
+    """Return the rules of the two toolchains."""
     found = []
     for name, joins, where in (("native", Joins.NATIVE, "cpu"), ("library", Joins.ANY, device)):
         target = Target(toolchain=name, device=where, fingerprint=f"{name} mock", joins=joins)
@@ -142,7 +144,7 @@ def rules(*, anything: bool, device: str = "cpu") -> list[TargetRule]:
 
 
 def searched(name: str, model: onnx_ir.Model) -> dict[str, Any]:
-    """Index, candidates and search of one case, timed.
+    """Build index and candidates of one case and search it, all timed.
 
     Returns:
         JSON values; seconds are of processor time, `wall_s` of the wall clock.
@@ -156,13 +158,12 @@ def searched(name: str, model: onnx_ir.Model) -> dict[str, Any]:
     copies = None
     if case.copies is not None:
         copies = HostCopies({("cpu", DEVICE): case.copies, (DEVICE, "cpu"): case.copies})
-    pool = CandidatePool(graph, FormulaCosts(graph), dispatch_us=0.1, copies=copies)
+    pool = CandidatePool(graph, Costs(FormulaCosts(graph)), dispatch_us=0.1, copy_costs=copies)
     left_out: list[str] = []
     for rule in rules(anything=case.anything, device="cpu" if copies is None else DEVICE):
         proposals = propose(rule, graph, BOUNDS, cuts=None)
         left_out.extend(proposals.left_out)
-        for candidate in proposals.candidates:
-            pool.add(candidate)
+        pool = pool.with_candidates(proposals.candidates)
     proposed = time.process_time()
     result = pool.engine().run()
     done = time.process_time()
@@ -192,7 +193,7 @@ def searched(name: str, model: onnx_ir.Model) -> dict[str, Any]:
 
 
 def profiled(name: str, model: onnx_ir.Model) -> list[dict[str, Any]]:
-    """The functions with most time of their own, under `cProfile`, which about doubles all times."""
+    """Return the functions with the most own time under `cProfile`, which about doubles all times."""
     profile = cProfile.Profile()
     profile.runcall(searched, name, model)
     stats = pstats.Stats(profile, stream=io.StringIO())
@@ -205,7 +206,7 @@ def profiled(name: str, model: onnx_ir.Model) -> list[dict[str, Any]]:
 
 
 def _alone(name: str, *, profile: bool) -> dict[str, Any]:
-    """One case in a process of its own."""
+    """Run one case in a separate process."""
     command = [sys.executable, "-m", "benchmarks.search_scale", name, "--here", *(["--profile"] if profile else [])]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if ran.returncode != 0:
@@ -215,7 +216,7 @@ def _alone(name: str, *, profile: bool) -> dict[str, Any]:
 
 
 def row(found: dict[str, Any]) -> tuple[str, ...]:
-    """One case as text under `HEADINGS`."""
+    """Format one case as text under `HEADINGS`."""
     seconds = found["seconds"]
     times = (f"{seconds[part]:.2f}" for part in ("index", "candidates", "search", "total"))
     limit = "" if found["limit_s"] is None else f"{found['limit_s']:.0f}"
@@ -224,7 +225,7 @@ def row(found: dict[str, Any]) -> tuple[str, ...]:
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """What was found, as a page."""
+    """Format the results as a Markdown page."""
     how = (
         f"Two toolchains whose costs are a formula, at depth {DEPTH}, at most {BOUNDS.max_candidates:,} groups each: "
         "one fuses natively, the other takes every operator, fuses as well and offers regions. `-any`: both join "
@@ -250,7 +251,7 @@ def markdown(report: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it.
+    """Run the benchmark.
 
     Returns:
         1 if a case was slower than its limit, held a gigabyte or was not exact; else 0.

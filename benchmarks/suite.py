@@ -1,10 +1,10 @@
-"""The whole suite: optimize every model, check its numbers, and have the outside judge time the plan.
+"""Run the whole suite: optimize every model, check its outputs, and have the independent judge time the plan.
 
 Usage:
     python -m benchmarks.suite [NAME...] --work DIR [--results FILE.json] [--runs N]
 
-What is there already is not done again, so an interrupted run resumes; `--again` starts over. Every step is a process
-of its own, as a user would type it.
+Existing results are not computed again, so an interrupted run resumes; `--again` starts over. Every step is
+a separate process, run with the commands a user would type.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from benchmarks.page import head, lines_of, noting, written
 
 _CONTENDER = "collage=benchmarks/contenders/collage_package.py:model={package}"
 _SINGLES = "onnxruntime,onnxruntime-nospin,openvino"
-"""Tuned; with their defaults they are slower or the same, and the suite is long."""
+"""Tuned contenders only: with their defaults they are slower or equal, and the suite is long."""
 _LIMIT = 1.03
-"""A plan's ratio to the best single toolchain must have its interval below this."""
+"""Limit that the interval of a plan's ratio to the best single toolchain must stay below."""
 
 
 class Model:
@@ -54,7 +54,7 @@ class Model:
         return self.model.with_suffix(f".judged-{run}.json")
 
     def steps(self, arguments: argparse.Namespace) -> Iterator[tuple[str, Path, list[str]]]:
-        """What to do: a name, the file that says it is done, and the command."""
+        """Yield the steps of a model: a name, the file that marks completion, and the command."""
         folder = str(self.model.parent)
         yield "build", self.model, [sys.executable, "-m", "benchmarks.models", self.entry.name, "--out", folder]
         optimize = [sys.executable, "-m", "collage.cli", "optimize", str(self.model), "-o", str(self.package)]
@@ -75,14 +75,14 @@ class Model:
             yield f"judge, run {run}", self.judged(run), judge
 
     def shapes(self) -> list[str]:
-        """Options that bind the inputs' shapes; they say nothing new where the model's own are static."""
+        """Return options that bind the input shapes; they are redundant where the model's own are static."""
         options = []
         for name, array in self.entry.make_inputs().items():
             options += ["--input-shapes", f"{name}:[{','.join(map(str, array.shape))}]"]
         return options
 
     def result(self) -> dict[str, Any]:
-        """Everything known of the model, as JSON, with every run of the judge there is."""
+        """Return all results of the model as JSON, with every existing run of the judge."""
         found = json.loads(self.found.read_text(encoding="utf-8"))
         compared = json.loads(self.compared.read_text(encoding="utf-8"))
         judged = sorted(self.model.parent.glob(self.judged(0).name.replace("-0.", "-*.")))
@@ -109,7 +109,7 @@ class Model:
 
 
 def run_step(name: str, done: Path, command: Sequence[str], console: Console, again: bool) -> bool:
-    """Runs a command unless its result is there; says what went wrong if it fails."""
+    """Run a command unless its result exists; report the error if it fails."""
     if done.exists() and not again:
         return True
     console.print(f"  {name} ...")
@@ -122,12 +122,12 @@ def run_step(name: str, done: Path, command: Sequence[str], console: Console, ag
 
 
 def contender(contenders: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any] | None:
-    """A contender of a judge's report that ran."""
+    """Return a contender that ran from a judge's report; None if there is none of this name."""
     return next((c for c in contenders if c["name"] == name and "latency_ms" in c), None)
 
 
 def verdict(result: Mapping[str, Any]) -> str:
-    """What a user should do with this model on this machine."""
+    """Recommend what a user should do with this model on this machine."""
     targets = result["targets"]
     if len(targets) > 1:
         return f"mix {' and '.join(targets)}, {len(result['plan'])} kernels"
@@ -138,7 +138,10 @@ HEADINGS = ("model", "verdict", "predicted ms", "plan ms", "best single", "ms", 
 
 
 def rows(results: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """What is known, as text under `HEADINGS`; a row per model and run of the judge, and one for bfloat16 if it ran."""
+    """Yield the results as text under `HEADINGS`.
+
+    There is one row per model and run of the judge, and one for bfloat16 if it ran.
+    """
     for result in results:
         error = f"{result['max_error']:.1e}" + ("" if result["numbers_pass"] else " WRONG")
         for contenders in result["judged"]:
@@ -171,7 +174,7 @@ def _judged(contenders: Sequence[Mapping[str, Any]], name: str) -> tuple[str, st
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> Table:
-    """The suite as a table."""
+    """Format the suite as a table."""
     shown = Table(title="plan against the best single toolchain, by the outside judge")
     for heading in HEADINGS:
         shown.add_column(heading, justify="left" if heading in ("model", "verdict", "best single") else "right")
@@ -181,7 +184,7 @@ def table(results: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def markdown(results: Sequence[Mapping[str, Any]]) -> str:
-    """The suite as a page: the machine, the versions, the table."""
+    """Format the suite as a page: the machine, the versions, the table."""
     environment = results[-1]["environment"]
     protocol = environment["protocol"]
     counts = [result["environment"]["protocol"]["rounds"] for result in results]
@@ -199,7 +202,7 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the suite; 1 if a model failed, its numbers are wrong, or its plan is slower than allowed."""
+    """Run the suite; return 1 if a model failed, has wrong outputs, or its plan is slower than allowed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.suite", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all models")
     parser.add_argument("--work", type=Path, default=Path("demo-out/suite"), metavar="DIR", help="folder for files")

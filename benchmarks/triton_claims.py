@@ -1,4 +1,4 @@
-"""What `collage-triton` takes of real models, as the table in its README; needs neither a GPU nor Triton.
+"""Coverage of real models by `collage-triton`, as the table in its README; needs neither a GPU nor Triton.
 
 python -m benchmarks.triton_claims            prints it
 python -m benchmarks.triton_claims --write    puts it into the README
@@ -31,26 +31,29 @@ from tests.exports.reading import read
 README = Path(__file__).parent.parent / "plugins" / "collage-triton" / "README.md"
 BEGIN, END = "<!-- python -m benchmarks.triton_claims --write -->", "<!-- end -->"
 EXPORT_FORM = "torchscript_old"
-"""The form of the exports with most nodes: norms, activations and attention are written out."""
+"""The export form with most nodes: norms, activations and attention are decomposed."""
 
 _DEVICE = Device(name="cuda:0", model="NVIDIA H200", compute_capability="9.0", driver="580.65.06", memory_bytes=0)
 _BOUNDS = CandidateBounds.preset("quick")
 _MODULES = re.compile(r"(norm(_\w+)?|ln_\w+|act|act_fn|activation_fn|downsampling_layer\.0)$", re.IGNORECASE)
-"""What models' authors call norms and activations, as exporters keep it; the last is one of ConvNeXt's norms."""
+"""Names that models' authors give norms and activations, as exporters keep them.
+
+The last alternative is one of ConvNeXt's norms.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claims:
-    """What is taken of one model.
+    """Coverage of one model.
 
     Attributes:
-        name: Of the model.
-        nodes: How many need a kernel.
-        taken: How many of these some candidate holds.
-        refused: Nodes that none holds, by operator.
-        groups: Candidates, single nodes included.
-        modules: Norms and activations written out, by the names in the model.
-        whole: How many of these are a candidate.
+        name: Name of the model.
+        nodes: Number of nodes that need a kernel.
+        taken: Number of these that are in some candidate.
+        refused: Number of nodes in no candidate, by operator.
+        groups: Number of candidates, single nodes included.
+        modules: Number of decomposed norms and activations, by the names in the model.
+        whole: Number of these that are a candidate.
         largest: Most nodes of a candidate.
     """
 
@@ -64,7 +67,7 @@ class Claims:
     largest: int
 
     def row(self) -> tuple[str, ...]:
-        """The model's row of the table."""
+        """Return the model's row of the table."""
         refused = ", ".join(f"{count} {operator}" for operator, count in sorted(self.refused.items()))
         blocks = f"{self.whole} of {self.modules}" if self.modules else ""
         share = f"{100 * self.taken / self.nodes:.1f} %"
@@ -85,7 +88,7 @@ HEADINGS = (
 
 
 def model_of(name: str) -> onnx_ir.Model:
-    """A model of the suite, or an export, prepared."""
+    """Load and prepare a model of the suite, or an export."""
     if name in CONFIGURATIONS:
         return prepare(read(name, EXPORT_FORM))
     entry = MODELS[name]
@@ -94,16 +97,16 @@ def model_of(name: str) -> onnx_ir.Model:
 
 
 def proposals_for(graph: DataflowGraph) -> Proposals:
-    """What the toolchain proposes of a graph on a machine with a GPU."""
+    """Return the toolchain's proposals for a graph on a machine with a GPU."""
     target = targets("3.6.0", [_DEVICE])[0]
     rule = target_rule(Toolchain("triton", TritonPlugin()), target, {})
     return propose(rule, graph, _BOUNDS)
 
 
 def modules_of(graph: DataflowGraph) -> dict[str, int]:
-    """The norms and activations of several nodes, as the model names them: masks of nodes, by name.
+    """Return the multi-node norms and activations, as the model names them: masks of nodes, by name.
 
-    What moves elements to where a norm wants them is no part of it.
+    Transposes that bring elements into a norm's layout are not included.
     """
     found: dict[str, int] = {}
     for index in iterate_bits(graph.needs_kernel):
@@ -114,7 +117,7 @@ def modules_of(graph: DataflowGraph) -> dict[str, int]:
 
 
 def claims_of(name: str, graph: DataflowGraph) -> Claims:
-    """What is taken of a model."""
+    """Count the nodes and modules of a model that the toolchain takes."""
     found = proposals_for(graph)
     refused = graph.needs_kernel & ~found.covered
     sets = [each.sub_graph.nodes & graph.needs_kernel for each in found.candidates]
@@ -132,12 +135,12 @@ def claims_of(name: str, graph: DataflowGraph) -> Claims:
 
 
 def table(names: Iterable[str]) -> list[str]:
-    """The table's lines."""
+    """Format the table as lines."""
     return lines_of(HEADINGS, (claims_of(name, DataflowGraph(model_of(name))).row() for name in names))
 
 
 def written(readme: str) -> list[str]:
-    """The table's lines in a README.
+    """Extract the table's lines from a README.
 
     Raises:
         ValueError: If the lines around it are missing.

@@ -1,10 +1,10 @@
-"""What `collage-triton` needs, and which operators it takes in which types, as tables in its README; needs no GPU.
+"""Requirements of `collage-triton` and its operators by type, as tables in its README; needs no GPU.
 
 python -m benchmarks.triton_operators            prints them
 python -m benchmarks.triton_operators --write    puts them into the README
 
-A type is taken if ONNX has the operator in it and the plugin's predicate takes a node of it: a small one, as the
-plugin's own tests build it for each operator of its table.
+A type is supported if ONNX has the operator in it and the plugin's predicate accepts a node of it: a small
+one, as the plugin's own tests build it for each operator of its table.
 """
 
 from __future__ import annotations
@@ -30,15 +30,20 @@ BEGIN, END = "<!-- python -m benchmarks.triton_operators --write -->", "<!-- end
 
 
 def _cases() -> Any:
-    """The plugin's tests of operators: `CASES` says how a node of each is built, `function_for` builds it."""
+    """Import the plugin's operator test cases.
+
+    `CASES` describes how a node of each operator is built, `function_for` builds it.
+    """
     return importlib.import_module("plugins.collage-triton.tests.cases")
 
 
 def types_of(operator: str) -> tuple[str, ...]:
-    """The types an operator is taken in, of its first input that is data, by the compiler's names.
+    """Return the types in which an operator is taken, by the compiler's names.
+
+    They are the types of its first data input.
 
     Args:
-        operator: One of the pattern table.
+        operator: Operator in the pattern table.
     """
     cases = _cases()
     first, *others = onnx.defs.get_schema(operator).inputs
@@ -50,7 +55,7 @@ def types_of(operator: str) -> tuple[str, ...]:
 
 
 def _spelt(dtype: onnx_ir.DataType) -> str:
-    """A tensor of a type, as ONNX's schemas have it."""
+    """Return the name of a tensor type in ONNX's schemas."""
     names = {onnx_ir.DataType.FLOAT: "float", onnx_ir.DataType.DOUBLE: "double"}
     return f"tensor({names.get(dtype, dtype.name.lower())})"
 
@@ -71,10 +76,10 @@ def _is_taken(cases: Any, operator: str, dtype: onnx_ir.DataType) -> bool:
 
 
 def rows(types: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, str]]:
-    """Types, and the operators that are taken in just these; the most operators first.
+    """Yield sets of types, each with the operators taken in exactly these; the largest groups first.
 
     Args:
-        types: By operator.
+        types: Types by operator.
     """
     groups: dict[tuple[str, ...], list[str]] = {}
     for operator in sorted(types):
@@ -88,7 +93,7 @@ def _device(capability: str) -> Device:
 
 
 def needs() -> Iterator[tuple[str, str]]:
-    """What has to be there, from what the plugin checks and what it declares."""
+    """Yield the requirements, from the plugin's checks and its declared dependencies."""
     declared = tomllib.loads((README.parent / "pyproject.toml").read_text(encoding="utf-8"))
     extras = declared["project"]["optional-dependencies"]
     yield "compute capability", f"{'.'.join(map(str, LEAST_CAPABILITY))} or newer"
@@ -99,13 +104,13 @@ def needs() -> Iterator[tuple[str, str]]:
 
 
 def tables() -> list[str]:
-    """The tables' lines."""
+    """Format the tables as lines."""
     types = {operator: types_of(operator) for operator in RULES}
     return [*lines_of(("Needs", ""), needs()), "", *lines_of(("Types", "Operators"), rows(types))]
 
 
 def written(readme: str) -> list[str]:
-    """The tables' lines in a README.
+    """Extract the tables' lines from a README.
 
     Raises:
         ValueError: If the lines around them are missing.

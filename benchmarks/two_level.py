@@ -1,17 +1,18 @@
-"""What the second level gains: `--search two-level` against its own start, over the suite, timed afresh.
+"""Measure the gain of the second level: `--search two-level` against its own start, over the suite, timed afresh.
 
 Usage:
     python -m benchmarks.two_level [NAME...] --work DIR [--results FILE.json] [--preset P] [--rounds N]
         [--note TEXT] [--mock]
 
-Each model is optimized twice over one tuning database: `--search lazy`, whose plan is the start, and `--search
-two-level`, which does the same and goes on. Both packages are then timed in fresh processes by `collage bench`,
-interleaved, and the interval of their ratio decides: below 1 a gain, with 1 inside no gain, above 1 a failure, since it
-must never be worse than its start. Where the package is the same there is nothing to time. Models that are in the
-results already are not done again, so an interrupted run resumes. What `benchmarks.suite` left in DIR is used: its
-packages are the starts, its database has their measurements.
+Each model is optimized twice over one tuning database: with `--search lazy`, whose plan is the start, and
+with `--search two-level`, which does the same and continues. Both packages are then timed in fresh
+processes by `collage bench`, interleaved, and the interval of their ratio decides: below 1 a gain, with 1
+inside no gain, above 1 a failure, since it must never be worse than its start. Where the package is the
+same there is nothing to time. Models that are in the results already are not run again, so an interrupted
+run resumes. Files that `benchmarks.suite` left in DIR are used: its packages are the starts, its database
+has their measurements.
 
-`--mock` compares hill climbing with a population on made-up latencies instead: no toolchain, no clock.
+`--mock` compares hill climbing with a population on synthetic latencies instead: no toolchain, no clock.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from collage_core.search.moves import Choice, Moves
 from collage_core.search.two_level import Method, TwoLevelLimits, two_level
 
 _ALLOWED = 1.01
-"""A plan is worse than its start if even the lower end of the interval is above this."""
+"""A plan is worse than its start if the lower bound of the interval is above this ratio."""
 
 
 def run(command: Sequence[str]) -> None:
-    """Runs a command of `collage`.
+    """Run a command of `collage`.
 
     Raises:
         subprocess.CalledProcessError: If it fails.
@@ -51,7 +52,7 @@ def run(command: Sequence[str]) -> None:
 
 
 def measured(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """One model: its two plans, their ratio, and what the search says of itself."""
+    """Measure one model: its two plans, their ratio, and the search's own statistics."""
     work: Path = arguments.work
     model = work / f"{name}.onnx"
     if not model.is_file():
@@ -90,7 +91,7 @@ def measured(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _verdict(compared: Mapping[str, Any], packages: Sequence[str]) -> dict[str, Any]:
-    """The ratio of the first package to the second, from medians and their intervals."""
+    """Compute the ratio of the first package to the second, from medians and their intervals."""
     latency = {each["name"]: each["latency_ms"] for each in compared["contenders"]}
     ours, start = (latency[Path(package).stem] for package in packages)
     ratio = ours["p50"] / start["p50"]
@@ -100,7 +101,7 @@ def _verdict(compared: Mapping[str, Any], packages: Sequence[str]) -> dict[str, 
 
 
 def _plan(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What runs where; equal for equal plans."""
+    """Return the toolchain and nodes of each region; equal for equal plans."""
     return [
         (region["toolchain"], hashlib.sha256("\n".join(region["nodes"]).encode()).hexdigest())
         for region in document["regions"]
@@ -108,7 +109,7 @@ def _plan(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _shapes(name: str) -> list[str]:
-    """Options that bind the inputs' shapes, of a model of the suite."""
+    """Return options that bind the input shapes of a model of the suite."""
     options: list[str] = []
     for each, array in MODELS[name].make_inputs().items() if name in MODELS else ():
         options += ["--input-shapes", f"{each}:[{','.join(map(str, array.shape))}]"]
@@ -119,7 +120,7 @@ HEADINGS = ("model", "plans timed", "kernels before", "after", "promised", "afre
 
 
 def row(model: Mapping[str, Any]) -> tuple[str, ...]:
-    """One model, as text under `HEADINGS`."""
+    """Format one model as text under `HEADINGS`."""
     low, high = model["ci95"]
     promised = "" if model["promised"] is None else f"{model['promised']:.3f}"
     afresh = ""
@@ -138,7 +139,7 @@ def row(model: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def markdown(report: Mapping[str, Any]) -> str:
-    """What was found, as a page."""
+    """Format the results as a Markdown page."""
     how = (
         "`--search two-level` against its own start, the plan of `--search lazy` over the same database. Both packages "
         f"are timed afresh, each in a process of its own, {report['rounds']} rounds, interleaved. The ratio is that of "
@@ -152,7 +153,7 @@ def markdown(report: Mapping[str, Any]) -> str:
 
 
 class MockLatency:
-    """A chain on two targets: kernels add up, and each change of targets costs as much again as a few nodes."""
+    """A chain on two targets: kernel times add up, and each change of targets costs as much as a few nodes."""
 
     def __init__(self, seed: int, length: int = 12, longest: int = 4) -> None:
         runs = {(start, size) for size in range(1, longest + 1) for start in range(length - size + 1)} | {(0, length)}
@@ -174,7 +175,7 @@ class MockLatency:
         self.starts = [best, *((c,) for c in self.problem.candidates if c.nodes == self.problem.needs_kernel)]
 
     def latency_us(self, plan: Choice) -> float:
-        """Of a whole plan."""
+        """Return the latency of a whole plan."""
         changes = sum(one.target != other.target for one, other in itertools.pairwise(plan))
         return sum(self.costs[each.target, each.key] for each in plan) + 6.0 * changes
 
@@ -185,7 +186,7 @@ class MockLatency:
 
 
 def mock_comparison(seeds: int = 15) -> dict[str, dict[str, float]]:
-    """Mean latency over that of the best start, by evaluations and method."""
+    """Compute the mean latency relative to the best start, by number of evaluations and method."""
     found: dict[str, dict[str, float]] = {}
     methods: tuple[Method, ...] = ("climb", "evolve")
     for evaluations in (12, 24, 48, 96):
@@ -208,7 +209,7 @@ def mock_comparison(seeds: int = 15) -> dict[str, dict[str, float]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it; 1 if a plan is worse than its start."""
+    """Run the benchmark; return 1 if a plan is worse than its start."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.two_level", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="models; default: the suite")
     parser.add_argument("--work", type=Path, metavar="DIR", help="models, packages, the database, traces")

@@ -1,8 +1,9 @@
-"""One layer on several toolchains: which variant Collage chooses, and all that matter timed in turns.
+"""Race several toolchains on one layer: the variants Collage chooses against the libraries' first choices.
 
-What chooses is what chooses in a search: `measure.trials`, which checks each variant against what is right and times it
-as a plan would run it. Choosing among noisy numbers flatters the one that is chosen, so both it and the variant that
-the library itself put first are timed again, with those of all other toolchains, each in every round.
+The choice is made by the code a search uses: `measure.trials`, which checks each variant against the
+correct result and times it as a plan would run it. Choosing among noisy numbers favours the chosen one, so
+both the choice and the variant that the library itself put first are timed again, with those of all other
+toolchains, each in every round.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from collage_core.registry import Toolchain
 from collage_testing.kit.contexts import MemoryBlobs
 
 TOLERANCES = {"float32": 1e-3, "float16": 1e-2, "bfloat16": 4e-2}
-"""What kernels may be off, relative to the result's scale: float32 as in a search, 16-bit floats by their rounding."""
+"""Tolerances relative to the result's scale: float32 as in a search, 16-bit floats by their rounding."""
 WORSE = 1.01
-"""A choice is worse than the library's if even the lower end of the interval of their ratio is above this."""
+"""A choice is worse than the library's if the lower bound of the interval of their ratio is above this."""
 TURN = Protocol(warmup_runs=1, warmup_s=0.0, min_samples=3, max_samples=3, duration_s=0.0)
 
 Clock: TypeAlias = Callable[[], Measurement]
@@ -64,16 +65,16 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much is done for a layer.
+    """Effort spent on a layer.
 
     Attributes:
-        variants: How many variants of a toolchain are tried, the library's first choice among them.
+        variants: Number of variants tried per toolchain, including the library's first choice.
         effort: As `BuildContext.effort`.
-        protocol: How each is timed to be chosen.
-        turn: How one contender is timed in one round; the median of its samples counts.
+        protocol: Timing protocol for choosing a variant.
+        turn: Timing protocol of one contender in one round; the median of its samples counts.
         rounds: Rounds of the race.
         deadline_s: Longest time that one toolchain may take to choose, in seconds; half of it is for making variants.
-        seed: Of the order within rounds.
+        seed: Seed of the order within rounds.
     """
 
     variants: int
@@ -87,7 +88,7 @@ class Effort:
 
 @dataclasses.dataclass(slots=True)
 class _Choice:
-    """What one toolchain chose; the fields that a failure leaves empty have no say."""
+    """Choice of one toolchain; fields that a failure leaves empty are ignored."""
 
     entry: Entry
     ask: AskMeasure | None = None
@@ -100,19 +101,19 @@ class _Choice:
 
 
 def raced(layer: Layer, dtype: str, entries: Sequence[Entry], devices: Devices, effort: Effort) -> list[dict[str, Any]]:
-    """Has each toolchain choose, and times what matters in turns.
+    """Let each toolchain choose a variant, and time the first and chosen variants in turns.
 
     Args:
-        layer: Which.
-        dtype: What it is in.
-        entries: Who takes part.
+        layer: Layer to race.
+        dtype: Data type of the layer.
+        entries: Toolchains that take part, with their targets.
         devices: Opened for all of them: one stream, as in a plan.
-        effort: How much.
+        effort: Amount of work for each.
 
     Returns:
         For each toolchain its name and either `failed`, the reason; or the names of the `first` and the `chosen`
-        variant, how many were `tried`, the `median_us` and its `ci95` of both, the `ratio` of chosen to first with its
-        `ci95`, and `rounds_us`.
+        variant, how many were `tried`, the `median_us` and its `ci95` of both, the `ratio` of chosen to first with
+        its `ci95`, and `rounds_us`.
     """
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as open_trials:
         store = BlobStore(Path(folder) / "blobs")
@@ -135,7 +136,7 @@ def raced(layer: Layer, dtype: str, entries: Sequence[Entry], devices: Devices, 
 
 
 def whole_of(layer: Layer, entry: Entry) -> SubGraph | str:
-    """The layer as one candidate of a toolchain, as a search has it; or why it is none."""
+    """Return the layer as one candidate of a toolchain, as a search has it; or why there is none."""
     graph = DataflowGraph(layer.model)
     found = propose(target_rule(entry.toolchain, entry.target, {}), graph, CandidateBounds.preset("quick"))
     wholes = [each.sub_graph for each in found.candidates if each.sub_graph.nodes == graph.all_mask]
@@ -183,7 +184,7 @@ def _chosen(
 def _made_ready(
     choice: _Choice, turn: Protocol, devices: Devices, store: BlobStore, folder: Path, open_trials: contextlib.ExitStack
 ) -> None:
-    """Loads both variants for the race; a first choice that does not run is why there is none."""
+    """Load both variants for the race; record the reason if the first choice does not run."""
     entry, ask = choice.entry, choice.ask
     assert ask is not None
     for variant in dict.fromkeys((choice.first, choice.chosen)):
@@ -196,7 +197,7 @@ def _made_ready(
             return
         try:
             bound = trial.bind(artifact)
-            trial.check(bound, ask.expected, ask)
+            trial.check(bound, ask)
         except Stopped as stopped:
             choice.failed = f"its first choice {variant} does not run ({stopped.outcome.reason}); it has another"
             return
@@ -206,7 +207,7 @@ def _made_ready(
 
 
 def _ignore(said: object) -> None:
-    """What is wrong shows in the outcome."""
+    """Ignore the message; errors appear in the outcome."""
 
 
 def _row(choice: _Choice) -> dict[str, Any]:
@@ -232,7 +233,7 @@ def _ends(interval: Interval) -> list[float]:
 
 
 def verdict(row: Mapping[str, Any]) -> str:
-    """What a row says of the choice: `better`, `worse`, `same` variant, or `no different`; empty if it did not run."""
+    """Classify the choice: `better`, `worse`, `same` variant, or `no different`; empty if it did not run."""
     if "failed" in row:
         return ""
     if row["first"] == row["chosen"]:

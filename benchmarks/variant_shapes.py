@@ -1,8 +1,8 @@
 """Thirty products and convolutions of real models, for `benchmarks/gpu_variants.py`.
 
-Each is a layer of a model of `models/torch_zoo`, named as PyTorch names modules, or of the suite, named as its file
-names nodes. A layer is what a toolchain is offered of it: the product, its bias (normalisations are folded into
-convolutions), and a Relu where one follows.
+Each is a layer of a model of `models/torch_zoo`, named as PyTorch names modules, or of the suite, named as
+its file names nodes. A layer consists of the operators a toolchain is offered: the product, its bias
+(normalisations are folded into convolutions), and a Relu where one follows.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Shape:
     """A layer.
 
     Attributes:
-        model: Of the zoo, or of the suite.
-        layer: Its name there.
+        model: Name of the model, in the zoo or in the suite.
+        layer: Name of the layer in the model.
         operator: `MatMul`, `Conv` or `ConvTranspose`.
-        reads: Shape of what it reads, the batch included.
-        weight: Shape of its weight, as ONNX has it.
-        strides: Of a convolution's windows, by axis of space.
-        pads: Of the image, on both sides of each axis of space.
+        reads: Shape of its input, including the batch.
+        weight: Shape of its weight, as in ONNX.
+        strides: Strides of a convolution's windows, by spatial axis.
+        pads: Padding of the image, on both sides of each spatial axis.
         group: Groups of channels.
         relu: Whether a Relu follows.
     """
@@ -49,17 +49,17 @@ class Shape:
 
     @property
     def key(self) -> str:
-        """What results of it are known by."""
+        """Key of its results."""
         return f"{self.model} {self.layer} {'x'.join(map(str, self.reads))}"
 
     @property
     def channels(self) -> int:
-        """Channels, or columns, of what it gives."""
+        """Channels, or columns, of its output."""
         return {"MatMul": self.weight[-1], "Conv": self.weight[0]}.get(self.operator, self.weight[1] * self.group)
 
     @property
     def gives(self) -> tuple[int, ...]:
-        """Shape of what it gives."""
+        """Shape of its output."""
         if self.operator == "MatMul":
             return (*self.reads[:-1], self.channels)
         windows = zip(self.reads[2:], self.weight[2:], self.strides, self.pads, strict=True)
@@ -156,7 +156,7 @@ SHAPES = (
         relu=True,
     ),
 )
-"""The list. Batches are those of `benchmarks/gpu.py`, 1 and 8."""
+"""The layers. Batches are those of `benchmarks/gpu.py`, 1 and 8."""
 
 DTYPES = {
     "float16": (onnx_ir.DataType.FLOAT16, np.dtype(np.float16)),
@@ -167,12 +167,12 @@ DTYPES = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """A layer with numbers.
+    """A layer with values.
 
     Attributes:
-        model: It, in the dtype.
-        read: What it reads.
-        right: What it gives, computed in float32 of the same numbers and rounded once.
+        model: The layer's model, in the dtype.
+        read: Input value.
+        right: Expected output, computed in float32 from the same values and rounded once.
     """
 
     model: onnx_ir.Model
@@ -181,12 +181,12 @@ class Layer:
 
 
 def layer_of(shape: Shape, dtype: str, seed: int = 0) -> Layer:
-    """A shape with seeded numbers, normally distributed; weights are scaled so that the result is about as large.
+    """Create a layer of a shape with seeded normal numbers; weights are scaled to keep the result's magnitude.
 
     Args:
-        shape: Which.
+        shape: Shape of the layer.
         dtype: Of `DTYPES`.
-        seed: Of the numbers.
+        seed: Seed of the numbers.
     """
     element, numpy_dtype = DTYPES[dtype]
     random = np.random.default_rng(seed)
@@ -209,12 +209,12 @@ def layer_of(shape: Shape, dtype: str, seed: int = 0) -> Layer:
 
 
 def slid(shape: Shape, x: Array, w: Array) -> Array:
-    """A convolution, or a transposed one, in float32, without its bias: a product for each place of the window.
+    """Compute a convolution or transposed convolution in float32 without bias, one product per window position.
 
     ONNX's own evaluator loops over every window of three axes or of groups, which at these sizes takes minutes.
 
     Args:
-        shape: Which.
+        shape: Shape of the convolution.
         x: Shape `shape.reads`.
         w: Shape `shape.weight`.
 

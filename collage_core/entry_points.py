@@ -7,7 +7,7 @@ import importlib
 import importlib.metadata
 from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from collage_core.errors import PluginError
 from collage_core.plugin_calls import one_line
@@ -75,7 +75,7 @@ def distribution_of(entry: EntryPoint) -> str:
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.value
 
 
-def referred(reference: str, name: str) -> object:
+def referred(reference: str, name: str) -> Any:
     """Import `module:attribute`, without an entry point: for plugins under development.
 
     Args:
@@ -87,7 +87,6 @@ def referred(reference: str, name: str) -> object:
     """
     module, _, attribute = reference.partition(":")
     try:
-        found: object = getattr(importlib.import_module(module), attribute)
+        return getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:
         raise PluginError(name, "import", one_line(error)) from error
-    return found

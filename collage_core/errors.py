@@ -11,11 +11,11 @@ class CollageError(Exception):
 
 
 class UsageError(CollageError):
-    """What the user asked for does not exist, makes no sense or does not fit the model; the command exits with 2."""
+    """The request names something unknown, is invalid or does not fit the model; the command exits with 2."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question to append to a message about a name nobody knows; empty if no known one is like it.
+    """Return a question to append to a message about an unknown name; empty if no known name is similar.
 
     Examples:
         >>> did_you_mean("onnxruntim", ["openvino", "onnxruntime"])
@@ -33,7 +33,7 @@ class ModelError(CollageError):
 
 
 class ModelFileError(ModelError):
-    """A model cannot be read from, or written to, where the user said.
+    """A model cannot be read from, or written to, the given location.
 
     Attributes:
         source: The path, or `<bytes>`.
@@ -47,11 +47,11 @@ class ModelFileError(ModelError):
 
 
 class ExternalDataError(ModelFileError):
-    """Weights kept outside the model file cannot be used.
+    """Weights stored outside the model file cannot be used.
 
     Attributes:
-        tensor: Name of the first tensor affected.
-        location: Where the model says it is, relative to the model.
+        tensor: Name of the first affected tensor.
+        location: Location given in the model, relative to the model file.
     """
 
     def __init__(self, source: str, tensor: str, location: str, reason: str) -> None:
@@ -61,10 +61,10 @@ class ExternalDataError(ModelFileError):
 
 
 class InvalidModelError(ModelError):
-    """A model is not what the ONNX standard says a model is, and something stumbled over it.
+    """A model violates the ONNX standard, and processing it failed.
 
     Attributes:
-        reason: What ONNX's checker says.
+        reason: Message of ONNX's checker.
     """
 
     def __init__(self, reason: str) -> None:
@@ -73,12 +73,12 @@ class InvalidModelError(ModelError):
 
 
 class NewerModelError(ModelError):
-    """A model is of a version of the ONNX standard that came after this Collage.
+    """A model requires a newer version of the ONNX standard than this Collage supports.
 
     Attributes:
-        what: What has the version.
-        version: The model's.
-        newest: The newest known here.
+        what: The versioned item.
+        version: Version that the model requires.
+        newest: Newest supported version.
     """
 
     def __init__(self, what: str, version: int, newest: int) -> None:
@@ -92,10 +92,10 @@ class NewerModelError(ModelError):
 
 
 class InputShapeError(ModelError, UsageError):
-    """The shapes given for a model's inputs do not make it static, or contradict it.
+    """The given input shapes do not make a model static, or contradict it.
 
     Attributes:
-        input_name: The input concerned.
+        input_name: The affected input.
         reason: What is wrong with its shape.
     """
 
@@ -106,12 +106,12 @@ class InputShapeError(ModelError, UsageError):
 
 
 class EvaluationError(CollageError):
-    """The numeric reference cannot compute a node, and no other toolchain was named to do so.
+    """The numeric reference cannot compute a node, and no fallback toolchain was given.
 
     Attributes:
-        node_name: The node concerned.
-        op_type: Its operator, with its domain unless that is ONNX's own.
-        reason: What its implementation said.
+        node_name: The affected node.
+        op_type: Operator of the node, with its domain unless that is ONNX's own.
+        reason: Message of the implementation.
     """
 
     def __init__(self, node_name: str, op_type: str, reason: str) -> None:
@@ -125,7 +125,7 @@ class EvaluationError(CollageError):
 
 
 class PluginError(CollageError):
-    """A plugin broke the contract: wrong type returned, exception raised, or entry point that cannot load.
+    """A plugin violated the contract: wrong type returned, exception raised, or entry point that cannot load.
 
     Attributes:
         toolchain: Name of the entry point.
@@ -149,13 +149,13 @@ class KernelError(CollageError):
 
 
 class KernelLoadError(KernelError):
-    """The kernel of a call site cannot be made callable here.
+    """The kernel of a call site cannot be loaded here.
 
     Attributes:
         site: Call site in the partitioned model.
         target: Name of the target it was built for.
         nodes: Names of the nodes it computes.
-        reason: What is missing, or what the toolchain said.
+        reason: What is missing, or the toolchain's message.
     """
 
     def __init__(self, site: str, target: str, nodes: tuple[str, ...], reason: str) -> None:
@@ -176,7 +176,7 @@ class KernelRunError(KernelError):
         site: Call site in the partitioned model, or the name of a host node.
         target: Name of the target that runs it; `"host"` for Collage itself.
         nodes: Names of the nodes it computes.
-        reason: What was raised.
+        reason: The error that was raised.
     """
 
     def __init__(self, site: str, target: str, nodes: tuple[str, ...], reason: str) -> None:
@@ -198,11 +198,11 @@ def _some(names: tuple[str, ...], most: int = 8) -> str:
 
 
 class MemoryNeededError(CollageError):
-    """A model needs more memory than there is.
+    """A model needs more memory than is available.
 
     Attributes:
-        nbytes: What it needs in one piece.
-        reason: What there is.
+        nbytes: Size of the contiguous block it needs, in bytes.
+        reason: How much is available.
     """
 
     def __init__(self, nbytes: int, reason: str) -> None:
@@ -215,10 +215,10 @@ class MemoryNeededError(CollageError):
 
 
 class DeviceError(CollageError):
-    """A device beside the CPU cannot do what is asked of it.
+    """An operation on a device other than the CPU failed.
 
     Attributes:
-        device: Its name, `"cuda:0"`.
+        device: Name of the device, `"cuda:0"`.
         reason: What happened.
         advice: What to do.
     """
@@ -233,11 +233,11 @@ class DeviceError(CollageError):
 
 
 class DeviceUnavailableError(DeviceError):
-    """There is no such device here, or nothing installed that could use it."""
+    """The device does not exist here, or no installed software can use it."""
 
 
 class DeviceMemoryError(DeviceError):
-    """The device has not as much free memory as was asked for."""
+    """The device has less free memory than requested."""
 
     advice = "Give the model smaller inputs, end what else uses the device, or use a device with more memory"
 
@@ -251,25 +251,25 @@ class DeviceLostError(DeviceError):
 
 
 class DeviceCapabilityError(DeviceError):
-    """Code for this device was not made, or it cannot do what the code asks."""
+    """No code was built for this device, or it lacks a feature that the code requires."""
 
     advice = "Optimize the model again on a machine with this device, or use one that the package was made for"
 
 
 class DriverTooOldError(DeviceError):
-    """The driver is older than the library that speaks to it."""
+    """The driver is older than the library using it requires."""
 
     advice = "Update the driver, or install the library's build for an older one"
 
 
 class DeviceCaptureError(DeviceError):
-    """Calls could not be captured in a graph of the device."""
+    """Calls could not be captured in a device graph."""
 
     advice = "They run one by one instead; `launch=eager` of the target asks for that from the start"
 
 
 class DeviceUseError(DeviceError):
-    """The device was used against its rules, which is a defect of a plugin or of Collage."""
+    """The device was used incorrectly, which is a defect of a plugin or of Collage."""
 
     advice = "Report it, with the model, to whoever brings the kernel named"
 
@@ -279,11 +279,11 @@ class SearchError(CollageError):
 
 
 class SolverMissingError(UsageError):
-    """Something was asked for that an optional dependency does.
+    """A feature needs an optional dependency that is not installed.
 
     Attributes:
-        what: What was asked for.
-        module: The module it takes.
+        what: The requested feature.
+        module: The missing module.
         extra: What to install.
     """
 
@@ -298,10 +298,10 @@ class NoCoverError(SearchError):
     """No plan covers every node.
 
     Attributes:
-        nodes: Indices of the nodes no usable candidate covers; or, if each is covered by some, of the nodes
-            where every partial plan got stuck.
-        stuck: Whether it is the latter.
-        refusals: One line per reason, where the caller knows them.
+        nodes: Indices of the nodes that no usable candidate covers; or, if every node is covered by some
+            candidate, of the nodes where every partial plan got stuck.
+        stuck: Whether `nodes` has the latter meaning.
+        refusals: One line per reason, if the caller knows them.
     """
 
     def __init__(
@@ -326,15 +326,15 @@ class NoCoverError(SearchError):
         )
 
     def explained(self, refusals: tuple[str, ...], names: tuple[str, ...] = ()) -> NoCoverError:
-        """The same error with the reasons the caller collected, and names in place of indices where it knows them."""
+        """Return a copy of the error with the refusals the caller collected, and node names where they are known."""
         return NoCoverError(self.nodes, stuck=self.stuck, refusals=refusals, names=names)
 
 
 class PartitioningError(CollageError):
-    """Kernels chosen for a graph are no partitioning of it.
+    """The kernels chosen for a graph do not partition it.
 
     Attributes:
-        reason: What is wrong with them.
+        reason: What is wrong with the kernels.
     """
 
     def __init__(self, reason: str) -> None:
@@ -346,10 +346,10 @@ class PartitioningError(CollageError):
 
 
 class FeedError(UsageError):
-    """What was given to a session does not fit its inputs or outputs.
+    """A value given to a session does not fit its inputs or outputs.
 
     Attributes:
-        value: The input or output concerned.
+        value: The affected input or output.
         reason: What is wrong, and what is expected.
     """
 
@@ -360,11 +360,11 @@ class FeedError(UsageError):
 
 
 class DeadlineExceededError(CollageError):
-    """Work did not finish in the time it was given.
+    """Work did not finish within its deadline.
 
     Attributes:
         what: The work.
-        deadline_s: The time it was given, in seconds.
+        deadline_s: The deadline in seconds.
     """
 
     def __init__(self, what: str, deadline_s: float) -> None:

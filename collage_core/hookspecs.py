@@ -4,9 +4,9 @@ A plugin is a distribution with an entry point in the group `collage.backends`; 
 toolchain's name, and it refers to an object whose methods carry `@hookimpl`. An implementation may take fewer
 arguments than its specification, so the contract can grow.
 
-Each hook runs in one of two places. In the *driver*, a plugin runs beside the search and the user's own code:
-it is pure Python and imports no toolchain library. In the toolchain's *worker*, a process of its own with a
-deadline, it may import anything, block, and crash: that costs its candidates and nothing else.
+Each hook runs in one of two places. In the *driver*, a plugin runs in the same process as the search and the user's
+own code: it is pure Python and imports no toolchain library. In the toolchain's *worker*, a separate process with a
+deadline, it may import anything, block, and crash: only its own candidates are lost.
 `collage_load` runs in a worker while measuring and in the user's process when a finished executable is loaded.
 """
 
@@ -41,10 +41,10 @@ hookimpl = pluggy.HookimplMarker("collage")
 
 @hookspec(firstresult=True)
 def collage_check_host(host: Host) -> Supported | Unsupported:
-    """Whether the machine can be one for the toolchain, by what is known of it. Optional; called in the driver.
+    """Check whether the toolchain can run on a host, from the host's description. Optional; called in the driver.
 
-    A machine that is refused here costs no worker process, so a toolchain for devices that most machines lack answers
-    by them. What takes the library to know is for `collage_targets`.
+    A host that is refused here costs no worker process, so a toolchain for devices that most machines lack decides
+    here. Checks that need the toolchain's library belong in `collage_targets`.
 
     Args:
         host: The machine the kernels will run on, with its devices.
@@ -57,11 +57,11 @@ def collage_check_host(host: Host) -> Supported | Unsupported:
 
 @hookspec(firstresult=True)
 def collage_targets(host: Host) -> Sequence[Target] | Unsupported:
-    """Which targets the toolchain offers on this machine. Called once per worker, in the worker.
+    """Return the targets the toolchain supports on this machine. Called once per worker, in the worker.
 
     Args:
-        host: The machine the kernels will run on, with its devices; a library that builds ahead of time goes by this,
-            not by the machine it finds itself on. `collage_check_host` has not refused it.
+        host: The machine the kernels will run on, with its devices; a library that builds ahead of time uses this
+            description, not the machine it runs on. `collage_check_host` has not refused it.
 
     Returns:
         Targets, the default one first; every `Target.toolchain` is the entry point's name, every `Target.device` the
@@ -73,11 +73,11 @@ def collage_targets(host: Host) -> Sequence[Target] | Unsupported:
 
 @hookspec(firstresult=True)
 def collage_register_patterns(table: PatternTable, target: Target) -> None:
-    """Adds the operator groups the toolchain has one kernel for. Called in the driver, once per target.
+    """Register the operator groups the toolchain has one kernel for. Called in the driver, once per target.
 
     Args:
         table: Takes named patterns in priority order, each with an optional `check` that may refuse a match with a
-            reason and an `attrs_getter` whose result goes with the composite.
+            reason and an `attrs_getter` whose result is stored with the composite.
         target: One of the plugin's own targets.
     """
     raise NotImplementedError
@@ -85,10 +85,10 @@ def collage_register_patterns(table: PatternTable, target: Target) -> None:
 
 @hookspec(firstresult=True)
 def collage_register_predicates(table: PatternTable, target: Target) -> None:
-    """Adds the single operators the toolchain runs. Called in the driver, once per target.
+    """Register the single operators the toolchain runs. Called in the driver, once per target.
 
     Args:
-        table: Takes a predicate per operator, or one for every operator; a predicate answers `Supported` or
+        table: Takes a predicate per operator, or one for every operator; a predicate returns `Supported` or
             `Unsupported` with the reason.
         target: One of the plugin's own targets.
     """
@@ -97,12 +97,12 @@ def collage_register_predicates(table: PatternTable, target: Target) -> None:
 
 @hookspec(firstresult=True)
 def collage_fusion_spec(target: Target, default: FusionRule) -> FusionRule | None:
-    """Replaces or wraps the rule core built from the table. Optional; called in the driver.
+    """Replace or wrap the rule core built from the table. Optional; called in the driver.
 
     Args:
         target: One of the plugin's own targets.
-        default: Core's rule: patterns as composites, or predicates, joined as `target.joins` says; or native fusion
-            if the table is empty.
+        default: Core's rule: patterns as composites, or predicates, joined according to `target.joins`; or native
+            fusion if the table is empty.
 
     Returns:
         The rule to use, or None to keep `default`.
@@ -112,15 +112,17 @@ def collage_fusion_spec(target: Target, default: FusionRule) -> FusionRule | Non
 
 @hookspec(firstresult=True)
 def collage_query(target: Target, model: KernelFunction) -> Mapping[str, str] | None:
-    """The library's own opinion on a whole model. Optional; called in the worker before candidates are made.
+    """Return the nodes of a model that the library refuses. Optional.
+
+    Called in the worker before candidates are made.
 
     Args:
         target: One of the plugin's own targets.
         model: The prepared model as one function; node names are unique.
 
     Returns:
-        Reason by name of each node the library refuses; empty when it takes all. None for no opinion. Libraries that
-        stop at the first node they refuse are asked again about each alone:
+        Reason by name of each node the library refuses; empty when it takes all. None if the library cannot say. A
+        library that stops at the first node it refuses is queried for each node alone:
         `collage_core.ir.graph.refused.refused_nodes`.
     """
     raise NotImplementedError
@@ -128,20 +130,21 @@ def collage_query(target: Target, model: KernelFunction) -> Mapping[str, str] | 
 
 @hookspec(firstresult=True)
 def collage_lower(target: Target, function: KernelFunction, build: BuildContext) -> Iterable[Artifact] | Unsupported:
-    """Builds one candidate, in the worker.
+    """Build one candidate, in the worker.
 
     Args:
         target: One of the plugin's own targets.
         function: One ONNX model; every planned input and output has a static shape, row-major, in the model's dtype.
-            `patterns.match_model` finds in it again what its pattern captured in the driver.
-        build: Threads, launch mode, effort, seconds for tuning and for all, how many variants or which one, and whether
-            deterministic ones only, workspace limit in bytes, blob cache, and the machine to build for.
+            `patterns.match_model` recovers in it what the pattern captured in the driver.
+        build: Threads, launch mode, effort, time limits in seconds for tuning and overall, number of variants or the
+            one to build, whether only deterministic ones are wanted, workspace limit in bytes, blob cache, and the
+            machine to build for.
 
     Returns:
-        Variants (algorithms, tile sizes), best guess first, made as they are asked for and each loadable by
-        `collage_load`; core checks and times them alike and keeps one. Or why the toolchain refuses. A variant's name
-        says how it was made: functions of equal `structural_hash` get the same variants under the same names, since one
-        is measured for all, and `build.variant` asks for the one that won.
+        Variants (algorithms, tile sizes), best guess first, built lazily and each loadable by `collage_load`; core
+        checks and times them alike and keeps one. Or why the toolchain refuses. A variant's name identifies how it
+        was built: functions of equal `structural_hash` get the same variants under the same names, since one
+        measurement serves all of them, and `build.variant` requests the selected one.
 
     Raises:
         LoweringError: If the toolchain accepted the function and then failed.
@@ -151,17 +154,17 @@ def collage_lower(target: Target, function: KernelFunction, build: BuildContext)
 
 @hookspec(firstresult=True)
 def collage_load(target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-    """Makes an artifact callable without compiling it again. Called in workers and in the user's process.
+    """Load an artifact as a kernel, without recompiling. Called in workers and in the user's process.
 
     Args:
         target: The target the artifact was built for.
-        artifact: What `collage_lower` yielded, perhaps on another day in another process.
-        run: Threads, device, stream, and the constants `artifact.constants` asks for: `run.weight` gives them where the
-            kernel reads them.
+        artifact: An artifact that `collage_lower` yielded, possibly in an earlier process.
+        run: Threads, device, stream, and the constants that `artifact.constants` requests: `run.weight` returns them
+            in the memory the kernel reads.
 
     Returns:
-        The kernel, a `SizedKernel` if only now it knows its scratch memory; or why it cannot run here; core then lowers
-        again from the packaged function.
+        The kernel, a `SizedKernel` if its scratch memory is known only after loading; or why it cannot run here, in
+        which case core lowers again from the packaged function.
     """
     raise NotImplementedError
 
@@ -170,15 +173,15 @@ def collage_load(target: Target, artifact: Artifact, run: RunContext) -> Kernel 
 def collage_measure(
     target: Target, call: BoundCall, protocol: Protocol, fallback: Callable[[], Measurement]
 ) -> Measurement | None:
-    """Times a bound call with a clock of the plugin's own: a board, a simulator, a power meter. Optional.
+    """Time a bound call with the plugin's own clock: a board, a simulator, a power meter. Optional.
 
     Called in the worker, on inputs captured from a real run, after the outputs were checked.
 
     Args:
         target: The target the call was loaded for.
-        call: Everything bound; each call overwrites the outputs.
-        protocol: How long and how often.
-        fallback: Core's own clock.
+        call: Call with all buffers bound; each call overwrites the outputs.
+        protocol: Duration and number of runs.
+        fallback: Measures with core's own clock.
 
     Returns:
         The measurement, or None to have core time the call.

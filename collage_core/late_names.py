@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used (PEP 562), so that who needs one pays for no other."""
+"""Import names of a package on first use (PEP 562), so that a user of one name does not pay for the others."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 
 def late_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose `__init__` imports these names for type checkers only.
+    """Build the `__getattr__` of a package whose `__init__` imports these names for type checkers only.
 
-    No name may be that of a module of the package: importing the module would put it in the name's place.
+    No name may equal that of a module of the package: importing the module would overwrite the attribute.
 
     Args:
-        package: Its full name.
-        modules: By name, the module inside the package that has it.
+        package: Full name of the package.
+        modules: Maps each name to the module inside the package that defines it.
     """
 
     def get(name: str) -> Any:

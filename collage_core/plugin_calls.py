@@ -1,8 +1,8 @@
-"""A plugin's Python code that runs in the driver: what it raises, and how long it takes, costs the plugin only.
+"""Run a plugin's Python code in the driver, so that its errors and hangs affect that plugin only.
 
-The driver cannot survive everything. What native code does here (a crash, a loop that holds the interpreter's lock) it
-does to the user's process; so what runs in the driver is pure Python by contract. What such code can do short of that
-becomes a `PluginError`: an exception, `sys.exit`, an answer of another type, and, in the main thread of a system that
+The driver cannot survive everything. A crash of native code, or a loop in it that holds the interpreter's lock,
+affects the user's process; so code that runs in the driver is pure Python by contract. Other failures of such code
+become a `PluginError`: an exception, `sys.exit`, a result of another type, and, in the main thread of a system that
 has interval timers, a hang.
 """
 
@@ -26,31 +26,35 @@ from collage_core.patterns import FusionPattern, Match, PatternTable
 from collage_core.patterns.table import AttrsGetter, Check, Predicate
 
 HOOK_LIMIT_S = 60.0
-"""Seconds that importing a plugin, or one hook of it, may take in the driver."""
+"""Time limit in seconds for importing a plugin, or for one hook, in the driver."""
 RULE_LIMIT_S = 300.0
-"""Seconds that finding the candidates of one target may take, predicates included; most of it is core's own work."""
+"""Time limit in seconds for finding the candidates of one target, predicates included.
+
+Most of the time is spent in core.
+"""
 
 _AGAIN_S = 1.0
-"""After so many seconds the interruption is repeated: code that catches everything may have caught it."""
+"""Interval in seconds after which the interruption is repeated, since a catch-all handler may have caught it."""
 
 A = TypeVar("A")
 R = TypeVar("R")
 
 
 class _Overrun(BaseException):
-    """Interrupts what takes too long; no `Exception`, because plugins catch those."""
+    """Interrupts code that takes too long; not an `Exception`, because plugins catch those."""
 
 
 @contextlib.contextmanager
 def time_limit(seconds: float, what: str) -> Iterator[None]:
-    """Ends a block of Python code that takes too long.
+    """Interrupt a block of Python code that exceeds a time limit.
 
-    Only in the main thread, and where there are interval timers; elsewhere the block takes as long as it takes. A timer
-    that is set already is set again afterwards, later by as long as the block took if it would have gone off inside.
+    The limit applies only in the main thread of a system with interval timers; elsewhere the block runs without
+    a limit. A timer that is already set is restored afterwards with its remaining time; one that would have
+    fired inside the block fires after it.
 
     Args:
         seconds: The limit.
-        what: The work, for the error.
+        what: Name of the work, for the error.
 
     Raises:
         DeadlineExceededError: If the limit passes.
@@ -83,16 +87,16 @@ def time_limit(seconds: float, what: str) -> Iterator[None]:
 
 
 def in_driver(toolchain: str, hook: str, call: Callable[[], R], *, limit_s: float | None = None) -> R:
-    """Calls a plugin's code.
+    """Call a plugin's code.
 
     Args:
-        toolchain: Whose.
-        hook: What it belongs to: the name of a hook, or `"import"`.
+        toolchain: Name of the plugin's toolchain.
+        hook: Name of the hook the code belongs to, or `"import"`.
         call: The code.
-        limit_s: Seconds it may take; `HOOK_LIMIT_S` if None.
+        limit_s: Time limit in seconds; `HOOK_LIMIT_S` if None.
 
     Raises:
-        PluginError: If it raises anything, or takes too long.
+        PluginError: If the code raises anything, or exceeds the limit.
     """
     try:
         return in_time(toolchain, hook, call, limit_s=HOOK_LIMIT_S if limit_s is None else limit_s)
@@ -103,10 +107,10 @@ def in_driver(toolchain: str, hook: str, call: Callable[[], R], *, limit_s: floa
 
 
 def in_time(toolchain: str, hook: str, call: Callable[[], R], *, limit_s: float) -> R:
-    """Calls core's own code that may call a plugin's; only a hang is the plugin's fault.
+    """Call core code that may call a plugin's; only a hang is attributed to the plugin.
 
     Raises:
-        PluginError: If it takes too long; says where it was.
+        PluginError: If the call exceeds the limit; the message says where it was.
     """
     try:
         with time_limit(limit_s, hook):
@@ -119,15 +123,15 @@ def in_time(toolchain: str, hook: str, call: Callable[[], R], *, limit_s: float)
 
 
 def _where(overrun: _Overrun) -> str:
-    """Where the code was; the innermost frame is the interruption's own."""
+    """Describe where the code was interrupted; the innermost frame is the interruption's own and is skipped."""
     frames = traceback.extract_tb(overrun.__traceback__)[:-1]
     return f" in {frames[-1].name} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
 def guarded_table(table: PatternTable) -> PatternTable:
-    """The same table, whose predicates, checks and attribute getters do no harm.
+    """Wrap a table so that failing predicates, checks and attribute getters refuse the node.
 
-    One that raises or answers with anything else refuses the node, with that as the reason.
+    A function fails if it raises or returns a value of another type; the refusal gives this as the reason.
     """
     guarded = PatternTable()
     for entry in table.patterns:
@@ -142,7 +146,7 @@ def _guarded_predicate(op: str, predicate: Predicate) -> Predicate:
 
 
 def _guarded_check(entry: FusionPattern) -> Check | None:
-    """The check; where there is a getter, one that refuses what the getter fails on."""
+    """Wrap the check; with an attribute getter, also refuse matches on which the getter fails."""
     check, getter = entry.check, entry.attrs_getter
     if check is None and getter is None:
         return None
@@ -182,7 +186,7 @@ _FAULT = re.compile(r"\bits (predicate|check|attrs_getter) of [^:]* (failed: |an
 
 
 def is_fault(reason: str) -> bool:
-    """Whether a node was refused because a function of a guarded table failed, not because it says so.
+    """Return whether a refusal comes from a failure of a guarded table's function, not from its answer.
 
     Examples:
         >>> is_fault("its predicate of 'Conv' failed: KeyError: 'axis'"), is_fault("k=30 is not a multiple of 8")
@@ -192,6 +196,6 @@ def is_fault(reason: str) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """Type and text of an exception."""
+    """Format the type and text of an exception on one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,7 +1,7 @@
-"""Finds toolchain plugins and gives each a typed façade; the only caller of pluggy.
+"""Find toolchain plugins and give each a typed façade; the only caller of pluggy.
 
-One `pluggy.PluginManager` per toolchain: in a shared one a raising plugin loses everybody's results, and
-`firstresult` would let one plugin answer for another's target.
+There is one `pluggy.PluginManager` per toolchain: in a shared one, a raising plugin loses the results of all plugins,
+and with `firstresult` one plugin could answer for another's target.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from collage_core.plugin_calls import guarded_table, in_driver, one_line
 _IN_DRIVER = frozenset(
     {"collage_check_host", "collage_register_patterns", "collage_register_predicates", "collage_fusion_spec"}
 )
-"""Hooks that run beside the search, so that a hang of theirs has no worker that could be killed."""
+"""Hooks that run in the driver, so that a hang cannot be ended by killing a worker."""
 
 
 class Toolchain:
-    """One plugin behind types: every answer is checked, every exception becomes a `PluginError`.
+    """A typed wrapper of one plugin: every result is checked, every exception becomes a `PluginError`.
 
     Args:
-        name: The toolchain's name: its entry point's.
+        name: The toolchain's name: that of its entry point.
         plugin: An object whose methods carry `hookspecs.hookimpl`.
-        distribution: Distribution that brought it, with its version; empty for one made in place.
+        distribution: Distribution that provides it, with its version; empty for a plugin object created in place.
 
     Raises:
-        PluginError: If the plugin implements hooks with arguments the contract does not have.
+        PluginError: If the plugin implements hooks with arguments that the contract does not have.
     """
 
     def __init__(self, name: str, plugin: object, distribution: str = "") -> None:
@@ -77,14 +77,14 @@ class Toolchain:
         return f"Toolchain({self.name!r})"
 
     def implements(self, hook: str) -> bool:
-        """Whether the plugin has an implementation of `hook`, e.g. `"collage_query"`."""
+        """Return whether the plugin implements `hook`, e.g. `"collage_query"`."""
         return hook in self._implemented
 
     def check_host(self, host: Host) -> Supported | Unsupported:
-        """Whether a machine can be one for the toolchain, by what is known of it.
+        """Check from a machine's known properties whether the toolchain can run on it.
 
         Raises:
-            PluginError: If the hook raises, hangs, or answers with anything else.
+            PluginError: If the hook raises, hangs, or returns a value of another type.
         """
         if not self.implements("collage_check_host"):
             return Supported()
@@ -92,10 +92,10 @@ class Toolchain:
         return checked
 
     def targets(self, host: Host) -> tuple[Target, ...] | Unsupported:
-        """Targets on this machine, or why there are none. Worker only.
+        """List the targets on this machine, or return the reason why there are none. Worker only.
 
         Raises:
-            PluginError: If a hook raises or answers with anything else.
+            PluginError: If a hook raises or returns a value of another type.
         """
         checked = self.check_host(host)
         if isinstance(checked, Unsupported):
@@ -117,10 +117,10 @@ class Toolchain:
         return targets
 
     def pattern_table(self, target: Target) -> PatternTable:
-        """Patterns and predicates of a target; what they raise or answer wrongly refuses the node it was about.
+        """Return the patterns and predicates of a target; one that fails on a node refuses that node.
 
         Raises:
-            PluginError: If a hook raises or hangs; a predicate that hangs does so when it is asked.
+            PluginError: If a hook raises or hangs; for a predicate that hangs, when it is called.
         """
         table = PatternTable()
         self._call("collage_register_patterns", (type(None),), table=table, target=target)
@@ -128,19 +128,19 @@ class Toolchain:
         return guarded_table(table)
 
     def fusion_rule(self, target: Target, default: FusionRule) -> FusionRule:
-        """The plugin's own rule for a target, or `default`.
+        """Return the plugin's own rule for a target, or `default`.
 
         Raises:
-            PluginError: If the hook raises or answers with anything else.
+            PluginError: If the hook raises or returns a value of another type.
         """
         answer = self._call("collage_fusion_spec", (FusionRule, type(None)), target=target, default=default)
         return default if answer is None else answer
 
     def query(self, target: Target, model: KernelFunction) -> Mapping[str, str] | None:
-        """Reason by name of each node the library refuses; None for no opinion. Worker only.
+        """Return the nodes the library refuses, name to reason; None for no opinion. Worker only.
 
         Raises:
-            PluginError: If the hook raises or answers with anything else.
+            PluginError: If the hook raises or returns a value of another type.
         """
         answer: Mapping[str, str] | None = self._call(
             "collage_query", (Mapping, type(None)), target=target, model=model
@@ -156,11 +156,11 @@ class Toolchain:
         return refused
 
     def lower(self, target: Target, function: KernelFunction, build: BuildContext) -> Iterator[Artifact] | Unsupported:
-        """Variants of one candidate, made as they are asked for, or the refusal. Worker only.
+        """Lower one candidate to variants, built lazily, or return the refusal. Worker only.
 
         Raises:
             LoweringError: If the toolchain failed to build what it accepted; also from the iterator.
-            PluginError: If the hook raises anything else or answers with another type; also from the iterator.
+            PluginError: If the hook raises anything else or returns a value of another type; also from the iterator.
         """
         answer = self._call(
             "collage_lower", (Iterable, Unsupported), let=LoweringError, target=target, function=function, build=build
@@ -181,10 +181,10 @@ class Toolchain:
             raise PluginError(self.name, "collage_lower", one_line(error)) from error
 
     def load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-        """The artifact as a callable kernel, or why it cannot run here.
+        """Load an artifact as a callable kernel, or return the reason why it cannot run here.
 
         Raises:
-            PluginError: If the hook raises or answers with something that cannot be bound.
+            PluginError: If the hook raises or returns an object that cannot be bound.
         """
         answer = self._call("collage_load", (object,), target=target, artifact=artifact, run=run)
         if isinstance(answer, Unsupported):
@@ -245,11 +245,11 @@ class Toolchain:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Registry:
-    """The toolchains installed beside this interpreter.
+    """The toolchains installed for this interpreter.
 
     Attributes:
-        toolchains: By name, sorted.
-        failures: Entry points that gave none, with the reason.
+        toolchains: Toolchains by name, sorted.
+        failures: Entry points that provided no toolchain, with the reason.
     """
 
     toolchains: Mapping[str, Toolchain]
@@ -257,20 +257,20 @@ class Registry:
 
     @classmethod
     def discover(cls) -> Registry:
-        """Loads every entry point of the group `collage.backends`, each on its own.
+        """Load every entry point of the group `collage.backends`, each independently.
 
-        A plugin that fails to load costs only itself. Two distributions that claim one name lose both.
+        A plugin that fails to load does not affect others. If two distributions claim one name, neither is loaded.
         """
         return cls(*discovered(hookspecs.ENTRY_POINT_GROUP, _load, "a toolchain of this name"))
 
     @classmethod
     def of(cls, *toolchains: Toolchain) -> Registry:
-        """A registry of toolchains made in place, for tests and notebooks."""
+        """Build a registry of toolchains created in place, for tests and notebooks."""
         return cls({toolchain.name: toolchain for toolchain in sorted(toolchains, key=lambda t: t.name)})
 
 
 def load_toolchain(name: str) -> Toolchain:
-    """Loads one installed toolchain.
+    """Load one installed toolchain.
 
     Raises:
         PluginError: If no entry point has this name, several distributions do, or it fails to load.
@@ -283,7 +283,7 @@ def load_toolchain(name: str) -> Toolchain:
 
 
 def load_plugin(reference: str, name: str) -> Toolchain:
-    """Loads a toolchain from `module:attribute`, without an entry point: for plugins under development.
+    """Load a toolchain from `module:attribute`, without an entry point: for plugins under development.
 
     Raises:
         PluginError: If the module cannot be imported or has no such attribute.

@@ -1,1 +1,1 @@
-"""Contenders: files with a function `setup`, loaded by path in a process of their own."""
+"""Contenders: files with a function `setup`, loaded by path in a separate process."""

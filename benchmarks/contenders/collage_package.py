@@ -1,4 +1,4 @@
-"""A Collage package: the one contender that imports Collage, and only when it is set up."""
+"""A Collage package: the only contender that imports Collage, and only when it is set up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 WARM_UP = 3
-"""Runs on a device before the first that counts: graphs are captured in the second."""
+"""Runs on a device before the first timed one: graphs are captured in the second."""
 
 
 def setup(
@@ -45,7 +45,7 @@ def setup(
 
 
 def launched(launches: Any) -> str:
-    """How a run's kernels on devices are launched, in words; empty if it has none.
+    """Describe how a run's device kernels are launched; empty if it has none.
 
     Args:
         launches: `BoundRun.launches`.
@@ -60,5 +60,5 @@ def launched(launches: Any) -> str:
 
 
 def _on_host(value: Any) -> Any:
-    """A device's array says `get` for its copy on the host; one of the host has nothing to say."""
+    """Return the host copy of a device array, obtained by its `get`; return a host value unchanged."""
     return value.get() if hasattr(value, "get") else value

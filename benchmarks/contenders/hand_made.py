@@ -1,4 +1,4 @@
-"""A plan made by hand: the model cut at named tensors, each part in a toolchain of its own.
+"""A plan made by hand: the model is cut at named tensors, and each part runs in its own toolchain.
 
 It shows what a mixed plan can reach on a model before any search does. The option `plan` alternates
 contenders and cuts, for example `onnxruntime-nospin>resize_1>openvino`; a cut through several
@@ -72,7 +72,7 @@ def setup(model_path: str, inputs: dict[str, np.ndarray[Any, Any]], threads: int
 
 
 def _needed(model: onnx.ModelProto, wanted: list[str], available: set[str]) -> set[str]:
-    """Which of the available tensors the wanted ones are computed from."""
+    """Return the available tensors from which the wanted ones are computed."""
     makers = {output: node for node in model.graph.node for output in node.output}
     found: set[str] = set()
     stack, done = list(wanted), set()

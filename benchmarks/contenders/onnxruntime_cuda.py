@@ -1,6 +1,6 @@
-"""ONNX Runtime's CUDA provider, inputs and outputs in the GPU's memory; timed as `torch_module.py` says.
+"""ONNX Runtime's CUDA provider, inputs and outputs in the GPU's memory; timed as described in `torch_module.py`.
 
-The options are those of its documentation of the CUDA execution provider.
+The options are those in its documentation of the CUDA execution provider.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import onnxruntime
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
 WARM_UP = 3
-"""Runs before the first that counts: the provider captures its graph in the first."""
+"""Runs before the first timed one: the provider captures its graph in the first."""
 
 
 def setup(
@@ -82,7 +82,7 @@ def _session(
 def _bound(
     session: onnxruntime.InferenceSession, inputs: dict[str, np.ndarray[Any, Any]], kind: str, ordinal: int
 ) -> Callable[[], Any]:
-    """A run on placed values; it waits for the device at its end, which is what ONNX Runtime does by default."""
+    """Create a run on values placed on the device; ONNX Runtime synchronises at its end by default."""
     binding, value = session.io_binding(), onnxruntime.OrtValue
     for name, array in inputs.items():
         binding.bind_ortvalue_input(name, value.ortvalue_from_numpy(array, kind, ordinal))

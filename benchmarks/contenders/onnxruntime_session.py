@@ -77,7 +77,7 @@ def setup(
 
 
 def _free_dimensions(model_path: str, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, int]:
-    """Sizes of the symbolic dimensions of a model's inputs."""
+    """Return the sizes of the symbolic dimensions of a model's inputs."""
     quick = onnxruntime.SessionOptions()
     quick.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model_path, quick, providers=["CPUExecutionProvider"])

@@ -1,6 +1,7 @@
 """TensorRT, or TensorRT for RTX: an engine built from the ONNX file, its run captured as a CUDA graph.
 
-Written to the API that both have in versions 10 and 11; memory and stream are CuPy's. Timed as `torch_module.py` says.
+Written to the API that both have in versions 10 and 11; memory and stream are CuPy's. Timed as described in
+`torch_module.py`.
 """
 
 from __future__ import annotations
@@ -79,10 +80,10 @@ def setup(
 
 
 def library() -> types.ModuleType:
-    """The first TensorRT that can be imported and has a builder.
+    """Import the first available TensorRT library that has a builder.
 
     Raises:
-        RuntimeError: If there is none; says why for each.
+        RuntimeError: If there is none; gives the reason for each.
     """
     reasons = []
     for name in _NAMES:
@@ -98,10 +99,10 @@ def library() -> types.ModuleType:
 
 
 def built(trt: Any, logger: Any, model: bytes, tf32: bool, level: str) -> Any:
-    """The serialised engine of a model.
+    """Build the serialised engine of a model.
 
     Raises:
-        RuntimeError: If the parser or the builder refuses it; says where.
+        RuntimeError: If the parser or the builder refuses the model; says where.
     """
     builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
@@ -122,7 +123,7 @@ def built(trt: Any, logger: Any, model: bytes, tf32: bool, level: str) -> Any:
 
 
 def _captured(stream: Any, enqueue: Callable[[], None]) -> tuple[Callable[[], None], str]:
-    """A run as one CUDA graph after a run that warms it up, or as it is if it cannot be captured."""
+    """Capture a run as one CUDA graph after a warm-up run; return it uncaptured if capture fails."""
     enqueue()
     stream.synchronize()
     try:

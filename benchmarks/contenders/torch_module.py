@@ -1,9 +1,9 @@
 """A module of `benchmarks/models/torch_zoo` in PyTorch: eager, or compiled by `torch.compile`.
 
-A run is timed by the host's clock from the call to the moment the stream has nothing left to do, inputs and outputs
-being in the GPU's memory: so it is for every contender on a GPU. Events of the device would leave out what the host
-does before the first kernel starts, which is what CUDA graphs save; and each library has streams of its own that only
-it could put events on.
+A run is timed by the host's clock from the call until the stream is idle, with inputs and outputs in the
+GPU's memory; the same holds for every contender on a GPU. Device events would leave out the host's work
+before the first kernel starts, which is what CUDA graphs save; and each library has its own streams, on
+which only that library could record events.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.models.torch_zoo.precision import InPrecision
 from benchmarks.models.torch_zoo.weights import load
 
 WARM_UP = 3
-"""Runs before the first that counts: Inductor's CUDA graphs are there after two, cuDNN's algorithms after one."""
+"""Runs before the first timed one: Inductor's CUDA graphs exist after two, cuDNN's algorithms after one."""
 
 
 def setup(
@@ -125,7 +125,7 @@ def _with_channels_last(module: InPrecision, values: list[torch.Tensor]) -> tupl
 
 @contextlib.contextmanager
 def _warm_up_stream(captured: bool) -> Any:
-    """Another stream for the runs before a capture, as PyTorch's notes on CUDA graphs ask for."""
+    """Run the block on another stream before a capture, as PyTorch's notes on CUDA graphs require."""
     if not captured:
         yield
         return

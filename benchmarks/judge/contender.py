@@ -1,12 +1,12 @@
-"""What competes: a Python file with a function `setup`, and the options it is called with.
+"""A contender: a Python file with a function `setup`, and the options it is called with.
 
     def setup(model_path: str, inputs: dict[str, np.ndarray], threads: int, **options: str
               ) -> Callable[[], Any]
 
-`setup` loads and binds everything; the call it returns is what is timed. The outputs, which are
-compared between contenders, are `call.outputs()` (name -> array) where the call has that attribute,
-else the value that the call returns: arrays by name or in the order of the model's outputs. `call.note`, where there is
-one, says in words how a run goes, such as whether it is one CUDA graph; the report quotes it.
+`setup` loads and binds everything; the call it returns is what is timed. The outputs, which are compared
+between contenders, are `call.outputs()` (name -> array) where the call has that attribute, else the value
+that the call returns: arrays by name or in the order of the model's outputs. `call.note`, if present,
+describes a run in words, such as whether it is one CUDA graph; the report quotes it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Contender:
     Attributes:
         name: Unique in a comparison.
         file: Python file that defines `setup`.
-        options: Keyword arguments of `setup`. Not passed on is `model`: another path to load than
+        options: Keyword arguments of `setup`, except `model`, which is not passed on: a path to load instead of
             the judged model, in which `{name}` stands for the stem of the judged model's file.
         kind: `single` is one tuned toolchain at full precision: the best of these is the baseline.
-            `default` is a toolchain as called without thought, or at another precision.
+            `default` is a toolchain with default settings, or at another precision.
     """
 
     name: str
@@ -40,17 +40,17 @@ class Contender:
     kind: Kind = "outside"
 
     def path_for(self, model: Path) -> Path:
-        """The path that `setup` gets when `model` is judged."""
+        """Return the path that `setup` receives when `model` is judged."""
         other = self.options.get("model")
         return Path(other.replace("{name}", model.stem)) if other else model
 
     def setup_options(self) -> dict[str, str]:
-        """The keyword arguments of `setup`."""
+        """Return the keyword arguments of `setup`."""
         return {key: value for key, value in self.options.items() if key != "model"}
 
 
 def built_in() -> dict[str, Contender]:
-    """The toolchains that the harness knows, as called by default and as tuned by hand."""
+    """Return the toolchains that the harness knows, with default settings and tuned by hand."""
     runtimes = {
         "onnxruntime": CONTENDERS / "onnxruntime_session.py",
         "openvino": CONTENDERS / "openvino_request.py",

@@ -12,12 +12,12 @@ from onnx import helper
 
 
 def beside(model: Path) -> Path:
-    """Where `python -m benchmarks.models` writes the inputs that belong to a model."""
+    """Return the path where `python -m benchmarks.models` writes the inputs of a model."""
     return model.with_suffix(".inputs.npz")
 
 
 def read(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """Arrays of an .npz file, by name."""
+    """Read the arrays of an .npz file, by name."""
     with np.load(path) as archive:
         return {name: archive[name] for name in archive.files}
 
@@ -25,12 +25,12 @@ def read(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 def random(
     model: onnx.ModelProto, seed: int, shapes: Mapping[str, Sequence[int]] | None = None
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Random inputs: standard normal where floating-point, 0 or 1 elsewhere.
+    """Generate random inputs: standard normal for floating-point types, 0 or 1 for others.
 
     Args:
-        model: Weights are not looked at.
-        seed: Of the values.
-        shapes: Shapes of inputs by name; elsewhere a dimension that is not static becomes 1.
+        model: The model; its weights are not read.
+        seed: Seed of the values.
+        shapes: Shapes of inputs by name; for other inputs, a dimension that is not static becomes 1.
     """
     generator = np.random.default_rng(seed)
     weights = {tensor.name for tensor in model.graph.initializer}

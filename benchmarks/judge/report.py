@@ -1,4 +1,4 @@
-"""What the harness says: a table, and JSON with the fields of `collage bench --json`."""
+"""Report of the harness: a table, and JSON with the fields of `collage bench --json`."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _VERSIONS_OF = (
 
 
 def best_single(outcomes: Sequence[Outcome]) -> Outcome | None:
-    """The tuned single toolchain of least median, if one ran."""
+    """Return the tuned single toolchain with the lowest median, if one ran."""
     ran = [o for o in outcomes if o.contender.kind == "single" and o.rounds_us]
     return min(ran, key=lambda o: (latency(o.rounds_us).p50_us.value, o.contender.name), default=None)
 
 
 def summarise(model: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """The part of the report on one model.
+    """Build the part of the report on one model.
 
     Args:
         model: Its name, sha256 and number of nodes.
         outcomes: As `compete` returned them.
 
     Returns:
-        JSON values. Latencies are in milliseconds. `ratio_vs_best_single` is below 1 for a
-        contender that is faster than the best tuned single toolchain.
+        JSON values. Latencies are in milliseconds. `ratio_vs_best_single` is below 1 for a contender that is faster
+        than the best tuned single toolchain.
     """
     base = best_single(outcomes)
     rows: list[dict[str, Any]] = []
@@ -80,7 +80,7 @@ def summarise(model: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, A
 
 
 def document(models: Sequence[dict[str, Any]], protocol: Protocol) -> dict[str, Any]:
-    """The whole report: what was measured, on what, when and how."""
+    """Build the whole report: results, machine, versions, date and protocol."""
     return {
         "schema_version": SCHEMA_VERSION,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -94,7 +94,7 @@ def document(models: Sequence[dict[str, Any]], protocol: Protocol) -> dict[str, 
 
 
 def host() -> dict[str, Any]:
-    """The machine: architecture, system, CPU model and number of usable cores."""
+    """Describe the machine: architecture, system, CPU model and number of usable cores."""
     return {
         "machine": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
@@ -104,7 +104,7 @@ def host() -> dict[str, Any]:
 
 
 def cpu_model() -> str:
-    """Name of the CPU as the system gives it."""
+    """Return the CPU's name as the system reports it."""
     info = Path("/proc/cpuinfo")
     if info.is_file():
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -114,7 +114,7 @@ def cpu_model() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that matter here, where installed."""
+    """Return the versions of Python and of the relevant libraries that are installed."""
     found = {"python": platform.python_version()}
     for name in _VERSIONS_OF:
         try:

@@ -19,17 +19,17 @@ from benchmarks.judge.statistics import disagreement
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """How contenders are timed.
+    """Timing protocol of contenders.
 
     Attributes:
         threads: Threads each contender may use.
-        rounds: Rounds that count; one more comes first as warm-up.
+        rounds: Rounds that count; a warm-up round precedes them.
         seconds: Least duration of a burst, in seconds; a burst has at least `min_runs` runs.
         min_runs: See `seconds`.
-        warmup_s: Untimed runs before a burst, at least one: the others had the caches.
-        settle_s: Pause before a burst. With the warm-up it outlasts the spinning threads of the one before: those of
-            ONNX Runtime wait for about 60 ms.
-        deadline_s: Longest time to wait for setting up, and for a burst.
+        warmup_s: Duration of untimed runs before a burst, at least one run, since other contenders used the caches.
+        settle_s: Pause before a burst. With the warm-up it outlasts the spinning threads of the previous contender:
+            those of ONNX Runtime spin for about 60 ms.
+        deadline_s: Time limit for setting up, and for a burst.
     """
 
     threads: int
@@ -47,13 +47,13 @@ class Protocol:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What came of one contender.
+    """Result of one contender.
 
     Attributes:
-        contender: Who.
+        contender: The contender.
         rounds_us: Run times in microseconds, one list for each round that counts.
-        max_error: `disagreement` with what was expected, or else with the first contender that ran.
-        note: What the contender says of how it runs.
+        max_error: `disagreement` with the expected outputs, or else with the first contender that ran.
+        note: The contender's description of its runs.
         failed: Why it has no times, if so.
     """
 
@@ -65,7 +65,7 @@ class Outcome:
 
 
 def shuffled(count: int, turn: int) -> list[int]:
-    """Order of play in a round: nobody always follows the same contender.
+    """Return the running order of a round, so that no contender always follows the same one.
 
     Examples:
         >>> sorted(shuffled(5, turn=3))
@@ -88,12 +88,12 @@ def compete(
 
     Args:
         model: The judged ONNX file.
-        inputs: The same for all contenders, by name.
+        inputs: Input values by name, the same for all contenders.
         output_names: The model's outputs, in order.
         contenders: At least one.
-        protocol: How.
-        tell: Receives a line on what happens now.
-        expected: The right outputs by name, if they are known.
+        protocol: Timing protocol.
+        tell: Receives progress messages, one line each.
+        expected: Expected outputs by name, if they are known.
 
     Returns:
         One outcome for each contender, in their order.

@@ -1,6 +1,6 @@
 """Statistics of timed rounds. The unit of resampling is the round, not the run.
 
-Runs of one burst share what disturbed them, so resampling runs would claim intervals far too
+Runs of one burst share the same disturbances, so resampling runs would give intervals far too
 narrow. Contenders take turns within each round, so their ratio is taken per round.
 """
 
@@ -18,7 +18,7 @@ RESAMPLES = 4000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate and the ends of its 95 % interval."""
+    """An estimate and the bounds of its 95 % interval."""
 
     value: float
     low: float
@@ -31,7 +31,7 @@ class Latency:
 
     Attributes:
         p50_us: Median over rounds of each round's median, in microseconds, with its interval.
-        p90_us: 90th percentile of all runs; so are `p99_us`, `mean_us` and `min_us` of all runs.
+        p90_us: 90th percentile of all runs; `p99_us`, `mean_us` and `min_us` are also over all runs.
         n: Number of runs.
     """
 
@@ -44,11 +44,11 @@ class Latency:
 
 
 def median_interval(values: Sequence[float], seed: int = 0) -> Interval:
-    """Median with its percentile bootstrap interval.
+    """Compute the median with its percentile bootstrap interval.
 
     Args:
         values: One value per round, at least one.
-        seed: Of the resampling, so that a report can be made again from its samples.
+        seed: Seed of the resampling, so that a report can be reproduced from its samples.
 
     Examples:
         >>> median_interval([2.0, 2.0, 2.0])
@@ -78,7 +78,7 @@ def latency(rounds: Sequence[Sequence[float]]) -> Latency:
 
 
 def paired_ratio(numerator: Sequence[Sequence[float]], base: Sequence[Sequence[float]]) -> Interval:
-    """Ratio of two contenders: the median over rounds of the ratio of their medians.
+    """Compute the ratio of two contenders: the median over rounds of the ratio of their medians.
 
     Args:
         numerator: Run times of one contender, one sequence for each round.
@@ -89,13 +89,13 @@ def paired_ratio(numerator: Sequence[Sequence[float]], base: Sequence[Sequence[f
 
 
 def geometric_mean(ratios: Sequence[Sequence[float]], seed: int = 0) -> Interval:
-    """Geometric mean over models of the median over rounds of each one's ratio, with its bootstrap interval.
+    """Compute the geometric mean over models of each one's median ratio over rounds, with its bootstrap interval.
 
-    What is resampled is the rounds of each model; the models are the ones that they are.
+    The rounds of each model are resampled; the set of models is fixed.
 
     Args:
         ratios: For each model one positive ratio per round; at least one model.
-        seed: Of the resampling.
+        seed: Seed of the resampling.
 
     Examples:
         >>> round(geometric_mean([[2.0, 2.0], [8.0, 8.0, 8.0]]).value, 6)
@@ -114,10 +114,10 @@ def geometric_mean(ratios: Sequence[Sequence[float]], seed: int = 0) -> Interval
 
 
 def disagreement(expected: Mapping[str, Any], got: Mapping[str, Any]) -> float:
-    """How far outputs lie apart: the largest over the outputs, `inf` where they do not compare.
+    """Return the largest error over the outputs; `inf` if they cannot be compared.
 
-    For floating-point outputs the largest difference relative to the largest expected value; for
-    others (classes, indices) the fraction of elements that differ.
+    The error is the largest difference relative to the largest expected value for floating-point outputs, and the
+    fraction of elements that differ for others (classes, indices).
 
     Examples:
         >>> disagreement({"y": np.array([10.0, 0.0])}, {"y": np.array([10.0, 0.1])})

@@ -21,7 +21,7 @@ import numpy as np
 
 
 def load_setup(file: Path) -> Callable[..., Callable[[], Any]]:
-    """The function `setup` of a contender's file.
+    """Import a contender's file and return its function `setup`.
 
     Raises:
         ImportError: If the file cannot be imported.
@@ -59,7 +59,7 @@ def timed_burst(call: Callable[[], Any], seconds: float, min_runs: int, warmup_s
 
 
 def outputs_of(call: Callable[[], Any], names: list[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """The outputs of one run, by name (see `benchmarks.judge.contender`)."""
+    """Run once and return the outputs by name (see `benchmarks.judge.contender`)."""
     result = call()
     reader = getattr(call, "outputs", None)
     if reader is not None:

@@ -22,7 +22,7 @@ def separable(g: GraphWriter, x: str, out: int, stride: int = 1) -> str:
 
 
 def anchors() -> np.ndarray:
-    """Anchor boxes [1, boxes, 4]: centre x, centre y, width, height, in parts of the image."""
+    """Return the anchor boxes [1, boxes, 4]: centre x, centre y, width, height, as fractions of the image."""
     rows = []
     for level, stride in enumerate(STRIDES):
         cells = SIZE // stride
@@ -41,7 +41,7 @@ def head(g: GraphWriter, feature: str, per_anchor: int, cells: int) -> str:
 
 
 def skeleton() -> onnx.ModelProto:
-    """SSD: image [1, 3, 320, 320] -> boxes [n, 4] (corners), scores [n], classes [n]; n depends on the image."""
+    """Build SSD: image [1, 3, 320, 320] -> boxes [n, 4] (corners), scores [n], classes [n]; n is data-dependent."""
     g = GraphWriter("ssd_detector")
     x = g.op("HardSwish", g.conv(g.input("image", [1, 3, SIZE, SIZE]), 16, 3, stride=2))
     for out, stride in ((32, 1), (64, 2), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1)):

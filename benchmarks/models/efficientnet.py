@@ -49,7 +49,7 @@ def mb_conv(g: GraphWriter, x: str, expansion: int, kernel: int, stride: int, ou
 
 
 def skeleton() -> onnx.ModelProto:
-    """EfficientNet-B0: image [1, 3, 224, 224] -> logits [1, 1000]."""
+    """Build EfficientNet-B0: image [1, 3, 224, 224] -> logits [1, 1000]."""
     g = GraphWriter("efficientnet_b0")
     x = swish(g, g.batch_norm(g.conv(g.input("image", [1, 3, 224, 224]), 32, 3, stride=2, bias=False)))
     for expansion, kernel, stride, out, repeats in STAGES:

@@ -1,4 +1,4 @@
-"""What the registry knows of a model."""
+"""Registry entry of a model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Entry:
     """One model of the suite.
 
     Attributes:
-        name: Stem of the file it is written to.
+        name: Stem of the model's file.
         about: One line for `--list`.
         skeleton: Makes the model with declared weights.
-        inputs: Makes inputs by name; their shapes are the ones to bind where the model's own are symbolic.
+        inputs: Makes inputs by name; their shapes bind the model's symbolic dimensions.
         rejected_by: Toolchain -> why it does not run the whole model.
         large: Whether building and running it takes more than a moment.
     """
@@ -35,23 +35,23 @@ class Entry:
     large: bool = False
 
     def build(self, seed: int = 0) -> onnx.ModelProto:
-        """The model with weights of this seed."""
+        """Build the model with weights drawn from a seed."""
         return fill(self.skeleton(), seed)
 
     def make_inputs(self, seed: int = 0) -> Inputs:
-        """Inputs of this seed, by name."""
+        """Generate the inputs by name, drawn from a seed."""
         return self.inputs(np.random.default_rng(seed))
 
 
 def images(name: str, *shape: int) -> Callable[[np.random.Generator], Inputs]:
-    """Makes one float32 input of zero mean and unit variance with detail at three scales.
+    """Create a generator of one float32 input of zero mean and unit variance with detail at three scales.
 
-    White noise is no picture: averaged over a few pixels any two samples of it are alike, so that the logits of a
-    classifier hardly depend on which it sees.
+    White noise is not representative of images: averaged over a few pixels, any two samples of it are alike, so the
+    logits of a classifier hardly depend on the sample.
 
     Args:
-        name: Of the input.
-        *shape: Its shape; the last two axes are the image.
+        name: Name of the input.
+        *shape: Shape of the input; the last two axes are the image.
     """
 
     def make(generator: np.random.Generator) -> Inputs:

@@ -1,7 +1,7 @@
-"""Makes the skeletons under `exported/`: graphs as PyTorch's TorchScript exporter writes them, without weights.
+"""Make the skeletons under `exported/`: graphs as PyTorch's TorchScript exporter writes them, without weights.
 
-Run by hand when an architecture is added or the exporter is to be a newer one; needs torch and transformers,
-which building the models does not:
+Run by hand when an architecture is added or the exporter is upgraded; needs torch and transformers, which
+building the models does not:
 
     python -m benchmarks.models.export
 """
@@ -24,7 +24,7 @@ LABELS: dict[str, Any] = {"num_labels": 1000}
 
 
 class Returns(torch.nn.Module):
-    """Calls a `transformers` model and returns some fields of what it returns, as a tuple."""
+    """Wraps a `transformers` model and returns selected fields of its result, as a tuple."""
 
     def __init__(self, model: torch.nn.Module, arguments: list[str], fields: list[str]) -> None:
         super().__init__()

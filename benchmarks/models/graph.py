@@ -1,7 +1,7 @@
-"""Writes an ONNX graph node by node; weights are only declared, `weights.fill` gives them values.
+"""Write an ONNX graph node by node; weights are only declared, and `weights.fill` gives them values.
 
 A declared weight is an initializer with a name, a shape and a dtype but no data. The exported
-skeletons have the same form, so one place decides what values weights have.
+skeletons have the same form, so one place determines the values of weights.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ IR_VERSION = 8
 
 
 def declare(name: str, shape: Sequence[int]) -> TensorProto:
-    """A float32 initializer of the given shape that holds no data yet."""
+    """Create a float32 initializer of the given shape without data."""
     return TensorProto(name=name, data_type=TensorProto.FLOAT, dims=list(shape))
 
 
@@ -89,7 +89,7 @@ class GraphWriter:
         return outputs
 
     def channels(self, tensor: str) -> int:
-        """Channels (dimension 1) of a tensor."""
+        """Return the number of channels (dimension 1) of a tensor."""
         return self._channels[tensor]
 
     def conv(

@@ -1,8 +1,8 @@
-"""The architectures that the onnx package carries, with weights that say something.
+"""The architectures that the onnx package ships, with meaningful weights.
 
-They ship with every weight 0.02, so that every channel of a layer is the same and outputs do not tell a right model
-from a wrong one. Graphs stay as they are (IR version 3, opset 9, weights listed as inputs); only the nodes that make
-the constant weights give way to initializers.
+They ship with every weight 0.02, so that all channels of a layer are equal and outputs cannot distinguish a
+correct model from a wrong one. Graphs are unchanged (IR version 3, opset 9, weights listed as inputs),
+except that initializers replace the nodes that make the constant weights.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOLDER = Path(onnx.__file__).resolve().parent / "backend" / "test" / "data" / "l
 
 
 def reweighted(name: str) -> onnx.ModelProto:
-    """The skeleton of a light model: weights are declared where a constant was."""
+    """Load the skeleton of a light model and declare weights in place of its constants."""
     model = onnx.load(FOLDER / f"light_{name}.onnx")
     graph = model.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
@@ -40,7 +40,7 @@ def reweighted(name: str) -> onnx.ModelProto:
 
 
 def entry(name: str, data: str, title: str, *, large: bool = False) -> Entry:
-    """An entry of the registry for `light_<name>.onnx`, whose image is its input `data`."""
+    """Create the registry entry for `light_<name>.onnx`, whose image is its input `data`."""
     return Entry(
         name=name,
         about=f"{title} of the onnx package, re-weighted",

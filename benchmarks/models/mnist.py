@@ -1,4 +1,4 @@
-"""The MNIST classifier of the ONNX model zoo: the smallest model in which fusion shows."""
+"""The MNIST classifier of the ONNX model zoo: the smallest model in which fusion has an effect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.models.graph import GraphWriter
 
 
 def skeleton() -> onnx.ModelProto:
-    """MNIST: image [1, 1, 28, 28] -> logits [1, 10]."""
+    """Build MNIST: image [1, 1, 28, 28] -> logits [1, 10]."""
     g = GraphWriter("mnist")
     x = g.input("image", [1, 1, 28, 28])
     for out, pool in ((8, 2), (16, 3)):

@@ -1,8 +1,8 @@
-"""Estimates the mean and variance of every tensor of a graph without running it.
+"""Estimate the mean and variance of every tensor of a graph without running it.
 
-Tensors are taken as normally distributed and operands as independent. That is crude and enough: what matters is that
-errors do not compound over a hundred layers, as they do where Relu is taken to halve the mean square whatever the
-mean is (in a residual network it is positive).
+Tensors are assumed to be normally distributed and operands independent. That is crude, but sufficient:
+errors must not compound over a hundred layers, as they do if Relu is assumed to halve the mean square
+whatever the mean is (in a residual network it is positive).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _AVERAGING = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})
 
 
 def through(function: Callable[[Vector], Vector], x: Moments) -> Moments:
-    """Moments of `function` of a normal variable.
+    """Compute the moments of `function` applied to a normal variable.
 
     Examples:
         >>> half = through(lambda x: np.maximum(x, 0), UNIT)
@@ -74,12 +74,12 @@ def through(function: Callable[[Vector], Vector], x: Moments) -> Moments:
 
 
 def after(node: onnx.NodeProto, known: Mapping[str, Moments], makers: Mapping[str, onnx.NodeProto]) -> Moments:
-    """Moments of the outputs of a node.
+    """Compute the moments of the outputs of a node.
 
     Args:
-        node: Any node; an operator without a rule passes its first known input on.
+        node: Any node; an operator without a rule passes on the moments of its first known input.
         known: Moments of the tensors before it, weights left out.
-        makers: Which node makes which tensor.
+        makers: Node that produces each tensor, by tensor name.
     """
     operands = [known[name] for name in node.input if name in known]
     data = operands[0] if operands else UNIT
@@ -123,7 +123,7 @@ def _combined(op: str, operands: Sequence[Moments], data: Moments) -> Moments:
 
 
 def _gate_input(node: onnx.NodeProto, makers: Mapping[str, onnx.NodeProto]) -> str:
-    """The tensor that a gate x * sigmoid(x) multiplies, or ""."""
+    """Return the tensor that a gate x * sigmoid(x) multiplies, or ""."""
     for gate, other in (node.input, reversed(node.input)):
         maker = makers.get(gate)
         if maker is not None and maker.op_type == "Sigmoid" and maker.input[0] == other:

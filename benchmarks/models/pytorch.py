@@ -1,4 +1,4 @@
-"""Architectures of `transformers` as PyTorch's TorchScript exporter writes them, noise and all."""
+"""Architectures of `transformers` as PyTorch's TorchScript exporter writes them, without clean-up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BERT_SEQUENCE = 128
 
 
 def bert_inputs(generator: np.random.Generator) -> Inputs:
-    """Token ids, an attention mask whose last eighth is padding, two segments; each int64 [1, 128]."""
+    """Generate token ids, a mask whose last eighth is padding, and two segments; each int64 [1, 128]."""
     positions = np.arange(BERT_SEQUENCE)
     return {
         "input_ids": generator.integers(0, BERT_VOCABULARY, (1, BERT_SEQUENCE)),

@@ -1,8 +1,8 @@
-"""A 150-class segmenter as deployed on phones: the class map, not the logits, leaves the graph.
+"""A 150-class segmenter as deployed on phones: the output is the class map, not the logits.
 
-Inverted residuals with hard-swish at output stride 16 (the last stage dilated; MobileNetV3-Small), a head with a
-low-level skip, bilinear upsampling of the 150-channel logits to 512 x 512, ArgMax over channels.
-The upsampled logits (157 MB) dominate: one runtime is bad at the ArgMax, the other at the Resize.
+Inverted residuals with hard-swish at output stride 16 (the last stage dilated; MobileNetV3-Small), a head
+with a low-level skip, bilinear upsampling of the 150-channel logits to 512 x 512, ArgMax over channels. The
+upsampled logits (157 MB) dominate: one runtime is slow at the ArgMax, the other at the Resize.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def resize(g: GraphWriter, x: str, size: int) -> str:
 
 
 def skeleton() -> onnx.ModelProto:
-    """The segmenter: image [1, 3, 512, 512] -> classes [1, 512, 512] (int64)."""
+    """Build the segmenter: image [1, 3, 512, 512] -> classes [1, 512, 512] (int64)."""
     g = GraphWriter("segmenter")
     x = g.op("HardSwish", g.conv(g.input("image", [1, 3, SIZE, SIZE]), 16, 3, stride=2))
     low = x

@@ -27,7 +27,7 @@ def block(g: GraphWriter, x: str) -> str:
 
 
 def skeleton() -> onnx.ModelProto:
-    """Super-resolution: image [1, 3, 96, 96] -> [1, 3, 384, 384]."""
+    """Build the super-resolution model: image [1, 3, 96, 96] -> [1, 3, 384, 384]."""
     g = GraphWriter("super_resolution")
     image = g.input("image", [1, 3, SIZE, SIZE])
     x = first = g.op("Relu", g.conv(image, WIDTH, 3))

@@ -1,4 +1,4 @@
-"""Video models: a 3D-ResNet, and 3-D convolutions under a recurrent network."""
+"""Video models: a 3D-ResNet, and 3-D convolutions below a recurrent network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def basic_block(g: GraphWriter, x: str, out: int, stride: int) -> str:
 
 
 def resnet3d() -> onnx.ModelProto:
-    """3D-ResNet-18: clip [1, 3, 8, 112, 112] -> logits [1, 400]."""
+    """Build 3D-ResNet-18: clip [1, 3, 8, 112, 112] -> logits [1, 400]."""
     g = GraphWriter("resnet3d_18")
     x = conv_bn_relu(g, g.input("clip", [1, 3, 8, 112, 112]), 64, (3, 7, 7), (1, 2, 2))
     for out, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
@@ -41,7 +41,7 @@ def resnet3d() -> onnx.ModelProto:
 
 
 def conv3d_gru() -> onnx.ModelProto:
-    """Conv3D + GRU: clip [1, 1, 32, 48, 96] -> symbols [32, 1, 28], as in lip reading.
+    """Build Conv3D + GRU for lip reading: clip [1, 1, 32, 48, 96] -> symbols [32, 1, 28].
 
     Three bidirectional GRU layers in the original form (the reset gate before the matrix product).
     """

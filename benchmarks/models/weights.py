@@ -1,6 +1,6 @@
-"""Gives declared weights seeded values with which activations keep their scale.
+"""Give declared weights seeded values with which activations keep their scale.
 
-He scaling keeps a chain of convolutions and Relus at unit variance, but not what lies between:
+He scaling keeps a chain of convolutions and Relus at unit variance, but not other operators:
 pooling, concatenation, residual sums, attention. So the graph is walked once and the mean square of
 every tensor is estimated (`moments`); a weight matrix is scaled by the estimate of its input (which
 gives exactly He's sqrt(2 / fan_in) after a Relu of unit variance), and BatchNormalization gets the
@@ -29,7 +29,7 @@ _LOGIT_STD = 1.5
 
 
 def is_declared(tensor: TensorProto) -> bool:
-    """Whether an initializer has a shape and no data."""
+    """Return whether an initializer has a shape but no data."""
     return (
         tensor.data_type == TensorProto.FLOAT
         and bool(math.prod(tensor.dims))
@@ -110,7 +110,7 @@ def _draw(
     std: float,
     generator: np.random.Generator,
 ) -> Array:
-    """Values of input `index` of `node`; `square` is the mean square of the node's data input."""
+    """Draw the values of input `index` of `node`; `square` is the mean square of the node's data input."""
 
     def normal(scale: float) -> Array:
         return generator.standard_normal(shape, dtype=np.float32) * np.float32(scale)
@@ -160,7 +160,7 @@ def _draw(
 
 
 def _last_products(nodes: Sequence[onnx.NodeProto]) -> frozenset[str]:
-    """Output of the last Conv, Gemm or MatMul: the head, whose results are logits."""
+    """Return the output of the last Conv, Gemm or MatMul: the head, whose results are logits."""
     products = [n for n in nodes if n.op_type in {"Conv", "Gemm", "MatMul"}]
     return frozenset(products[-1].output) if products else frozenset()
 
@@ -170,7 +170,7 @@ def _trans_b(node: onnx.NodeProto) -> bool:
 
 
 def _viewed(node: onnx.NodeProto, shape: Sequence[int], constants: Mapping[str, TensorProto]) -> tuple[int, ...]:
-    """Shape after a view; only what exports contain is known, else the shape stays."""
+    """Return the shape after a view; operators that do not occur in exports leave it unchanged."""
     if node.op_type == "Reshape" and node.input[1] in constants:
         target = [int(size) for size in numpy_helper.to_array(constants[node.input[1]])]
         reshaped: tuple[int, ...] = np.empty(tuple(shape), dtype=np.bool_).reshape(target).shape
@@ -188,7 +188,7 @@ def _viewed(node: onnx.NodeProto, shape: Sequence[int], constants: Mapping[str, 
 
 
 def _unviewed(draw: Array, dims: Sequence[int], seen: Sequence[int]) -> Array:
-    """Values in the order of the weight itself; exports transpose matrices only."""
+    """Return the values in the layout of the weight itself; exports transpose matrices only."""
     if tuple(seen) == tuple(dims):
         return draw
     if tuple(reversed(seen)) == tuple(dims):

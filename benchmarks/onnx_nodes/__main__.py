@@ -1,11 +1,11 @@
-"""ONNX's node tests through each backend, and the table of what passed.
+"""Run ONNX's node tests on each backend, and make the table of results.
 
 Usage:
     python -m benchmarks.onnx_nodes run [BACKEND...] --work DIR [--only REGEX] [--limit S] [--share I/N] [--again]
     python -m benchmarks.onnx_nodes table --work DIR [--results FILE.json] [--page FILE.md]
 
-Backends: collage, onnxruntime, reference; all by default. Outcomes are appended to `DIR/BACKEND.jsonl` as they come,
-and what is there is not run again.
+Backends: collage, onnxruntime, reference; all by default. Outcomes are appended to `DIR/BACKEND.jsonl` as
+they come, and existing ones are not run again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HERE = Path(__file__).parents[1]
 
 
 def outcomes(path: Path) -> dict[str, Outcome]:
-    """What a file of outcomes holds, the latest of each case."""
+    """Read a file of outcomes, keeping the latest outcome of each case."""
     found: dict[str, Outcome] = {}
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -39,14 +39,14 @@ def outcomes(path: Path) -> dict[str, Outcome]:
 def run(
     backend: str, work: Path, *, only: str = "", limit_s: float = 60.0, again: bool = False, share: str = "1/1"
 ) -> dict[str, Outcome]:
-    """Runs what was not run yet.
+    """Run the cases that have no outcome yet.
 
     Args:
         backend: One of `BACKENDS`.
-        work: Folder of the files of outcomes.
-        only: Cases whose name it is found in; all if empty.
-        limit_s: Seconds each may take.
-        again: Whether to run them even if they were.
+        work: Directory of the files of outcomes.
+        only: Regular expression that selects cases by name; all if empty.
+        limit_s: Time limit of each case, in seconds.
+        again: Whether to rerun cases that have an outcome.
         share: `"1/2"` and `"2/2"` are halves, to be run side by side.
     """
     path = work / f"{backend}.jsonl"
@@ -67,7 +67,7 @@ def run(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.onnx_nodes", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     running = commands.add_parser("run")

@@ -1,4 +1,4 @@
-"""The three backends that run ONNX's node tests, behind the interface ONNX gave them."""
+"""The three backends that run ONNX's node tests, with ONNX's backend interface."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from onnx.backend.base import Backend, BackendRep
 
 from collage.commands.compiler import Compiler
 from collage.onnx_backend import CollageBackend, CollageRep
-from collage.setup.environment import Environment
-from collage.setup.targets import Selection
+from collage.setup.settings import PRIVATE, SetupChoices
+from collage.setup.toolchains import Toolchains
 
 TOOLCHAINS = "onnxruntime,openvino,reference"
 THREADS = 2
@@ -24,7 +24,7 @@ class Alone(BackendRep):  # type: ignore[misc]  # onnx has no types
 
     Args:
         model: The model.
-        run: Takes names of outputs, None for all, and inputs by name.
+        run: Takes output names, None for all, and inputs by name.
     """
 
     def __init__(self, model: onnx.ModelProto, run: Callable[[Any, Mapping[str, Any]], Sequence[Any]]) -> None:
@@ -33,7 +33,7 @@ class Alone(BackendRep):  # type: ignore[misc]  # onnx has no types
         self._run = run
 
     def run(self, inputs: Sequence[Any], **_: Any) -> tuple[Any, ...]:
-        """Runs it on inputs in order."""
+        """Run the model on inputs in order."""
         return tuple(self._run(None, dict(zip(self._names, inputs, strict=True))))
 
 
@@ -44,12 +44,12 @@ class OnnxRuntimeAlone(Backend):  # type: ignore[misc]
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """The CPU."""
+        """Return whether the device is the CPU."""
         return device == "CPU"
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Alone:
-        """Makes a session."""
+        """Create a session for a model."""
         import onnxruntime  # where it is not installed, its cases are all that cannot be run
 
         options = onnxruntime.SessionOptions()
@@ -60,33 +60,31 @@ class OnnxRuntimeAlone(Backend):  # type: ignore[misc]
 
 
 class ReferenceAlone(Backend):  # type: ignore[misc]
-    """ONNX's evaluator as it comes."""
+    """ONNX's evaluator, unmodified."""
 
     toolchains = ("onnx",)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """The CPU."""
+        """Return whether the device is the CPU."""
         return device == "CPU"
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Alone:
-        """Makes an evaluator."""
+        """Create an evaluator for a model."""
         return Alone(model, onnx.reference.ReferenceEvaluator(model).run)
 
 
 @contextlib.contextmanager
 def backend(name: str) -> Iterator[tuple[type[Backend], Callable[[], tuple[str, ...]]]]:
-    """A backend, and what tells which toolchains ran the model it prepared last."""
+    """Yield a backend and a function that returns which toolchains ran the model it prepared last."""
     if name == "onnxruntime":
         yield OnnxRuntimeAlone, lambda: OnnxRuntimeAlone.toolchains
     elif name == "reference":
         yield ReferenceAlone, lambda: ReferenceAlone.toolchains
     else:
-        with Environment(
-            Selection.parse(TOOLCHAINS, (), inexact=False), tuning_db="memory:", threads=THREADS
-        ) as environment:
-            shared = CollageBackend.sharing(Compiler(environment))
+        with Toolchains(SetupChoices(toolchains=TOOLCHAINS, tuning_db=PRIVATE, threads=THREADS)) as toolchains:
+            shared = CollageBackend.sharing(Compiler(toolchains))
             prepared: list[CollageRep] = []
 
             class Remembering(shared):  # type: ignore[misc,valid-type]

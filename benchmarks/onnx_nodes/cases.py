@@ -19,14 +19,14 @@ _REASON_CHARACTERS = 400
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one case.
+    """Result of one case.
 
     Attributes:
-        name: The case.
+        name: Name of the case.
         status: `"pass"`, `"wrong"` (other outputs than expected), `"error"`, `"crash"` or `"timeout"`.
         reason: Why it did not pass.
-        toolchains: Who ran it.
-        seconds: How long it took.
+        toolchains: Toolchains that ran it.
+        seconds: Duration.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Outcome:
 
 
 def operators() -> dict[str, str]:
-    """The operator each case is about, by the case's name; cases of expanded functions belong to the function."""
+    """Return the operator of each case, by case name; cases of expanded functions belong to the function."""
     found: dict[str, str] = {}
     for case in _loaded():
         base = re.sub(r"_expanded(_ver\d+)?$", "", case.name)
@@ -60,7 +60,7 @@ class Cases:
 
     Args:
         backend: The backend.
-        toolchains: Tells who ran the case before.
+        toolchains: Returns the toolchains that ran the previous case.
     """
 
     def __init__(self, backend: type[Backend], toolchains: Callable[[], tuple[str, ...]]) -> None:
@@ -70,7 +70,7 @@ class Cases:
         self._toolchains = toolchains
 
     def run(self, name: str) -> Outcome:
-        """Runs one case as `onnx.backend.test` does."""
+        """Run one case as `onnx.backend.test` does."""
         result = unittest.TestResult()
         began = time.monotonic()
         with warnings.catch_warnings():
@@ -87,7 +87,7 @@ class Cases:
 
 
 def _said(trace: str) -> str:
-    """What the last exception of a trace said, on one line."""
+    """Extract the message of the last exception in a trace, on one line."""
     lines = trace.strip().splitlines()
     last = max((i for i, line in enumerate(lines) if re.match(r"[A-Za-z_][\w.]*(: |:$|$)", line)), default=0)
     text = " ".join(" ".join(lines[last:]).split())

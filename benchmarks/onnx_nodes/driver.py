@@ -1,4 +1,4 @@
-"""Has workers run the cases; one that crashes or hangs costs its case only."""
+"""Run the cases in worker processes; one that crashes or hangs loses only its own case."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from collage_testing.kit.isolated import IsolatedProcess, Lost
 
 ROOT = Path(__file__).parents[2]
 CASES_PER_PROCESS = 400
-"""A new process now and then: what a library leaks over a thousand models is not what is asked here."""
+"""Cases until a process is replaced, so that leaks over a thousand models do not affect the results."""
 
 
 def run_cases(backend: str, names: Sequence[str], limit_s: float) -> Iterator[Outcome]:
-    """Runs cases in order.
+    """Run cases in order and yield their outcomes.
 
     Args:
         backend: `"collage"`, `"onnxruntime"` or `"reference"`.
-        names: The cases.
-        limit_s: Seconds each may take.
+        names: Names of the cases.
+        limit_s: Time limit of each case, in seconds.
     """
     worker: IsolatedProcess | None = None
     try:

@@ -1,4 +1,4 @@
-"""What passed, as a document and as a page."""
+"""Results as a document and as a page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Run on {date} with {versions}; {machine}. Made by `python -m benchmarks.onnx_nod
 
 
 def document(operators: Mapping[str, str], found: Mapping[str, Mapping[str, Outcome]]) -> dict[str, Any]:
-    """Everything that was found out, as JSON.
+    """Build the JSON document of all results.
 
     Args:
         operators: The operator of each case, by its name.
@@ -80,7 +80,7 @@ def document(operators: Mapping[str, str], found: Mapping[str, Mapping[str, Outc
 
 
 def page(found: Mapping[str, Any]) -> str:
-    """The document as Markdown."""
+    """Format the document as a Markdown page."""
     backends = found["backends"]
     mine = backends["collage"]
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())

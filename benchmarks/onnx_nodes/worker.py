@@ -1,4 +1,4 @@
-"""Runs the cases it is told by name.
+"""Run cases by name, as requested on standard input.
 
 Usage: python -m benchmarks.onnx_nodes.worker BACKEND
 """
@@ -14,7 +14,7 @@ from collage_testing.kit.isolated import serve
 
 
 def main() -> None:
-    """Answers until its input ends."""
+    """Answer requests until the input ends."""
     with backend(sys.argv[1]) as (tested, toolchains):
         cases = Cases(tested, toolchains)
         serve(lambda name: dataclasses.asdict(cases.run(name)))

@@ -1,4 +1,4 @@
-"""The plan that a search's result stands for."""
+"""Convert a search result into a plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collage_core.search import SearchResult
 
 
 def as_plan(pool: CandidatePool, name: str, result: SearchResult, *, single: bool) -> Plan:
-    """A search's result as a plan."""
+    """Convert a search result to a plan."""
     kernels = tuple(pool.candidate(c) for c in result.candidates)
     return Plan(
         name=name,

@@ -1,4 +1,4 @@
-"""A plan: which kernels, in which order, at which cost."""
+"""Execution plans: kernels, their order and their cost."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from collage_core.search import SearchTarget
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCopy:
-    """A value that a plan brings from one device to another.
+    """A value that a plan copies from one device to another.
 
     Attributes:
-        value: Its name.
-        source: Device that computed it, or where it was given.
-        destination: Device it is brought to, once, however many kernels read it there.
-        size_bytes: Its size; None if it is not known before it is computed.
-        cost_us: What that costs, as predicted.
+        value: Name of the value.
+        source: Device that computes the value, or on which the caller provides it.
+        destination: Device it is copied to, once, however many kernels read it there.
+        size_bytes: Size of the value; None if it is unknown before the value is computed.
+        cost_us: Predicted cost of the copy.
     """
 
     value: str
@@ -35,12 +35,12 @@ class Plan:
     """One way to run a whole model.
 
     Attributes:
-        name: Shown to users: a target's name, or `"mixed"` with a number.
-        single: Whether it stands for one target alone, so that it is an incumbent.
-        partitioning: Its kernels.
+        name: Name shown to users: a target's name, or `"mixed"` with a number.
+        single: Whether the plan represents one target alone, which makes it an incumbent.
+        partitioning: The kernels.
         costs_us: Cost of each kernel, in the order of `kernels`.
-        dispatch_us: What the runtime's loop adds to each kernel it calls.
-        copies: What it copies between devices.
+        dispatch_us: Overhead of the runtime's loop per kernel call.
+        copies: Copies between devices.
     """
 
     name: str
@@ -56,22 +56,22 @@ class Plan:
 
     @property
     def graph(self) -> DataflowGraph:
-        """The graph it covers."""
+        """The graph that the plan covers."""
         return self.partitioning.graph
 
     @property
     def kernels(self) -> tuple[CandidateKernel, ...]:
-        """Its kernels in execution order; kernel `i` is call site `k000i` of the partitioned model."""
+        """Kernels in execution order; kernel `i` is call site `k000i` of the partitioned model."""
         return tuple(step for step in self.partitioning.order if isinstance(step, CandidateKernel))
 
     @property
     def toolchains(self) -> tuple[str, ...]:
-        """Names of the toolchains it uses, sorted."""
+        """Names of the toolchains used, sorted."""
         return tuple(sorted({kernel.target.toolchain for kernel in self.partitioning.kernels}))
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Names of the targets it uses, sorted."""
+        """Names of the targets used, sorted."""
         return tuple(sorted({kernel.target.name for kernel in self.partitioning.kernels}))
 
     @property
@@ -83,21 +83,27 @@ class Plan:
 
     @property
     def copies_us(self) -> float:
-        """What its copies between devices cost."""
+        """Total cost of the copies between devices."""
         return sum(copy.cost_us for copy in self.copies)
 
     @property
     def predicted_us(self) -> float:
-        """Sum of its kernels' costs, what the loop adds, and what copies cost."""
+        """Sum of the kernel costs, the dispatch overhead and the copy costs."""
         return sum(self.costs_us) + sum(map(self.loop_us, self.partitioning.kernels)) + self.copies_us
 
     def loop_us(self, kernel: CandidateKernel) -> float:
-        """What the runtime's loop adds to a kernel: nothing to those of a graph, which it does not call."""
+        """Return the overhead that the runtime's loop adds to a kernel, in microseconds.
+
+        It is zero for kernels launched from a device graph, which the loop does not call.
+        """
         return SearchTarget.of(kernel.target, self.dispatch_us).dispatch_us
 
     @property
     def key(self) -> str:
-        """Hash of what is run where; equal for equal plans of one model, so of kernels that are measured as one."""
+        """Hash of the nodes, target and label of each kernel.
+
+        Equal for equal plans of one model, including plans whose kernels share their measurements.
+        """
         parts = sorted(
             (hex(kernel.sub_graph.nodes), kernel.measured_as.name, kernel.target.fingerprint, kernel.sub_graph.label)
             for kernel in self.partitioning.kernels

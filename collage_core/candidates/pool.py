@@ -1,19 +1,20 @@
-"""Every candidate proposed for one graph, with what its search needs."""
+"""Candidates proposed for one graph, with the data their search needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Protocol, TypeAlias
 
 import onnx_ir
 
+from collage_core.candidates.costs import CacheKey, Costs
 from collage_core.candidates.plan import PlannedCopy
 from collage_core.candidates.refusals import Rejection
 from collage_core.candidates.shared_values import shared_values
-from collage_core.contract import INVALID, UNMEASURED, Cost, Target, Unmeasured
+from collage_core.contract import Cost, Target, Unmeasured
 from collage_core.contract.device import HOST
-from collage_core.fusion import CandidateKernel, SubGraph
+from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.search import (
     CopyCosts,
@@ -26,51 +27,47 @@ from collage_core.search import (
     copies_of,
 )
 
-CacheKey: TypeAlias = tuple[str, str]
-"""Name of a target and key of a sub-graph: candidates of equal keys share their cost."""
+_Key = tuple[int, str, str]
 
 
-class KnownCosts(Protocol):
-    """What is known of candidates; `MeasuringCostSource` is one."""
+class _GraphFacts:
+    """What all pools over one graph share, computed when first asked for."""
 
-    def key(self, sub_graph: SubGraph) -> str:
-        """What makes a sub-graph the same as another to measure."""
+    def __init__(self, graph: DataflowGraph) -> None:
+        self._graph = graph
 
-    def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
-        """What a candidate costs, by fresh samples where there are some or by those it was selected by."""
+    @cached_property
+    def whole(self) -> int:
+        return self._graph.completed(self._graph.needs_kernel)
 
-    def rejection(self, candidate: CandidateKernel) -> Rejection | None:
-        """Why a candidate that was tried cannot be used; None if it can, or nobody tried."""
+    @cached_property
+    def values(self) -> tuple[tuple[onnx_ir.Value, SharedValue], ...]:
+        return shared_values(self._graph)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class CandidatePool:
-    """Candidates by nodes, target and label, and the searches over them.
+    """Candidates by nodes, target and label, what they cost, and the searches over them.
 
-    Args:
-        graph: The prepared model's graph.
-        source: Knows what candidates cost.
-        dispatch_us: What the runtime's loop adds to each kernel.
-        copies: What copies between devices cost; None if they are not counted, as where there is one device.
+    A pool does not change: `with_candidates` and `with_costs` return the next one.
 
     Attributes:
-        confirmed: What is to be costed by fresh samples; everything else by those it was selected by. Only what
-            this run confirmed is in it, so that a later run over the same database takes the same path.
-        reached: What this run measured or looked up; nothing else has a cost, for the same reason. None if
-            everything the source knows counts.
+        graph: The prepared model's graph.
+        costs: What is known of what candidates cost.
+        dispatch_us: What the runtime's loop adds to each kernel.
+        copy_costs: What copies between devices cost; None if they are not counted, as where there is one device.
     """
 
-    def __init__(
-        self, graph: DataflowGraph, source: KnownCosts, dispatch_us: float, copies: CopyCosts | None = None
-    ) -> None:
-        self.graph = graph
-        self.source = source
-        self.dispatch_us = dispatch_us
-        self.copy_costs = copies
-        self.whole = graph.completed(graph.needs_kernel)
-        self.confirmed: set[CacheKey] = set()
-        self.reached: set[CacheKey] | None = None
-        self._candidates: dict[tuple[int, str, str], CandidateKernel] = {}
-        self._costs: dict[tuple[CacheKey, bool], Cost | Unmeasured] = {}
+    graph: DataflowGraph
+    costs: Costs
+    dispatch_us: float
+    copy_costs: CopyCosts | None = None
+    _candidates: Mapping[_Key, CandidateKernel] = dataclasses.field(default_factory=dict, repr=False)
+    _facts: _GraphFacts = dataclasses.field(default=None, repr=False)  # type: ignore[assignment]  # filled in below
+
+    def __post_init__(self) -> None:
+        if self._facts is None:
+            object.__setattr__(self, "_facts", _GraphFacts(self.graph))
 
     def __iter__(self) -> Iterator[CandidateKernel]:
         return iter(self._candidates.values())
@@ -78,21 +75,34 @@ class CandidatePool:
     def __len__(self) -> int:
         return len(self._candidates)
 
-    def add(self, candidate: CandidateKernel) -> None:
-        """Adds a candidate, unless an equal one is there."""
-        key = (candidate.sub_graph.nodes, candidate.target.name, candidate.sub_graph.label)
-        self._candidates.setdefault(key, candidate)
+    def with_candidates(self, candidates: Iterable[CandidateKernel]) -> CandidatePool:
+        """Return the pool with these besides, each unless an equal one is there."""
+        fresh: dict[_Key, CandidateKernel] = {}
+        for candidate in candidates:
+            key = (candidate.sub_graph.nodes, candidate.target.name, candidate.sub_graph.label)
+            if key not in self._candidates:
+                fresh.setdefault(key, candidate)
+        return dataclasses.replace(self, _candidates={**self._candidates, **fresh}) if fresh else self
+
+    def with_costs(self, costs: Costs) -> CandidatePool:
+        """Return the pool of the same candidates with other costs."""
+        return dataclasses.replace(self, costs=costs)
+
+    @property
+    def whole(self) -> int:
+        """Mask of everything that needs a kernel, with the views between."""
+        return self._facts.whole
 
     def candidate(self, chosen: SearchCandidate) -> CandidateKernel:
-        """What a search's candidate stands for."""
+        """Return what a search's candidate stands for."""
         return self._candidates[chosen.nodes, chosen.target, chosen.label]
 
     def cache_key(self, candidate: CandidateKernel) -> CacheKey:
-        """What a candidate shares its cost with."""
-        return candidate.measured_as.name, self.source.key(candidate.sub_graph)
+        """Return what a candidate shares its cost with."""
+        return self.costs.key(candidate)
 
     def searched(self, candidate: CandidateKernel) -> SearchCandidate:
-        """A candidate as a search sees it; of two targets measured as one, the one it was measured as comes first."""
+        """Return a candidate as a search sees it; of two targets measured as one, that one comes first."""
         name, key = self.cache_key(candidate)
         target, sub_graph = candidate.target.name, candidate.sub_graph
         return SearchCandidate(
@@ -100,49 +110,27 @@ class CandidatePool:
         )
 
     def distinct(self) -> int:
-        """How many candidates there are to measure: structurally distinct ones of each target."""
+        """Count the candidates there are to measure: structurally distinct ones of each target."""
         return len({self.cache_key(candidate) for candidate in self})
 
     def is_whole(self, candidate: CandidateKernel) -> bool:
-        """Whether it covers everything that needs a kernel."""
+        """Return whether a candidate covers everything that needs a kernel."""
         return candidate.sub_graph.nodes == self.whole
 
     def cost(self, candidate: CandidateKernel, *, confirmed: bool | None = None) -> Cost | Unmeasured:
-        """What a candidate costs.
-
-        Args:
-            candidate: The candidate.
-            confirmed: Whether to go by fresh samples; None to do so if this run confirmed it.
-        """
-        key = self.cache_key(candidate)
-        if self.reached is not None and key not in self.reached:
-            return UNMEASURED
-        fresh = key in self.confirmed if confirmed is None else confirmed
-        known = self._costs.get((key, fresh))
-        if known is None:
-            known = self._costs[key, fresh] = self.source.cost(candidate, confirmed=fresh)
-        return known
+        """Return what a candidate costs; see `Costs.cost`."""
+        return self.costs.cost(candidate, confirmed=confirmed)
 
     def rejection(self, candidate: CandidateKernel) -> Rejection | None:
-        """Why a candidate that was tried cannot be used; None if it can, or this run did not reach it."""
-        # the empty set first: a key may need values of a run of the whole model, which may be what failed
-        if self.reached is not None and (not self.reached or self.cache_key(candidate) not in self.reached):
-            return None
-        return self.source.rejection(candidate)
-
-    def forget(self, candidate: CandidateKernel) -> None:
-        """Asks for a candidate's cost anew: it was measured."""
-        key = self.cache_key(candidate)
-        for fresh in (False, True):
-            self._costs.pop((key, fresh), None)
+        """Return why a candidate that was tried cannot be used; None if it can, or this run did not reach it."""
+        return self.costs.rejection(candidate)
 
     def selected_us(self, candidate: CandidateKernel) -> float | None:
-        """Cost by the samples it was selected by; None if it is unmeasured or unusable."""
-        cost = self.cost(candidate, confirmed=False)
-        return None if isinstance(cost, Unmeasured) or cost == INVALID else cost
+        """Return the cost by the samples a candidate was selected by; None if it is unmeasured or unusable."""
+        return self.costs.selected_us(candidate)
 
     def problem(self, *, within: int | None = None, target: str | None = None) -> SearchProblem:
-        """Everything that is here now, as the search sees it.
+        """Return everything that is here, as the search sees it.
 
         Args:
             within: Cover these nodes only, with candidates inside them; all nodes if None.
@@ -173,14 +161,10 @@ class CandidatePool:
     def _copies(self, targets: Iterable[Target]) -> DeviceCopies | None:
         if self.copy_costs is None or all(target.device == HOST for target in targets):
             return None
-        return DeviceCopies(values=tuple(value for _, value in self._values), costs=self.copy_costs)
-
-    @cached_property
-    def _values(self) -> tuple[tuple[onnx_ir.Value, SharedValue], ...]:
-        return shared_values(self.graph)
+        return DeviceCopies(values=tuple(value for _, value in self._facts.values), costs=self.copy_costs)
 
     def copies(self, kernels: Iterable[CandidateKernel]) -> tuple[PlannedCopy, ...]:
-        """What a plan of these kernels, which cover every node, copies between devices."""
+        """Return what a plan of these kernels, which cover every node, copies between devices."""
         chosen = list(kernels)
         copies = self._copies(kernel.target for kernel in chosen)
         if copies is None:
@@ -197,7 +181,7 @@ class CandidatePool:
             ),
             copies=copies,
         )
-        names = [str(value.name) for value, _ in self._values]
+        names = [str(value.name) for value, _ in self._facts.values]
         return tuple(
             PlannedCopy(
                 value=names[copy.value],
@@ -210,21 +194,21 @@ class CandidatePool:
         )
 
     def alone_us(self, candidate: CandidateKernel) -> float | None:
-        """Cost of a kernel for everything by the samples it was selected by, and of the copies of such a plan."""
+        """Return the cost of a kernel for everything by the samples it was selected by, and of such a plan's copies."""
         cost = self.selected_us(candidate)
         return None if cost is None else cost + sum(copy.cost_us for copy in self.copies([candidate]))
 
     def engine(self, *, within: int | None = None, target: str | None = None) -> ExactSearch:
-        """A search over everything that is here now; see `problem`."""
+        """Return a search over everything that is here; see `problem`."""
         return ExactSearch(self.problem(within=within, target=target), PoolCosts(self))
 
 
 class PoolCosts:
-    """A pool's costs, as a search asks for them."""
+    """Cost source for a search, backed by a candidate pool."""
 
     def __init__(self, pool: CandidatePool) -> None:
         self._pool = pool
 
     def cost(self, candidate: SearchCandidate) -> Cost | Unmeasured:
         """See `CostSource`."""
-        return self._pool.cost(self._pool.candidate(candidate))
+        return self._pool.costs.cost(self._pool.candidate(candidate))

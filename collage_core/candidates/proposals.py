@@ -1,4 +1,4 @@
-"""Phase 2: the candidates of every target, and which of them a preset has measured."""
+"""Phase 2: candidates of every target, and the choice of candidates that a preset measures."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _NAMES_SHOWN = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TargetRule:
-    """One target with the rule that finds its candidates.
+    """A target with the rule that finds its candidates.
 
     Attributes:
         target: The target.
-        spec: The rule, named.
-        query: Reason by node index of what the library itself refused.
-        own: Who brings the rule, where it is not the default one, so that what it proposes is to be looked at: the
-            plugin's hook, or the user's option.
-        pinned: Reason by node index of what the user gives to others.
+        spec: The named rule.
+        query: By node index, reason for which the library itself refused the node.
+        own: Origin of a rule that is not the default one (the plugin's hook or the user's option), whose proposals
+            have to be validated; empty for the default rule.
+        pinned: By node index, reason for which the user assigned the node to other targets.
     """
 
     target: Target
@@ -52,14 +52,14 @@ class TargetRule:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proposals:
-    """What one target proposes for one graph.
+    """Candidates that one target proposes for one graph.
 
     Attributes:
         graph: The graph.
-        rule: Whose.
-        candidates: Its candidates, each once, in a deterministic order.
-        refusals: Reason by node index of what it does not take.
-        left_out: What bounds cut off, a sentence each.
+        rule: The target and its rule.
+        candidates: The candidates, without duplicates, in a deterministic order.
+        refusals: By node index, reason for which the target refused the node.
+        left_out: One sentence for each kind of candidate that a bound excluded.
     """
 
     graph: DataflowGraph
@@ -75,7 +75,7 @@ class Proposals:
 
 
 def target_rule(toolchain: Toolchain, target: Target, query: Mapping[int, str]) -> TargetRule:
-    """Phase 1 for one target: its table becomes a rule.
+    """Build the rule of one target from its pattern table (phase 1).
 
     Raises:
         PluginError: If a hook fails.
@@ -94,20 +94,21 @@ def propose(
     cuts: Sequence[int] | None = (),
     groups: Sequence[int] | None = None,
 ) -> Proposals:
-    """Runs one target's rule.
+    """Run the rule of one target.
 
-    A target that does not mix proposes nothing but the whole graph. No candidate splits a group, whatever a plugin's
-    own rule proposes.
+    A target that does not mix proposes only the whole graph. No candidate splits a group, whatever a plugin's own
+    rule proposes.
 
     Args:
         rule: The rule.
         graph: The prepared model's graph.
-        bounds: How many candidates to make.
-        cuts: Where regions may begin and end; None to choose by estimated work.
-        groups: Sets of nodes of which no candidate may hold a part; the graph's quantised operators if None.
+        bounds: Bounds on the number of candidates.
+        cuts: Positions at which regions may begin and end; None to choose them by estimated work.
+        groups: Sets of nodes that no candidate may split; the graph's quantised operators if None.
 
     Raises:
-        PluginError: If the plugin's own rule fails or proposes what can be no kernel, or its predicates hang.
+        PluginError: If the plugin's own rule fails or proposes sub-graphs that cannot be kernels, or its predicates
+            hang.
     """
     context = RuleContext(
         target=rule.target,
@@ -130,14 +131,8 @@ def propose(
     )
 
 
-def taken_whole(groups: Iterable[int], proposals: Iterable[Proposals]) -> tuple[int, ...]:
-    """The groups that some target takes; the others have to fall apart, or nobody runs them."""
-    covered = [each.covered for each in proposals]
-    return tuple(group for group in groups if any(not group & ~nodes for nodes in covered))
-
-
 def _outcome(rule: TargetRule, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-    """What the rule finds."""
+    """Run the rule, and validate the outcome if the rule is not the default one."""
     toolchain, limit_s = rule.target.toolchain, plugin_calls.RULE_LIMIT_S
     call = functools.partial(rule.spec.rule.propose, graph, context)
     if not rule.own:
@@ -149,7 +144,7 @@ def _outcome(rule: TargetRule, graph: DataflowGraph, context: RuleContext) -> Ru
 
 
 def _problem(outcome: object, graph: DataflowGraph, context: RuleContext) -> str:
-    """What is wrong with the answer of a plugin's rule; empty if nothing."""
+    """Return the problem with the outcome of a plugin's rule; empty if there is none."""
     if not isinstance(outcome, RuleOutcome):
         return f"its rule answered with {type(outcome).__name__}, not RuleOutcome"
     reasons = outcome.refusals
@@ -177,18 +172,18 @@ def worthwhile(
     operators: int,
     groups: Collection[int] = (),
 ) -> tuple[CandidateKernel, ...]:
-    """The candidates of one target a preset has measured before any region is chosen.
+    """Select the candidates of one target that a preset measures before any region is chosen.
 
-    Of a target that joins anything, regions that no other candidate contains are always among them: the whole
-    graph, or what the target can take of it. Of single operators, and of fused groups, the structurally distinct
-    ones with most estimated work in the whole model come first.
+    For a target that joins arbitrary operators, regions that no other candidate contains are always selected: the
+    whole graph, or the part of it that the target supports. Single operators and fused groups are ranked by the
+    estimated work of their structure in the whole model; the heaviest distinct structures are selected.
 
     Args:
         graph: The graph.
-        candidates: One target's, without regions between cuts.
-        key: What makes two sub-graphs the same to measure.
-        operators: How many distinct operators, and half as many groups.
-        groups: Sets of nodes that count as one operator: those that never come apart.
+        candidates: Candidates of one target, without regions between cuts.
+        key: Returns the measurement key of a sub-graph; sub-graphs with equal keys share measurements.
+        operators: Number of distinct operators to select; half as many groups are selected.
+        groups: Sets of nodes that count as one operator because they are never split.
     """
     work = estimated_work_us(graph)
     maximal = _maximal([c for c in candidates if c.target.joins is Joins.ANY])
@@ -221,7 +216,7 @@ def _heaviest(work: Mapping[str, float], count: int) -> list[str]:
 
 
 def _maximal(candidates: Sequence[CandidateKernel]) -> set[CandidateKernel]:
-    """Candidates of several nodes that no other candidate contains."""
+    """Return the candidates of several nodes that no other candidate contains."""
     by_size = sorted(candidates, key=lambda c: (-c.sub_graph.nodes.bit_count(), c.sub_graph.nodes))
     found: list[CandidateKernel] = []
     for candidate in by_size:

@@ -1,4 +1,4 @@
-"""Why targets do not run what they do not run."""
+"""Reasons why targets do not run nodes or candidates."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collage_core.errors import CollageError, PluginError
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """Why a candidate that was tried cannot be used.
+    """Reason why a candidate that was tried cannot be used.
 
     Attributes:
-        stage: Where that came to light: `"lower"`, `"load"`, `"run"`, `"check"`, `"measure"`, ...
-        reason: The library's or the plugin's words.
+        stage: Stage that failed: `"lower"`, `"load"`, `"run"`, `"check"`, `"measure"`, ...
+        reason: Message of the library or the plugin.
     """
 
     stage: str
@@ -23,13 +23,13 @@ class Rejection:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Nodes or candidates a target did not take.
+    """Nodes or candidates that a target rejected.
 
     Attributes:
         target: Target name.
         stage: `"query"`, `"predicate"`, `"lower"`, `"load"`, `"run"`, `"check"`, `"measure"`, ...
-        nodes: Names of the nodes concerned.
-        reason: The library's or the plugin's words.
+        nodes: Names of the affected nodes.
+        reason: Message of the library or the plugin.
     """
 
     target: str
@@ -40,7 +40,7 @@ class Refusal:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TargetFailure:
-    """A target that takes no part because its plugin failed.
+    """A target that is excluded because its plugin failed.
 
     Attributes:
         target: The target.

@@ -1,4 +1,4 @@
-"""The values of a graph that have a place in memory on some device, as a search sees them."""
+"""Values of a graph that occupy device memory, as input to the search."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from collage_core.search import SharedValue
 
 
 def shared_values(graph: DataflowGraph) -> tuple[tuple[onnx_ir.Value, SharedValue], ...]:
-    """Every value of a graph that has a place in memory on some device: what is given, and what kernels write.
+    """Return the values of a graph that occupy memory on some device: graph inputs and kernel outputs.
 
-    A view has its source's place. Constants are put where they are read when a plan is loaded.
+    A view shares its source's memory. Constants are excluded; they are placed on the devices that read them when a
+    plan is loaded.
     """
     roots: dict[onnx_ir.Value, onnx_ir.Value] = {}
     readers: dict[onnx_ir.Value, int] = {}

@@ -24,7 +24,6 @@ from collage_core.contract.garbage_collection import uncollected
 from collage_core.contract.host import Host
 from collage_core.contract.lower_precision import PRECISIONS, in_precision, out_of_range
 from collage_core.contract.measurement import Measurement, Protocol
-from collage_core.contract.realigned import Realigned, aligned
 from collage_core.contract.support import Obstacle, Supported, Unsupported
 from collage_core.contract.target import Joins, Target, TargetSpelling, split_targets
 from collage_core.contract.weights import Weights, converted, weight_named
@@ -60,7 +59,6 @@ __all__ = [
     "Obstacle",
     "OpenDevice",
     "Protocol",
-    "Realigned",
     "ReentrantKernel",
     "Requirement",
     "RunContext",
@@ -73,7 +71,6 @@ __all__ = [
     "Unsupported",
     "ValueKind",
     "Weights",
-    "aligned",
     "buffer_over",
     "checked_cost",
     "content_hash",

@@ -1,4 +1,7 @@
-"""What is wrong with a value a plugin made: dataclasses check no types, and what is wrong shows far from who did it."""
+"""Validate values made by plugins.
+
+Dataclasses do not check types, and an invalid value otherwise fails far from the plugin that made it.
+"""
 
 from __future__ import annotations
 

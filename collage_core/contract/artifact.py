@@ -1,4 +1,4 @@
-"""What lowering makes and loading takes: bytes, and the callable they become."""
+"""Lowering results and loading inputs: artifacts as bytes, and the kernels loaded from them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """Something an artifact needs of the machine it is loaded on, checked before it is loaded.
+    """A requirement of an artifact on the machine that loads it, checked before loading.
 
     Attributes:
         kind: `"library"` (name and PEP 440 version specifier), `"isa"` (a CPU feature flag such as
-            `avx512f`); of the device of the artifact's target: `"device"` (its model), `"compute_capability"`,
+            `avx512f`); for the device of the artifact's target: `"device"` (its model), `"compute_capability"`,
             `"driver"`.
-        name: What: a distribution name, a flag, a device's model as in `Device.model`, or the kind of device, `"cuda"`.
-        specifier: Accepted versions, e.g. `"==2026.4.1"`, of a compute capability `">=8.0,<10"`; empty when presence is
-            enough.
+        name: A distribution name, a flag, a device's model as in `Device.model`, or the kind of device, `"cuda"`.
+        specifier: Accepted versions, e.g. `"==2026.4.1"`, or for a compute capability `">=8.0,<10"`; empty if
+            presence is enough.
     """
 
     kind: str
@@ -67,23 +67,24 @@ class Artifact:
 
 
 class BlobCache(Protocol):
-    """Bytes a toolchain wants to keep between builds: timing caches, compiled libraries.
+    """Bytes that a toolchain keeps between builds, such as timing caches and compiled libraries.
 
-    Namespaced by toolchain and fingerprint, kept in the tuning database, which other machines and processes may share.
-    So a key names all else that the bytes depend on: `KernelFunction.structural_hash`, what the CPU or the device can
-    do, threads. There is no lock: of two processes that put under one key the last wins, so what grows (a timing
-    cache) is read again and merged before it is put. Any value may be missing. Loading an artifact has no cache: what
-    is dear to make goes into the artifact.
+    The cache is namespaced by toolchain and fingerprint, and stored in the tuning database, which other
+    machines and processes may share. A key must therefore name everything else that the bytes depend on:
+    `KernelFunction.structural_hash`, features of the CPU or the device, threads. There is no lock: if two
+    processes write one key, the last write wins. Accumulating data (a timing cache) must be read again and
+    merged before each write. Any entry may be missing. Loading an artifact has no access to the cache: results
+    that are expensive to compute belong in the artifact.
     """
 
     def get(self, key: str) -> bytes | None:
-        """Returns what was put under `key`, or None."""
+        """Return the data stored under `key`, or None."""
 
     def put(self, key: str, data: bytes) -> None:
-        """Keeps `data`, at most 512 MiB, under `key`, durable on return; replaces an earlier value.
+        """Store `data`, at most 512 MiB, under `key`, durable on return; replace an earlier value.
 
         Raises:
-            TypeError: If they are not bytes and text.
+            TypeError: If `data` is not bytes or `key` is not text.
             ValueError: If there are too many bytes, or the text cannot be encoded.
         """
 
@@ -153,13 +154,15 @@ class RunContext:
     placed: Mapping[str, Buffer] = dataclasses.field(default_factory=dict)
 
     def weight(self, content: str) -> Buffer:
-        """A weight where the kernel reads it: one copy on the device for all kernels; on the CPU the array itself.
+        """Return a weight in the memory the kernel reads it from.
+
+        On a device all kernels share one copy; on the CPU it is the array itself.
 
         Args:
-            content: What `Artifact.constants` calls it: its content hash, perhaps with a type behind it.
+            content: Key of the weight in `Artifact.constants`: its content hash, optionally followed by a dtype.
 
         Raises:
-            KeyError: If it was not supplied.
+            KeyError: If the weight was not supplied.
         """
         if self.device == "cpu":
             return buffer_over(content, self.constants[content])
@@ -167,14 +170,14 @@ class RunContext:
 
 
 BoundCall: TypeAlias = Callable[[], Any]
-"""A kernel with every buffer fixed: call it, and the outputs are written. Its return value is ignored."""
+"""A kernel with every buffer bound: calling it writes the outputs. Its return value is ignored."""
 
 
 class Kernel(Protocol):
     """A loaded artifact."""
 
     def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
-        """Fixes the buffers of one call.
+        """Bind the buffers of one call.
 
         Destination passing: a call reads `inputs`, writes `outputs`, allocates nothing it returns and never
         writes an input. A kernel may be bound several times; bound calls of one kernel never run at the
@@ -183,12 +186,12 @@ class Kernel(Protocol):
         Args:
             inputs: Buffers in the order of the kernel function's inputs.
             outputs: Buffers in the order of its outputs, distinct from each other and from the inputs.
-            workspace: As many bytes as the artifact, or a `SizedKernel`, asks for; None when that is 0. What it holds
-                does not last from one call to the next.
+            workspace: A buffer of the size that the artifact, or a `SizedKernel`, requests; None when that is 0. Its
+                contents are not preserved between calls.
 
         Returns:
-            The call. For planned buffers, their addresses do not change between calls; for bounded and
-            foreign ones it reads `Buffer.value` and writes with `Buffer.put` each time.
+            The bound call. The addresses of planned buffers do not change between calls; bounded and foreign buffers
+            are read from `Buffer.value` and written with `Buffer.put` on each call.
 
         Raises:
             KernelError: If a buffer does not fit.
@@ -197,12 +200,12 @@ class Kernel(Protocol):
 
 @runtime_checkable
 class ReentrantKernel(Kernel, Protocol):
-    """A kernel whose bound calls may run at the same time, each on buffers of its own.
+    """A kernel whose bound calls may run concurrently, each on its own buffers.
 
-    Clones of a session share it, its weights and its threads; of other kernels each clone loads its own.
+    Clones of a session share this kernel, its weights and its threads; other kernels are loaded once per clone.
 
     Attributes:
-        reentrant: True, to say so.
+        reentrant: Always True; marks the kernel as reentrant.
     """
 
     reentrant: Literal[True]
@@ -210,18 +213,19 @@ class ReentrantKernel(Kernel, Protocol):
 
 @runtime_checkable
 class SizedKernel(Kernel, Protocol):
-    """A kernel that knows only once loaded how much scratch memory its calls need.
+    """A kernel whose scratch memory size is known only after loading.
 
-    An engine built for several devices, or where there is none, asks for what the device it is loaded on makes of it.
+    An engine built for several devices, or built on a machine without one, needs the size determined by the
+    device it is loaded on.
 
     Attributes:
-        workspace_bytes: Scratch memory a bound call needs.
+        workspace_bytes: Scratch memory that a bound call needs.
     """
 
     workspace_bytes: int
 
 
 def workspace_of(artifact: Artifact, kernel: Kernel) -> int:
-    """Scratch memory that calls of a loaded artifact need."""
+    """Return the scratch memory that calls of a loaded artifact need, in bytes."""
     loaded = kernel.workspace_bytes if isinstance(kernel, SizedKernel) else 0
     return max(artifact.workspace_bytes, loaded)

@@ -1,4 +1,4 @@
-"""The place of a value at run time."""
+"""Storage of a value at run time."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from collage_core.errors import KernelError
 from collage_core.ir.values.tensor_spec import TensorSpec, ValueKind
 
 ALIGNMENT_BYTES: Final = 64
-"""What core's own places start at a multiple of, in the CPU's memory: a cache line, the widest vector register."""
+"""Alignment of buffers allocated by core in CPU memory: a cache line, the widest vector register."""
 
 DEVICE_ALIGNMENT_BYTES: Final = 256
-"""The same in the memory of a device, as `cudaMalloc` aligns."""
+"""Alignment of buffers allocated by core in device memory, equal to that of `cudaMalloc`."""
 
 
 class Buffer:
-    """The place of one value at run time; the caller of a kernel owns it.
+    """Storage of one value at run time, owned by the caller of a kernel.
 
     A planned buffer is one C-contiguous array for its whole life, so a kernel may keep its address. A bounded
-    buffer has storage for the bound and a current shape. A foreign buffer holds whatever was put last.
+    buffer has storage for the bound and a current shape. A foreign buffer holds the object that was put last.
 
-    Places that core makes (values between kernels, workspace) start at a multiple of `ALIGNMENT_BYTES`, all places on a
-    device of `DEVICE_ALIGNMENT_BYTES`. A caller's own arrays, bound as a model's inputs and outputs, and weights start
-    at a multiple of an element's size: a kernel that needs more looks at `pointer` when it is bound.
+    Buffers allocated by core (values between kernels, workspace) are aligned to `ALIGNMENT_BYTES` in CPU memory
+    and to `DEVICE_ALIGNMENT_BYTES` on a device. A caller's own arrays, bound as inputs and outputs of a model,
+    and weights are aligned to the element size only: a kernel with stricter requirements checks `pointer` when
+    it is bound.
 
-    Buffers of tensors in the CPU's memory speak DLPack through `__dlpack__`. Buffers of another device have no array:
-    `pointer` and `device` are what a kernel uses.
+    Buffers of tensors in CPU memory support DLPack through `__dlpack__`. Buffers of another device have no array:
+    kernels use `pointer` and `device`.
 
     Args:
-        spec: What it holds.
+        spec: Specification of the value.
         storage: For planned and bounded values, a C-contiguous array of the dtype: of the static shape, or
             one-dimensional with at least as many elements as the bound.
 
     Attributes:
-        spec: What it holds.
-        device: Where: `"cpu"`, `"cuda:0"`.
+        spec: Specification of the value.
+        device: Device that holds the value: `"cpu"`, `"cuda:0"`.
 
     Raises:
         KernelError: If `storage` does not fit `spec`.
@@ -67,13 +68,13 @@ class Buffer:
 
     @classmethod
     def at(cls, spec: TensorSpec, *, device: str, pointer: int, keeps: Any = None) -> Self:
-        """A planned buffer in a device's memory.
+        """Create a planned buffer over device memory.
 
         Args:
-            spec: What it holds.
-            device: Whose memory.
-            pointer: Its address there.
-            keeps: What owns the memory; lives as long as the buffer.
+            spec: Spec of the value in the buffer.
+            device: Name of the device that has the memory.
+            pointer: Address in the device's memory.
+            keeps: Owner of the memory, kept alive as long as the buffer.
 
         Raises:
             KernelError: If the value is not a planned one, or the device is the CPU, where a buffer has an array.
@@ -96,10 +97,10 @@ class Buffer:
 
     @property
     def array(self) -> np.ndarray[Any, Any]:
-        """The tensor as it is now: the fixed array if planned, the part in use if bounded.
+        """The current tensor: the fixed array if planned, the part in use if bounded.
 
         Raises:
-            KernelError: If the value is foreign and not an array, or not in the CPU's memory.
+            KernelError: If the value is foreign and not an array, or not in CPU memory.
         """
         if self.device != "cpu":
             raise KernelError(f"value {self.spec.name!r} lives on {self.device}; use its pointer")
@@ -109,15 +110,15 @@ class Buffer:
 
     @property
     def value(self) -> Any:
-        """What the buffer holds now, whatever its kind.
+        """The current content of the buffer, of any kind.
 
         Raises:
-            KernelError: If it is not in the CPU's memory.
+            KernelError: If it is not in CPU memory.
         """
         return self._value if self.device == "cpu" else self.array
 
     def put(self, value: Any) -> None:
-        """Stores what a kernel produced, or an input: copies it if planned or bounded, keeps it if foreign.
+        """Store a kernel output or an input: copy it if planned or bounded, keep a reference if foreign.
 
         Raises:
             KernelError: If shape or dtype do not fit, or the buffer is not in the CPU's memory.
@@ -151,16 +152,16 @@ class Buffer:
 
 
 def buffer_over(name: str, array: np.ndarray[Any, Any]) -> Buffer:
-    """A planned buffer over a C-contiguous array of the CPU's memory; what the array holds is not copied.
+    """Create a planned buffer over a C-contiguous array in the CPU's memory, without copying.
 
     Raises:
-        KernelError: If it is not C-contiguous.
+        KernelError: If the array is not C-contiguous.
     """
     return Buffer(TensorSpec(name=name, dtype=onnx_ir.DataType.from_numpy(array.dtype), shape=array.shape), array)
 
 
 class _Shown:
-    """A read-only array as one that may be written; keeps it alive."""
+    """A read-only array presented as writable; keeps the array alive."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         self.array = array
@@ -169,6 +170,9 @@ class _Shown:
 
 
 def _shown_writeable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """DLPack before 1.0, which most libraries speak, cannot say read-only; no kernel writes an input or a weight."""
+    """Return the array as a writeable view, for export through DLPack.
+
+    DLPack before 1.0, which most libraries speak, cannot express read-only. No kernel writes an input or a weight.
+    """
     shown: np.ndarray[Any, Any] = np.asarray(_Shown(array))
     return shown

@@ -1,4 +1,4 @@
-"""How fast values go from one device to another, and the line through what was measured of it."""
+"""Model the time of copies between devices, and fit the model to measurements."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import math
 from collections.abc import Sequence
 
 _FASTEST_BYTES_PER_US = 1e9
-"""Where samples show no cost of a byte at all: a petabyte per second."""
+"""Bandwidth assumed if the samples show no cost per byte: a petabyte per second."""
 _SHORTEST_US = 1e-3
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CopyFigures:
-    """Time of copies from one device to another, in one direction, as a plan makes them.
+    """Time of copies from one device to another, in one direction, as a plan performs them.
 
     Attributes:
-        latency_us: Of a copy of hardly any bytes, in microseconds.
-        bytes_per_us: What it moves per microsecond beyond that: its megabytes per second.
+        latency_us: Time of a copy of almost no bytes, in microseconds.
+        bytes_per_us: Bandwidth beyond the latency, in bytes per microsecond (megabytes per second).
 
     Examples:
         >>> CopyFigures(latency_us=10.0, bytes_per_us=12_000.0).copy_us(602_112)
@@ -32,16 +32,16 @@ class CopyFigures:
             raise ValueError(f"copies take finite time, not {self}")
 
     def copy_us(self, size_bytes: int) -> float:
-        """Time of one copy, in microseconds."""
+        """Return the time of one copy, in microseconds."""
         return self.latency_us + size_bytes / self.bytes_per_us
 
     @classmethod
     def fitted(cls, points: Sequence[tuple[int, float]]) -> CopyFigures:
-        """The line through measured times, by least squares of relative differences.
+        """Fit a line through measured copy times by least squares of relative errors.
 
-        Differences count as shares of what was measured: otherwise the noise of a copy of a millisecond, which is more
-        than the whole latency, would decide about the latency. Neither part may be negative; where the best line has
-        one that is, the best of those that lack it is taken (least squares under bounds, of which there are two).
+        Errors are relative to the measured time: otherwise the noise of a copy of a millisecond, which exceeds the
+        whole latency, would determine the latency. Neither coefficient may be negative; where the best line has a
+        negative one, the best line without that coefficient is used (least squares under two bounds).
 
         Args:
             points: Bytes and median microseconds of at least two sizes.

@@ -1,4 +1,4 @@
-"""What a candidate costs, or that nobody knows yet."""
+"""Cost of a candidate, or a marker for an unmeasured one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Cost: TypeAlias = float
 """Microseconds; finite and >= 0, or `INVALID`. Costs add."""
 
 INVALID: Final[Cost] = math.inf
-"""The cost of a candidate its toolchain cannot build or run, or gets wrong."""
+"""Cost of a candidate that its toolchain cannot build or run, or computes incorrectly."""
 
 
 class Unmeasured(enum.Enum):
-    """A `CostSource`'s answer for a candidate nobody measured; deliberately not a number."""
+    """Result of a `CostSource` for an unmeasured candidate; deliberately not a number."""
 
     UNMEASURED = "unmeasured"
 
@@ -23,7 +23,7 @@ UNMEASURED: Final[Literal[Unmeasured.UNMEASURED]] = Unmeasured.UNMEASURED
 
 
 def checked_cost(value: float) -> Cost:
-    """Returns `value` if it is a cost.
+    """Return `value` if it is a valid cost.
 
     Raises:
         ValueError: If it is NaN or negative.

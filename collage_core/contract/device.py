@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 HOST = "cpu"
-"""The device that inputs start on and outputs end on."""
+"""The device on which inputs start and outputs end."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,12 +13,12 @@ class Device:
     """A device kernels may run on.
 
     Attributes:
-        name: As targets name it: `"cuda:0"`. CUDA's devices have CUDA's own numbers, which depend on
-            `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER`; so every library means the same device by one.
+        name: Name used by targets: `"cuda:0"`. CUDA devices keep CUDA's own numbers, which depend on
+            `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER`, so that a name means the same device in every library.
         model: Marketing name, e.g. `"NVIDIA H200"`.
-        compute_capability: What code is compiled for, e.g. `"9.0"`.
-        driver: Version of its driver, e.g. `"580.65.06"`.
-        memory_bytes: Its memory.
+        compute_capability: Compute capability to compile for, e.g. `"9.0"`.
+        driver: Driver version, e.g. `"580.65.06"`.
+        memory_bytes: Memory of the device.
 
     Examples:
         >>> Device(name="cuda:0", model="NVIDIA H200", compute_capability="9.0", driver="580.65", memory_bytes=1).kind
@@ -33,10 +33,10 @@ class Device:
 
     @property
     def kind(self) -> str:
-        """What its name begins with."""
+        """The kind of device, e.g. `"cuda"`: the part of the name before the colon."""
         return self.name.partition(":")[0]
 
     @property
     def fingerprint(self) -> str:
-        """What measurements on it hold for."""
+        """Key of the measurements taken on this device."""
         return f"{self.model}/{self.compute_capability}/{self.driver}"

@@ -43,7 +43,7 @@ class DeviceProvider(Protocol):
 
     @property
     def library_families(self) -> Sequence[LibraryFamily]:
-        """See above."""
+        """Size in bytes."""
 
     def devices(self) -> Sequence[Device]:
         """Find the machine's devices of this kind, starting nothing on them; none where there is no driver."""

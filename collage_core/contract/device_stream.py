@@ -1,4 +1,4 @@
-"""What the runtime and the clock need of a device: memory, one stream of it, events, and captured graphs."""
+"""Device interface used by the runtime and the clock: memory, one stream, events and captured graphs."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ Array = np.ndarray[Any, Any]
 
 
 class DeviceMemory(Protocol):
-    """A piece of a device's memory; given back when nothing refers to this object any more.
+    """A block of device memory, freed when nothing refers to this object any more.
 
     Attributes:
-        pointer: Its address there, a multiple of `DEVICE_ALIGNMENT_BYTES`.
-        nbytes: Its size.
+        pointer: Address on the device, a multiple of `DEVICE_ALIGNMENT_BYTES`.
+        nbytes: Size in bytes.
     """
 
     @property
     def pointer(self) -> int:
-        """See above; a property so that implementations may compute it."""
+        """Address on the device; a property so that implementations may compute it."""
 
     @property
     def nbytes(self) -> int:
-        """See above."""
+        """Size in bytes."""
 
 
 class Event(Protocol):
-    """A point of a stream."""
+    """An event recorded in a stream."""
 
     def record(self) -> None:
-        """Puts the point after what was enqueued so far."""
+        """Record the event after all work enqueued so far."""
 
     def elapsed_us(self, earlier: Event) -> float:
-        """Microseconds of the device's own clock since another point; both must have been reached.
+        """Return the microseconds since another event, by the device's clock; both events must have completed.
 
         Raises:
             DeviceError: If the device fails.
@@ -45,10 +45,10 @@ class Event(Protocol):
 
 
 class DeviceGraph(Protocol):
-    """What was captured of a stream, to be run again."""
+    """A captured graph that can be launched repeatedly."""
 
     def launch(self) -> None:
-        """Enqueues all of it at once.
+        """Enqueue the whole graph in one launch.
 
         Raises:
             DeviceError: If the device fails.
@@ -57,95 +57,95 @@ class DeviceGraph(Protocol):
 
 @runtime_checkable
 class DeviceStream(Protocol):
-    """A device as one executable uses it: its memory, and one stream on which everything happens in order.
+    """A device as one executable uses it: its memory, and one stream on which all operations run in order.
 
-    Everything that says it enqueues returns before it is done, so memory it names has to live and host memory it
-    reads has to stay as it is until the next `synchronise`. All calls may raise a `DeviceError`.
+    Methods that enqueue work return before the work is done: until the next `synchronise`, the memory they use
+    must stay alive and the host memory they read must stay unchanged. All calls may raise a `DeviceError`.
 
     Attributes:
-        name: As targets name it: `"cuda:0"`.
-        handle: The stream as `RunContext.stream` gives it to kernels.
-        dlpack_device: Device type and number as DLPack gives them.
-        cache_bytes: Size of its last-level cache; 0 if it has none or does not say.
+        name: Name used by targets: `"cuda:0"`.
+        handle: Stream handle that kernels get as `RunContext.stream`.
+        dlpack_device: Device type and number as in DLPack.
+        cache_bytes: Size of the last-level cache; 0 if there is none or it is unknown.
         free_bytes: Memory that could be allocated now.
     """
 
     @property
     def name(self) -> str:
-        """See above."""
+        """Size in bytes."""
 
     @property
     def handle(self) -> int:
-        """See above."""
+        """Size in bytes."""
 
     @property
     def dlpack_device(self) -> tuple[int, int]:
-        """See above."""
+        """Size in bytes."""
 
     @property
     def cache_bytes(self) -> int:
-        """See above."""
+        """Size in bytes."""
 
     @property
     def free_bytes(self) -> int:
-        """See above."""
+        """Size in bytes."""
 
     def another(self) -> DeviceStream:
-        """Another stream of the same device, for what runs beside this one."""
+        """Open another stream on the same device, for concurrent work."""
 
     def activate(self) -> None:
-        """Makes it the device of the calling thread, as libraries' calls expect it."""
+        """Make the device current in the calling thread, as library calls expect."""
 
     def allocate(self, nbytes: int) -> DeviceMemory:
-        """A piece of its memory; what it holds is undefined.
+        """Allocate device memory; its contents are undefined.
 
         Raises:
-            DeviceMemoryError: If so much is not free.
+            DeviceMemoryError: If there is not enough free memory.
         """
 
     def allocate_host(self, nbytes: int) -> Array:
-        """Bytes of the host's memory that copies reach without a detour (pinned), aligned to `ALIGNMENT_BYTES`."""
+        """Allocate pinned host memory, aligned to `ALIGNMENT_BYTES`, which copies access without staging."""
 
     def write(self, pointer: int, source: Array) -> None:
-        """Enqueues a copy of a C-contiguous array to the device. The array has to stay as it is until that is done.
+        """Enqueue a copy of a C-contiguous array to the device. The array must not change until the copy is done.
 
-        CUDA may wait for the stream and take a copy of memory that is not pinned, but does not promise it (NVIDIA, "API
-        synchronization behavior").
+        For memory that is not pinned, CUDA may wait for the stream and stage a copy, but does not promise it (NVIDIA,
+        "API synchronization behavior").
         """
 
     def read(self, target: Array, pointer: int) -> None:
-        """Enqueues a copy into a C-contiguous array. Into memory that is not pinned it waits for the stream."""
+        """Enqueue a copy into a C-contiguous array. If its memory is not pinned, the call waits for the stream."""
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Enqueues a copy within the device."""
+        """Enqueue a copy within the device."""
 
     def synchronise(self) -> None:
-        """Waits until everything enqueued is done; here errors of kernels show."""
+        """Wait until all enqueued work is done; asynchronous kernel errors are raised here."""
 
     def event(self) -> Event:
-        """A point of the stream yet to be recorded."""
+        """Create an event on the stream, not yet recorded."""
 
     def capture(self, enqueue: Callable[[], None]) -> DeviceGraph:
-        """What a function enqueues, as a graph; none of it is run.
+        """Capture the work that a function enqueues as a graph, without running it.
 
-        While it is called nothing may be allocated, given back or waited for, and no copy may touch host memory that is
-        not pinned. Cycles are not collected meanwhile, so what only the collector would give back is no harm.
-        The stream is as it was before when something in it raises.
+        During the capture no memory may be allocated or freed, nothing may be waited for, and no copy may touch host
+        memory that is not pinned. Garbage collection of cycles is disabled meanwhile, so memory that only the collector
+        would free does no harm. If the function raises, the stream is restored to its previous state.
 
         Raises:
-            DeviceCaptureError: If something in it cannot be captured.
+            DeviceCaptureError: If an operation cannot be captured.
         """
 
     def taken(self, spec: TensorSpec, array: Any) -> Buffer:
-        """A place over a caller's array of this device, which speaks DLPack; nothing is copied, the array is kept.
+        """Create a buffer over a caller's DLPack array on this device, without a copy; it keeps the array alive.
 
         Raises:
             FeedError: If dtype, shape or strides do not fit.
         """
 
     def shown(self, buffer: Buffer) -> Any:
-        """A place as an array that speaks DLPack, without a copy; valid as long as the place's owner."""
+        """Return a buffer as a DLPack array, without a copy; it is valid as long as the buffer's owner."""
 
 
 OpenDevice = Callable[[str], DeviceStream]
-"""Opens a device by name; raises `DeviceError` if it cannot be used, saying why and what to do."""
+"""Function that opens a device by name; raises `DeviceError` with reason and advice if it is unusable."""

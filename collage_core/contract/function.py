@@ -1,4 +1,4 @@
-"""A kernel function: one candidate extracted as a model, with its constants at hand."""
+"""Kernel functions: one candidate extracted as a model, with access to its constants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["KernelFunction", "content_hash"]
 
 
 class _ContentHashes(Mapping[str, str]):
-    """Hashes of a graph's initializers, each computed when asked for and once per tensor."""
+    """Hashes of a graph's initializers, computed on demand and once per tensor."""
 
     def __init__(self, initializers: Mapping[str, onnx_ir.Value]) -> None:
         self._initializers = initializers
@@ -48,9 +48,9 @@ class KernelFunction:
             `collage.composite` metadata.
         inputs: The graph's inputs in order, row-major, in the model's dtypes.
         outputs: The graph's outputs in order.
-        composite: Label of the composite the whole candidate is, or `""`.
-        constants: Content hash (`content_hash`) of each initializer, by name. Unless given, a tensor is read when
-            its hash is asked for, and once however many functions share it.
+        composite: Composite label of the whole candidate, or `""`.
+        constants: Content hash (`content_hash`) of each initializer, by name. Unless given, hashes are computed on
+            demand, and each tensor is read once, however many functions share it.
     """
 
     name: str
@@ -66,16 +66,16 @@ class KernelFunction:
 
     @functools.cached_property
     def structural_hash(self) -> str:
-        """Equal for functions that differ in names and in the values of larger float weights only.
+        """Hash that ignores names and the values of larger float weights.
 
-        One measurement stands for all of these, so they must get the same variants under the same names; and it is what
-        keys of a `BlobCache` begin with, unless weights are inside the bytes.
+        One measurement is shared by all functions with an equal hash, so they must get the same variants under the same
+        names. Keys of a `BlobCache` begin with this hash, unless the cached bytes contain weights.
         """
         graph = DataflowGraph(self.model)
         return structural_hash(graph, graph.all_mask)
 
     def constant(self, name: str) -> np.ndarray[Any, Any]:
-        """One initializer's value, read when asked for.
+        """Return the value of one initializer, read on demand.
 
         Raises:
             KeyError: If the function has no such initializer.

@@ -1,8 +1,8 @@
-"""Python's search for unreachable cycles, held off.
+"""Suspend Python's cyclic garbage collection.
 
-It runs whenever enough objects were made, in whichever thread that is, and what it finds may own memory of a device.
-Giving that back is forbidden to a thread that captures, and ends its capture ("unsafe API calls" of
-cudaThreadExchangeStreamCaptureMode). Beside something that is timed it would be timed, too.
+Collection is triggered by allocations, in any thread, and may free device memory. Freeing is forbidden to a thread
+that captures, and ends its capture ("unsafe API calls" of cudaThreadExchangeStreamCaptureMode). During a timed
+section, collection would also distort the measurement.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 
 class _Collector:
-    """The process's collector, of which there is one; so there is one count of those who hold it off."""
+    """The garbage collector of the process, with one count of all threads that suspend it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,7 +40,10 @@ _collector = _Collector()
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """No cycles are collected in its block, whichever threads are in such blocks; afterwards as before the first."""
+    """Disable the garbage collector inside the block.
+
+    Blocks may nest or overlap across threads; the state before the first block is restored after the last.
+    """
     _collector.hold()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The machine measurements hold for."""
+"""The machine that measurements are valid for."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Host:
         system: `platform.system()` and machine, e.g. `"Linux x86_64"`.
         cpu: Marketing name of the processor.
         physical_cores: Cores this process may use, hyper-threads counted once.
-        cpu_flags: CPU feature flags as the kernel names them, lower case, e.g. `"avx512_bf16"`.
+        cpu_flags: CPU feature flags as the operating system's kernel names them, lower case, e.g. `"avx512_bf16"`.
         memory_bytes: Physical memory.
-        devices: What else kernels may run on.
+        devices: Other devices that kernels may run on.
     """
 
     system: str
@@ -30,20 +30,22 @@ class Host:
 
     @property
     def fingerprint(self) -> str:
-        """Short name that changes when measurements on the CPU taken here no longer hold."""
+        """Short name that changes when CPU measurements taken here are no longer valid."""
         digest = hashlib.sha256(" ".join(sorted(self.cpu_flags)).encode()).hexdigest()[:8]
         return f"{self.system}/{self.cpu}/{self.physical_cores}c/{digest}"
 
     def fingerprint_for(self, *devices: str) -> str:
-        """The same for measurements on devices: another model of one, or another driver, and they no longer hold.
+        """Return the fingerprint for measurements on devices.
+
+        It changes with the model or the driver of a device, which invalidates its measurements.
 
         Args:
-            devices: As in `Target.device`, in any order.
+            devices: Names as in `Target.device`, in any order.
         """
         others = sorted(set(devices) - {"cpu"})
         found = [(self.device(name), name) for name in others]
         return "/".join([self.fingerprint, *(device.fingerprint if device else name for device, name in found)])
 
     def device(self, name: str) -> Device | None:
-        """The device a target names; None if this machine has none of that name."""
+        """Return the device of this name; None if the machine has none."""
         return next((device for device in self.devices if device.name == name), None)

@@ -1,4 +1,4 @@
-"""A kernel function with its products in a lower precision, for targets with an option `precision`."""
+"""Lower the precision of a kernel function's products, for targets with an option `precision`."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from collage_core.ir.operators.narrowing import Overflow, narrowed_products
 PRECISIONS: Mapping[str, onnx_ir.DataType] = MappingProxyType(
     {"fp16": onnx_ir.DataType.FLOAT16, "bf16": onnx_ir.DataType.BFLOAT16}
 )
-"""Types that operands are rounded to, by what the option `precision` of a target says. `tf32` is no type of tensors."""
+"""Types that operands are rounded to, by value of a target's option `precision`. `tf32` is no tensor type."""
 
 
 def in_precision(function: KernelFunction, dtype: onnx_ir.DataType) -> KernelFunction | Unsupported:
-    """A function with the float32 operands of its products rounded to a 16-bit type; see `ir.narrowing`.
+    """Round the float32 operands of a function's products to a 16-bit type; see `ir.narrowing`.
 
-    What a converted weight is called (`constants`) is what an `Artifact` asks for it by: `weights.converted`.
+    The content key of a converted weight in `constants` is the one that an `Artifact` requests:
+    `weights.converted`.
 
     Args:
         function: The function; it is not changed.
         dtype: One of `PRECISIONS`.
 
     Returns:
-        Its name, inputs and outputs are the same. Or which weight is out of the type's range.
+        A function with the same name, inputs and outputs. Or the refusal that names a weight out of the type's range.
     """
     found = narrowed_products(function.model, dtype)
     if isinstance(found, Overflow):
@@ -39,7 +40,7 @@ def in_precision(function: KernelFunction, dtype: onnx_ir.DataType) -> KernelFun
 
 
 def out_of_range(found: Overflow, dtype: onnx_ir.DataType) -> Unsupported:
-    """The refusal of a weight that a type cannot hold."""
+    """Return the refusal for a weight that exceeds a type's range."""
     return Unsupported(
         f"the weight {found.weight!r} has a number of magnitude {found.magnitude:.3g}, "
         f"and {dtype.name.lower()} ends at {found.largest:.3g}"
@@ -47,7 +48,7 @@ def out_of_range(found: Overflow, dtype: onnx_ir.DataType) -> Unsupported:
 
 
 class _Hashes(Mapping[str, str]):
-    """What the weights of a narrowed model are called, each hashed when asked for."""
+    """Content hashes of the weights of a narrowed model, computed on demand."""
 
     def __init__(
         self, original: Mapping[str, str], model: onnx_ir.Model, weights: Mapping[str, str], dtype: onnx_ir.DataType

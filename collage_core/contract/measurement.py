@@ -1,4 +1,4 @@
-"""Measurements: raw samples and how they were taken. Statistics are derived, never stored."""
+"""Raw timing samples and how they were taken. Statistics are derived, never stored."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import statistics
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """How long and how often to time a call.
+    """Number and duration of the timed runs of a call.
 
     Attributes:
-        warmup_runs: Untimed runs before the first sample, at least.
-        warmup_s: Seconds of untimed runs, at least.
-        min_samples: Fewest samples.
-        max_samples: Most samples.
+        warmup_runs: Minimum number of untimed runs before the first sample.
+        warmup_s: Minimum duration of the untimed runs, in seconds.
+        min_samples: Minimum number of samples.
+        max_samples: Maximum number of samples.
         duration_s: Stop after this many seconds of samples, once there are `min_samples`.
-        min_sample_us: A sample times as many calls in a row as take at least this long, so that the clock's own
-            cost vanishes; the sample is their mean.
+        min_sample_us: Minimum duration of a sample: a sample is the mean of enough consecutive calls to take
+            this long, so that the cost of the clock is negligible.
     """
 
     warmup_runs: int = 3
@@ -36,10 +36,11 @@ class Measurement:
     Attributes:
         samples_us: Time of one call in each timed sample, in microseconds, in the order taken.
         warmup_runs: Untimed runs before the first sample.
-        calls_per_sample: Calls in a row that each sample is the mean of.
-        launch: How they were launched on a device: `"graph"`, captured, or `"eager"`; empty for the CPU, or if unknown.
-        launch_reason: Why not as a graph where the target asks for one; empty otherwise.
-        weight_copies: Copies of its weights that were read in turn, so that none was found in the device's cache.
+        calls_per_sample: Number of consecutive calls averaged in each sample.
+        launch: Launch mode on a device: `"graph"` (captured) or `"eager"`; empty for the CPU, or if unknown.
+        launch_reason: Why the call was not captured although the target requests it; empty otherwise.
+        weight_copies: Number of copies of the weights that were read in turn, to keep them out of the device's
+            cache.
 
     Examples:
         >>> Measurement(samples_us=(12.0, 11.0, 40.0), warmup_runs=3).median_us

@@ -1,4 +1,4 @@
-"""Names of files that any system can hold, and none takes for anything but a file of the folder it is put in."""
+"""File names that are valid on every system and always denote a file in the containing folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("c
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a name is of a file in whatever folder it is put in, on any system.
+    """Return whether a name is a valid plain file name in any folder, on any system.
 
     Examples:
         >>> names = ("model.onnx", "a b.so", "..", "a/b", "c:x", "a.", "nul.txt")

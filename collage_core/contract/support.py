@@ -1,4 +1,4 @@
-"""Answers to "can you take this?": a value, with the reason when the answer is no."""
+"""Support decisions as values, with the reason in case of refusal."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Literal
 
 
 class Obstacle(enum.StrEnum):
-    """What stands in the way, for programs: what a person does about it is in the reason.
+    """Machine-readable cause of a refusal; the advice to the user is in the reason.
 
     Attributes:
-        OTHER: Nothing of what follows, or it was not said.
-        NO_DEVICE: There is no such device here, or its driver is not installed, so that it cannot be seen.
-        DRIVER_TOO_OLD: Older than the library, or all it comes in, needs.
-        COMPUTE_CAPABILITY: The device is there and cannot do what is asked of it.
-        NO_LIBRARY: It is not installed, or cannot be loaded.
-        LIBRARY_VERSION: It is there in a version that will not do.
+        OTHER: None of the following, or unspecified.
+        NO_DEVICE: There is no such device here, or its driver is not installed, so that the device cannot be
+            detected.
+        DRIVER_TOO_OLD: The driver is older than the library, or every available build of it, requires.
+        COMPUTE_CAPABILITY: The device is present but lacks a required capability.
+        NO_LIBRARY: The library is not installed, or cannot be loaded.
+        LIBRARY_VERSION: The library is installed in an unsuitable version.
     """
 
     OTHER = "other"
@@ -29,7 +30,7 @@ class Obstacle(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Supported:
-    """The toolchain takes it. True in a boolean context."""
+    """The toolchain accepts. True in a boolean context."""
 
     def __bool__(self) -> Literal[True]:
         return True
@@ -40,8 +41,8 @@ class Unsupported:
     """The toolchain refuses. False in a boolean context.
 
     Attributes:
-        reason: Why, in words a user can act on: `"k=30 is not a multiple of 8"`.
-        obstacle: What sort of reason it is, where it is about the machine.
+        reason: Reason that a user can act on: `"k=30 is not a multiple of 8"`.
+        obstacle: Category of the reason, if it concerns the machine.
 
     Examples:
         >>> bool(Unsupported("needs AVX512_BF16"))

@@ -14,14 +14,14 @@ _PLAIN_PRECISION = (_PRECISION, "fp32")
 
 
 class Joins(enum.Enum):
-    """How far a toolchain optimises across operators, so which neighbours are offered as one region."""
+    """How far a toolchain optimises across operators; decides which neighbours are proposed as one region."""
 
     NONE = "none"
-    """A library of single kernels: what its patterns match and nothing larger."""
+    """A library of single kernels: only the groups its patterns match."""
     NATIVE = "native"
-    """Fuses as compilers' classic fusion passes do: anchors with their element-wise epilogues."""
+    """Fuses like classic compiler fusion passes: anchors with their element-wise epilogues."""
     ANY = "any"
-    """A whole-graph compiler: any connected region may profit from being compiled as one."""
+    """A whole-graph compiler: any connected region may benefit from being compiled as one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class TargetSpelling:
     Attributes:
         toolchain: Entry-point name.
         options: Sorted `(name, value)` pairs; empty for the toolchain's default target.
-        device: `"cpu"`, `"cuda:0"`, ...; None when not said.
+        device: `"cpu"`, `"cuda:0"`, ...; None if unspecified.
     """
 
     toolchain: str
@@ -40,7 +40,7 @@ class TargetSpelling:
 
     @classmethod
     def parse(cls, text: str) -> TargetSpelling:
-        """Reads one target.
+        """Parse one target.
 
         Raises:
             ValueError: If `text` does not have the form `toolchain(option=value,...)@device`.
@@ -68,9 +68,9 @@ class TargetSpelling:
         )
 
     def matches(self, target: Target) -> bool:
-        """Whether this spelling selects `target`.
+        """Return whether this spelling selects `target`.
 
-        `precision=fp32` is what a target is that names no precision, so that one may be asked for without the others.
+        `precision=fp32` selects the target without the option `precision`, so that it can be requested on its own.
 
         Examples:
             >>> TargetSpelling.parse("cublas(precision=fp32)").matches(Target(toolchain="cublas", fingerprint="x"))
@@ -84,7 +84,7 @@ class TargetSpelling:
 
 
 def split_targets(text: str) -> tuple[TargetSpelling, ...]:
-    """Reads a comma-separated list of targets, commas inside parentheses excepted.
+    """Parse a comma-separated list of targets; commas inside parentheses do not separate.
 
     Examples:
         >>> [t.toolchain for t in split_targets("onnxruntime,openvino(precision=bf16,x=1)")]
@@ -101,19 +101,19 @@ class Target:
     Attributes:
         toolchain: Name of the toolchain's entry point.
         device: Device its kernels run on and whose memory their buffers live in: `"cpu"`, `"cuda:0"`.
-        options: Sorted `(name, value)` pairs that change what kernels do or how they are launched.
-        fingerprint: Library and version its measurements hold for, e.g. `"onnxruntime 1.31.1"`.
-        joins: Which neighbours are offered to it as one region.
-        mixable: Whether its kernels may share a plan with other targets'. A target that is not serves as a
-            whole-model plan only.
-        exact: Whether it computes in the model's own dtypes. One that does not is used only when the user
+        options: Sorted `(name, value)` pairs that change what kernels compute or how they are launched.
+        fingerprint: Library and version its measurements are valid for, e.g. `"onnxruntime 1.31.1"`.
+        joins: Which neighbours are proposed to it as one region.
+        mixable: Whether its kernels may share a plan with those of other targets. A target that is not mixable
+            is used for whole-model plans only.
+        exact: Whether it computes in the model's own dtypes. A target that is not exact is used only if the user
             allows an error with `--max-error`.
-        rounds: Operators whose float32 operands its option `precision` rounds. A kernel that holds none of them is that
-            of the target without the option: same variants, same names, same bits; it is measured as that one, once for
-            both. None if nobody can say: then every kernel is measured for itself.
-        on_request: Whether it takes part only when named with its options, as one that works here but cannot win.
+        rounds: Operators whose float32 operands its option `precision` rounds. A kernel without any of them is
+            identical to that of the target without the option (same variants, names and bits), so both share
+            one measurement. None if unknown: then every kernel is measured separately.
+        on_request: Whether it is used only when named with its options, e.g. because it works here but cannot win.
         excludes: Toolchains that cannot be loaded into the same process.
-        max_inputs: Most inputs one of its kernels may have; None for no limit.
+        max_inputs: Maximum number of inputs of one of its kernels; None for no limit.
         max_depth: Longest path, in nodes, inside one of its kernels; None for no limit.
     """
 
@@ -136,7 +136,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """How users write it.
+        """The target in user spelling.
 
         Examples:
             >>> Target(toolchain="openvino", options=(("precision", "bf16"),), fingerprint="x").name
@@ -159,9 +159,9 @@ class Target:
 
     @property
     def launch(self) -> str:
-        """How its kernels are launched when deployed: `"eager"`, or `"graph"`, captured where they can be.
+        """Launch mode of its deployed kernels: `"eager"`, or `"graph"` for capture where possible.
 
-        The latter is so on devices, unless the target's option `launch=eager` says otherwise.
+        `"graph"` is the default on devices, unless the target has the option `launch=eager`.
 
         Examples:
             >>> Target(toolchain="cublas", device="cuda:0", fingerprint="x").launch
@@ -170,5 +170,5 @@ class Target:
         return "eager" if self.device == "cpu" else self.option("launch", "graph")
 
     def option(self, name: str, default: str = "") -> str:
-        """Value of one option, or `default`."""
+        """Return the value of one option, or `default`."""
         return dict(self.options).get(name, default)

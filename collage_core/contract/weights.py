@@ -1,7 +1,7 @@
-"""How an artifact names its weights: by content hash, and with another type behind it if it wants them converted.
+"""Name the weights of artifacts: by content hash, followed by a type if the weights are to be converted.
 
-So a kernel of lower precision has its weights in that precision without holding them: core converts each once for all
-kernels that want it, when the first is loaded, and never in a run.
+A lower-precision kernel thus gets its weights in that precision without embedding them: core converts each once for
+all kernels that want it, when the first is loaded, and never during a run.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Array = np.ndarray[Any, Any]
 CONVERTIBLE: Mapping[str, onnx_ir.DataType] = MappingProxyType(
     {dtype.name: dtype for dtype in (onnx_ir.DataType.FLOAT16, onnx_ir.DataType.BFLOAT16)}
 )
-"""Types that float32 weights may be wanted in, by their names in ONNX."""
+"""Types that float32 weights may be converted to, by their ONNX names."""
 
 
 def converted(content: str, dtype: onnx_ir.DataType) -> str:
-    """What an `Artifact` calls a float32 weight that it wants in another type.
+    """Return the key by which an `Artifact` requests a float32 weight in another dtype.
 
     Args:
         content: Content hash of the weight.
         dtype: One of `CONVERTIBLE`.
 
     Raises:
-        ValueError: If it is none of these.
+        ValueError: If `dtype` is not in `CONVERTIBLE`.
 
     Examples:
         >>> converted("3f2a", onnx_ir.DataType.FLOAT16)
@@ -42,10 +42,12 @@ def converted(content: str, dtype: onnx_ir.DataType) -> str:
 
 
 def weight_named(key: str) -> tuple[str, onnx_ir.DataType | None]:
-    """Content hash and wanted type of what an `Artifact` calls a weight; no type if it is wanted as it is.
+    """Parse the key of a weight in an `Artifact` into its content hash and requested dtype.
+
+    The dtype is None if the weight is requested unconverted.
 
     Raises:
-        ValueError: If it is wanted in a type that weights are not converted to.
+        ValueError: If the requested dtype is not one that weights are converted to.
     """
     content, colon, name = key.partition(":")
     if colon and name not in CONVERTIBLE:
@@ -54,11 +56,11 @@ def weight_named(key: str) -> tuple[str, onnx_ir.DataType | None]:
 
 
 class Weights(Mapping[str, Array]):
-    """Weights by what artifacts call them; a converted one is shared by all who hold it at the same time.
+    """Weights by the keys that artifacts use; converted weights are shared by all their concurrent users.
 
     Args:
-        held: By content hash.
-        made: Keeps what was converted; as long as somebody else does if None.
+        held: Unconverted weights by content hash.
+        made: Cache of converted weights; if None, a weight is cached only while it is in use.
     """
 
     def __init__(self, held: Mapping[str, Array], made: MutableMapping[str, Array] | None = None) -> None:

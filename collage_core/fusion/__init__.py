@@ -1,6 +1,6 @@
-"""From a graph to the kernels it might be cut into.
+"""Find the kernels that a graph may be cut into.
 
-Its names are imported when they are first used: a process that runs a package needs what a sub-graph is, and no rule.
+Names are imported on first use: a process that runs a package needs sub-graphs, but no rules.
 """
 
 from typing import TYPE_CHECKING

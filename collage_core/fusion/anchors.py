@@ -1,4 +1,4 @@
-"""Anchors in one kernel: one after the other, or beside each other over the same input."""
+"""Combine several anchors into one kernel: in sequence, or in parallel over the same input."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ _K = OpPatternKind
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VerticalCombiner(Combiner):
-    """Joins two groups with anchors one of which feeds the other, together with the light work on the way.
+    """Joins two groups with anchors, one of which feeds the other, together with the light work between them.
 
-    So a convolution joins the one before it, and the two products of attention join over scale, mask and softmax, which
-    need be in neither group. What is on the way has to be among the groups the closure started from, node by node.
+    So a convolution joins the one before it, and the two products of attention join over scale, mask and
+    softmax, which need not be in either group. Each node between must be one of the groups the closure started
+    from.
 
     Attributes:
-        first: Operators the anchor that is read may be; None for any.
-        second: Operators the anchor that reads may be; None for any.
-        between: Largest kind of what lies on the way.
-        most: Most anchors in one kernel.
+        first: Accepted operators of the upstream anchor; None for any.
+        second: Accepted operators of the downstream anchor; None for any.
+        between: Largest kind of the nodes between.
+        most: Maximum number of anchors in one kernel.
     """
 
     first: frozenset[str] | None = None
@@ -37,27 +38,28 @@ class VerticalCombiner(Combiner):
     most: int = 2
 
     def finder(self, known: KnownGroups) -> Finder:
-        """One that knows which anchors feed which by light work only."""
+        """Create a finder that knows which anchors feed each other directly or through light operators only."""
         return _VerticalFinder(known, self)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HorizontalCombiner(Combiner):
-    """Joins groups with like anchors that read the same value, where neither waits for the other.
+    """Joins groups with alike anchors that read the same value, if neither group depends on the other.
 
-    Like anchors are one operator with equal attributes, and read the value as the same operand: the products that make
-    query, key and value, or the branches of an inception block. What comes of it has several exits.
+    Anchors are alike if they have the same operator and equal attributes, and read the value as the same
+    operand: the products that compute query, key and value, or the branches of an inception block. The result
+    has several exits.
 
     Attributes:
-        operators: Operators the anchors may be; None for any.
-        most: Most anchors in one kernel.
+        operators: Accepted operators of the anchors; None for any.
+        most: Maximum number of anchors in one kernel.
     """
 
     operators: frozenset[str] | None = None
     most: int = 3
 
     def finder(self, known: KnownGroups) -> Finder:
-        """One that knows which anchors are alike."""
+        """Create a finder that knows which anchors are alike."""
         return _HorizontalFinder(known, self)
 
 
@@ -70,21 +72,21 @@ PRODUCT_PAIRS = VerticalCombiner(_PRODUCTS, _PRODUCTS)
 """Matrix products: of two dense layers, or of attention with its softmax."""
 
 PARALLEL_PRODUCTS = HorizontalCombiner(_PRODUCTS)
-"""Query, key and value, any two of them and all three."""
+"""Query, key and value projections: any two of them, and all three."""
 
 ANCHOR_PRIMITIVES: tuple[Combiner, ...] = (CONVOLUTION_PAIRS, PRODUCT_PAIRS, PARALLEL_PRODUCTS)
-"""Two anchors in one kernel and three in parallel: what libraries with such kernels add to the default primitives."""
+"""Two anchors in sequence and three in parallel: extra primitives for libraries with such kernels."""
 
 
 class _AnchorFinder(Finder):
-    """Pairs of groups by pairs of anchors."""
+    """Finds pairs of groups through pairs of anchors."""
 
     def __init__(self, known: KnownGroups, most: int) -> None:
         self._known = known
         self._most = most
 
     def _partners(self, group: Group, anchor: int) -> Iterator[Group]:
-        """Known groups beside one that hold an anchor, with few enough anchors for both."""
+        """Yield known groups disjoint from `group` that hold an anchor, within the limit on anchors per kernel."""
         if group.holds(anchor):
             return
         for other in self._known.holding(anchor, group.size):
@@ -106,7 +108,7 @@ class _VerticalFinder(_AnchorFinder):
                     self._before.setdefault(other, []).append(anchor)
 
     def _fed(self, anchor: int) -> list[int]:
-        """Anchors that an anchor feeds, directly or by light work only, on ways that are not too deep."""
+        """Return the anchors that an anchor feeds, directly or through light operators, within the depth limit."""
         kernels, found = self._known.kernels, set[int]()
         seen, reached = {anchor}, [anchor]
         for _ in range(self._known.max_depth - 1):
@@ -121,7 +123,10 @@ class _VerticalFinder(_AnchorFinder):
         return kind <= self._between and kind is not _K.OUT_ELEMENTWISE_FUSABLE
 
     def joins(self, group: Group) -> Iterator[tuple[Group, ...]]:
-        """With each known group that an anchor of it feeds, or is fed by."""
+        """Yield the group with each known group that one of its anchors feeds or is fed by.
+
+        The groups of the nodes between the two are included.
+        """
         for anchor in group.anchors:
             for pairs in (self._after, self._before):
                 for fed in pairs.get(anchor, ()):
@@ -131,7 +136,10 @@ class _VerticalFinder(_AnchorFinder):
                             yield (group, other, *between)
 
     def _filling(self, group: Group, other: Group) -> list[Group] | None:
-        """What lies between two groups, node by node; None if some of it is not light or nobody takes it alone."""
+        """Return the groups of the nodes between two groups, node by node.
+
+        None if one of these nodes is not light or has no group of its own.
+        """
         kernels, singles = self._known.kernels, self._known.singles
         low = min(group.low, other.low)
         nodes = group.nodes << (group.low - low) | other.nodes << (other.low - low)
@@ -157,7 +165,7 @@ class _HorizontalFinder(_AnchorFinder):
                 self._beside.setdefault(anchor, []).extend(other for other in anchors if other != anchor)
 
     def joins(self, group: Group) -> Iterator[tuple[Group, ...]]:
-        """With each known group that has a like anchor and neither reads from it nor is read."""
+        """Yield the group with each independent known group that has a like anchor."""
         for anchor in group.anchors:
             for beside in self._beside.get(anchor, ()):
                 for other in self._partners(group, beside):
@@ -165,7 +173,7 @@ class _HorizontalFinder(_AnchorFinder):
                         yield group, other
 
     def _waits(self, group: Group, other: Group) -> bool:
-        """Whether one group needs, by whatever way, what another makes."""
+        """Return whether `group` depends on `other`, directly or indirectly."""
         kernels = self._known.kernels
         last = group.low + group.nodes.bit_length()
         for number in inside_numbers(other):
@@ -187,6 +195,6 @@ def _is_one_of(kernels: KernelGraph, number: int, operators: frozenset[str] | No
 
 
 def _form(node: onnx_ir.Node) -> object:
-    """Operator and attributes; equal ones compute alike."""
+    """Return a node's operator and attributes as a key; nodes with equal keys compute the same function."""
     attributes = sorted((attribute.name, str(attribute.value)) for attribute in node.attributes.values())
     return node.domain, node.op_type, tuple(attributes)

@@ -1,4 +1,4 @@
-"""Operators that only gather or hand out, together with everything on their many side."""
+"""Join Concat and Split with all producers of their inputs, or all readers of their outputs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _K = OpPatternKind
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConcatCombiner(Combiner):
-    """Joins a Concat with the groups that make its inputs, all of them or none: each then writes its slice in place.
+    """Joins a Concat with the groups that produce its inputs, all or none: each then writes its slice in place.
 
-    A producer that stayed outside would have its result copied after all. TVM's fusion has the same step for fields of
+    The result of a producer left outside would have to be copied. TVM's fusion has the same step for fields of
     tuples.
 
     Attributes:
-        producers: Largest kind of a group that makes an input.
+        producers: Largest kind of a group that produces an input.
         most: Largest kind of the group with the Concat.
         operator: The operator, of ONNX's own domain.
     """
@@ -30,13 +30,13 @@ class ConcatCombiner(Combiner):
     operator: str = "Concat"
 
     def finder(self, known: KnownGroups) -> Finder:
-        """One that looks for a group for each input."""
+        """Create a finder that looks for a group for each input."""
         return _SidesFinder(known, self.operator, self.most, self.producers, known.kernels.sources)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SplitCombiner(Combiner):
-    """Joins a Split with the groups that read its outputs, all of them or none: nothing is ever split.
+    """Joins a Split with the groups that read its outputs, all or none, so that no slice is copied.
 
     Attributes:
         readers: Largest kind of a group that reads an output.
@@ -49,19 +49,19 @@ class SplitCombiner(Combiner):
     operator: str = "Split"
 
     def finder(self, known: KnownGroups) -> Finder:
-        """One that looks for a group for each reader."""
+        """Create a finder that looks for a group for each reader."""
         return _SidesFinder(known, self.operator, self.most, self.readers, known.kernels.readers)
 
 
 class _SidesFinder(Finder):
-    """A group with an operator, and groups that hold all of what the operator has on one side.
+    """Finds a group with an operator, and groups that hold all of the operator's neighbours on one side.
 
     Args:
         known: The groups so far.
         operator: The operator's type.
         most: Largest kind of the group with the operator.
-        side_most: Largest kind of the groups beside it.
-        sides: By node, the nodes on that side.
+        side_most: Largest kind of the neighbouring groups.
+        sides: By node, its neighbours on that side.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class _SidesFinder(Finder):
                     self._beside.setdefault(side, []).append(number)
 
     def joins(self, group: Group) -> Iterator[tuple[Group, ...]]:
-        """As the group with the operator, and as one beside it."""
+        """Yield joins in which the group holds the operator, and joins in which it is on the operator's side."""
         for number in group.heads:
             if number in self._sides and group.kind <= self._most and self._is_possible(number, group):
                 yield from self._covered(number, (group,))
@@ -99,13 +99,16 @@ class _SidesFinder(Finder):
                             yield from self._covered(centre, (other, group))
 
     def _is_possible(self, centre: int, group: Group) -> bool:
-        """Whether somebody holds each of what is beside the operator; or all combinations of the others are in vain."""
+        """Return whether each node on the operator's side is in the group or in a known group.
+
+        Otherwise no combination of groups can cover the side, and the search is skipped.
+        """
         return all(group.holds(number) or self._known.is_held(number) for number in self._sides[centre])
 
     def _covered(self, centre: int, groups: tuple[Group, ...]) -> Iterator[tuple[Group, ...]]:
-        """Adds known groups until everything beside the operator is held; the first group holds the operator.
+        """Add known groups until the operator's side is covered; the first group holds the operator.
 
-        Where nothing fits, the answer is empty: that counts as a join that was tried, and is bounded like those.
+        Where nothing fits, an empty tuple is yielded: it counts as a tried join, and is bounded like one.
         """
         missing = [number for number in self._sides[centre] if not any(group.holds(number) for group in groups)]
         if not missing:

@@ -1,4 +1,4 @@
-"""How many candidates are made."""
+"""Limits on the number of candidates."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Literal
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateBounds:
-    """Limits on the candidates of one target. What they leave out is reported.
+    """Limits on the candidates of one target. Exclusions are reported.
 
     Attributes:
         segments: Runs between neighbouring cut positions of a `joins=any` target; K segments give at most
-            K * (K + 1) / 2 regions before those around refused nodes.
+            K * (K + 1) / 2 regions, not counting those around refused nodes.
         max_depth: Longest path, in nodes, inside a natively fused group.
-        max_candidates: Most sub-graphs the closure under combiners makes, smallest first.
-        max_live: Most tensors that may cross a cut position.
+        max_candidates: Maximum number of sub-graphs in the closure under combiners, smallest first.
+        max_live: Maximum number of tensors that may cross a cut position.
     """
 
     segments: int = 6
@@ -29,7 +29,7 @@ class CandidateBounds:
 
     @classmethod
     def preset(cls, name: Literal["quick", "default", "extensive"]) -> CandidateBounds:
-        """The bounds of one of the command line's presets.
+        """Return the bounds of one of the command line's presets.
 
         | preset | segments | regions at most | depth of fused groups | candidates of the closure |
         |---|---|---|---|---|

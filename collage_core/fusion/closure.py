@@ -1,4 +1,4 @@
-"""All groups that can be reached from some by joining: the one engine behind every combiner."""
+"""Compute the closure of a set of groups under combiners; shared by all combiners."""
 
 from __future__ import annotations
 
@@ -12,28 +12,31 @@ from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 
 JOINS_PER_GROUP = 200
-"""Joins that are tried for each group that may be kept, on average. Models need up to thirty, whatever is joined."""
+"""Average number of joins tried per group that may be kept. Models need up to thirty, whatever is joined."""
 
 JOINS_AT_ONCE = 20_000
-"""Joins that are tried when one group comes: a Concat of dozens of branches has more combinations than anybody can look
-at, and should not keep the rest of the graph from being joined."""
+"""Maximum number of joins that one combiner tries per new group.
+
+A Concat of dozens of branches has more combinations than can be tried, and must not use up the joins of the rest of
+the graph.
+"""
 
 
 class Closure:
-    """The groups that can be reached from some by joining, smallest first.
+    """The groups that can be reached from a set of groups by joining, smallest first.
 
-    Groups are looked at in the order of their sizes, and a join is larger than what it joins: so each is complete when
-    its turn comes, no order of the start matters, and what a limit keeps is the beginning of what there is without one.
+    Groups are processed in order of size, and a join is larger than its parts. So each group is complete when it is
+    processed, the order of the initial groups does not matter, and a limit keeps a prefix of the unlimited result.
 
     Args:
         graph: The graph.
-        combiners: What may be joined.
-        max_depth: Deeper groups are not made; what is started from may be.
-        forbidden: Mask of the nodes no group may hold, views among them.
+        combiners: Combiners to apply.
+        max_depth: Deeper groups are not made; initial groups may be deeper.
+        forbidden: Mask of the nodes that no group may hold, including views.
 
     Attributes:
-        sub_graphs: What was found, after `run`.
-        tried: How many joins were tried.
+        sub_graphs: The groups found, after `run`.
+        tried: Number of joins tried.
         exhausted: Whether `JOINS_PER_GROUP` or `JOINS_AT_ONCE` cut something off.
     """
 
@@ -50,10 +53,10 @@ class Closure:
         self.exhausted = False
 
     def run(self, start: Iterable[SubGraph], limit: int) -> int:
-        """Joins until nothing is new or `limit` groups are found.
+        """Join groups until no new group is found or `limit` groups are found.
 
         Returns:
-            How many groups or joins were not followed; more might have come of those.
+            Number of groups or joins that were dropped; further groups could have been built from those.
         """
         waiting = _Waiting(limit)
         singles, only_singles = self._start(start, waiting)
@@ -81,7 +84,11 @@ class Closure:
         return waiting.turned_away + known.turned_away + self.exhausted
 
     def _start(self, start: Iterable[SubGraph], waiting: _Waiting) -> tuple[dict[int, Group], bool]:
-        """Puts the start in line; returns the groups of one node, unlabelled first, and whether all are such."""
+        """Queue the initial groups.
+
+        Returns:
+            The groups of one node, preferring unlabelled ones, and whether all initial groups have one node.
+        """
         singles: dict[int, Group] = {}
         only_singles = True
         for sub_graph in start:
@@ -105,7 +112,7 @@ class Closure:
         return [TouchingFinder(known, touching), *others] if touching else others
 
     def _joined(self, groups: tuple[Group, ...], waiting: _Waiting) -> Group | None:
-        """The groups as one, if that is new and can be a kernel."""
+        """Join the groups into one; return None if it is known already or cannot be a kernel."""
         low = min([group.low for group in groups])
         nodes = 0
         for group in groups:
@@ -144,16 +151,16 @@ def _plainer(one: Group, other: Group) -> bool:
 
 
 class _Waiting:
-    """Groups still to be looked at, smallest first; not many more than there is room for, since no other can get in.
+    """Queue of groups to process, smallest first, limited to about the number of groups that can still be accepted.
 
-    A node that reads hundreds of branches makes more groups than anybody can count; what is kept and joined here is
-    bounded all the same, and what comes out is what it would be if all were kept.
+    A node that reads hundreds of branches yields far too many groups to enumerate. The queue and the joins are
+    bounded, and the result is the same as with an unbounded queue.
 
     Args:
-        room: How many groups may still get in.
+        room: Number of groups that can still be accepted.
 
     Attributes:
-        turned_away: How many did not get in.
+        turned_away: Number of groups rejected.
     """
 
     def __init__(self, room: int) -> None:
@@ -166,11 +173,11 @@ class _Waiting:
         self._last = (math.inf, 0)  # of the largest size, those after this one do not get in
 
     def largest_size(self) -> float:
-        """Most nodes a group may have to get in."""
+        """Return the size limit of a group that may still be queued, in nodes."""
         return self._largest
 
     def admits(self, low: int, nodes: int) -> bool:
-        """Whether a group of these nodes may get in."""
+        """Return whether a group of these nodes may be queued."""
         size = nodes.bit_count()
         if size < self._largest or (size == self._largest and (low, nodes) <= self._last):
             return True
@@ -178,7 +185,7 @@ class _Waiting:
         return False
 
     def add(self, group: Group) -> None:
-        """Adds a group; the largest leave if there is no room for them any more."""
+        """Queue a group; drop the largest groups if the queue is full."""
         if not self.admits(group.low, group.nodes):
             return
         self._by_size.setdefault(group.size, []).append(group)
@@ -187,7 +194,7 @@ class _Waiting:
             self._make_room()
 
     def smallest(self) -> Group | None:
-        """Takes out the smallest, and of equally large ones the first by rank; None if there is none."""
+        """Pop the smallest group, of equal sizes the first by rank; return None if the queue is empty."""
         if not self._current:
             if not self._by_size or not self._room:
                 self.turned_away += self._count

@@ -1,4 +1,4 @@
-"""Merging neighbours: the one implementation behind `MaxCoalesceRule`, the search's last step and `partition_for`."""
+"""Merge neighbouring kernels; shared by `MaxCoalesceRule`, the search's last step and `partition_for`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from collage_core.ir.graph.masks import iterate_bits, mask_of
 
 
 class Units:
-    """Disjoint sets of kernel nodes, and which read from which, while some of them are merged.
+    """Disjoint sets of kernel nodes and the dependencies between them, updated as sets are merged.
 
     Args:
         graph: The graph.
-        units: The sets. They can run one after the other, and whatever lies on a way between two of them is in one.
+        units: The sets. They can be ordered for execution, and every node on a path between two of them is in one.
     """
 
     def __init__(self, graph: DataflowGraph, units: Sequence[int]) -> None:
@@ -35,19 +35,19 @@ class Units:
                     self._sources[reader].add(number)
 
     def holding(self, nodes: int) -> set[int]:
-        """The units with some of these nodes inside."""
+        """Return the units that contain some of these nodes."""
         return {self._of[index] for index in iterate_bits(nodes) if index in self._of}
 
     def beside(self, unit: int) -> set[int]:
-        """The units that read from one or are read by it."""
+        """Return the units that read from a unit or are read by it."""
         return self._readers[unit] | self._sources[unit]
 
     def merge(self, units: Iterable[int]) -> int | None:
-        """Makes several units one.
+        """Merge several units into one.
 
         Returns:
-            Its number, the lowest of theirs; None, with nothing changed, if it would have to run both before and after
-            some other.
+            Number of the merged unit, the lowest of theirs; None, with nothing changed, if the merge would create a
+            dependency cycle.
         """
         members = set(units)
         if self._closes_circle(members):
@@ -88,18 +88,18 @@ Members = tuple[int, ...]
 
 
 def coalesced(units: Units, mergeable: Sequence[int], allow: Callable[[Members], bool]) -> list[Members]:
-    """Merges neighbours greedily: each unit in turn takes in whatever touches it, until nothing does.
+    """Merge neighbours greedily: extend each unit in turn until no neighbour can be added.
 
-    No step closes a circle, so the result can run one after the other as the units could. Merging all that touch at
-    once does not have that: of two pairs each may have to wait for the other.
+    No step creates a cycle, so the result can run in sequence if the units could. Merging all neighbours at once does
+    not guarantee that: of two pairs each may depend on the other.
 
     Args:
         units: The units, which are changed.
-        mergeable: Numbers of those that may be merged, in the order of their turns.
-        allow: Whether certain of them, by number, in any order, may be one.
+        mergeable: Numbers of the units that may be merged, in the order they are extended.
+        allow: Returns whether units, given by number in any order, may be merged.
 
     Returns:
-        The merged ones, each as what it is made of.
+        The merged units, each as the numbers of its members.
     """
     made: dict[int, Members] = {number: (number,) for number in mergeable}
     for number in mergeable:
@@ -129,22 +129,22 @@ def merged_neighbours(
     config: SubGraphConfig | None = None,
     forbidden: int = 0,
 ) -> list[SubGraph]:
-    """Neighbouring kernels of one target as one, as far as the target can take it.
+    """Merge neighbouring kernels of one target within the target's limits.
 
-    What comes of it is a proposal: nobody has measured it, and that its parts were fast says little. What calls a
-    function marked as one kernel is merged with nothing.
+    The result is a proposal that has not been measured; fast parts do not imply a fast whole. Calls of a function
+    marked as one kernel are not merged.
 
     Args:
         graph: The graph.
         mine: Disjoint kernels of the target.
-        others: Masks of all other nodes that need a kernel, kernel by kernel; with `mine` they can run one after the
-            other.
-        target: Its limits hold for what is merged.
+        others: Masks of all other nodes that need a kernel, one per kernel; together with `mine` they can run in
+            sequence.
+        target: The target; its limits apply to the merged kernels.
         config: Further limits.
-        forbidden: Mask of nodes that may not lie inside: views it refuses.
+        forbidden: Mask of the views that may not lie inside because the target refuses them.
 
     Returns:
-        Disjoint sub-graphs that, with `others`, can run one after the other; those nothing was merged with as they are.
+        Disjoint sub-graphs that, with `others`, can run in sequence; unmerged ones are unchanged.
     """
     limits = within(target, config)
 
@@ -167,7 +167,7 @@ def merged_neighbours(
 
 
 def within(target: Target, config: SubGraphConfig | None = None) -> SubGraphConfig:
-    """The limits of a target, and further ones."""
+    """Combine the limits of a target with further limits."""
     config = config or SubGraphConfig()
     return dataclasses.replace(
         config,
@@ -182,23 +182,24 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 @dataclasses.dataclass(frozen=True)
 class MaxCoalesceRule(FusionRule):
-    """Another rule's candidates merged into the largest there are: what a partitioner does that does not search.
+    """Merges another rule's candidates into maximal ones, like a partitioner without a search.
 
-    Of overlapping candidates the largest are taken, then the first; then neighbours are merged. So what comes out is
-    disjoint, can run one after the other, and each keeps the limits of `config` and of the target. With a search it
-    belongs after it (`pipeline/explore.py` merges what one target has on the best path, and has that measured): before
-    it, taking only the largest loses the best mix.
+    The largest of overlapping candidates is kept, and among equals the first; then neighbours are merged. The
+    results are disjoint, can be ordered for execution, and each respects the limits of `config` and of the
+    target. With a search, merging belongs after it (the engine's `collage.explore` merges the kernels of one
+    target on the best path and measures the result): before it, keeping only the largest candidates loses the
+    best mix.
 
     Attributes:
         rule: The other rule.
-        config: What can be one kernel, besides the target's own limits.
+        config: Validity limits of a kernel, besides those of the target.
     """
 
     rule: FusionRule
     config: SubGraphConfig = dataclasses.field(default_factory=SubGraphConfig)
 
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """Takes the largest candidates that fit together, and merges them."""
+        """Select the largest compatible candidates, and merge them."""
         outcome = self.rule.propose(graph, context)
         limits = within(context.target, self.config)
         refused = mask_of(outcome.refusals) & graph.host_mask | context.refused

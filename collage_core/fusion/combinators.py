@@ -1,4 +1,4 @@
-"""Rules made of rules: unions and filters."""
+"""Rules composed of other rules: unions and filters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collage_core.ir.graph.masks import iterate_bits, mask_of, union_of
 
 @dataclasses.dataclass(frozen=True)
 class UnionRule(FusionRule):
-    """What several rules find, each sub-graph once.
+    """The union of several rules' candidates, without duplicates.
 
     Attributes:
         rules: The rules, in priority order.
@@ -21,9 +21,9 @@ class UnionRule(FusionRule):
     rules: tuple[FusionRule, ...]
 
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """Asks each rule. A node is refused if no rule has it in a candidate.
+        """Combine the outcomes of all rules; a node is refused if no rule covers it.
 
-        The first reason is kept, of those that say more than that a pattern looks otherwise if there is one.
+        The first reason is kept. Reasons that only report a pattern mismatch are used if there is no other.
         """
         outcomes = [rule.propose(graph, context) for rule in self.rules]
         covered = union_of(outcome.covered for outcome in outcomes)
@@ -44,18 +44,21 @@ class UnionRule(FusionRule):
 
 @dataclasses.dataclass(frozen=True)
 class OnlyValidRule(FusionRule):
-    """Those of another rule's candidates that can be one kernel.
+    """The valid candidates of another rule.
 
     Attributes:
         rule: The other rule.
-        config: What can be one kernel.
+        config: Validity limits of a kernel.
     """
 
     rule: FusionRule
     config: SubGraphConfig
 
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """Filters, after views on the border were dropped. A node refused so everywhere gets the first reason."""
+        """Drop invalid candidates, after removing views on the border.
+
+        A node that loses all its candidates is refused with the first reason.
+        """
         outcome = self.rule.propose(graph, context)
         kept = []
         alone: dict[int, str] = {}

@@ -15,21 +15,22 @@ from collage_core.ir.graph.masks import mask_of
 class CombineByPrimitivesRule(FusionRule):
     """The closure of another rule's candidates under combiners.
 
-    Every set of groups that can be reached is considered, whichever of them was found first; smaller groups are not
-    dropped when they were combined. Groups are made smallest first. Bounds: groups deeper than `bounds.max_depth`, or
-    `target.max_depth`, are not made; at most `bounds.max_candidates` groups are, and for them at most so many joins
-    are tried as `closure.JOINS_PER_GROUP` and `JOINS_AT_ONCE` say. The outcome says when that cut anything off.
+    Every reachable combination of groups is considered, in whatever order they are found; smaller groups are
+    kept after they are combined. Groups are made smallest first. Bounds: groups deeper than `bounds.max_depth`
+    or `target.max_depth` are not made; at most `bounds.max_candidates` groups are made, and the number of joins
+    tried for them is limited by `closure.JOINS_PER_GROUP` and `JOINS_AT_ONCE`. The outcome reports when a limit
+    was reached.
 
     Attributes:
-        rule: Finds the groups to start from.
-        primitives: What may be joined.
+        rule: Finds the initial groups.
+        primitives: Combiners to apply.
     """
 
     rule: FusionRule
     primitives: tuple[Combiner, ...] = DEFAULT_PRIMITIVES
 
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """Starts from the other rule's candidates and joins until nothing new is found."""
+        """Join the other rule's candidates until no new group is found."""
         outcome = self.rule.propose(graph, context)
         # a view the toolchain refuses may not lie between joined nodes
         forbidden = context.refused | mask_of(outcome.refusals) & graph.host_mask

@@ -1,4 +1,4 @@
-"""What may be joined: the primitives of `CombineByPrimitivesRule`."""
+"""Combiners, the primitives of `CombineByPrimitivesRule`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _K = OpPatternKind
 
 
 class KnownGroups:
-    """The groups a closure has looked at so far.
+    """The groups that a closure has processed so far.
 
     Args:
-        kernels: Where they are.
-        singles: By kernel node, the group of that node alone that the closure started from.
+        kernels: The kernel nodes of the graph.
+        singles: By kernel node, the initial group of that node alone.
         max_depth: Deeper groups are not made.
-        largest_size: Answers how many nodes a group may have at most; fewer and fewer as a bound draws near.
-        only_singles: Whether the closure started from groups of one node only, and joins only what touches.
+        largest_size: Returns the maximum number of nodes of a group; decreases as a bound is approached.
+        only_singles: Whether all initial groups have one node, and only adjacent groups are joined.
 
     Attributes:
-        turned_away: How often something was not joined because it would have been larger than that.
+        turned_away: Number of joins skipped because the result would have exceeded `largest_size`.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class KnownGroups:
         self._holding: list[list[Group]] = [[] for _ in range(len(kernels))]
 
     def add(self, group: Group) -> None:
-        """Takes in a group; those before are not larger."""
+        """Add a group; groups added earlier are not larger."""
         for number in group.heads:
             self._holding[number].append(group)
 
     def is_held(self, number: int) -> bool:
-        """Whether some group holds a node."""
+        """Return whether some known group holds a node."""
         return bool(self._holding[number])
 
     def holding(self, number: int, beside: int = 0) -> Iterator[Group]:
-        """Groups that hold a node, smallest first; not those too large to be joined with so many nodes."""
+        """Yield the groups that hold a node, smallest first, that can still be joined with `beside` more nodes."""
         most = self.largest_size() - beside
         for group in self._holding[number]:
             if group.size > most:
@@ -64,35 +64,35 @@ class KnownGroups:
 
 
 class Finder(abc.ABC):
-    """Finds what one combiner joins in one graph."""
+    """Finds the joins of one combiner in one graph."""
 
     @abc.abstractmethod
     def joins(self, group: Group) -> Iterator[tuple[Group, ...]]:
-        """All groups that may become one together with a new one; an empty answer only counts as a try.
+        """Yield all sets of groups that may be joined together with a new one; an empty set only counts as a try.
 
-        Called once for each group. The others in the answer were called for before; so that all sets are found,
-        answer each when the last of its groups comes, whichever that is. Answers may overlap, repeat, or be no
-        kernel: that is looked at later.
+        Called once per group. The other groups in a set were passed in earlier calls; to find all sets, yield each
+        set when its last group arrives, whichever that is. Sets may overlap, repeat, or be invalid as kernels; they are
+        checked later.
         """
 
     def add(self, group: Group) -> None:  # noqa: B027  most need no index of their own
-        """Takes in a group, after `joins` was called for it."""
+        """Add a group, after `joins` was called for it."""
 
 
 class Combiner(abc.ABC):
-    """Says which groups may become one. A value: it keeps nothing between graphs."""
+    """Decides which groups may be joined. A value: it keeps no state between graphs."""
 
     @abc.abstractmethod
     def finder(self, known: KnownGroups) -> Finder:
-        """What finds them in one graph."""
+        """Create a finder of joins in one graph."""
 
 
 class TouchingCombiner(Combiner):
-    """Joins a group to one that reads its output, by what the two are."""
+    """Joins a group to a reader of its output, depending on the two groups."""
 
     @abc.abstractmethod
     def joins(self, upstream: OpPatternKind, downstream: OpPatternKind, *, is_constant: bool = False) -> bool:
-        """Whether two groups may become one.
+        """Return whether two groups may be joined.
 
         Args:
             upstream: Kind of the group that is read.
@@ -101,13 +101,13 @@ class TouchingCombiner(Combiner):
         """
 
     def finder(self, known: KnownGroups) -> Finder:
-        """One that keeps groups by the edges across their borders."""
+        """Create a finder that indexes groups by the edges across their borders."""
         return TouchingFinder(known, (self,))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KindCombiner(TouchingCombiner):
-    """Joins a group to one that reads its output, if both are of small enough kind.
+    """Joins a group to a reader of its output, if both are of small enough kind.
 
     Attributes:
         upstream: Largest kind of the group that is read.
@@ -118,15 +118,15 @@ class KindCombiner(TouchingCombiner):
     downstream: OpPatternKind
 
     def joins(self, upstream: OpPatternKind, downstream: OpPatternKind, *, is_constant: bool = False) -> bool:
-        """Whether groups of these kinds may become one."""
+        """Return whether groups of these kinds may be joined."""
         return upstream <= self.upstream and downstream <= self.downstream
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConstantsCombiner(TouchingCombiner):
-    """Joins what is made of constants alone to whatever reads it: a toolchain may compute it once, when it builds.
+    """Joins groups computed from constants alone to their readers: a toolchain may compute them at build time.
 
-    `prepare` folds such nodes away where it can; large tensors and weights in a quantised form stay.
+    `prepare` folds such nodes where it can; large tensors and weights in quantised form remain.
 
     Attributes:
         downstream: Largest kind of the group that reads.
@@ -135,7 +135,7 @@ class ConstantsCombiner(TouchingCombiner):
     downstream: OpPatternKind = _K.OPAQUE
 
     def joins(self, upstream: OpPatternKind, downstream: OpPatternKind, *, is_constant: bool = False) -> bool:
-        """Whether the one that is read is constant."""
+        """Return whether the group that is read is constant, and the reader's kind is within the limit."""
         return is_constant and downstream <= self.downstream
 
 
@@ -144,27 +144,30 @@ DEFAULT_PRIMITIVES: tuple[Combiner, ...] = (
     KindCombiner(_K.BROADCAST, _K.REDUCTION),
     KindCombiner(_K.INJECTIVE, _K.INJECTIVE),
 )
-"""What classic fusion passes join: an anchor with its element-wise epilogue, element-wise work into the reduction that
-reads it, and index work with index work. A Concat is injective, so it joins with any or all of its injective
-producers."""
+"""Joins made by classic fusion passes.
+
+An anchor with its element-wise epilogue, element-wise work with the reduction that reads it, and index work with
+index work. A Concat is injective, so it joins with any subset of its injective producers.
+"""
 
 JOIN_ANYTHING: tuple[Combiner, ...] = (KindCombiner(_K.OPAQUE, _K.OPAQUE),)
-"""Whatever touches: for toolchains that compile any group of operators they support."""
+"""Joins any adjacent groups: for toolchains that compile any group of operators they support."""
 
 
 class TouchingFinder(Finder):
-    """Pairs of groups with an edge from one to the other.
+    """Finds pairs of adjacent groups.
 
-    Groups are kept by each edge across their border, and there by what decides: kind, and the longest path that would
-    go through the edge. So hardly a pair is looked at that overlaps, is too deep or may not be joined.
+    Groups are indexed by each edge across their border, and for each edge by kind and by the longest path that
+    would go through it. So few examined pairs overlap, are too deep or may not be joined.
 
-    Where everything that touches may be joined and the start was single nodes, one of a pair is always a single node:
-    that reaches every connected convex set. In such a set, some node that reads from none of the others or is read by
-    none can leave without the rest falling apart (each outermost block of the set, cut at the nodes whose removal
-    disconnects it, has a first and a last node, and only one of these is such a node), and the rest is convex.
+    If any adjacent groups may be joined and all initial groups have one node, one group of each pair is a
+    single node. This still reaches every connected convex set: such a set has a node that reads from none of
+    the others or is read by none, and whose removal leaves the rest connected and convex. (Each outermost block
+    of the set, cut at its articulation nodes, has a first and a last node, and only one of these is an
+    articulation node.)
 
     Args:
-        known: For its limits.
+        known: Provides the limits.
         combiners: Any of them may join a pair.
     """
 
@@ -181,7 +184,7 @@ class TouchingFinder(Finder):
         self._below: dict[Edge, dict[tuple[OpPatternKind, bool, int], list[Group]]] = {}
 
     def joins(self, group: Group) -> Iterator[tuple[Group, ...]]:
-        """The group with each known one that reads from it, and each it reads from."""
+        """Yield the group with each known group that reads from it, and with each it reads from."""
         allowed, known = self._allowed, self._known
         trait = (group.kind, group.is_constant)
         most = known.largest_size() - group.size
@@ -205,7 +208,7 @@ class TouchingFinder(Finder):
                         yield other, group
 
     def add(self, group: Group) -> None:
-        """Keeps it at its borders."""
+        """Index a group by the edges across its border."""
         if self._one_by_one and group.size > 1:
             return
         kind, is_constant = group.kind, group.is_constant

@@ -1,4 +1,4 @@
-"""Where a graph is cut into runs: places few tensors cross, chosen to balance the work between them."""
+"""Choose where a graph is cut into runs: positions that few tensors cross, with the work balanced between them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from collage_core.ir.graph.work import estimated_work_us
 from collage_core.ir.values.tensor_spec import ValueKind
 
 _MAX_PLACES = 512
-"""Places considered; in larger graphs, the best of each stretch of nodes."""
+"""Maximum number of positions considered; in larger graphs, the best position of each stretch of nodes."""
 
 _CROSSING_WEIGHT = 0.05
-"""What the worst crossing costs, as a fraction of what one average segment does: enough to break ties."""
+"""Penalty of the worst crossing, as a fraction of an average segment's: just enough to break ties."""
 
 
 def cut_positions(
@@ -27,18 +27,18 @@ def cut_positions(
     max_live: int = 3,
     groups: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
-    """Chooses positions in the topological order at which regions may begin and end.
+    """Choose positions in the topological order at which regions may begin and end.
 
     Position p lies before node p. Candidates are positions that at most `max_live` tensors cross, not counting graph
-    inputs, and that split no group; a view counts as the tensor it shows. Among them, those are chosen that minimise
-    the sum of squares of the segments' weights, which balances segments and isolates nodes that weigh more than the
-    others; near-ties fall to fewer and smaller crossing tensors, and away from places right before an epilogue.
+    inputs, and that split no group; a view counts as the tensor it shows. The chosen positions minimise the sum of
+    squares of the segments' weights, which balances segments and isolates nodes that weigh more than the others.
+    Near-ties prefer fewer and smaller crossing tensors, and avoid positions right before an epilogue.
 
     Args:
         graph: The graph.
-        limit: Most positions.
+        limit: Maximum number of positions.
         weights: Weight of each node; estimated from shapes by default.
-        max_live: Most tensors that may cross.
+        max_live: Maximum number of tensors that may cross a position.
         groups: Sets of nodes that stay on one side; None to find them by `quantised_groups`.
 
     Returns:
@@ -71,7 +71,7 @@ def cut_positions(
 
 
 def _inside(groups: Iterable[int]) -> int:
-    """Mask of the positions with nodes of one group on both sides."""
+    """Return the mask of positions with nodes of one group on both sides."""
     mask = 0
     for group in groups:
         mask |= (1 << group.bit_length()) - ((group & -group) << 1)
@@ -84,7 +84,7 @@ def _next_kernel(graph: DataflowGraph, place: int) -> int:
 
 
 def _best(squares: np.ndarray[tuple[int, int], np.dtype[np.float64]], ends: np.ndarray, count: int) -> tuple[int, ...]:
-    """Cheapest way from the first end to the last over at most `count` others, by dynamic programming."""
+    """Find the cheapest path from the first end to the last over at most `count` others, by dynamic programming."""
     last = len(ends) - 1
     costs = squares[0].copy()
     choices = []
@@ -105,7 +105,7 @@ def _best(squares: np.ndarray[tuple[int, int], np.dtype[np.float64]], ends: np.n
 
 
 def _crossing(graph: DataflowGraph) -> list[tuple[int, int]]:
-    """Number and bytes of the tensors that cross each position; unplanned ones count as a million bytes."""
+    """Return the number and bytes of tensors that cross each position; unplanned ones count as a million bytes."""
     last_use: dict[int, int] = {}
     nbytes: dict[int, int] = {}
     tensor_of: dict[object, int] = {}
@@ -140,7 +140,10 @@ def _crossing(graph: DataflowGraph) -> list[tuple[int, int]]:
 
 
 def _distinct(graph: DataflowGraph, places: list[int], crossing: list[tuple[int, int]]) -> list[int]:
-    """Of places with only views between them, the cheapest; and of too many places, the cheapest of each stretch."""
+    """Thin out positions: keep the cheapest of those separated only by views.
+
+    If there are too many positions, the cheapest of each stretch of nodes is kept.
+    """
     best: dict[int, int] = {}
     kernels = np.zeros(len(graph) + 1, dtype=np.int64)
     for index in iterate_bits(graph.needs_kernel):

@@ -1,4 +1,4 @@
-"""The largest regions one toolchain can take, around what it refuses."""
+"""Find the largest regions that one toolchain supports, around the nodes it refuses."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits, lowest_bit, union_of
 
 _MAX_MERGED_REGIONS = 64
-"""With more regions than this, neighbours are not merged: the toolchain refuses too much for it to matter."""
+"""Above this number of regions neighbours are not merged: too much is refused for merging to matter."""
 
 
 def maximal_regions(
     graph: DataflowGraph, supported: int, within: int | None = None, whole: Sequence[int] = ()
 ) -> tuple[list[int], list[int]]:
-    """Greedily groups supported and refused nodes so that all groups together have no cycle.
+    """Group supported and refused nodes greedily so that the groups form no cycle.
 
-    Nodes get levels: as low as possible, never lower than what they read, even for supported and odd for refused
-    nodes. Groups are the connected parts of each level, so a value only flows to higher levels. Then supported groups
-    are merged where that closes no circle.
+    Each node gets the lowest level that is not below the levels of its predecessors: even levels for supported nodes,
+    odd levels for refused nodes. Groups are the connected components of each level, so a value only flows to higher
+    levels. Then supported groups are merged where that creates no cycle.
 
     Args:
         graph: The graph.
@@ -49,10 +49,10 @@ def maximal_regions(
 
 
 def _levels(graph: DataflowGraph, supported: int, within: int, whole: Sequence[int]) -> dict[int, int]:
-    """By node, in order; even ones are of supported nodes.
+    """Compute the level of each node, in graph order; even levels are of supported nodes.
 
-    What stays together is lifted to its highest node until all is. That ends, because such sets, as kernels, could run
-    one after the other.
+    Nodes that stay together are raised to the highest level among them until all such sets are level. The iteration
+    terminates because such sets, as kernels, could run in sequence.
     """
     least: dict[int, int] = {}
     while True:

@@ -1,4 +1,4 @@
-"""Groups of kernel nodes while they are being joined."""
+"""Groups of kernel nodes during joining."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.ir.operators.op_kind import OpPatternKind
 
 Edge = tuple[int, int]
-"""A kernel node and one that reads from it."""
+"""A kernel node and one of its readers."""
 
 
 # Not frozen: one is made for every join that is tried, and the borders are added to those that are kept.
@@ -21,19 +21,19 @@ class Group:
 
     Attributes:
         low: Its lowest node.
-        nodes: Its nodes, relative to `low`.
-        size: How many they are.
+        nodes: Mask of its nodes, relative to `low`.
+        size: Number of its nodes.
         kind: The largest kind inside.
-        is_constant: Whether it is made of constants alone.
+        is_constant: Whether it is computed from constants alone.
         anchors: Its anchors.
-        after: Nodes outside that read from it, relative to `low`.
-        depth: Nodes on its longest inside path, or a number not below that.
-        parts: The labelled parts it brings into what it joins.
-        given: The sub-graph it started as; None for what was joined.
-        heads: Nodes on the longest inside path to each of its nodes; empty until `with_borders`.
+        after: Mask of the nodes outside that read from it, relative to `low`.
+        depth: Upper bound on the number of nodes on its longest inside path.
+        parts: Labelled parts that it contributes to a join.
+        given: The initial sub-graph; None for a joined group.
+        heads: Nodes on the longest inside path to each of its nodes; empty until `add_borders`.
         tails: Nodes on the longest inside path from each of its nodes.
-        entering: Edges into it by which it can be joined.
-        leaving: Edges out of it by which it can be joined.
+        entering: Incoming edges by which it can be joined.
+        leaving: Outgoing edges by which it can be joined.
     """
 
     low: int
@@ -53,21 +53,21 @@ class Group:
 
     @property
     def rank(self) -> tuple[object, ...]:
-        """What tells it from every other group; groups of one size are looked at in this order."""
+        """Unique key that orders groups of equal size for processing."""
         label = (self.given.label, self.given.attributes) if self.given is not None else ("", ())
         return self.low, self.nodes, label, tuple((part.nodes, part.label, part.attributes) for part in self.parts)
 
     def holds(self, number: int) -> bool:
-        """Whether a kernel node is inside."""
+        """Return whether the group contains a kernel node."""
         return number >= self.low and bool(self.nodes >> (number - self.low) & 1)
 
     def overlaps(self, other: Group) -> bool:
-        """Whether they share a node."""
+        """Return whether two groups share a node."""
         shift = other.low - self.low
         return bool(self.nodes & other.nodes << shift if shift >= 0 else other.nodes & self.nodes << -shift)
 
     def add_borders(self, kernels: KernelGraph) -> None:
-        """Finds inside paths and the edges across its border."""
+        """Compute the paths inside the group and the edges across its border."""
         numbers = inside_numbers(self)
         self.heads = heads = inside_heads(kernels, numbers)
         self.depth = max(heads.values())
@@ -84,15 +84,15 @@ class Group:
 
 
 def inside_numbers(group: Group) -> list[int]:
-    """The nodes of a group, ascending."""
+    """Return the nodes of a group, ascending."""
     return [group.low + place for place in iterate_bits(group.nodes)]
 
 
 def inside_heads(kernels: KernelGraph, numbers: list[int]) -> dict[int, int]:
-    """Nodes on the longest path inside a set to each of its nodes.
+    """Compute the number of nodes on the longest path inside a set to each of its nodes.
 
     Args:
-        kernels: Where they are.
+        kernels: Graph of the kernel nodes.
         numbers: The set, ascending.
     """
     heads: dict[int, int] = {}
@@ -107,7 +107,7 @@ def inside_heads(kernels: KernelGraph, numbers: list[int]) -> dict[int, int]:
 
 
 def started(kernels: KernelGraph, sub_graph: SubGraph) -> Group:
-    """The group of a sub-graph that needs a kernel."""
+    """Create the group of a sub-graph that needs a kernel."""
     numbers = kernels.numbers(sub_graph.nodes)
     low = numbers[0]
     nodes = mask_of(number - low for number in numbers)
@@ -126,7 +126,7 @@ def started(kernels: KernelGraph, sub_graph: SubGraph) -> Group:
 
 
 def united(groups: tuple[Group, ...], low: int, nodes: int, parts: tuple[Composite, ...]) -> Group:
-    """Several disjoint groups as one, whether or not that can be a kernel.
+    """Unite several disjoint groups into one, without checking that it can be a kernel.
 
     Args:
         groups: The groups.
@@ -147,7 +147,7 @@ def united(groups: tuple[Group, ...], low: int, nodes: int, parts: tuple[Composi
 
 
 def joined_parts(groups: tuple[Group, ...]) -> tuple[Composite, ...]:
-    """The labelled parts of what several groups make together, in the graph's order."""
+    """Return the labelled parts of several groups, in the graph's order."""
     parts = tuple(part for group in groups for part in group.parts)
     return tuple(sorted(parts, key=_place)) if len(parts) > 1 else parts
 

@@ -1,4 +1,4 @@
-"""From a sub-graph to the function a toolchain lowers."""
+"""Convert a sub-graph into the function that a toolchain lowers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collage_core.ir.graph.extract import COMPOSITE_METADATA, extract
 
 
 def kernel_function(sub_graph: SubGraph, name: str) -> KernelFunction:
-    """Extracts a sub-graph.
+    """Extract a sub-graph as a kernel function.
 
     Equal sub-graphs give equal functions up to names and weights; weights are shared with the graph's model.
 
     Args:
-        sub_graph: What is to be one kernel.
+        sub_graph: The nodes of the kernel.
         name: Global symbol, a valid C identifier.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The nodes of a graph that need a kernel, by consecutive numbers, and what joining groups of them has to know."""
+"""The nodes of a graph that need a kernel, numbered consecutively, with the data needed to join groups of them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from collage_core.ir.operators.op_kind import OpPatternKind
 from collage_core.ir.values.content import constant_of
 
 _NEAR = 1024
-"""Descendants so many nodes ahead are kept as one mask per node; what is further off is walked to."""
+"""Descendants up to this distance are kept as one mask per node; further ones are found by traversal."""
 
 
 class KernelGraph:
-    """The kernel nodes of one graph; an edge stands for a value that one reads from another, also through views.
+    """The kernel nodes of one graph; an edge is a value that one reads from another, directly or through views.
 
-    Sets of nodes are pairs of a lowest number and a mask relative to it, so that what a join costs does not depend on
-    how long the graph is.
+    Sets of nodes are pairs of a lowest number and a mask relative to it, so that the cost of a join does not
+    depend on the size of the graph.
 
     Args:
         graph: The graph.
 
     Attributes:
-        graph: That graph.
+        graph: The graph.
         indices: Index in the graph of each kernel node, ascending: a topological order.
         readers: Kernel nodes that read from each, ascending.
-        sources: Kernel nodes each reads from, ascending.
+        sources: Kernel nodes that each reads from, ascending.
         kinds: Kind of each.
     """
 
@@ -50,15 +50,15 @@ class KernelGraph:
         return len(self.indices)
 
     def numbers(self, nodes: int) -> tuple[int, ...]:
-        """Numbers of the kernel nodes of a mask of the graph, ascending."""
+        """Return the numbers of the kernel nodes in a mask of the graph, ascending."""
         return tuple(self._number[index] for index in iterate_bits(nodes & self.graph.needs_kernel))
 
     def mask(self, low: int, nodes: int) -> int:
-        """A set as a mask of the graph, without views."""
+        """Convert a set to a mask of the graph, without views."""
         return mask_of(self.indices[low + place] for place in iterate_bits(nodes))
 
     def completed(self, low: int, nodes: int) -> int:
-        """A set as a mask of the graph, with the views between its nodes."""
+        """Convert a set to a mask of the graph, with the views between its nodes."""
         return self.graph.completed(self.mask(low, nodes))
 
     @cached_property
@@ -73,7 +73,10 @@ class KernelGraph:
         return tuple(found)
 
     def reached(self, number: int, width: int) -> int:
-        """Nodes that depend on one, relative to it, at least those less than `width` ahead."""
+        """Return the nodes that depend on a node, as a mask relative to it.
+
+        The mask contains at least the nodes less than `width` ahead.
+        """
         if width <= _NEAR:
             return self._near[number]
         known = self._far.get(number)
@@ -88,7 +91,7 @@ class KernelGraph:
         return known
 
     def after(self, low: int, nodes: int) -> int:
-        """Nodes outside of a set that read from it, relative to its lowest."""
+        """Return the nodes outside a set that read from it, relative to its lowest node."""
         mask = 0
         for place in iterate_bits(nodes):
             for reader in self.readers[low + place]:
@@ -96,14 +99,14 @@ class KernelGraph:
         return mask & ~nodes
 
     def is_convex(self, low: int, nodes: int, after: int) -> bool:
-        """Whether nothing flows out of a set and back in.
+        """Return whether a set is convex: no path leaves it and re-enters it.
 
-        Every way back passes a node that reads from the set and comes before its last one.
+        Every such path passes a node that reads from the set and comes before its last node.
 
         Args:
             low: The lowest node of the set.
             nodes: The set, relative to `low`.
-            after: Its `after`.
+            after: Result of `after` for the set.
         """
         width = nodes.bit_length()
         return not any(
@@ -112,7 +115,7 @@ class KernelGraph:
         )
 
     def between(self, low: int, nodes: int) -> int:
-        """Nodes outside of a set that lie on a way out of it and back in, relative to `low`."""
+        """Return the nodes on paths that leave a set and re-enter it, relative to `low`."""
         width = nodes.bit_length()
         after = 0
         for place in iterate_bits(nodes):
@@ -124,10 +127,10 @@ class KernelGraph:
 
     @cached_property
     def direct_readers(self) -> tuple[tuple[int, ...], ...]:
-        """Readers of each node but those it also reaches by way of another: the edges of the transitive reduction.
+        """Readers of each node that it does not also reach through another: the edges of the transitive reduction.
 
-        Where one set reads from another and both together are convex, an edge of these goes from one to the other: all
-        ways between two nodes of a convex set are inside, the longest too.
+        If one set reads from another and their union is convex, one of these edges connects them: all paths between two
+        nodes of a convex set are inside, including the longest.
         """
         return tuple(
             tuple(
@@ -152,7 +155,7 @@ class KernelGraph:
 
     @cached_property
     def constants(self) -> frozenset[int]:
-        """Nodes made of constants alone, and always the same."""
+        """Deterministic nodes computed from constants alone."""
         made: set[int] = set()
         for index, node in enumerate(self.graph.nodes):
             read = [value for value in self.graph.operands[index] if value is not None and constant_of(value) is None]

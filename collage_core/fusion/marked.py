@@ -1,4 +1,4 @@
-"""Calls of functions that are marked as one kernel: a fusion found before, or annotated by hand."""
+"""Calls of functions marked as one kernel: by an earlier fusion, or annotated by hand."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from collage_core.ir.graph.masks import iterate_bits
 from collage_core.patterns import FusionPattern, Mismatch
 
 Takes = Callable[[DataflowGraph, int], Supported | Unsupported]
-"""What a toolchain says of one node of a graph."""
+"""Decides whether a toolchain supports one node of a graph."""
 
 
 def marked_call(graph: DataflowGraph, index: int) -> SubGraph:
-    """The call as a candidate, with the label and the attributes its function has."""
+    """Create the candidate for a marked call, with the label and attributes of its function."""
     metadata = graph.model.functions[graph.nodes[index].op_identifier()].metadata_props
     prefix = f"{COMPOSITE_METADATA}."
     attributes = sorted((key.removeprefix(prefix), value) for key, value in metadata.items() if key.startswith(prefix))
@@ -26,16 +26,16 @@ def marked_call(graph: DataflowGraph, index: int) -> SubGraph:
 
 
 def offered_call(graph: DataflowGraph, index: int, toolchain: str, takes: Takes) -> SubGraph | Unsupported:
-    """A marked call as a toolchain's candidate, or why it is none.
+    """Create a toolchain's candidate for a marked call, or return why it cannot have one.
 
-    What the model gives to a toolchain is that one's, unasked. What it gives to nobody is for whoever takes every node
-    inside.
+    A call that the model assigns to a toolchain is that toolchain's candidate without further checks. An unassigned
+    call is open to every toolchain that takes all nodes inside.
 
     Args:
         graph: The graph.
         index: A call of a marked function, one of `graph.compilers`.
-        toolchain: Who is asked.
-        takes: What it says of nodes.
+        toolchain: Name of the toolchain.
+        takes: Returns whether the toolchain takes a node.
     """
     owner = graph.compilers[index]
     if owner not in ("", toolchain):
@@ -50,25 +50,26 @@ def offered_call(graph: DataflowGraph, index: int, toolchain: str, takes: Takes)
 
 
 def body_of(graph: DataflowGraph, index: int) -> DataflowGraph:
-    """What a marked function computes at one call, with the constants of that call."""
+    """Extract the body of a marked function at one call, with the constants of that call."""
     return DataflowGraph(extract(graph, 1 << index, name="body").model)
 
 
 @dataclasses.dataclass(frozen=True)
 class PrimitiveRule(FusionRule):
-    """Every call of a function the model marks as one kernel, alone; `OpPredicateRule` proposes them too.
+    """Proposes every call of a function marked as one kernel, alone; `OpPredicateRule` proposes them too.
 
-    Those the model gives to this toolchain, and those it gives to nobody: all of them, or, for a toolchain that names
-    its kernels by patterns, those one of these matches whole, under its name.
+    Proposes the calls that the model assigns to this toolchain, and unassigned ones: all of them, or, for a
+    toolchain that names its kernels by patterns, those that a pattern matches as a whole, labelled with the
+    pattern's name.
 
     Attributes:
-        patterns: The toolchain's patterns; none if it fuses by kinds.
+        patterns: The toolchain's patterns; empty if it fuses by kinds.
     """
 
     patterns: tuple[FusionPattern, ...] = ()
 
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """Every call the toolchain may have; why it may not have the others."""
+        """Propose every marked call that the toolchain may have, and the reasons for the others."""
         found = []
         refusals: dict[int, str] = {}
         for index, owner in graph.compilers.items():
@@ -86,7 +87,7 @@ class PrimitiveRule(FusionRule):
         return RuleOutcome(sub_graphs=tuple(found), refusals=refusals)
 
     def _label(self, body: DataflowGraph) -> str:
-        """Name of the first pattern that matches all of a body; empty if none does."""
+        """Return the name of the first pattern that matches a whole body; empty if none does."""
         for pattern in self.patterns:
             for index in reversed(range(len(body))):
                 found = pattern.match(body, index)

@@ -1,4 +1,4 @@
-"""Rules that propose single nodes: those a predicate takes, or those of a fusible kind."""
+"""Propose single nodes: those a predicate accepts, or those of a fusible kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from collage_core.patterns import PatternTable
 
 @dataclasses.dataclass(frozen=True)
 class OpPredicateRule(FusionRule):
-    """Every node the table's predicates take, alone. Views are asked about too: a refused one is inside nothing.
+    """Proposes every node that the table's predicates accept, alone.
+
+    Views are tested too: a refused view is inside no candidate.
 
     Attributes:
         table: Holds the predicates.
@@ -24,7 +26,7 @@ class OpPredicateRule(FusionRule):
     table: PatternTable
 
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """Asks the query's refusals, then the predicates, about every node."""
+        """Check every node against the query's refusals, then against the predicates."""
         found = []
         refusals: dict[int, str] = {}
         for index in range(len(graph)):
@@ -48,7 +50,7 @@ class OpPredicateRule(FusionRule):
 
 @dataclasses.dataclass(frozen=True)
 class OpCallByKindRule(FusionRule):
-    """Every node up to a kind, alone: what a code generator can make a loop nest of.
+    """Proposes every node up to a kind, alone: the nodes a code generator can compile to a loop nest.
 
     Attributes:
         most: The largest kind; anchors by default, so only opaque operators are left out.
@@ -57,7 +59,7 @@ class OpCallByKindRule(FusionRule):
     most: OpPatternKind = OpPatternKind.OUT_ELEMENTWISE_FUSABLE
 
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """Asks the query's refusals, then the kinds, about every node."""
+        """Check every node against the query's refusals, then against the kinds."""
         found = []
         refusals: dict[int, str] = {}
         for index in iterate_bits(graph.all_mask):

@@ -1,4 +1,4 @@
-"""A whole graph cut into kernels."""
+"""Partition a whole graph into kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collage_core.ir.graph.masks import iterate_bits, lowest_bit, union_of
 
 @dataclasses.dataclass(frozen=True)
 class Partitioning:
-    """Disjoint kernels that cover every node that needs one and can run one after the other.
+    """Disjoint kernels that cover every node that needs one and can be ordered for execution.
 
     Attributes:
         graph: The graph.
@@ -22,7 +22,7 @@ class Partitioning:
 
     Raises:
         PartitioningError: If two kernels overlap, a node is uncovered, a view lies on a kernel's border, or
-            kernels depend on each other in a circle.
+            kernels depend on each other in a cycle.
     """
 
     graph: DataflowGraph = dataclasses.field(repr=False)
@@ -48,7 +48,7 @@ class Partitioning:
 
     @cached_property
     def order(self) -> tuple[CandidateKernel | int, ...]:
-        """Kernels, and indices of the host nodes outside of them, in an order they can run in.
+        """Kernels, and indices of the host nodes outside of them, in execution order.
 
         Raises:
             PartitioningError: If there is none.

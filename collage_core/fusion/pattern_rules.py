@@ -1,4 +1,4 @@
-"""Rules from patterns: where they match, and under which label."""
+"""Propose and label the matches of patterns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from collage_core.patterns import FusionPattern, Mismatch
 
 @dataclasses.dataclass(frozen=True)
 class DFPatternRule(FusionRule):
-    """One candidate per node at which a pattern matches and its check agrees.
+    """Proposes one candidate per node at which a pattern matches and its check succeeds.
 
-    Nodes matched by wildcards stay outside, and overlapping matches are all kept. Candidates have the attributes the
-    pattern's `attrs_getter` finds, and no label: see `CompositeRule`.
+    Nodes matched by wildcards stay outside, and all overlapping matches are kept. Candidates have the
+    attributes that the pattern's `attrs_getter` returns, and no label: see `CompositeRule`.
 
     Attributes:
         pattern: The pattern.
@@ -25,7 +25,7 @@ class DFPatternRule(FusionRule):
     pattern: FusionPattern
 
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """Tries every node as the pattern's root."""
+        """Match the pattern with every node as its root."""
         found = []
         refusals: dict[int, str] = {}
         unlike = 0
@@ -55,7 +55,7 @@ class DFPatternRule(FusionRule):
 
 @dataclasses.dataclass(frozen=True)
 class CompositeRule(FusionRule):
-    """Labels what another rule finds, so that the toolchain sees each as one named group.
+    """Labels another rule's candidates, so that the toolchain gets each as one named group.
 
     Attributes:
         rule: The other rule.
@@ -66,7 +66,7 @@ class CompositeRule(FusionRule):
     label: str
 
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """The other rule's candidates, labelled."""
+        """Label the other rule's candidates."""
         outcome = self.rule.propose(graph, context)
         return outcome.with_sub_graphs(
             sub_graph.labelled(self.label, dict(sub_graph.attributes)) for sub_graph in outcome.sub_graphs

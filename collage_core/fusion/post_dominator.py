@@ -1,11 +1,11 @@
-"""Classic operator fusion: every node is joined with its post-dominator where all paths between them allow it.
+"""Classic operator fusion: join every node with its post-dominator where all paths between them allow it.
 
 The algorithm is that of TVM's `FuseOps` (T. Chen et al., "TVM: An Automated End-to-End Optimizing Compiler for Deep
-Learning", OSDI 2018, section 3; "Operator Fusion" in TVM's architecture guide), for graphs of ONNX: there are no
-tuples, so that what TVM does for the tuple a concatenate reads is done for the Concat itself.
+Learning", OSDI 2018, section 3; "Operator Fusion" in TVM's architecture guide), for ONNX graphs: they have no tuples,
+so TVM's handling of the tuple that a concatenation reads is applied to the Concat itself.
 
-It makes one partition, quickly, and keeps nothing else; `CombineByPrimitivesRule` makes every group it could have made
-on the way, for a search to choose from.
+It computes one partition, quickly, and keeps no alternatives; `CombineByPrimitivesRule` computes every intermediate
+group, for a search to choose from.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _K = OpPatternKind
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FuseLimits:
-    """How large a group may become; None is no limit.
+    """Limits on the size of a group; None is no limit.
 
     Attributes:
-        max_nodes: Most nodes, views not counted. TVM's own limit is 256.
-        max_depth: Most nodes on a path inside, views not counted.
-        max_inputs: Most values read from outside, constants excluded.
+        max_nodes: Maximum number of nodes, views not counted. TVM's own limit is 256.
+        max_depth: Maximum number of nodes on a path inside, views not counted.
+        max_inputs: Maximum number of values read from outside, constants excluded.
     """
 
     max_nodes: int | None = 256
@@ -43,25 +43,25 @@ class FuseLimits:
 
 
 def post_dominator_groups(graph: DataflowGraph, limits: FuseLimits | None = None) -> tuple[int, ...]:
-    """Partitions a graph into groups, each of which could be one loop nest with one result.
+    """Partition a graph into groups, each of which could be one loop nest with one result.
 
     Nodes are visited in order, three times. In each phase a node is joined with its immediate post-dominator and with
     everything between them if the kinds on all paths allow it:
 
     - phase 0: an anchor takes element-wise and broadcasting nodes after it, as long as its own result is read
       element by element; so two anchors are never in one group.
-    - phase 1: index work (transposing, slicing, ...) is joined with index work and simpler nodes after it. Later than
-      anchors, so that these come first.
-    - phase 2: what a Concat reads is joined with it, if nothing in the Concat's group is more than index work.
+    - phase 1: index operators (transposing, slicing, ...) are joined with index operators and simpler nodes after
+      them. This phase follows phase 0 so that anchors take precedence.
+    - phase 2: the inputs of a Concat are joined with it, if the Concat's group holds nothing above injective.
     - in all phases but the last: an element-wise or broadcasting node goes into the injective node, the reduction, or
-      the group of an anchor that follows it. A reduction starts nothing: it is only ever the last of its group.
+      the group of an anchor that follows it. A reduction starts no group: it is always the last of its group.
 
     Opaque and impure nodes, calls of functions marked as kernels, and quantised operators (which are never split) are
-    alone. So is the producer of a graph output with respect to what reads it.
+    alone. The producer of a graph output is never joined with its readers.
 
     Args:
         graph: The graph.
-        limits: How large groups may become; TVM's if None.
+        limits: Limits on the size of groups; TVM's if None.
 
     Returns:
         Masks of disjoint sets that cover all nodes, views included, by lowest node.
@@ -86,11 +86,11 @@ class _Fuser:
         self._towards = _kinds_towards(graph)
 
     def groups(self) -> Iterator[int]:
-        """The groups made so far."""
+        """Return the groups built so far."""
         return (self._nodes[index] for index, parent in enumerate(self._parent) if index == parent)
 
     def run(self, phase: int) -> None:
-        """Visits every node once."""
+        """Visit every node once."""
         end = len(self._graph)
         for index, sink in enumerate(self._graph.post_dominators):
             if sink == end or self._kind[index] is _K.OPAQUE or self._root(index) == self._root(sink):
@@ -103,7 +103,10 @@ class _Fuser:
                 self._join(index, sink, between)
 
     def _condition(self, index: int, sink: int, phase: int) -> Callable[[OpPatternKind, bool], bool] | None:
-        """What groups on the way, and at its end, must be of; None if the node is not joined in this phase."""
+        """Return the predicate for the kinds of groups on the paths and at the sink.
+
+        None if the node is not joined in this phase.
+        """
         kind, towards = self._kind[index], self._towards[index]
         if (phase == 2) != _is_concat(self._graph, sink):
             return None
@@ -121,7 +124,7 @@ class _Fuser:
         return None
 
     def _between(self, index: int, sink: int, allows: Callable[[OpPatternKind, bool], bool]) -> int | None:
-        """Nodes on the paths from a node to its post-dominator, both excluded; None if one does not allow it."""
+        """Return the nodes between a node and its post-dominator, both excluded; None if one may not be joined."""
         graph = self._graph
         seen = 0
         waiting = graph.successors[index]
@@ -171,9 +174,9 @@ def _is_concat(graph: DataflowGraph, index: int) -> bool:
 
 
 def _kinds_towards(graph: DataflowGraph) -> list[OpPatternKind]:
-    """By node, the largest kind of reading on all paths from it to its post-dominator.
+    """Compute the largest kind of access on all paths from each node to its post-dominator.
 
-    A node that broadcasts reads element by element what has the shape of its result: a bias is broadcast, what it is
+    A broadcasting node reads an operand of its result's shape element-wise: a bias is broadcast, the operand it is
     added to is not.
     """
     end = len(graph)
@@ -193,7 +196,7 @@ def _kinds_towards(graph: DataflowGraph) -> list[OpPatternKind]:
 
 
 def _reading(graph: DataflowGraph, index: int, reader: int) -> OpPatternKind:
-    """How one node reads what another produces."""
+    """Return the kind of access with which one node reads another's result."""
     kind = graph.kinds[reader]
     if kind is not _K.BROADCAST:
         return kind

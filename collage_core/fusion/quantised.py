@@ -1,9 +1,9 @@
-"""Quantised operators: nodes that only ever go into one kernel together.
+"""Quantised operators: nodes that must not be split across kernels.
 
-A model in the QDQ form says that an operator computes in few bits by a DequantizeLinear on what it reads and a
-QuantizeLinear on what it gives, and toolchains know it by these neighbours (node units in ONNX Runtime, low-precision
-transformations in OpenVINO, explicit quantisation in TensorRT). Cut apart it is computed in float32, with a pass over
-memory for each conversion: slower, and not what was quantised.
+A model in QDQ form marks an operator as low-precision by a DequantizeLinear on its inputs and a QuantizeLinear on its
+outputs, and toolchains recognise it by these neighbours (node units in ONNX Runtime, low-precision transformations in
+OpenVINO, explicit quantisation in TensorRT). If split, it is computed in float32 with a pass over memory for each
+conversion: slower, and not the computation that was quantised.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from collage_core.ir.values.content import constant_of
 
 
 def quantised_groups(graph: DataflowGraph) -> tuple[int, ...]:
-    """The groups of a graph of which no kernel should hold a part.
+    """Return the groups of nodes that no kernel should split: the graph's quantised operators.
 
-    A group is what hangs together by values that only exist in the middle of a quantised operator, so that no kernel
-    should end there. Those are the results of
+    A group is a set of nodes connected by values that are internal to a quantised operator, so that no kernel should
+    end there. Those are the results of
 
     - a DequantizeLinear, also seen through views;
     - an operator that reads such a result, and of element-wise operators after it, if nothing but a QuantizeLinear
       reads it, or nothing but further element-wise operators of which that is true;
-    - whatever is made of quantised constants alone: weights.
+    - operators computed from quantised constants alone: weights.
 
-    The narrow tensor between a QuantizeLinear and a DequantizeLinear is no such value: it is where kernels end. Groups
-    that could not run one after the other are one group, with what lies between them.
+    The narrow tensor between a QuantizeLinear and a DequantizeLinear is not internal: kernels end there. Groups that
+    could not run in sequence are merged into one, together with the nodes between them.
 
     Args:
         graph: The graph.
 
     Returns:
-        Disjoint masks of nodes that need a kernel, at least two in each, in the order of their lowest nodes. They, and
-        the other nodes one by one, could be kernels that run one after the other.
+        Disjoint masks of nodes that need a kernel, at least two in each, in the order of their lowest nodes. The
+        groups, and the other nodes one by one, could be kernels that run in sequence.
     """
     if not any(is_quantize(node) or is_dequantize(node) for node in graph.nodes):
         return ()
@@ -48,7 +48,7 @@ def quantised_groups(graph: DataflowGraph) -> tuple[int, ...]:
 
 
 def is_split(groups: Iterable[int], nodes: int) -> bool:
-    """Whether a set of nodes holds a part of a group without the rest.
+    """Return whether a set of nodes contains part of a group without the rest.
 
     Examples:
         >>> is_split([0b0110], 0b0011), is_split([0b0110], 0b0111), is_split([0b0110], 0b1001)
@@ -58,7 +58,7 @@ def is_split(groups: Iterable[int], nodes: int) -> bool:
 
 
 def grown(graph: DataflowGraph, groups: Sequence[int], nodes: int) -> int:
-    """The smallest convex set, with the views inside, that holds some nodes and splits no group."""
+    """Grow a set of nodes to the smallest convex set, with the views inside, that splits no group."""
     before = 0
     while nodes != before:
         before = nodes
@@ -70,7 +70,7 @@ def grown(graph: DataflowGraph, groups: Sequence[int], nodes: int) -> int:
 
 
 def _inner(graph: DataflowGraph) -> int:
-    """Mask of the nodes whose results only exist in the middle of a quantised operator."""
+    """Return the mask of nodes whose results are internal to a quantised operator."""
     nodes = range(len(graph))
     wide = _dequantised(graph)
     narrows = mask_of(index for index in nodes if is_quantize(graph.nodes[index]))
@@ -92,7 +92,7 @@ def _inner(graph: DataflowGraph) -> int:
 
 
 def _dequantised(graph: DataflowGraph) -> int:
-    """The DequantizeLinear nodes, and views on their results."""
+    """Return the mask of DequantizeLinear nodes and of views on their results."""
     found = 0
     for index, node in enumerate(graph.nodes):
         if is_dequantize(node) or (graph.is_host(index) and graph.predecessors[index] & found):
@@ -101,7 +101,7 @@ def _dequantised(graph: DataflowGraph) -> int:
 
 
 def _weights(graph: DataflowGraph) -> int:
-    """What is made of quantised constants alone."""
+    """Return the mask of nodes computed from quantised constants alone."""
     found = 0
     for index, node in enumerate(graph.nodes):
         made = [value for value in graph.operands[index] if value is not None and constant_of(value) is None]
@@ -114,7 +114,7 @@ def _weights(graph: DataflowGraph) -> int:
 
 
 def _united(ties: Iterable[int]) -> list[int]:
-    """Sets that share a node become one."""
+    """Unite sets that share a node."""
     number_of: dict[int, int] = {}
     groups: dict[int, int] = {}
     for number, tie in enumerate(ties):
@@ -127,7 +127,7 @@ def _united(ties: Iterable[int]) -> list[int]:
 
 
 def _without_circles(graph: DataflowGraph, groups: Sequence[int]) -> list[int]:
-    """Merges what would wait for each other in a circle: the strongly connected components, by Kosaraju's algorithm."""
+    """Merge groups that depend on each other: strongly connected components, by Kosaraju's algorithm."""
     units = [*groups, *(1 << index for index in iterate_bits(graph.needs_kernel & ~union_of(groups)))]
     unit_of = {index: number for number, unit in enumerate(units) for index in iterate_bits(unit)}
 
@@ -146,7 +146,7 @@ def _without_circles(graph: DataflowGraph, groups: Sequence[int]) -> list[int]:
 
 
 def _finished(start: int, edges: Sequence[Sequence[int]], seen: set[int]) -> list[int]:
-    """What can be reached from somewhere and was not seen yet, each after all that can be reached from it."""
+    """Return the unseen units reachable from a unit in post-order: each follows all units reachable from it."""
     if start in seen:
         return []
     seen.add(start)

@@ -1,4 +1,4 @@
-"""Regions for toolchains that compile whole graphs: runs between cuts, and all that lies around refused nodes."""
+"""Propose regions for whole-graph compilers: runs between cuts, and maximal regions around refused nodes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from collage_core.ir.graph.masks import mask_of
 
 
 def supported_nodes(graph: DataflowGraph, outcome: RuleOutcome, context: RuleContext) -> int:
-    """Mask of the nodes a toolchain takes into regions: those in some candidate, and the views it does not refuse.
+    """Return the mask of nodes a toolchain takes into regions: covered nodes, and views it does not refuse.
 
-    A node that calls a function marked as one kernel stays a kernel of its own. A quantised operator is taken whole.
+    A call of a function marked as one kernel stays a kernel of its own. A quantised operator is taken whole or not at
+    all.
 
     Args:
         graph: The graph.
-        outcome: What the toolchain's rule found.
-        context: What its query refused.
+        outcome: Outcome of the toolchain's rule.
+        context: Context of the rule, with the refusals of the toolchain's query.
     """
     views = graph.host_mask & ~context.refused & ~mask_of(outcome.refusals)
     taken = outcome.covered & graph.needs_kernel & ~mask_of(graph.compilers) | views
@@ -34,27 +35,27 @@ def supported_nodes(graph: DataflowGraph, outcome: RuleOutcome, context: RuleCon
 
 @dataclasses.dataclass(frozen=True)
 class RegionsRule(FusionRule):
-    """Regions up to the whole model, of nodes another rule takes.
+    """Proposes regions, up to the whole model, of the nodes that another rule accepts.
 
-    With the graph cut into K segments there is a region for each run of neighbouring segments, K * (K + 1) / 2 with
-    the whole graph, which is the last. Runs of a topological order are convex. Where a run holds refused nodes, its
-    maximal supported parts take its place. Exits are not limited.
+    With the graph cut into K segments there is a region for each run of neighbouring segments, K * (K + 1) / 2
+    including the whole graph, which is the last. Runs of a topological order are convex. If a run holds refused
+    nodes, it is replaced by its maximal supported parts. Exits are not limited.
 
     Attributes:
-        rule: Its candidates say which nodes are taken; labelled ones become parts of the regions.
+        rule: Its candidates determine the accepted nodes; labelled ones become parts of the regions.
     """
 
     rule: FusionRule
 
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """Cuts at the context's positions, save those inside a quantised operator, or at chosen ones."""
+        """Build regions between cuts at the context's positions, or at chosen ones; skip cuts that split a group."""
         outcome = self.rule.propose(graph, context)
         supported = supported_nodes(graph, outcome, context)
         groups = context.whole(graph)
         limit = context.bounds.segments - 1
         positions = context.cut_positions
         if positions is None:
-            positions = cut_positions(graph, limit, context.weights, max_live=context.bounds.max_live, groups=groups)
+            positions = cut_positions(graph, limit, max_live=context.bounds.max_live, groups=groups)
         positions = [place for place in positions if not is_split(groups, (1 << place) - 1)]
         left_out = []
         if len(positions) > limit:

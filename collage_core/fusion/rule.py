@@ -1,4 +1,4 @@
-"""How candidates are found: the base of every rule."""
+"""The base class of every rule that finds candidates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ class RuleContext:
         target: Whom the candidates are for.
         bounds: How many to make.
         refusals: Reason by index of each node the toolchain's own query refused; such nodes are never inside.
-        weights: Cost of each node, in any unit, where something better than an estimate from shapes is known.
         cut_positions: Where regions may begin and end; None to choose them by `cut_positions`.
         groups: Sets of nodes of which no candidate holds a part; None to find them by `quantised_groups`.
     """
@@ -30,12 +29,11 @@ class RuleContext:
     target: Target
     bounds: CandidateBounds = dataclasses.field(default_factory=CandidateBounds)
     refusals: Mapping[int, str] = dataclasses.field(default_factory=dict)
-    weights: Sequence[float] | None = None
     cut_positions: Sequence[int] | None = None
     groups: Sequence[int] | None = None
 
     def whole(self, graph: DataflowGraph) -> tuple[int, ...]:
-        """The sets of nodes of a graph of which no candidate holds a part."""
+        """Return the sets of nodes in a graph that no candidate may split."""
         return quantised_groups(graph) if self.groups is None else tuple(self.groups)
 
     @cached_property
@@ -49,14 +47,14 @@ class RuleContext:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RuleOutcome:
-    """What a rule found.
+    """Result of a rule.
 
     Attributes:
         sub_graphs: The candidates, in a deterministic order; they may overlap.
-        refusals: Reason by index of each node that is in no candidate because it was refused.
-        left_out: What a bound cut off, or a rule knows to be no kernel, a sentence each.
-        unlike: Mask of the refused nodes about which no more is known than that a pattern goes on otherwise there: a
-            reason of any other kind says more.
+        refusals: By index, reason for which the node was refused, for nodes in no candidate.
+        left_out: One sentence for each exclusion, by a bound or because the rule knows that it is no kernel.
+        unlike: Mask of the refused nodes whose only known reason is a pattern mismatch; any other reason is more
+            informative.
     """
 
     sub_graphs: tuple[SubGraph, ...] = ()
@@ -65,7 +63,7 @@ class RuleOutcome:
     unlike: int = 0
 
     def with_sub_graphs(self, sub_graphs: Iterable[SubGraph], *left_out: str) -> RuleOutcome:
-        """The same refusals, other sub-graphs, each once."""
+        """Return an outcome with the same refusals and other sub-graphs, each once."""
         return RuleOutcome(
             sub_graphs=tuple(dict.fromkeys(sub_graphs)),
             refusals=self.refusals,
@@ -75,7 +73,7 @@ class RuleOutcome:
 
     @property
     def covered(self) -> int:
-        """Mask of the nodes some candidate holds."""
+        """Mask of the nodes in some candidate."""
         mask = 0
         for sub_graph in self.sub_graphs:
             mask |= sub_graph.nodes
@@ -83,20 +81,20 @@ class RuleOutcome:
 
 
 class FusionRule(abc.ABC):
-    """Finds the candidates of one target in a graph. Rules are values: they keep nothing between graphs."""
+    """Finds the candidates of one target in a graph. Rules are values: they keep no state between graphs."""
 
     @abc.abstractmethod
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """Finds candidates.
+        """Find candidates.
 
         Args:
             graph: The prepared model's graph.
-            context: Target, bounds and what the toolchain refused.
+            context: Target, bounds and the toolchain's refusals.
 
         Returns:
             Candidates with no refused node inside, and why nodes were refused.
         """
 
     def candidates(self, graph: DataflowGraph, context: RuleContext) -> list[SubGraph]:
-        """The sub-graphs `propose` finds."""
+        """Return the sub-graphs that `propose` finds."""
         return list(self.propose(graph, context).sub_graphs)

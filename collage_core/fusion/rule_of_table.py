@@ -1,4 +1,4 @@
-"""The rule of a target whose plugin gives no rule of its own."""
+"""The default rule of a target, used if its plugin provides none."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from collage_core.fusion.whole_groups import WholeGroupsRule
 from collage_core.patterns import PatternTable
 
 _FUSED_EXITS = 1
-"""Exits of a natively fused group: what `FuseOps` allows, and groups with one exit never close a cycle."""
+"""Maximum exits of a natively fused group, as in `FuseOps`; groups with one exit never close a cycle."""
 
 
 def default_rule(table: PatternTable, target: Target) -> FusionRule:
-    """Builds a target's rule from what its plugin registered.
+    """Build a target's rule from its plugin's pattern table.
 
-    Patterns: each match is a labelled composite. Predicates: each node they take. Both: both. Then, as
-    `target.joins` says: nothing more; or natively fused groups; or these and regions up to the whole model. Neither:
-    native fusion of everything that is not opaque, whatever `target.joins` says. No candidate splits a quantised
+    Patterns: each match is a labelled composite. Predicates: each node they take. Both: both. Then, depending on
+    `target.joins`: nothing more; or natively fused groups; or these and regions up to the whole model. Neither:
+    native fusion of everything that is not opaque, regardless of `target.joins`. No candidate splits a quantised
     operator.
 
     Args:
-        table: What the plugin registered.
-        target: For whom.
+        table: Patterns and predicates that the plugin registered.
+        target: The plugin's target.
     """
     base: list[FusionRule] = [CompositeRule(DFPatternRule(entry), entry.name) for entry in table.patterns]
     if table.predicates:

@@ -1,4 +1,4 @@
-"""A rule with its targets, and what it proposed."""
+"""Pair a rule with its targets, and candidates with their origin."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from collage_core.fusion.sub_graph import SubGraph
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FusionSpec:
-    """How candidates are found for one or several targets.
+    """A named rule for one or several targets.
 
     Attributes:
-        name: Shown to users; usually the target's name.
+        name: Name shown to users; usually the target's name.
         rule: Finds the candidates.
         targets: Each candidate may run on each of them.
     """
@@ -34,9 +34,9 @@ class CandidateKernel:
     """A sub-graph with the spec that proposed it and one of the spec's targets.
 
     Attributes:
-        sub_graph: What would be one kernel.
-        spec: Who proposed it.
-        target: Who would run it; may be left out if the spec has one target.
+        sub_graph: Nodes of the kernel.
+        spec: Spec that proposed it.
+        target: Target that would run it; may be omitted if the spec has one target.
     """
 
     sub_graph: SubGraph
@@ -53,18 +53,19 @@ class CandidateKernel:
 
     @cached_property
     def measured_as(self) -> Target:
-        """The target whose measurement is its cost; see `measured_as`."""
+        """The target whose measurement provides its cost; see `measured_as`."""
         return measured_as(self.target, self.sub_graph)
 
 
 def measured_as(target: Target, sub_graph: SubGraph) -> Target:
-    """The target as which a kernel is measured, and under whose name the outcome is recorded.
+    """Return the target that a kernel is measured as, under whose name the result is recorded.
 
-    Its own; or, where there is nothing in it that its own would round (`Target.rounds`), the one of full precision.
+    It is the kernel's own target or, if the kernel holds no operator that this target rounds (`Target.rounds`), the
+    full-precision target.
 
     Args:
-        target: Who would run it.
-        sub_graph: What would be the kernel.
+        target: Target that would run the kernel.
+        sub_graph: The sub-graph of the kernel.
     """
     if target.rounds is None or sub_graph.nodes & sub_graph.graph.float32_operators(target.rounds):
         return target

@@ -1,4 +1,4 @@
-"""A set of nodes seen as inside and outside."""
+"""Sub-graphs: sets of nodes with their inside and outside."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from collage_core.ir.values.content import constant_of
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SubGraphConfig:
-    """Which sub-graphs are valid; None is no limit.
+    """Validity limits of sub-graphs; None is no limit.
 
     Attributes:
-        max_exits: Most exit nodes.
+        max_exits: Maximum number of exit nodes.
         max_depth: Longest inside path, in nodes that need a kernel.
-        max_inputs: Most values read from outside, constants excluded.
+        max_inputs: Maximum number of values read from outside, constants excluded.
         allow_taps: Whether an exit node may also feed an inside node.
     """
 
@@ -36,14 +36,14 @@ class SubGraphConfig:
 
 @dataclasses.dataclass(frozen=True)
 class SubGraph:
-    """A set of nodes of one graph, seen as inside and outside. It builds no model: thousands are alive at once.
+    """A set of nodes of one graph, with its inside and outside. No model is built: thousands are alive at once.
 
     Attributes:
         graph: The graph.
         nodes: Mask of the nodes inside.
-        label: Name of the pattern the whole matched, or `""`.
+        label: Name of the pattern that matched the whole, or `""`.
         composites: Labelled parts inside.
-        attributes: What the pattern's `attrs_getter` found, as sorted pairs.
+        attributes: Result of the pattern's `attrs_getter`, as sorted pairs.
     """
 
     graph: DataflowGraph = dataclasses.field(repr=False)
@@ -66,13 +66,13 @@ class SubGraph:
 
     @cached_property
     def kind(self) -> OpPatternKind:
-        """The largest kind inside; views, which leave the bytes alone, are not counted unless alone."""
+        """The largest kind inside; views, which do not change bytes, count only if there is nothing else."""
         graph, kernels = self.graph, self.nodes & self.graph.needs_kernel
         return max(graph.kinds[index] for index in iterate_bits(kernels or self.nodes))
 
     @cached_property
     def entries(self) -> int:
-        """Inside nodes that read something from outside, or nothing at all; constants do not count."""
+        """Inside nodes that read a value from outside, or read nothing; constants do not count."""
         mask = 0
         for index in iterate_bits(self.nodes):
             read = [value for value in self.graph.operands[index] if value is not None and constant_of(value) is None]
@@ -123,7 +123,7 @@ class SubGraph:
 
     @property
     def is_convex(self) -> bool:
-        """Whether nothing flows out and back in."""
+        """Whether no path leaves the sub-graph and re-enters it."""
         return self.ancestors & self.descendants == 0
 
     @property
@@ -133,7 +133,7 @@ class SubGraph:
 
     @cached_property
     def structural_hash(self) -> str:
-        """Hash shared by all equal candidates, the label included; a call of a marked function is what it computes."""
+        """Hash shared by all equal candidates, label included; a call of a marked function is hashed by its body."""
         if not self.composites and any(self.nodes >> index & 1 for index in self.graph.compilers):
             inlined = DataflowGraph(extract(self.graph, self.nodes, name="inlined").model)
             return SubGraph(inlined, inlined.all_mask, self.label, attributes=self.attributes).structural_hash
@@ -143,7 +143,7 @@ class SubGraph:
         return structural_hash(self.graph, self.nodes, parts)
 
     def validity(self, config: SubGraphConfig) -> Supported | Unsupported:
-        """Whether it can be one kernel under `config`, cheapest checks first."""
+        """Check whether the sub-graph can be one kernel under `config`, cheapest checks first."""
         if self.nodes & self.graph.needs_kernel == 0:
             return Unsupported("nothing in it needs a kernel")
         if self.graph.completed(self.nodes) != self.nodes:
@@ -168,13 +168,13 @@ class SubGraph:
         return Supported()
 
     def touches(self, other: SubGraph) -> bool:
-        """Whether an output of one is an entry of the other and their union stays convex."""
+        """Return whether an output of one is an entry of the other and their union is convex."""
         if self.nodes & other.nodes or not (self.outputs & other.entries or other.outputs & self.entries):
             return False
         return self.graph.is_convex(self.nodes | other.nodes)
 
     def union(self, other: SubGraph) -> SubGraph:
-        """Both as one, with the views between them; what was a labelled whole becomes a part.
+        """Unite two sub-graphs, with the views between them; labelled sub-graphs become parts.
 
         Raises:
             ValueError: If they overlap or belong to different graphs.
@@ -185,15 +185,15 @@ class SubGraph:
         return SubGraph(self.graph, self.graph.completed(nodes) | nodes, "", (*self.as_parts(), *other.as_parts()))
 
     def as_parts(self) -> tuple[Composite, ...]:
-        """The labelled parts it contributes to a larger sub-graph: itself, if labelled."""
+        """Return the labelled parts contributed to a larger sub-graph: the sub-graph itself if it is labelled."""
         return (Composite(self.label, self.nodes, self.attributes),) if self.label else self.composites
 
     def labelled(self, label: str, attributes: Mapping[str, str] | None = None) -> SubGraph:
-        """The same nodes under a label."""
+        """Return the same nodes with a label."""
         return dataclasses.replace(self, label=label, attributes=tuple(sorted((attributes or {}).items())))
 
     def completed(self) -> SubGraph | None:
-        """The same without views on its border, and with those between its nodes; None if nothing is left."""
+        """Drop views on the border and add views between inside nodes; return None if nothing is left."""
         nodes = self.graph.completed(self.nodes)
         if nodes == self.nodes:
             return self
@@ -207,7 +207,7 @@ class SubGraph:
 
 
 def labelled_parts(labelled: Sequence[SubGraph], nodes: int) -> tuple[Composite, ...]:
-    """Disjoint labelled candidates inside a set of nodes, in priority order."""
+    """Select disjoint labelled candidates inside a set of nodes, in priority order."""
     parts: list[Composite] = []
     free = nodes
     for sub_graph in labelled:
@@ -218,7 +218,7 @@ def labelled_parts(labelled: Sequence[SubGraph], nodes: int) -> tuple[Composite,
 
 
 def inside_depth(graph: DataflowGraph, nodes: int) -> int:
-    """Nodes that need a kernel on the longest path inside `nodes`, views between them not counted."""
+    """Return the number of nodes that need a kernel on the longest path inside `nodes`; views do not count."""
     kernels = nodes & graph.needs_kernel
     depth: dict[int, int] = {}
     for index in iterate_bits(kernels):

@@ -1,4 +1,4 @@
-"""Quantised groups as candidates, in place of what would split them."""
+"""Replace candidates that split quantised groups by candidates that hold them whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMES_SHOWN = 4
 
 @dataclasses.dataclass(frozen=True)
 class WholeGroupsRule(FusionRule):
-    """Another rule's candidates, none of which splits a quantised group.
+    """Another rule's candidates, adapted so that none splits a quantised group.
 
     Attributes:
         rule: The other rule.
@@ -30,18 +30,19 @@ class WholeGroupsRule(FusionRule):
 
 
 def with_whole_groups(outcome: RuleOutcome, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-    """What a rule found, none of it splitting a quantised group.
+    """Rewrite a rule's outcome so that no candidate splits a quantised group.
 
-    What splits one grows until it does not, if the other candidates hold what it gains. A target that joins nothing has
-    one kernel for each of its patterns and none for what it never named: there, what splits a group is refused.
+    A splitting candidate is grown until it splits no group, if other candidates cover the added nodes. A target that
+    joins nothing has one kernel per pattern and none for unnamed combinations: for such a target, splitting candidates
+    are refused.
 
     Args:
-        outcome: What a rule found.
-        graph: In which graph.
-        context: With which target and groups.
+        outcome: Outcome of a rule.
+        graph: The graph.
+        context: Context with the target and the groups.
 
     Returns:
-        The same where nothing splits a group.
+        The rewritten outcome; the same one if no candidate splits a group.
     """
     groups = context.whole(graph)
     split = {sub_graph for sub_graph in outcome.sub_graphs if is_split(groups, sub_graph.nodes)}
@@ -66,7 +67,7 @@ def with_whole_groups(outcome: RuleOutcome, graph: DataflowGraph, context: RuleC
 
 
 def _reasons(outcome: RuleOutcome, whole: RuleOutcome, groups: tuple[int, ...], graph: DataflowGraph) -> dict[int, str]:
-    """Why the nodes are refused that had a candidate and have none now."""
+    """Return the refusal reasons of nodes that lost all their candidates."""
     lost = outcome.covered & ~whole.covered & graph.needs_kernel
     reasons = dict.fromkeys(iterate_bits(lost), "proposed only with a part of a quantised operator")
     for group in groups:

@@ -1,1 +1,1 @@
-"""The intermediate representation: models of onnx_ir, and indices over their graphs."""
+"""The intermediate representation: onnx_ir models, and indices over their graphs."""

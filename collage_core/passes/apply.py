@@ -1,4 +1,4 @@
-"""Phase 4: a model rewritten so that every chosen kernel is one call."""
+"""Phase 4: rewrite a model so that every chosen kernel is one call."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from collage_core.passes.marking import NODES_METADATA, Mark, MarkedFunctions
 
 
 def apply_partitioning(partitioning: Partitioning) -> onnx_ir.Model:
-    """Rewrites a model once, to calls of one function per distinct kernel and the host nodes between them.
+    """Rewrite a model to calls of one function per distinct kernel, with the host nodes between them.
 
-    The result is standard ONNX. Inlining its functions gives back the prepared model up to names and order. The model
-    given is left as it is; tensors are shared.
+    The result is standard ONNX. Inlining its functions gives back the prepared model up to names and order. The
+    input model is unchanged; tensors are shared.
 
     Args:
-        partitioning: Which nodes go together, and to which target.
+        partitioning: Which nodes form a kernel, and on which target.
 
     Returns:
         A model whose main graph holds calls (domain `collage`, the call site's name `k0000`, `k0001`, ... as node
@@ -41,7 +41,7 @@ def apply_partitioning(partitioning: Partitioning) -> onnx_ir.Model:
 
 
 class _Rewriter:
-    """Collects the nodes of the new main graph, and the functions they call."""
+    """Collects the nodes of the new main graph and the functions they call."""
 
     def __init__(self, graph: DataflowGraph) -> None:
         self._graph = graph
@@ -103,7 +103,7 @@ class _Rewriter:
         )
 
     def _value(self, value: onnx_ir.Value) -> onnx_ir.Value:
-        """The new value of an old one; an initializer becomes one when it is first used."""
+        """Return the new value that replaces an old one; initializers are created on first use."""
         known = self._values.get(value)
         if known is None:
             known = self._typed(value)

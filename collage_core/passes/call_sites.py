@@ -1,4 +1,4 @@
-"""The kernels of a partitioned model: where they are called, and what each computes."""
+"""Find the kernels of a partitioned model: their call sites and functions."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class CallSite:
 
     Attributes:
         node: The call, in the main graph.
-        function: What is called; several call sites may share it.
+        function: The called function; several call sites may share it.
         target: Name of the target that runs it.
         toolchain: Name of the target's toolchain.
         data_inputs: Arguments that are not constants, in order.
         constants: Arguments that are constants of the main graph, in order.
-        outputs: What the call produces.
+        outputs: Values that the call produces.
     """
 
     node: onnx_ir.Node
@@ -47,12 +47,12 @@ class CallSite:
 
     @property
     def composite(self) -> str:
-        """Label of the pattern the whole kernel matched, or `""`."""
+        """Label of the pattern that matched the whole kernel, or `""`."""
         return self.function.metadata_props.get(COMPOSITE_METADATA, "")
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Names of the prepared model's nodes it stands for."""
+        """Names of the prepared model's nodes that it replaces."""
         try:
             names = json.loads(self.node.metadata_props.get(NODES_METADATA, "[]"))
         except (ValueError, RecursionError):
@@ -62,9 +62,9 @@ class CallSite:
         return tuple(names)
 
     def kernel_function(self) -> KernelFunction:
-        """The function with this call's weights bound: what `kernel_function` of its sub-graph would be.
+        """Return the function with this call's weights bound, equivalent to `kernel_function` of its sub-graph.
 
-        Inputs and outputs have the order of `data_inputs` and `outputs`, and the function's own names for them.
+        Inputs and outputs are ordered as in `data_inputs` and `outputs`, and keep the function's own names.
         """
         body = self.function.graph.clone()
         for inner, outer in zip(body.inputs, self.node.inputs, strict=True):
@@ -109,14 +109,14 @@ class CallSite:
 
 
 def call_sites(model: onnx_ir.Model) -> tuple[CallSite, ...]:
-    """The kernels a partitioned model calls, in execution order.
+    """List the kernels a partitioned model calls, in execution order.
 
     Args:
-        model: What `apply_partitioning` made, perhaps saved and loaded since.
+        model: A model made by `apply_partitioning`; it may have been saved and loaded since.
 
     Raises:
-        ModelError: If two call sites have the same name, or one has none; if one gives its function more or fewer
-            values than it takes, or metadata is not what `apply_partitioning` writes.
+        ModelError: If two call sites have the same name, or one has none; if a call passes its function more or
+            fewer values than it takes, or metadata is not what `apply_partitioning` writes.
     """
     found = []
     seen: set[str] = set()
@@ -150,7 +150,7 @@ def call_sites(model: onnx_ir.Model) -> tuple[CallSite, ...]:
 
 
 def _parts(function: onnx_ir.Function) -> list[tuple[str, list[int], list[tuple[str, str]]]]:
-    """Labelled parts of a kernel: label, places of its nodes in the function, attributes."""
+    """Return the labelled parts of a kernel: label, positions of its nodes in the function, attributes."""
     size = len(function)
     try:
         parts = json.loads(function.metadata_props.get(PARTS_METADATA, "[]"))

@@ -1,8 +1,8 @@
-"""Fusion as passes over a model: by post-dominators, and by patterns.
+"""Fusion as model passes: by post-dominators, and by patterns.
 
-Each takes a prepared model and rewrites it in place: what is one kernel becomes a call of a function marked
-`collage.primitive`. What is marked already, by hand or by an earlier pass, is left alone, so passes can follow each
-other in any order and running one twice changes nothing.
+Each pass takes a prepared model and rewrites it in place: a kernel becomes a call of a function marked
+`collage.primitive`. Existing marks, by hand or by an earlier pass, are kept, so passes can be combined in any order
+and repeating one changes nothing.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from collage_core.patterns import FusionPattern, Mismatch
 
 
 class FuseOps(InPlacePass):
-    """Classic fusion, `post_dominator_groups`: groups of two or more operators become functions nobody owns yet.
+    """Classic fusion, `post_dominator_groups`: groups of two or more operators become functions without an owner.
 
-    Single operators stay as they are, and views at the border of a group stay outside.
+    Single operators are left unchanged, and views at the border of a group stay outside.
 
     Args:
-        limits: How large groups may become; those of TVM if None.
+        limits: Limits on the size of groups; those of TVM if None.
     """
 
     def __init__(self, limits: FuseLimits | None = None) -> None:
@@ -36,7 +36,7 @@ class FuseOps(InPlacePass):
         self._limits = limits or FuseLimits()
 
     def call(self, model: onnx_ir.Model) -> PassResult:
-        """Rewrites a prepared model."""
+        """Rewrite a prepared model."""
         graph = DataflowGraph(model)
         groups = []
         for nodes in post_dominator_groups(graph, self._limits):
@@ -47,17 +47,18 @@ class FuseOps(InPlacePass):
 
 
 class FuseOpsByPattern(InPlacePass):
-    """Every match of some patterns becomes a function labelled with its pattern's name.
+    """Replaces every match of some patterns by a function labelled with the pattern's name.
 
-    Patterns come in order of their priority: what an earlier one took, no later one gets. Of one pattern's matches
-    those nearest the end of the graph come first. A match is left alone that holds a node marked already or part of a
-    quantised operator, that the pattern's `check` refuses, or that would wait for its own result.
+    Patterns are applied in order of priority: nodes matched by an earlier pattern are not available to later
+    ones. Among the matches of one pattern, those nearest the end of the graph come first. A match is skipped if
+    it holds a node that is marked already or part of a quantised operator, if the pattern's `check` refuses it,
+    or if it would depend on its own result.
 
     Args:
-        patterns: The patterns; those of equal priority are tried as they come.
-        toolchain: Who is to run what matches; empty to leave that open.
-        bind_constants: Whether the constants of a match become part of its function. If not, they are its arguments,
-            and all equal structures share one function.
+        patterns: The patterns; those of equal priority are tried in the given order.
+        toolchain: Toolchain that is to run the matches; empty to leave that open.
+        bind_constants: Whether the constants of a match become part of its function. If not, they are its
+            arguments, and all equal structures share one function.
     """
 
     def __init__(self, patterns: Sequence[FusionPattern], *, toolchain: str = "", bind_constants: bool = False) -> None:
@@ -66,7 +67,7 @@ class FuseOpsByPattern(InPlacePass):
         self._mark = Mark(toolchain=toolchain, bind_constants=bind_constants)
 
     def call(self, model: onnx_ir.Model) -> PassResult:
-        """Rewrites a prepared model."""
+        """Rewrite a prepared model."""
         graph = DataflowGraph(model)
         taken = mask_of(graph.compilers)
         chosen: list[SubGraph] = []

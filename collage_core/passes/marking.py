@@ -1,4 +1,4 @@
-"""Groups of a model's nodes become calls of functions that are marked as one kernel each."""
+"""Replace groups of a model's nodes by calls of functions marked as one kernel each."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from collage_core.ir.values.tensor_spec import ValueKind
 TARGET_METADATA = "collage.target"
 SYMBOL_METADATA = "collage.global_symbol"
 NODES_METADATA = "collage.nodes"
-"""Key of a call's metadata: names of the nodes it stands for, as a JSON list."""
+"""Metadata key of a call: names of the nodes it replaces, as a JSON list."""
 PARTS_METADATA = "collage.composites"
-"""Key of a function's metadata: its labelled parts, as JSON: label, positions of nodes in the body, attributes."""
+"""Metadata key of a function: its labelled parts, as JSON: label, positions of nodes in the body, attributes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What is known of a group besides its nodes.
+    """Properties of a group besides its nodes.
 
     Attributes:
-        toolchain: Who is to run it; empty if that is open.
-        target: Name of that toolchain's target; empty if that is open.
-        bind_constants: Whether constants are inside the function; otherwise they are its arguments, so that repeated
-            structures share one function.
+        toolchain: Toolchain that is to run it; empty if undecided.
+        target: Name of that toolchain's target; empty if undecided.
+        bind_constants: Whether constants are inside the function; otherwise they are its arguments, so that
+            repeated structures share one function.
     """
 
     toolchain: str = ""
@@ -43,11 +43,11 @@ class Mark:
 
 
 class MarkedFunctions:
-    """Functions marked as kernels, one for all groups that are the same.
+    """Functions marked as kernels, one for all equal groups.
 
     Args:
-        graph: What the groups are of.
-        taken: Names that functions of the domain `collage` have already.
+        graph: The graph that contains the groups.
+        taken: Existing function names in the domain `collage`.
     """
 
     def __init__(self, graph: DataflowGraph, taken: Collection[str] = ()) -> None:
@@ -56,11 +56,11 @@ class MarkedFunctions:
         self._functions: dict[tuple[object, ...], onnx_ir.Function] = {}
 
     def all(self) -> tuple[onnx_ir.Function, ...]:
-        """Every function made so far."""
+        """Return every function made so far."""
         return tuple(self._functions.values())
 
     def function(self, sub_graph: SubGraph, form: CanonicalForm, mark: Mark) -> onnx_ir.Function:
-        """The function of a group; an earlier one if that is the same."""
+        """Return the function of a group, reusing an earlier one if it is identical."""
         bound: tuple[str, ...] = ()
         if mark.bind_constants:
             bound = tuple(tensor_content_hash(v.const_value) for v in form.constants if v.const_value is not None)
@@ -109,15 +109,16 @@ class MarkedFunctions:
 
 
 def mark_groups(graph: DataflowGraph, groups: Sequence[tuple[SubGraph, Mark]]) -> bool:
-    """Rewrites the graph's model in place: each group becomes a call of a function marked as one kernel.
+    """Rewrite the graph's model in place: replace each group by a call of a function marked as one kernel.
 
-    Everything else stays as it is. The call has the name of the group's last node, and says in its metadata which
-    nodes it stands for. Inlining the functions gives the model back, up to names and order. The index is of no use
+    Everything else is unchanged. The call has the name of the group's last node, and its metadata lists the nodes
+    it replaces. Inlining the functions gives the model back, up to names and order. The index is invalid
     afterwards.
 
     Args:
         graph: The index of the model to rewrite.
-        groups: Disjoint groups that can run one after the other, with what is left; views are only inside of them.
+        groups: Disjoint groups that can run one after the other, together with the remaining nodes. Views occur
+            only inside groups, never at their border.
 
     Returns:
         Whether anything changed.
@@ -160,10 +161,10 @@ def mark_groups(graph: DataflowGraph, groups: Sequence[tuple[SubGraph, Mark]]) -
 
 
 def give_call(graph: DataflowGraph, index: int, mark: Mark) -> bool:
-    """Gives a marked function that nobody owns to a toolchain, in all its calls.
+    """Assign a marked function without an owner to a toolchain, for all its calls.
 
     Returns:
-        Whether nobody owned it.
+        Whether the function had no owner.
     """
     function = graph.model.functions[graph.nodes[index].op_identifier()]
     if function.metadata_props.get(COMPILER_METADATA):
@@ -173,7 +174,7 @@ def give_call(graph: DataflowGraph, index: int, mark: Mark) -> bool:
 
 
 def _bind(body: onnx_ir.Graph) -> None:
-    """Constants of a body as Constant nodes: functions of ONNX have no initializers."""
+    """Turn the constants of a body into Constant nodes, because ONNX functions have no initializers."""
     for value in list(body.initializers.values()):
         if value.const_value is None:
             continue

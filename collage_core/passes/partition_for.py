@@ -1,4 +1,4 @@
-"""As much as possible to one toolchain, without any search."""
+"""Assign as many nodes as possible to one toolchain, without a search."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def partition_for(
     *,
     fallback: FusionSpec | None = None,
 ) -> Partitioning:
-    """Gives every node one toolchain takes to it, in as few kernels as a greedy choice makes.
+    """Assign every node that one toolchain supports to it, in as few kernels as a greedy choice yields.
 
-    A `joins=any` target gets the largest regions around what it refuses; others their largest candidates first. No
-    kernel splits a quantised operator.
+    A `joins=any` target gets the largest regions around the nodes it refuses; other targets get their largest
+    candidates first. No kernel splits a quantised operator.
 
     Args:
         graph: The graph.
-        spec: Of the toolchain; `context.target` is one of its targets.
-        outcome: What its rule found, and refused.
-        context: What it was found with.
-        fallback: Gets what is left, in connected groups; it has one target.
+        spec: Fusion spec of the toolchain; `context.target` is one of its targets.
+        outcome: Candidates and refusals of the toolchain's rule.
+        context: Context in which the rule ran.
+        fallback: Receives the remaining nodes, in connected groups; it has one target.
 
     Raises:
-        PartitioningError: If something is left and there is no fallback.
+        PartitioningError: If nodes remain and there is no fallback.
     """
     kernels, refused = taken_for(graph, spec, outcome, context)
     if fallback is not None:
@@ -55,18 +55,19 @@ def partition_for(
 
 
 class PartitionFor(InPlacePass):
-    """Marks all one target takes, in as few kernels as `partition_for` makes; what it refuses stays as it is.
+    """Marks all nodes that one target supports, in as few kernels as `partition_for`; refused ones are unchanged.
 
-    Kernels marked before stay theirs; one that nobody owns yet becomes this target's, if it takes all of it.
+    Kernels marked before keep their owner; one without an owner is assigned to this target if the target
+    supports all of it.
 
     Args:
         spec: How the target finds candidates; it has one target.
-        query: Reason by index of what the target's library refuses of a graph; None if it is not asked.
-        bounds: How many candidates to make.
+        query: Returns the nodes that the target's library refuses, as reasons by index; None to skip the query.
+        bounds: Limits on the candidates.
 
     Attributes:
-        kernels: Those that were marked in the last model.
-        refusals: Reason by name of each node of that model that was refused.
+        kernels: Kernels marked in the last model.
+        refusals: By name, reason for which a node of that model was refused.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class PartitionFor(InPlacePass):
         self.refusals: Mapping[str, str] = {}
 
     def call(self, model: onnx_ir.Model) -> PassResult:
-        """Rewrites a prepared model."""
+        """Rewrite a prepared model."""
         graph = DataflowGraph(model)
         context = RuleContext(
             target=self._target,
@@ -101,7 +102,7 @@ class PartitionFor(InPlacePass):
 
 
 def mark_kernels(graph: DataflowGraph, kernels: Sequence[CandidateKernel]) -> bool:
-    """Rewrites the graph's model: each kernel becomes one its target owns, what was marked before included.
+    """Rewrite the graph's model: turn each kernel into one its target owns, nodes marked before included.
 
     Returns:
         Whether anything changed.
@@ -121,7 +122,7 @@ def mark_kernels(graph: DataflowGraph, kernels: Sequence[CandidateKernel]) -> bo
 def taken_for(
     graph: DataflowGraph, spec: FusionSpec, outcome: RuleOutcome, context: RuleContext
 ) -> tuple[list[CandidateKernel], list[int]]:
-    """What one target takes, as kernels that can run one after the other, and the groups of nodes it leaves.
+    """Select what one target supports, as kernels that can run in sequence, and the groups of remaining nodes.
 
     See `partition_for`.
     """
@@ -146,7 +147,7 @@ def taken_for(
 
 
 def _one_by_one(graph: DataflowGraph, nodes: int, groups: Sequence[int]) -> list[int]:
-    """Each kernel node alone, but quantised operators whole, with the views inside them."""
+    """Split nodes into single kernel nodes; keep quantised operators whole, with the views inside them."""
     whole = [group for group in groups if not group & ~nodes]
     for group in whole:
         nodes &= ~group
@@ -154,9 +155,9 @@ def _one_by_one(graph: DataflowGraph, nodes: int, groups: Sequence[int]) -> list
 
 
 def _largest_first(graph: DataflowGraph, candidates: Sequence[SubGraph], region: int) -> tuple[list[SubGraph], int]:
-    """Disjoint single-exit candidates inside a region, and the nodes none of them holds.
+    """Choose disjoint single-exit candidates inside a region; return them and the nodes not covered.
 
-    Single-exit sub-graphs never wait for each other in a circle.
+    Single-exit sub-graphs never depend on each other in a cycle.
     """
     inside = [
         candidate

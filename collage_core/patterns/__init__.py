@@ -1,4 +1,4 @@
-"""The dataflow pattern language and the tables plugins fill."""
+"""The dataflow pattern language and the pattern tables of plugins."""
 
 from collage_core.patterns.constructors import (
     any_op,
@@ -13,8 +13,8 @@ from collage_core.patterns.constructors import (
     wildcard,
 )
 from collage_core.patterns.context import NodeContext
-from collage_core.patterns.match import Match, Mismatch
 from collage_core.patterns.matcher import Matcher, match, match_model
+from collage_core.patterns.matches import Match, Mismatch
 from collage_core.patterns.pattern import Pattern
 from collage_core.patterns.table import FusionPattern, PatternTable
 

@@ -1,12 +1,12 @@
-"""One search for a match: with backtracking, and complete.
+"""Search for one match, with backtracking; the search is complete.
 
-What decides is `Attempt.matches`: the ways in which a pattern matches a value, each a state, in order of preference.
-They come one by one, so that whatever follows in the pattern may ask for the next. A shared pattern that was matched
-one way, an operand order, or an alternative, is therefore never final before the whole pattern matches.
+`Attempt.matches` yields the ways in which a pattern matches a value, each as a state, in order of preference. They
+are generated lazily, so that whatever follows in the pattern may request the next. A choice (the match of a shared
+pattern, an operand order, an alternative) is therefore never final before the whole pattern matches.
 
-Two things keep that from trying products of choices that have nothing to do with each other. Where nothing outside of a
-part of the pattern refers into it, how it matches cannot matter elsewhere, and its first way is its only one; and where
-such a part does not match a value, it is not asked again.
+Two rules avoid trying products of independent choices. If nothing outside a part of the pattern refers into it, its
+match cannot matter elsewhere, and only its first match is used; and if such a part does not match a value, it is not
+tried again on that value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.values.content import constant_of
 from collage_core.patterns.context import NodeContext
 from collage_core.patterns.domination import dominated_values
-from collage_core.patterns.match import Mismatch
+from collage_core.patterns.matches import Mismatch
 from collage_core.patterns.node_test import is_commutative, unlike
 from collage_core.patterns.partial_match import Partial
 from collage_core.patterns.pattern import (
@@ -47,7 +47,7 @@ from collage_core.patterns.scopes import self_contained
 
 
 class Attempt:
-    """One search for a match; keeps the failure that came after the most matched nodes."""
+    """One search for a match; records the failure after the largest number of matched nodes."""
 
     def __init__(self, graph: DataflowGraph, contained: frozenset[Pattern]) -> None:
         self._graph = graph
@@ -58,11 +58,11 @@ class Attempt:
         self.furthest: Mismatch | None = None
 
     def whole_matches(self, pattern: Pattern, value: onnx_ir.Value) -> Iterator[Partial]:
-        """The ways in which a whole pattern matches a value."""
+        """Yield the ways in which a whole pattern matches a value."""
         return self._decided(self.matches(pattern, value, Partial()))
 
     def matches(self, pattern: Pattern, value: onnx_ir.Value | None, state: Partial) -> Iterator[Partial]:
-        """The ways in which a partial match goes on if a pattern is to match a value, the preferred one first."""
+        """Yield the extensions of a partial match in which a pattern matches a value, preferred ones first."""
         if pattern in state.bound:
             if state.bound[pattern] is value:
                 yield state
@@ -74,7 +74,7 @@ class Attempt:
             yield found.binding(pattern, value)
 
     def _contained_way(self, pattern: Pattern, value: onnx_ir.Value | None, state: Partial) -> Iterator[Partial]:
-        """The preferred way of what the rest of the pattern does not refer into."""
+        """Yield the preferred match of a self-contained pattern, one the rest of the pattern does not refer into."""
         attempt = (pattern, value, bool(self._excluding))
         known = self._failures.get(attempt)
         if known is not None:
@@ -193,7 +193,7 @@ class Attempt:
         any_order: bool,
         state: Partial,
     ) -> Iterator[Partial]:
-        """Gives each pattern an operand, and what is left to what the operator says of further ones."""
+        """Assign an operand to each pattern; match the remaining ones with the operator's variadic part."""
         if not patterns:
             yield from self._further_operands(operator, operands, state)
             return
@@ -242,7 +242,7 @@ class Attempt:
         return step
 
     def _in_turn(self, steps: Sequence[Callable[[Partial], Iterator[Partial]]], state: Partial) -> Iterator[Partial]:
-        """The ways through several steps; without recursion, for a path may be long."""
+        """Yield the ways through several steps, iteratively, because a path may be long."""
         if not steps:
             yield state
             return
@@ -257,7 +257,7 @@ class Attempt:
                 ways.append(steps[len(ways)](found))
 
     def _copy(self, owner: Pattern, each: Repeated, place: int) -> Pattern:
-        """The pattern at one place of what is repeated; the same one whenever the place is tried."""
+        """Return the instance of a repeated pattern for one position; the same instance on every attempt."""
         made = self._copies.get((owner, place))
         if made is None:
             made = copied(each) if isinstance(each, Pattern) else each(place)
@@ -269,7 +269,7 @@ class Attempt:
         return made
 
     def _decided(self, ways: Iterator[Partial]) -> Iterator[Partial]:
-        """Those of several ways in which nothing matches that must not."""
+        """Filter out the matches in which an excluded pattern matches."""
         for state in ways:
             for inner, value in state.excluded:
                 if self._matches_at_all(inner, value, state):
@@ -296,7 +296,7 @@ class Attempt:
 
 
 def _at(attempt: Attempt, pattern: Pattern, value: onnx_ir.Value | None) -> Callable[[Partial], Iterator[Partial]]:
-    """The step of matching a pattern at a value."""
+    """Return the step that matches a pattern at a value."""
     return lambda state: attempt.matches(pattern, value, state)
 
 

@@ -1,4 +1,4 @@
-"""What patterns begin with: the functions that make one."""
+"""Functions that construct patterns."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from collage_core.patterns.pattern import (
 
 
 def wildcard() -> Wildcard:
-    """Any value; its producer stays outside of the match."""
+    """Match any value; its producer stays outside the match."""
     return Wildcard()
 
 
 def is_input(name: str | None = None) -> Input:
-    """A value that is given to the graph, perhaps one with this name; constants are none."""
+    """Match a graph input, optionally one with this name; constants do not count as inputs."""
     return Input(name)
 
 
 def is_constant(holds: Callable[[np.ndarray[Any, Any]], bool] | None = None, meaning: str = "a constant") -> Constant:
-    """A constant, perhaps with a condition on its value, which `meaning` puts into words."""
+    """Match a constant, optionally with a condition on its value, which `meaning` describes in words."""
     return Constant(holds, meaning)
 
 
 def is_scalar(value: float, tolerance: float = 1e-6) -> Constant:
-    """A constant of one element with this value."""
+    """Match a constant of one element with this value."""
     return Constant(
         lambda array: array.size == 1 and bool(abs(float(array.reshape(())) - value) <= tolerance),
         f"the constant {value}",
@@ -46,12 +46,12 @@ def is_scalar(value: float, tolerance: float = 1e-6) -> Constant:
 
 
 def is_absent() -> Absent:
-    """An optional input that is not given."""
+    """Match an omitted optional input."""
     return Absent()
 
 
 def is_op(*names: str) -> Operator:
-    """An operator of one of these types: `is_op("Conv")`, `is_op("com.microsoft::FusedConv")`.
+    """Match an operator of one of these types: `is_op("Conv")`, `is_op("com.microsoft::FusedConv")`.
 
     Raises:
         ValueError: If no name is given, or names have different domains.
@@ -64,7 +64,7 @@ def is_op(*names: str) -> Operator:
 
 
 def any_op(domain: str | None = None) -> Operator:
-    """An operator of any type, perhaps only of one domain (`""` for ai.onnx).
+    """Match an operator of any type, optionally only of one domain (`""` for ai.onnx).
 
     Examples:
         >>> from collage_core.ir.operators.op_kind import OpPatternKind
@@ -74,16 +74,16 @@ def any_op(domain: str | None = None) -> Operator:
 
 
 def variadic(each: Repeated, *, at_least: int = 0, at_most: int | None = None) -> Variadic:
-    """All further operands of an operator: `is_op("Concat")(variadic(is_op("Relu")))`.
+    """Match all further operands of an operator: `is_op("Concat")(variadic(is_op("Relu")))`.
 
     Args:
-        each: What each looks like: a pattern, of which each operand gets a copy; or a function from the operand's
-            number, counted from 0, to its pattern; in `variadic(lambda _: is_op("Conv")(x, ...))` all share one `x`.
-        at_least: How many there are at least.
-        at_most: How many there are at most; None for any number.
+        each: Either a pattern, of which each operand gets a copy; or a function from the operand's number,
+            counted from 0, to its pattern; in `variadic(lambda _: is_op("Conv")(x, ...))` all share one `x`.
+        at_least: Minimum number of operands.
+        at_most: Maximum number of operands; None for no limit.
 
     Raises:
-        TypeError: If `each` is neither.
+        TypeError: If `each` is neither a pattern nor a function.
     """
     if not isinstance(each, Pattern) and not callable(each):
         raise TypeError(f"variadic takes a pattern or a function, not {type(each).__name__}")
@@ -91,20 +91,21 @@ def variadic(each: Repeated, *, at_least: int = 0, at_most: int | None = None) -
 
 
 def dominates(parent: Pattern, path: Repeated, child: Pattern) -> Dominated:
-    """A value `child` by which all that is made of an earlier value `parent` passes, however many ways it takes.
+    """Match a value `child` that post-dominates an earlier value `parent`.
 
-    As TVM's pattern of that name: `child` is what is matched; there is an earlier value that `parent` matches, such
-    that every way from it to an output of the graph goes through the node of `child`; and every node on a way between
-    the two has an output that `path` matches. The nodes between are inside the match. The nearest such parent is taken.
+    Equivalent to TVM's pattern of that name. `child` matches the value itself. There is an earlier value that
+    `parent` matches, such that every path from it to an output of the graph goes through the node of `child`;
+    and every node on a path between the two has an output that `path` matches. The nodes between are inside the
+    match. The nearest such parent is taken.
 
     Args:
         parent: The earlier value.
-        path: A pattern, of which each node between gets a copy; or a function from the node's number, counted from 0 in
-            the graph's order, to its pattern.
+        path: A pattern, of which each node between gets a copy; or a function from the node's number, counted
+            from 0 in the graph's order, to its pattern.
         child: The later value.
 
     Raises:
-        TypeError: If `path` is neither.
+        TypeError: If `path` is neither a pattern nor a function.
     """
     if not isinstance(path, Pattern) and not callable(path):
         raise TypeError(f"a path is a pattern or a function, not {type(path).__name__}")
@@ -112,15 +113,15 @@ def dominates(parent: Pattern, path: Repeated, child: Pattern) -> Dominated:
 
 
 def chain(first: Pattern, *operators: Pattern, only: bool = True) -> Pattern:
-    """Operators of which each reads the one before as its first operand.
+    """Match a chain of operators, each reading the previous one as its first operand.
 
     Args:
-        first: Where the chain begins.
+        first: Start of the chain.
         *operators: Operators without their first operand, as `>>` takes them.
-        only: Whether nothing else reads what is between two of them: `chain(a, b, c)` is `a >> b >> c`.
+        only: Whether each intermediate value has no other reader: `chain(a, b, c)` is `a >> b >> c`.
 
     Raises:
-        TypeError: If one of them is no operator.
+        TypeError: If one of them is not an operator.
     """
 
     def joined(before: Pattern, operator: Pattern) -> Pattern:

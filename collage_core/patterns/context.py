@@ -1,4 +1,4 @@
-"""What predicates and checks may ask about nodes."""
+"""Node information available to predicates and checks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class NodeContext:
     """One node, as a predicate sees it.
 
     Attributes:
-        graph: The graph it is in.
-        index: Its index there.
+        graph: The graph that contains it.
+        index: Its index in the graph.
     """
 
     graph: DataflowGraph = dataclasses.field(repr=False)
@@ -54,7 +54,7 @@ class NodeContext:
 
     @property
     def kind(self) -> OpPatternKind:
-        """How it fuses."""
+        """Fusion kind."""
         return self.graph.kinds[self.index]
 
     @property
@@ -64,18 +64,18 @@ class NodeContext:
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """Specs of its outputs; an output nobody wants has the name `""`."""
+        """Specs of its outputs; an unused output has the name `""`."""
         return tuple(self.graph.spec(value) for value in self.node.outputs)
 
     @property
     def has_bodies(self) -> bool:
-        """Whether it holds graphs, as If, Loop and Scan do."""
+        """Whether it contains graphs, as If, Loop and Scan do."""
         return any(True for _ in bodies(self.node))
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Value of an attribute: a number, a string, a tuple of these, or an array; `default` if it is not set.
+        """Return the value of an attribute; `default` if it is not set.
 
-        ONNX's own defaults are not filled in.
+        The value is a number, a string, a tuple of these, or an array. ONNX's own defaults are not filled in.
         """
         attribute = self.node.attributes.get(name)
         if attribute is None or attribute.is_ref():
@@ -86,10 +86,10 @@ class NodeContext:
         return tuple(value) if isinstance(value, list) else value
 
     def is_constant(self, position: int) -> bool:
-        """Whether an input is there and a constant."""
+        """Return whether an input is present and a constant."""
         return position < len(self.node.inputs) and constant_of(self.node.inputs[position]) is not None
 
     def constant(self, position: int) -> np.ndarray[Any, Any] | None:
-        """Value of a constant input; None if it is absent or computed."""
+        """Return the value of a constant input; None if it is absent or computed."""
         tensor = constant_of(self.node.inputs[position]) if position < len(self.node.inputs) else None
         return None if tensor is None else np.asarray(tensor.numpy())

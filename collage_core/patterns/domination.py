@@ -1,4 +1,4 @@
-"""Which earlier values a node dominates: all that is made of them passes by it."""
+"""Find the earlier values that a node dominates: everything computed from them passes through the node."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from collage_core.ir.graph.masks import iterate_bits
 
 
 def dominated_values(graph: DataflowGraph, index: int) -> Iterator[tuple[onnx_ir.Value, int]]:
-    """The values from which every way to an output of the graph goes through one node.
+    """Yield the values that one node post-dominates: every path from them to a graph output goes through it.
 
-    The usual definition of post-dominance, of values instead of nodes: neither the value nor anything made of it
-    before the node is read by what does not lead to the node, or is an output of the graph.
+    This is the usual definition of post-dominance, for values instead of nodes: neither the value nor anything
+    computed from it before the node is read by a node that does not lead to this one, or is an output of the
+    graph.
 
     Args:
         graph: The graph.
         index: The node.
 
     Yields:
-        Each such value, the nearest first (by the highest producer; values that no node produces come last), with the
-        mask of the nodes between it and the node.
+        Each such value, the nearest first (by the highest producer; values that no node produces come last), with
+        the mask of the nodes between it and the node.
     """
     before = graph.ancestors[index]
     closed = 1 << index  # the node, and those before it all of whose results are only read in here

@@ -1,4 +1,4 @@
-"""Matching patterns against a graph, at one node or as a whole; `attempt` does the search."""
+"""Match patterns against a graph, at one node or as a whole; `attempt` does the search."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import onnx_ir
 
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns.attempt import Attempt
-from collage_core.patterns.match import Match, Mismatch
+from collage_core.patterns.matches import Match, Mismatch
 from collage_core.patterns.pattern import Pattern
 from collage_core.patterns.scopes import root_types, self_contained, takes_producer
 
 
 class Matcher:
-    """A pattern ready to be tried at many nodes: what depends on the pattern alone is worked out once.
+    """A pattern prepared for matching at many nodes: everything that depends on the pattern alone is precomputed.
 
     Args:
         pattern: The pattern; its root is an operator, perhaps one of several or with optional operators around.
@@ -25,7 +25,7 @@ class Matcher:
         self._root_types = root_types(pattern)
 
     def match(self, graph: DataflowGraph, index: int) -> Match | Mismatch:
-        """Matches the pattern with its root at one node.
+        """Match the pattern with its root at one node.
 
         Args:
             graph: The graph.
@@ -53,12 +53,13 @@ class Matcher:
 
 
 def match(pattern: Pattern, graph: DataflowGraph, index: int) -> Match | Mismatch:
-    """Matches a pattern with its root at one node; for many nodes, make one `Matcher`.
+    """Match a pattern with its root at one node; to match many nodes, make one `Matcher`.
 
     Alternatives and operand orders are tried in order, with backtracking; the first match is returned.
 
     Args:
-        pattern: The pattern; its root is an operator, perhaps one of several or with optional operators around.
+        pattern: The pattern; its root is an operator, an alternative of several, or wrapped in optional
+            operators.
         graph: The graph.
         index: The node whose output is the pattern's value.
     """
@@ -66,12 +67,12 @@ def match(pattern: Pattern, graph: DataflowGraph, index: int) -> Match | Mismatc
 
 
 def match_model(pattern: Pattern | Matcher, model: onnx_ir.Model) -> Match | Mismatch:
-    """Matches a pattern with a whole model: what a kernel function lowers is what its pattern found.
+    """Match a pattern with a whole model, so that a lowering reuses the pattern that found its function.
 
-    So lowering need not find out in another way what is the weight and what the bias.
+    The captures then identify, for example, the weight and the bias; the lowering needs no second analysis.
 
     Args:
-        pattern: The pattern; or a matcher of it, which is better kept where many models are matched.
+        pattern: The pattern; or a matcher of it, which is cheaper when many models are matched.
         model: For example a `KernelFunction.model`.
     """
     graph = DataflowGraph(model)

@@ -1,4 +1,4 @@
-"""Whether one node is the operator a pattern names, its operands aside."""
+"""Test whether a node is the operator that a pattern names, without its operands."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from collage_core.patterns.pattern import Operator
 COMMUTATIVE = frozenset(
     {"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor"}
 )
-"""Operators of ai.onnx whose operands may be given in any order."""
+"""Operators of ai.onnx that are commutative."""
 
 
 def is_commutative(node: onnx_ir.Node) -> bool:
-    """Whether ONNX says that the order of a node's operands does not matter."""
+    """Return whether a node's operator is commutative according to ONNX."""
     return node.domain in ("", "ai.onnx") and node.op_type in COMMUTATIVE
 
 
 def unlike(pattern: Operator, node: NodeContext, value: onnx_ir.Value) -> str:
-    """What keeps an output of a node from being what an operator pattern says, operands aside; `""` if nothing does."""
+    """Explain why a node's output does not fit an operator pattern, operands aside; `""` if it does."""
     if (pattern.op_types and node.op_type not in pattern.op_types) or pattern.domain not in (None, node.domain):
         return f"{node.name} is {node.op_type}, not {pattern.words}"
     first, last = pattern.versions
@@ -42,7 +42,7 @@ def unlike(pattern: Operator, node: NodeContext, value: onnx_ir.Value) -> str:
 
 
 def _equal(have: Any, wanted: Any) -> bool:
-    """Whether two attribute values are the same in ONNX, which keeps floats in float32 and has one type of list."""
+    """Compare two attribute values as ONNX does, with floats in float32 and one type of list."""
     if isinstance(have, np.ndarray) or isinstance(wanted, np.ndarray):
         return have is not None and np.array_equal(have, wanted)
     if isinstance(have, tuple) or isinstance(wanted, list | tuple):

@@ -1,4 +1,4 @@
-"""How far a match has come: a value that every step of the search makes another of."""
+"""State of a partial match: a value, from which every step of the search derives another."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Partial:
 
     Attributes:
         nodes: Mask of the nodes inside.
-        bound: The value of each pattern seen, so that a shared one matches once.
-        captures: Values by name, in the order in which they were met.
-        excluded: What must not match, and where; decided when all that is shared with it has its value.
+        bound: The value of each pattern seen, so that a shared pattern matches one value.
+        captures: Values by name, in the order of matching.
+        excluded: Patterns that must not match, with their values; tested once all shared patterns are bound.
     """
 
     nodes: int = 0
@@ -29,19 +29,19 @@ class Partial:
     # Written out, because this is what matching spends its time on: `dataclasses.replace` takes several times as long.
 
     def taking(self, nodes: int) -> Partial:
-        """With more nodes inside."""
+        """Return a copy with more nodes inside the match."""
         return Partial(self.nodes | nodes, self.bound, self.captures, self.excluded)
 
     def binding(self, pattern: Pattern, value: onnx_ir.Value | None) -> Partial:
-        """With the value that a pattern matched."""
+        """Return a copy with the value bound to a pattern."""
         return Partial(self.nodes, {**self.bound, pattern: value}, self.captures, self.excluded)
 
     def excluding(self, excluded: tuple[tuple[Pattern, onnx_ir.Value], ...]) -> Partial:
-        """With other things that must not match."""
+        """Return a copy with a different set of exclusions, patterns that must not match."""
         return Partial(self.nodes, self.bound, self.captures, excluded)
 
     def capturing(self, name: str, value: onnx_ir.Value | None) -> Partial:
-        """With one more value under a name, unless it is there already."""
+        """Return a copy with one more value captured under a name, unless it is there already."""
         known = self.captures.get(name, ())
         if value is None or value in known:
             return self
@@ -49,5 +49,5 @@ class Partial:
 
     @property
     def first_captured(self) -> dict[str, onnx_ir.Value]:
-        """The first value of each name."""
+        """The first value captured under each name."""
         return {name: values[0] for name, values in self.captures.items()}

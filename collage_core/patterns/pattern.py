@@ -20,66 +20,66 @@ from collage_core.patterns.context import NodeContext
 
 
 class Pattern:
-    """What a value, and the operators that produce it, must look like. A pattern used twice matches one value."""
+    """Description of a value and the operators that produce it. A pattern used twice matches one value."""
 
     __slots__ = ()
 
     def __or__(self, other: Pattern) -> Alternative:
-        """Either; the left one is preferred."""
+        """Match either pattern, preferring the left one."""
         return Alternative((self, other))  # not flattened: the left one may be used elsewhere too
 
     def __and__(self, other: Pattern) -> Both:
-        """Both, of the same value; what either takes inside is inside."""
+        """Match both patterns at the same value; nodes inside either match are inside."""
         return Both((self, other))
 
     def __invert__(self) -> Not:
-        """Anything else: a value at which this does not match. What it looks at stays outside."""
+        """Match any value at which this pattern does not match; the nodes it inspects stay outside."""
         return Not(self)
 
     def __rshift__(self, operator: Pattern) -> Pattern:
-        """`operator`, whose first operand is this, and nothing else reads this: `is_op("Conv") >> is_op("Relu")`.
+        """Match `operator` reading this as first operand, as the only reader: `is_op("Conv") >> is_op("Relu")`.
 
         Args:
-            operator: An operator without its first operand: `is_op("Add")(bias)`, or not called, with any further
-                operands. Or several of which one is meant, or one that is named or has constraints.
+            operator: An operator without its first operand: `is_op("Add")(bias)`; if it is not called, it may have
+                any further operands. Also an alternative of operators, or one that is named or has constraints.
 
         Raises:
-            TypeError: If it is no operator.
+            TypeError: If it is not an operator.
         """
         return reading(operator, self.used_once())
 
     def __bool__(self) -> NoReturn:
-        """Patterns have no truth.
+        """Refuse conversion to bool, because patterns have no truth value.
 
         Raises:
-            TypeError: Always; `and`, `or` and `not` cannot be told what they mean.
+            TypeError: Always, since `and`, `or` and `not` cannot be overloaded.
         """
         raise TypeError("a pattern is neither true nor false: combine patterns with &, | and ~")
 
     def optional(self, wrap: Callable[[Pattern], Pattern]) -> Alternative:
-        """This, with `wrap` around it if that matches: `conv.optional(is_op("Relu"))`."""
+        """Match this pattern with `wrap` around it if that matches, else alone: `conv.optional(is_op("Relu"))`."""
         return Alternative((wrap(self), self))
 
     def named(self, name: str) -> Capture:
-        """This, its value remembered under a name for `check` and `attrs_getter`; nothing, if it is absent."""
+        """Capture the value of this pattern under a name for `check` and `attrs_getter`; nothing if it is absent."""
         return Capture(self, name)
 
     def where(self, holds: Callable[[TensorSpec], bool], meaning: str) -> Constrained:
-        """This, if what is known of its value satisfies `holds`; `meaning` says what that is, for refusals."""
+        """Match only if the value's spec satisfies `holds`; `meaning` describes the condition in refusals."""
         return Constrained(self, holds, meaning)
 
     def has_dtype(self, *names: str) -> Constrained:
-        """This, with one of these ONNX element types: `"FLOAT"`, `"FLOAT16"`."""
+        """Require one of these ONNX element types: `"FLOAT"`, `"FLOAT16"`."""
         return self.where(
             lambda spec: spec.dtype is not None and spec.dtype.name in names, f"dtype {' or '.join(names)}"
         )
 
     def has_rank(self, rank: int) -> Constrained:
-        """This, with so many axes."""
+        """Require this number of axes."""
         return self.where(lambda spec: spec.shape is not None and len(spec.shape) == rank, f"rank {rank}")
 
     def has_shape(self, shape: Sequence[int | None]) -> Constrained:
-        """This, with this shape; None stands for any extent."""
+        """Require this shape; None stands for any extent."""
         wanted = tuple(shape)
 
         def holds(spec: TensorSpec) -> bool:
@@ -92,21 +92,21 @@ class Pattern:
         return self.where(holds, f"shape {wanted}")
 
     def used_by(self, user: Pattern) -> Used:
-        """This, if a node that reads it has an output that matches `user`, whose operators are inside then too."""
+        """Require a reader with an output that matches `user`, whose operators are then inside the match."""
         return Used(self, user, only=False)
 
     def only_used_by(self, user: Pattern) -> Used:
-        """This, if one node alone reads it, it is no output of the graph, and an output of that node matches `user`."""
+        """Require a single reader with an output that matches `user`; the value must not be a graph output."""
         return Used(self, user, only=True)
 
     def used_once(self) -> Used:
-        """This, if one node alone reads it and it is no output of the graph."""
+        """Require that exactly one node reads the value and that it is not a graph output."""
         return Used(self, None, only=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Wildcard(Pattern):
-    """Any value that is there; its producer stays outside of the match."""
+    """Any present value; its producer stays outside of the match."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -119,8 +119,8 @@ class Constant(Pattern):
     """A constant.
 
     Attributes:
-        holds: What its value must satisfy; None for any.
-        meaning: That, in words.
+        holds: Condition on its value; None for any.
+        meaning: The condition in words.
     """
 
     holds: Callable[[np.ndarray[Any, Any]], bool] | None = None
@@ -129,7 +129,7 @@ class Constant(Pattern):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Input(Pattern):
-    """A value that is given to the graph: neither a constant nor any node's output.
+    """A graph input: neither a constant nor any node's output.
 
     Attributes:
         name: Its name; None for any.
@@ -139,9 +139,11 @@ class Input(Pattern):
 
 
 Repeated: TypeAlias = Pattern | Callable[[int], Pattern]
-"""What is matched several times: a pattern, of which each place gets a copy, so that nothing in it is shared between
-places or with the rest; or a function from the number of the place to the pattern there, in which what the function
-does not make itself is shared as anywhere else."""
+"""A pattern that is copied for each place, or a function from the number of the place to its pattern.
+
+Copies share nothing with each other or with the rest. Patterns returned by a function share what the function does
+not create itself, as anywhere else.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -149,9 +151,9 @@ class Variadic:
     """All operands from some position on.
 
     Attributes:
-        each: What each must look like; None for anything, absent operands included.
-        at_least: How many there are at least.
-        at_most: How many there are at most; None for any number.
+        each: Pattern of each operand; None for any, absent operands included.
+        at_least: Minimum number of operands.
+        at_most: Maximum number of operands; None for no limit.
     """
 
     each: Repeated | None = None
@@ -164,8 +166,8 @@ class NodeCondition:
     """A condition on a node.
 
     Attributes:
-        holds: Whether a node satisfies it.
-        meaning: What it says, in words.
+        holds: Returns whether a node satisfies the condition.
+        meaning: The condition in words.
     """
 
     holds: Callable[[NodeContext], bool]
@@ -176,19 +178,19 @@ class NodeCondition:
 class Operator(Pattern):
     """An output of an operator, which is inside the match.
 
-    Call it with patterns of its operands. Not called, it takes any operands. As the last operand, `variadic(...)` takes
-    all further ones, and `...` does so whatever they are.
+    Call it with patterns of its operands; without a call it accepts any operands. As the last operand,
+    `variadic(...)` matches all further operands, and `...` accepts any further operands.
 
     Attributes:
         op_types: Accepted types; empty for any.
-        domain: Their domain, `""` for ai.onnx; None for any.
+        domain: Domain of the operator, `""` for ai.onnx; None for any.
         operands: Patterns of the operands; None for any operands at all.
-        rest: What further operands must look like; None if there may be none.
-        attributes: Wanted attribute values, or predicates on them, by name.
-        output: Which output of the operator is meant; None for any.
-        versions: First and last opset version of the domain at which it is meant; None for no limit.
-        any_order: Whether the operands may be given in any order; None for what ONNX says of the operator.
-        conditions: What the node must satisfy besides.
+        rest: Pattern of further operands; None if there may be none.
+        attributes: Required attribute values, or predicates on them, by name.
+        output: Index of the matched output; None for any.
+        versions: First and last accepted opset version of the domain; None for no limit.
+        any_order: Whether the operands may be given in any order; None to follow ONNX's definition of the operator.
+        conditions: Further conditions on the node.
     """
 
     op_types: tuple[str, ...]
@@ -202,10 +204,10 @@ class Operator(Pattern):
     conditions: tuple[NodeCondition, ...] = ()
 
     def __call__(self, *operands: Pattern | Variadic | EllipsisType) -> Operator:
-        """The operator on these operands.
+        """Apply the operator to these operands.
 
         Raises:
-            TypeError: If there is something else among them, or `...` or `variadic(...)` is not the last.
+            TypeError: If an operand is of another type, or `...` or `variadic(...)` is not the last.
         """
         last = operands[-1] if operands else None
         rest = Variadic() if last is ... else last if isinstance(last, Variadic) else None
@@ -215,40 +217,40 @@ class Operator(Pattern):
         return dataclasses.replace(self, operands=patterns, rest=rest)
 
     def has_attr(self, **attributes: Any) -> Operator:
-        """The operator with these attribute values.
+        """Require these attribute values.
 
-        One that is not set has ONNX's default. A callable is asked about the value, None if there is neither. Floats
-        are compared as ONNX keeps them, in float32.
+        An attribute that is not set has ONNX's default. A callable receives the value, None if there is neither a
+        value nor a default, and decides. Floats are compared in float32, as ONNX stores them.
         """
         return dataclasses.replace(self, attributes={**self.attributes, **attributes})
 
     def has_version(self, first: int | None = None, last: int | None = None) -> Operator:
-        """The operator, where the model imports its domain at a version from `first` to `last`, both included."""
+        """Require that the model imports the operator's domain at a version from `first` to `last`, inclusive."""
         return dataclasses.replace(self, versions=(first, last))
 
     def has_kind(self, *kinds: OpPatternKind) -> Operator:
-        """The operator, if it is of one of these kinds in the graph it is in."""
+        """Require that the operator is of one of these kinds in its graph."""
         return self.which(lambda node: node.kind in kinds, f"of kind {' or '.join(kind.name for kind in kinds)}")
 
     def which(self, holds: Callable[[NodeContext], bool], meaning: str) -> Operator:
-        """The operator, if its node satisfies `holds`; `meaning` says what that is, after "is not"."""
+        """Require that the operator's node satisfies `holds`; `meaning` follows "is not" in messages."""
         return dataclasses.replace(self, conditions=(*self.conditions, NodeCondition(holds, meaning)))
 
     def in_order(self) -> Operator:
-        """The operator with its operands in the given order, also where it is commutative."""
+        """Match the operands in the given order, even if the operator is commutative."""
         return dataclasses.replace(self, any_order=False)
 
     def in_any_order(self) -> Operator:
-        """The operator with its operands in any order: for commutative operators of other domains than ONNX's."""
+        """Match the operands in any order: for commutative operators of domains other than ONNX's."""
         return dataclasses.replace(self, any_order=True)
 
     def at(self, output: int) -> Operator:
-        """One output of the operator."""
+        """Select one output of the operator."""
         return dataclasses.replace(self, output=output)
 
     @property
     def words(self) -> str:
-        """The accepted types, for refusals."""
+        """The accepted types, for messages of refusals."""
         return " or ".join(self.op_types) or "an operator"
 
 
@@ -261,21 +263,21 @@ class Alternative(Pattern):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Both(Pattern):
-    """All of several patterns, of one value."""
+    """A value that matches all of several patterns."""
 
     parts: tuple[Pattern, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Not(Pattern):
-    """Whatever another pattern does not match, once the values of all that they share are settled."""
+    """A value that another pattern does not match, tested once all patterns shared with it are bound."""
 
     inner: Pattern
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Capture(Pattern):
-    """A pattern whose value is remembered under a name."""
+    """A pattern whose value is captured under a name."""
 
     inner: Pattern
     name: str
@@ -292,12 +294,12 @@ class Constrained(Pattern):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Used(Pattern):
-    """A pattern whose value is read in a certain way.
+    """A pattern whose value has a certain reader.
 
     Attributes:
         inner: The pattern.
-        by: What an output of a node that reads it must look like; None for anything, which then stays outside.
-        only: Whether that node must be the only one, and the value no output of the graph.
+        by: Pattern of an output of a reading node; None for any reader, which then stays outside.
+        only: Whether that node must be the only reader, and the value no graph output.
     """
 
     inner: Pattern
@@ -307,11 +309,11 @@ class Used(Pattern):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Dominated(Pattern):
-    """A value by which all that is made of an earlier one passes.
+    """A value that post-dominates an earlier one: everything computed from the earlier value passes through it.
 
     Attributes:
         parent: The earlier value.
-        path: What an output of each node between must look like; these nodes are inside the match.
+        path: Pattern of an output of each node between; these nodes are inside the match.
         child: The value itself.
     """
 
@@ -321,10 +323,10 @@ class Dominated(Pattern):
 
 
 def reading(operator: Pattern, operand: Pattern) -> Pattern:
-    """An operator with one more operand, the first; see `Pattern.__rshift__`.
+    """Prepend an operand to an operator; see `Pattern.__rshift__`.
 
     Raises:
-        TypeError: If it is no operator.
+        TypeError: If it is not an operator.
     """
     match operator:
         case Operator(operands=None):
@@ -340,7 +342,7 @@ def reading(operator: Pattern, operand: Pattern) -> Pattern:
 
 
 def parts(pattern: Pattern) -> Iterator[Pattern]:
-    """The patterns a pattern is directly made of, without those of what is repeated, which is matched as copies."""
+    """Yield the direct sub-patterns, except those of a repeated pattern, which is matched as copies."""
     for field in dataclasses.fields(pattern):  # type: ignore[arg-type]
         if field.name == "path":
             continue
@@ -352,7 +354,7 @@ def parts(pattern: Pattern) -> Iterator[Pattern]:
 
 
 def repeats(pattern: Pattern) -> Repeated | None:
-    """What a pattern repeats, if it does."""
+    """Return the repeated pattern or function of a pattern, if it has one."""
     match pattern:
         case Operator(rest=Variadic(each=each)):
             return each
@@ -363,7 +365,7 @@ def repeats(pattern: Pattern) -> Repeated | None:
 
 
 def reachable(root: Pattern) -> set[Pattern]:
-    """The patterns that a pattern is made of, itself included."""
+    """Return all sub-patterns of a pattern, itself included."""
     seen: set[Pattern] = set()
     pending = [root]
     while pending:
@@ -375,7 +377,7 @@ def reachable(root: Pattern) -> set[Pattern]:
 
 
 def copied(pattern: Pattern, made: dict[Pattern, Pattern] | None = None) -> Pattern:
-    """A pattern of the same form that shares no part with the first one."""
+    """Copy a pattern such that the copy shares no part with the original."""
     made = {} if made is None else made
     if pattern not in made:
         changes: dict[str, Any] = {}

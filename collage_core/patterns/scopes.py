@@ -1,4 +1,4 @@
-"""What of a pattern can be seen from the pattern alone: which parts are by themselves, and what it takes inside."""
+"""Analyse patterns statically: self-contained parts, and which nodes a match includes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from collage_core.patterns.pattern import (
 
 
 def self_contained(root: Pattern) -> frozenset[Pattern]:
-    """The parts of a pattern into which nothing outside of them refers.
+    """Return the parts of a pattern whose sub-patterns are not referenced from outside the part.
 
-    How such a part matches a value has no consequence for the rest of the pattern; that it does, has. None are known
-    where a function makes patterns, for it may refer to anything.
+    How such a part matches a value does not affect the rest of the pattern; only whether it matches does. The
+    result is empty if a function makes patterns, because it may refer to anything.
     """
     if _has_functions(root):
         return frozenset()
@@ -43,7 +43,7 @@ def self_contained(root: Pattern) -> frozenset[Pattern]:
 
 
 def takes_producer(pattern: Pattern) -> bool:
-    """Whether the node a value comes from is inside the match, whichever way the pattern matches the value."""
+    """Return whether a matched value's producer is always inside the match, whichever alternative matches."""
     match pattern:
         case Operator():
             return True
@@ -58,9 +58,9 @@ def takes_producer(pattern: Pattern) -> bool:
 
 
 def root_types(pattern: Pattern) -> frozenset[str] | None:
-    """The types of which the node has to be whose output a pattern matches; None if that cannot be said.
+    """Return the operator types a pattern's root node may have; None if this is not known statically.
 
-    Most nodes are no candidates for a pattern's root, and are told so without a search.
+    Most nodes cannot be the root of a pattern; this check rejects them without a search.
     """
     match pattern:
         case Operator(op_types=types):
@@ -77,6 +77,6 @@ def root_types(pattern: Pattern) -> frozenset[str] | None:
 
 
 def _has_functions(root: Pattern) -> bool:
-    """Whether something repeated is made by a function, at any depth."""
+    """Return whether a function makes any repeated part, at any depth."""
     repeated = [each for each in map(repeats, reachable(root)) if each is not None]
     return any(not isinstance(each, Pattern) or _has_functions(each) for each in repeated)

@@ -1,4 +1,4 @@
-"""What one target takes: patterns in priority order, and predicates of single operators."""
+"""Supported operators of one target: patterns in priority order, and predicates of single operators."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from types import MappingProxyType
 from collage_core.contract.support import Supported, Unsupported
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns.context import NodeContext
-from collage_core.patterns.match import Match, Mismatch
 from collage_core.patterns.matcher import Matcher
+from collage_core.patterns.matches import Match, Mismatch
 from collage_core.patterns.pattern import Pattern, reachable
 
 Predicate = Callable[[NodeContext], Supported | Unsupported]
@@ -20,7 +20,7 @@ AttrsGetter = Callable[[Match], Mapping[str, str]]
 
 
 class _Analysed:
-    """A pattern and its matcher, which is made when it is first asked for.
+    """A pattern and its matcher, which is created on first use.
 
     Args:
         pattern: The pattern.
@@ -36,17 +36,17 @@ class _Analysed:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FusionPattern:
-    """A group of operators a toolchain has one kernel for.
+    """A group of operators that a toolchain has one kernel for.
 
     Attributes:
         name: Label of the composite, e.g. `"cutlass.dense_bias_relu"`.
-        pattern: What it looks like.
-        annotations: Parts of the pattern by name, whose values are captured under these names, besides what the pattern
-            names itself; so one pattern may be annotated differently for several toolchains.
+        pattern: Pattern of the group.
+        annotations: Parts of the pattern by name. Their values are captured under these names, besides those
+            that the pattern names itself; so one pattern may be annotated differently for several toolchains.
         check: May refuse a match with a reason.
-        attrs_getter: What goes with the composite, as strings.
-        priority: Those of higher priority come first where a toolchain is asked to take all it can; among equals, those
-            registered first.
+        attrs_getter: Returns the attributes of the composite, as strings.
+        priority: Patterns of higher priority come first if a toolchain is to cover as much as it can; among equals,
+            those registered first.
 
     Raises:
         ValueError: If an annotation is no part of the pattern.
@@ -59,7 +59,7 @@ class FusionPattern:
     attrs_getter: AttrsGetter | None = None
     priority: int = 0
     _analysed: _Analysed | None = dataclasses.field(default=None, repr=False, compare=False)
-    """Shared with what `dataclasses.replace` makes of this: large patterns take milliseconds to analyse."""
+    """Shared with copies made by `dataclasses.replace`: large patterns take milliseconds to analyse."""
 
     def __post_init__(self) -> None:
         if self._analysed is None or self._analysed.pattern is not self.pattern:
@@ -71,7 +71,7 @@ class FusionPattern:
                 raise ValueError(f"annotation {strange[0]!r} of pattern {self.name!r} is no part of the pattern")
 
     def match(self, graph: DataflowGraph, index: int) -> Match | Mismatch:
-        """Matches the pattern with its root at one node; `check` is not asked.
+        """Match the pattern with its root at one node; `check` is not called.
 
         Args:
             graph: The graph.
@@ -83,7 +83,7 @@ class FusionPattern:
 
 
 class PatternTable:
-    """Filled by a plugin for one target.
+    """Patterns and predicates that a plugin registers for one target.
 
     Examples:
         >>> from collage_core.patterns import is_constant, is_op, wildcard
@@ -108,19 +108,19 @@ class PatternTable:
         attrs_getter: AttrsGetter | None = None,
         priority: int = 0,
     ) -> None:
-        """Adds a pattern; those added first have priority where the toolchain is asked to take all it can.
+        """Add a pattern; earlier ones have priority when the toolchain takes as many nodes as it can.
 
         Args:
             name: Label of the composite; unique in the table.
-            pattern: What the group looks like.
+            pattern: Pattern of the group.
             annotations: Parts of the pattern whose values are captured, by name.
             check: Called with each match; may refuse it with a reason.
-            attrs_getter: Called with each accepted match; its answer goes with the composite.
+            attrs_getter: Called with each accepted match; the attributes it returns are attached to the composite.
             priority: Puts the pattern before those of lower priority, whenever they were added.
 
         Raises:
-            ValueError: If the name is taken or empty, or an annotation is no part of the pattern.
-            TypeError: If it is no pattern.
+            ValueError: If the name is taken or empty, or an annotation is not a part of the pattern.
+            TypeError: If `pattern` is not a pattern.
         """
         if not isinstance(pattern, Pattern):
             raise TypeError(f"pattern {name!r} is {type(pattern).__name__}, not a Pattern")
@@ -136,7 +136,7 @@ class PatternTable:
         )
 
     def add(self, entry: FusionPattern) -> None:
-        """Adds a pattern that is an entry already.
+        """Add a ready-made entry.
 
         Raises:
             ValueError: If its name is taken or empty.
@@ -146,15 +146,15 @@ class PatternTable:
         self._patterns[entry.name] = entry
 
     def predicate(self, op: str, predicate: Predicate) -> None:
-        """Says which nodes of one operator the toolchain runs.
+        """Register the predicate that decides which nodes of one operator the toolchain supports.
 
         Args:
             op: `"Conv"`, `"domain::Op"`, or `"*"` for every operator without a predicate of its own.
-            predicate: Answers `Supported`, or `Unsupported` with the reason.
+            predicate: Returns `Supported`, or `Unsupported` with the reason.
 
         Raises:
             ValueError: If the operator has a predicate already.
-            TypeError: If it cannot be called.
+            TypeError: If the predicate is not callable.
         """
         if not callable(predicate):
             raise TypeError(f"the predicate of {op!r} is {type(predicate).__name__}, which cannot be called")
@@ -169,11 +169,11 @@ class PatternTable:
 
     @property
     def predicates(self) -> Mapping[str, Predicate]:
-        """The predicates, by what they were registered for."""
+        """The predicates, by the `op` they were registered for."""
         return MappingProxyType(self._predicates)
 
     def supports(self, graph: DataflowGraph, index: int) -> Supported | Unsupported:
-        """What the predicates say of one node."""
+        """Apply the predicates to one node."""
         context = NodeContext(graph, index)
         key = f"{context.domain}::{context.op_type}" if context.domain else context.op_type
         predicate = self._predicates.get(key) or self._predicates.get("*")

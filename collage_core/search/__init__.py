@@ -6,7 +6,6 @@ from collage_core.search.costs import CostSource, CostTable
 from collage_core.search.estimates import FittedEstimates
 from collage_core.search.exact import ExactSearch, SearchLimits, SearchResult, search
 from collage_core.search.integer_program import Certificate, check_available, solve
-from collage_core.search.k_best import k_best
 from collage_core.search.lazy import Estimates, FromNothing, LazyResult, LazyStep, lazy_search
 from collage_core.search.prepared import Prepared, prepare
 from collage_core.search.problem import (
@@ -42,7 +41,6 @@ __all__ = [
     "check_available",
     "compatible_sets",
     "copies_of",
-    "k_best",
     "lazy_search",
     "prepare",
     "search",

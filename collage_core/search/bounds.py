@@ -1,4 +1,4 @@
-"""A lower bound on every cover: prices of nodes that no candidate undercuts."""
+"""Compute a lower bound on the cost of every cover, from node prices that no candidate undercuts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collage_core.search.problem import bits
 
 
 def node_prices(candidates: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Prices such that every candidate costs at least the sum of the prices of the nodes it covers.
+    """Compute node prices such that every candidate costs at least the sum of the prices of its nodes.
 
-    So every cover costs at least the sum of all prices. A feasible point of the dual of the set-partitioning
-    program: each node gets its cheapest equal share, then in turn what its candidates leave.
+    So every cover costs at least the sum of all prices. The prices are a feasible point of the dual of the
+    set-partitioning program: each node gets its cheapest equal share, then in turn what its candidates leave.
 
     Args:
         candidates: Mask of the nodes covered, not empty, and cost of each.

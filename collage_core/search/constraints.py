@@ -20,7 +20,7 @@ Pairs = tuple[Pair, ...]
 
 
 def advance(pairs: Pairs, shape: Shape, uncovered: int) -> Pairs | None:
-    """The pairs after a kernel joins a partial plan.
+    """Update the pairs after a kernel joins a partial plan.
 
     Args:
         pairs: The pairs of the partial plan.

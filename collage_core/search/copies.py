@@ -1,4 +1,4 @@
-"""Values that kernels on different devices share, and what it costs to bring one from one device to another."""
+"""Values shared by kernels on different devices, and the cost of copying them."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from collage_core.contract.cost import INVALID, Cost, checked_cost
 
 
 class CopyCosts(Protocol):
-    """Answers what a copy between two devices costs."""
+    """Returns the costs of copies between devices."""
 
     def copy_us(self, source: str, destination: str, size_bytes: int | None) -> Cost:
-        """Cost of one copy; asked once per pair of devices and size.
+        """Return the cost of one copy; called once per pair of devices and size.
 
         Args:
-            source: Device that computed the value, or where the caller gave it.
+            source: Device that computed the value, or where the caller provides it.
             destination: Another device.
             size_bytes: Size of the value; None if it is not known before it is computed.
 
         Returns:
-            Microseconds, finite and >= 0; `INVALID` if there is no way between the two.
+            Microseconds, finite and >= 0; `INVALID` if there is no path between the two.
         """
 
     def start_us(self, device: str) -> float:
-        """What it takes a device to begin with kernels once it has what they read; asked once per device.
+        """Return the time a device needs to start kernels once their inputs arrived; called once per device.
 
-        A stretch of kernels is launched as a whole, and what is copied to a device is what begins one. So this is
-        counted with copies to the device, not with kernels: with each of values that kernels compute elsewhere, and
-        once for what the caller gives, shared among all of that.
+        A stretch of kernels is launched as a whole, and a stretch begins with a copy to the device. The start cost is
+        therefore charged with copies to the device, not with kernels: in full with each value computed by kernels
+        elsewhere, and once for all values the caller provides, shared equally among them.
 
         Returns:
             Microseconds, finite and >= 0.
@@ -37,9 +37,9 @@ class CopyCosts(Protocol):
 
 
 class CopyTable:
-    """Costs by `(source, destination)`, whatever the size; there is no way between two that are not in the table.
+    """Costs by `(source, destination)`, independent of size; pairs not in the table cannot be copied between.
 
-    Nothing is added for starting kernels.
+    Starting kernels costs nothing.
 
     Examples:
         >>> table = CopyTable({("cpu", "cuda:0"): 10.0})
@@ -61,18 +61,19 @@ class CopyTable:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SharedValue:
-    """A tensor that has a place in memory on some device: what a kernel writes, or the caller gives.
+    """A tensor that occupies memory on some device: written by a kernel, or provided by the caller.
 
-    A view has its source's place, so it is no value of its own: who reads it reads the source. Constants are put
-    where they are wanted when a plan is loaded, and shapes that are known are no tensors: neither is listed.
+    A view shares its source's memory, so it is not a separate value: its readers read the source. Constants are
+    placed on the devices that need them when a plan is loaded, and known shapes are not tensors: neither is
+    listed.
 
     Attributes:
-        producer: Node that computes it; None for what the caller gives.
-        readers: Mask of the nodes that read its bytes, directly or through views; views among them.
-        size_bytes: Its size; None if it is not known before it is computed.
-        starts_on: Device on which the caller gives it; empty for what a node computes. An input the caller gives on
-            every device that wants it is not listed.
-        ends_on: Device on which it has to be at the end; empty if that is no matter.
+        producer: Node that computes it; None for a value provided by the caller.
+        readers: Mask of the nodes that read its bytes, directly or through views; includes views.
+        size_bytes: Size of the value; None if it is unknown before the value is computed.
+        starts_on: Device on which the caller provides it; empty for a computed value. An input that the caller
+            provides on every device that needs it is not listed.
+        ends_on: Device on which it must be at the end; empty for any.
     """
 
     producer: int | None
@@ -88,11 +89,11 @@ class SharedValue:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceCopies:
-    """What a problem over several devices has beside its candidates.
+    """Shared values and copy costs of a problem over several devices.
 
     Attributes:
         values: The values that may have to be copied.
-        costs: What a copy costs.
+        costs: Costs of copies.
     """
 
     values: tuple[SharedValue, ...]
@@ -105,9 +106,9 @@ class DeviceCopy:
 
     Attributes:
         value: Position of the value in `DeviceCopies.values`.
-        source: Device that computed it, or where the caller gave it.
-        destination: Device it is brought to, once, however many kernels read it there.
-        cost_us: What that costs, with its part of what starting the kernels behind it does.
+        source: Device that computed it, or on which the caller provided it.
+        destination: Device it is copied to, once, however many kernels read it there.
+        cost_us: Cost of the copy, including its share of the cost of starting the kernels that wait for it.
     """
 
     value: int

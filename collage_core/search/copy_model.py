@@ -1,21 +1,21 @@
-"""Device copies in the search: what they cost, when they are charged, and what of them a state must tell.
+"""Model device copies in the search: their cost, when they are charged, and their part of a state.
 
-What a plan's copies cost follows from who computes and who reads each value, in whatever order that was decided:
+The cost of a plan's copies depends only on which devices compute and read each value, not on the order of decisions:
 
     sum, over values v and devices d other than the one that computes v,
     of the cost of bringing v there, if anything on d reads v or v has to end there.
 
-Bringing it there has its part in starting the kernels that wait for it (`CopyCosts.start_us`): all of it if a kernel
-computed the value; one part for each value that is given, since those all come before the first kernel. A copy starts
-where the value was computed, so the order of copies changes nothing. The search decides in the order of
-lowest uncovered nodes, and a reader may be decided before the kernel that computes what it reads (decision 4b). So a
-copy is charged as soon as both of its ends are known: by the reader if the value has been computed, else by whoever
-computes it, for all devices on which it is wanted by then. Each `(v, d)` is charged once, by the first move that makes
-it due.
+The cost of a copy includes a share of starting the kernels that wait for it (`CopyCosts.start_us`): the full cost
+if a kernel computed the value; an equal part for each value provided by the caller, since those all arrive before
+the first kernel. A copy starts where the value was computed, so the order of copies does not matter. The search
+decides in the order of lowest uncovered nodes, and may decide a reader before the kernel that computes its input
+(decision 4b). So a copy is charged as soon as both of its ends are known: by the reader if the value has been
+computed, else by its producer, for all devices that need it by then. Each `(v, d)` is charged once, by the first
+move that makes it due.
 
-A state tells, for each value that somebody uncovered may still read, or that was read and not computed, where it was
-computed and where else it is wanted; only as far as it changes what is still to be charged. A value every possible
-reader's device has been served with is not in the key, nor is one of which nothing has been decided.
+A state records, for each value that an uncovered node may still read, or that was read but not computed yet, where it
+was computed and on which other devices it is needed; only as far as this affects future charges. The key leaves out
+values already available on the device of every possible reader, and values about which nothing has been decided.
 """
 
 from __future__ import annotations
@@ -30,25 +30,28 @@ from collage_core.search.costs import PICOSECONDS_PER_US
 from collage_core.search.problem import SearchProblem, bits
 
 TOUCHES, READS, MAKES = range(3)
-"""What a kernel has to do with a value. It touches what its nodes are among the last to read, also if inside."""
+"""Relations of a kernel to a value. It touches a value if one of its nodes is among the last readers.
+
+Inner nodes count, too.
+"""
 
 NOBODY = -1
-"""In place of a device: the kernel that computes the value is not chosen."""
+"""Stands for the device of a value whose producer has not been chosen yet."""
 
 Place = tuple[int, int, int]
-"""Value, device that computed it or `NOBODY`, and mask of the other devices on which it is wanted."""
+"""Value, device that computed it or `NOBODY`, and mask of the other devices that need it."""
 Places = tuple[Place, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Traffic:
-    """What a candidate has to do with values; equal traffics of a problem are one object.
+    """Relation of a candidate to values; equal traffics of a problem are one object.
 
-    Candidates of one shape and one traffic can stand in for each other.
+    Candidates with equal shape and traffic are interchangeable.
 
     Attributes:
         device: Number of its device.
-        parts: Values with what it has to do with each, ascending.
+        parts: Values with the candidate's relation to each, ascending.
     """
 
     device: int
@@ -56,14 +59,14 @@ class Traffic:
 
 
 class CopyModel:
-    """A problem's copies, with every cost asked for once.
+    """Copies of a problem; each cost is queried once.
 
     Args:
         problem: A problem with `copies`.
 
     Attributes:
         devices: Names of the devices, by number.
-        free: Whether copies cost nothing; those that are not possible still are not.
+        free: Whether copies cost nothing; impossible copies remain impossible.
 
     Raises:
         ValueError: If a cost is NaN or negative.
@@ -111,7 +114,7 @@ class CopyModel:
                 self._ending[node] |= 1 << at
 
     def without_costs(self) -> CopyModel:
-        """The same, every copy that is possible being free."""
+        """Return the same model with every possible copy free."""
         return type(self)(self._problem, self._copies, free=True)
 
     def _asked(self) -> list[list[list[Cost]]]:
@@ -140,7 +143,7 @@ class CopyModel:
         return [[[whole(value, a, b) for b in every] for a in every] for value in self._values]
 
     def _sharing(self, value: SharedValue) -> int:
-        """Among how many values what starting kernels takes is shared, of which this is one."""
+        """Return the number of values, this one included, that share the cost of starting kernels."""
         return 1 if value.producer is not None else sum(each.producer is None for each in self._values)
 
     def _start_us(self, device: str) -> float:
@@ -153,7 +156,7 @@ class CopyModel:
         return 0.0 if self.free else found
 
     def traffics(self) -> tuple[Traffic | None, ...]:
-        """What each candidate of the problem has to do with values; None for one that covers nothing."""
+        """Return each candidate's traffic, its role for every value; None for a candidate that covers nothing."""
         known: dict[tuple[int, tuple[tuple[int, int], ...]], Traffic] = {}
         found: list[Traffic | None] = []
         for candidate in self._problem.candidates:
@@ -174,7 +177,7 @@ class CopyModel:
         )
 
     def _made_and_read(self, nodes: int) -> tuple[int, int]:
-        """Masks of the values that nodes compute, and of those they read, their own included."""
+        """Compute masks of the values that nodes compute, and of those they read, their own included."""
         made = read = 0
         for node in bits(nodes):
             made |= self._made_by[node]
@@ -182,17 +185,17 @@ class CopyModel:
         return made, read
 
     def cost_us(self, value: int, source: int, destination: int) -> Cost:
-        """What bringing a value from one device to another costs; devices by number."""
+        """Return the cost of copying a value between devices, which are given by number."""
         return self._costs_us[value][source][destination]
 
     def start_of(self, value: int) -> int:
-        """Number of the device on which a value is given; `NOBODY` if a node computes it."""
+        """Return the number of the device on which a value is provided; `NOBODY` if a node computes it."""
         return self._starts[value]
 
     # In the sweep
 
     def start(self) -> tuple[int | None, Places]:
-        """What is due before anything is chosen, in picoseconds (None: impossible), and the places of inputs."""
+        """Return the cost due before any choice, in picoseconds (None: impossible), and the places of inputs."""
         due = 0
         places: list[Place] = []
         for at, source in enumerate(self._starts):
@@ -207,16 +210,16 @@ class CopyModel:
         return due, tuple(places)
 
     def advance(self, places: Places, traffic: Traffic, low: int, covered: int) -> tuple[int, Places] | None:
-        """What choosing a kernel makes due, and what is to be told of values then.
+        """Charge the copies that become due when a kernel is chosen, and update the places.
 
         Args:
-            places: What was told before.
-            traffic: The kernel's.
+            places: The places before the choice.
+            traffic: The kernel's traffic.
             low: Lowest node that was uncovered.
-            covered: Nodes covered with the kernel, relative to `low`; those below are.
+            covered: Nodes covered with the kernel, relative to `low`; those below `low` are covered.
 
         Returns:
-            Picoseconds and places; None if a copy would be needed that is not possible.
+            Picoseconds and places; None if an impossible copy would be needed.
         """
         device = traffic.device
         here = 1 << device
@@ -251,12 +254,12 @@ class CopyModel:
         return due, tuple(sorted(known.values()))
 
     def _is_settled(self, at: int, low: int, covered: int) -> bool:
-        """Whether nothing about a value that is not among the places can still fall due."""
+        """Return whether no further cost can fall due for a value that is not among the places."""
         producer = self._producers[at]
         return producer < low or bool(covered >> (producer - low) & 1)
 
     def _fee(self, at: int, source: int, wanted: int) -> int | None:
-        """What bringing a value to several devices costs, in picoseconds; None if it is impossible."""
+        """Sum the cost of copying a value to several devices, in picoseconds; None if it is impossible."""
         due = 0
         for device in bits(wanted):
             fee = self._fees[at][source][device]
@@ -266,7 +269,7 @@ class CopyModel:
         return due
 
     def _keep(self, places: list[Place], at: int, source: int, wanted: int, readers: int) -> None:
-        """Notes a place if it makes a difference to what can still fall due."""
+        """Append a place if it affects the costs that can still fall due."""
         if source == NOBODY:
             if wanted != self._ends[at]:
                 places.append((at, source, wanted))
@@ -276,7 +279,7 @@ class CopyModel:
                 places.append((at, source, wanted))
 
     def at_most_more(self, places: Places, other: Places) -> int | None:
-        """At most how many picoseconds more can still fall due at `places` than at `other`; None for no limit.
+        """Bound how many more picoseconds can fall due at `places` than at `other`; None for no bound.
 
         Both are places of states with the same nodes covered.
         """
@@ -320,7 +323,7 @@ class CopyModel:
     # Of a whole plan
 
     def copies_of(self, plan: Iterable[Traffic | None]) -> tuple[DeviceCopy, ...]:
-        """The copies of a whole plan, by value; `INVALID` ones included."""
+        """List the copies of a whole plan, by value; `INVALID` ones included."""
         sources = list(self._starts)
         wanted = list(self._ends)
         for traffic in plan:
@@ -345,7 +348,7 @@ class CopyModel:
 
 
 def copies_of(problem: SearchProblem) -> tuple[DeviceCopy, ...]:
-    """The copies of the plan that all of a problem's candidates make together, by value; `INVALID` ones included."""
+    """List the copies of the plan made of all the problem's candidates, by value; `INVALID` ones included."""
     if problem.copies is None:
         return ()
     copy_model = CopyModel(problem, problem.copies)

@@ -1,4 +1,4 @@
-"""Where the search gets its costs from; it never measures itself."""
+"""Sources of candidate costs; the search itself never measures."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from collage_core.contract.cost import UNMEASURED, Cost, Unmeasured, checked_cos
 from collage_core.search.problem import SearchCandidate
 
 PICOSECONDS_PER_US = 1_000_000
-"""Costs are compared as whole picoseconds: sums are exact, so a tie is a tie in whatever order it was added."""
+"""Costs are compared as whole picoseconds: sums are exact, so ties do not depend on the order of addition."""
 
 
 class CostSource(Protocol):
-    """Answers what a candidate costs; it may measure what it is asked."""
+    """Returns the cost of a candidate; may measure it on demand."""
 
     def cost(self, candidate: SearchCandidate) -> Cost | Unmeasured:
-        """Cost of one candidate.
+        """Return the cost of one candidate.
 
         Called once per candidate and search, in the order of the problem. The answer holds for all candidates
         of the same target and key.
 
         Returns:
-            Microseconds, finite and >= 0; `INVALID` if the candidate cannot be used; `UNMEASURED` if nobody
-            knows, which leaves the candidate out and makes the result inexact.
+            Microseconds, finite and >= 0; `INVALID` if the candidate cannot be used; `UNMEASURED` if the cost is
+            unknown, which excludes the candidate and makes the result inexact.
         """
 
 
 class CostTable:
-    """Costs by `(target, key)`; what is not in the table is unmeasured.
+    """Costs by `(target, key)`; candidates not in the table are unmeasured.
 
     Examples:
         >>> table = CostTable({("fast", "conv"): 12.5})
@@ -47,7 +47,7 @@ class CostTable:
 
 
 def ask(source: CostSource, candidates: Iterable[SearchCandidate]) -> dict[SearchCandidate, Cost | Unmeasured]:
-    """Asks for every candidate once, and checks the answers.
+    """Query the cost of every candidate once, and check the answers.
 
     Raises:
         ValueError: If an answer is NaN or negative.

@@ -1,14 +1,15 @@
-"""Learned estimates: how fast each target is at each kind of work, and what joining saves it."""
+"""Learn cost estimates: the speed of each target at each kind of work, and its saving from joining."""
 
 from __future__ import annotations
 
+import copy
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from collage_core.search.problem import SearchCandidate, bits
 
 _MOSTLY = 0.8
-"""What is measured of several nodes says how much joining saves if so much of its work is of known kinds."""
+"""Minimum share of known kinds in the work of a group for its measurement to count towards the joining factor."""
 
 
 class FittedEstimates:
@@ -26,12 +27,12 @@ class FittedEstimates:
 
     Examples:
         >>> estimates = FittedEstimates([10.0, 10.0, 10.0], ["conv", "conv", "exp"])
-        >>> estimates.learn("a", 0b001, 20.0, alone=True)
+        >>> estimates = estimates.learning("a", 0b001, 20.0, alone=True)
         >>> estimates.expected_us(SearchCandidate(nodes=0b010, target="a", key=""))
         20.0
         >>> estimates.expected_us(SearchCandidate(nodes=0b010, target="b", key=""))  # never seen
         18.0
-        >>> estimates.learn("a", 0b011, 30.0, alone=False)  # joining saves a quarter
+        >>> estimates = estimates.learning("a", 0b011, 30.0, alone=False)  # joining saves a quarter
         >>> estimates.expected_us(SearchCandidate(nodes=0b011, target="a", key=""))
         30.0
     """
@@ -47,8 +48,8 @@ class FittedEstimates:
         self._factors: dict[str, float] = {}
         self._profiles: dict[int, dict[str, float]] = {}
 
-    def learn(self, target: str, nodes: int, cost_us: float, *, alone: bool) -> None:
-        """Takes in one measurement.
+    def learning(self, target: str, nodes: int, cost_us: float, *, alone: bool) -> FittedEstimates:
+        """Return the estimates after one more measurement.
 
         Args:
             target: Who ran it.
@@ -56,19 +57,26 @@ class FittedEstimates:
             cost_us: How long it took, in microseconds.
             alone: Whether it counts as one operator. It stands for the kind that is most of its work.
         """
-        profile = self.profile(nodes)
-        if not profile:
-            return
-        if alone:
-            key = target, self.kind_of(nodes)
-            cost, work = self._alone.get(key, (0.0, 0.0))
-            self._alone[key] = cost + cost_us, work + sum(profile.values())
-        else:
-            self._joined.setdefault(target, []).append((profile, cost_us))
-        self._factors.clear()
+        return self.learning_all([(target, nodes, cost_us, alone)])
+
+    def learning_all(self, measurements: Iterable[tuple[str, int, float, bool]]) -> FittedEstimates:
+        """Return the estimates after more measurements, each what `learning` takes."""
+        after = copy.copy(self)
+        after._factors = {}
+        after._alone = dict(self._alone)
+        after._joined = {name: list(known) for name, known in self._joined.items()}
+        for target, nodes, cost_us, alone in measurements:
+            profile = self.profile(nodes)
+            if profile and alone:
+                key = target, self.kind_of(nodes)
+                cost, work = after._alone.get(key, (0.0, 0.0))
+                after._alone[key] = cost + cost_us, work + sum(profile.values())
+            elif profile:
+                after._joined.setdefault(target, []).append((profile, cost_us))
+        return after
 
     def profile(self, nodes: int) -> dict[str, float]:
-        """Work of these nodes by kind, in microseconds; without kinds that are no work."""
+        """Return the work of these nodes by kind, in microseconds; kinds without work are left out."""
         known = self._profiles.get(nodes)
         if known is None:
             known = {}
@@ -79,16 +87,16 @@ class FittedEstimates:
         return known
 
     def kind_of(self, nodes: int) -> str:
-        """The kind that is most of the work of these nodes; empty if they are no work."""
+        """Return the kind with most of the work of these nodes; empty if they have no work."""
         profile = self.profile(nodes)
         return max(profile, key=lambda kind: (profile[kind], kind), default="")
 
     def is_known(self, target: str, kind: str) -> bool:
-        """Whether a kind of work was measured on a target."""
+        """Return whether a kind of work was measured on a target."""
         return (target, kind) in self._alone
 
     def known_us(self, target: str, nodes: int) -> float:
-        """What the kinds that are known on a target take of these nodes, one by one."""
+        """Sum the estimated cost of these nodes, one by one, over the kinds known on a target."""
         profile = self.profile(nodes)
         return sum(self._ratio(target, kind) * profile[kind] for kind in profile if self.is_known(target, kind))
 
@@ -113,7 +121,7 @@ class FittedEstimates:
         return self._hope * min(elsewhere or usual, default=0.0)
 
     def _factor(self, target: str) -> float:
-        """How much of the sum of their costs several nodes take as one kernel."""
+        """Estimate the ratio of the cost of several nodes in one kernel to the sum of their separate costs."""
         if target not in self._factors:
             seen = [
                 cost / self._sum(target, profile)

@@ -1,4 +1,4 @@
-"""The least-cost acyclic cover, exactly."""
+"""Find the least-cost acyclic cover, exactly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collage_core.search.constraints import advance
 from collage_core.search.copies import DeviceCopy
 from collage_core.search.copy_model import Traffic
 from collage_core.search.costs import PICOSECONDS_PER_US, CostSource, ask
-from collage_core.search.layered import KERNEL_BITS, Edges, Key, Move, Path, Step, Sweep, state_key
+from collage_core.search.layered import KERNEL_BITS, Key, Move, Path, Step, Sweep, state_key
 from collage_core.search.order import execution_order
 from collage_core.search.prepared import Prepared, Shape, prepare
 from collage_core.search.problem import SearchCandidate, SearchProblem, bits, compatible_sets
@@ -24,12 +24,12 @@ Allow = Callable[[SearchCandidate], bool]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SearchLimits:
-    """How far the search goes before it gives up exactness.
+    """Limits at which the search gives up exactness.
 
     Attributes:
-        max_states: States expanded in one exact sweep, at most.
-        plain_states: Up to so many, sweep without a bound; most models need no more.
-        widths: States per layer of the inexact sweeps that give the bound, tried in turn until one succeeds.
+        max_states: Maximum number of states expanded in one exact sweep.
+        plain_states: Number of states up to which the sweep uses no bound; most models need no more.
+        widths: States per layer of the inexact sweeps that provide the bound, tried in turn until one succeeds.
     """
 
     max_states: int = 1_000_000
@@ -39,17 +39,17 @@ class SearchLimits:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """A plan and what is known of it.
+    """A plan and its proven properties.
 
     Attributes:
-        candidates: The chosen candidates, in an order in which they can run.
+        candidates: The chosen candidates, in execution order.
         costs_us: Cost of each, without the target's dispatch.
-        total_us: Their sum, with every target's dispatch and every copy between devices.
+        total_us: Their sum, including every target's dispatch and every copy between devices.
         exact: Whether no legal plan of the allowed candidates is cheaper.
-        gap_us: At most how much cheaper one could be; 0 if exact.
+        gap_us: Upper bound on how much cheaper a legal plan could be; 0 if exact.
         states: States expanded.
         method: `"exact"`, or `"beam"` if a limit was reached.
-        unmeasured: Allowed candidates left out because nobody knows their cost.
+        unmeasured: Allowed candidates left out because their cost is unknown.
         copies: The copies between devices, by value.
     """
 
@@ -65,7 +65,7 @@ class SearchResult:
 
     @property
     def copies_us(self) -> float:
-        """What its copies between devices cost together."""
+        """Total cost of its copies between devices."""
         return math.fsum(copy.cost_us for copy in self.copies)
 
     @property
@@ -95,12 +95,12 @@ class _Found:
 class ExactSearch:
     """A problem with its costs, to be searched under several restrictions.
 
-    The source is asked once, at construction, for every candidate.
+    The source is queried once for every candidate, at construction.
 
     Args:
         problem: The problem, prepared or not.
-        costs: Where costs come from.
-        limits: When to give up exactness.
+        costs: Source of the costs.
+        limits: Limits at which exactness is given up.
         step: Replaced in tests only, see `Sweep`.
         key: Replaced in tests only, see `Sweep`.
 
@@ -131,19 +131,14 @@ class ExactSearch:
         priced = (self._move(index, bit) for index in range(len(self._costs)))
         self._moves = sorted(filter(None, priced), key=lambda move: (move.value, move.order))
 
-    @property
-    def node_count(self) -> int:
-        """Number of nodes of the problem."""
-        return self._problem.node_count
-
     def run(self, allow: Allow | None = None) -> SearchResult:
-        """The cheapest plan of the allowed candidates.
+        """Find the cheapest plan of the allowed candidates.
 
-        Among equally cheap plans: fewer kernels, then fewer toolchains, then the canonical order of candidates
+        Ties are broken by fewer kernels, then fewer toolchains, then the canonical order of candidates
         (rank, toolchain, target, label, nodes, key), compared kernel by kernel from the lowest node on.
 
         Args:
-            allow: Which candidates may be used; all if absent.
+            allow: Decides which candidates may be used; all if absent.
 
         Raises:
             NoCoverError: If no plan covers every node.
@@ -193,36 +188,11 @@ class ExactSearch:
         )
 
     def _mixable(self, moves: Sequence[Move]) -> list[list[Move]]:
-        """The moves of each maximal set of targets that may share a plan."""
+        """Group the moves by maximal sets of targets that may share a plan."""
         target_of = [candidate.target for candidate in self._problem.candidates]
         present = {target_of[move.index] for move in moves}
         sets = compatible_sets(self._targets[name] for name in present) or (frozenset(),)
         return [[move for move in moves if target_of[move.index] in names] for names in sets]
-
-    def state_graphs(self, allow: Allow | None = None) -> list[Edges]:
-        """All states and moves, one graph per set of targets that may share a plan.
-
-        Unlike in `run`, moves that another is always as good as are there: they make different plans. One too
-        large for the limits is left out.
-        """
-        candidates = self._problem.candidates
-        graphs: list[Edges] = []
-        moves = [m for m in self._moves if allow is None or allow(candidates[m.index])]
-        for usable in self._mixable(moves):
-            different: dict[tuple[int, str], Move] = {}
-            for move in usable:  # cheapest first
-                candidate = candidates[move.index]
-                different.setdefault((candidate.nodes, candidate.target), move)
-            edges: Edges = {}
-            sweep = self._sweep(different.values())
-            if sweep.run(max_states=self._limits.max_states, edges=edges).complete:
-                graphs.append(edges)
-        return graphs
-
-    def result_of(self, moves: Sequence[Move]) -> SearchResult:
-        """A path through a state graph as a plan; nothing is claimed of how good it is."""
-        result = self._result(self._found(moves, 0, bound=0), 0, 0, 0)
-        return dataclasses.replace(result, exact=False, gap_us=0.0, method="k-best")
 
     def _sweep(self, moves: Iterable[Move]) -> Sweep:
         problem = self._problem
@@ -236,7 +206,7 @@ class ExactSearch:
         )
 
     def _best(self, moves: Sequence[Move]) -> tuple[_Found, int]:
-        """Searches each set of targets that may share a plan and keeps the best."""
+        """Search each set of targets that may share a plan and keep the best."""
         needs = self._problem.needs_kernel
         missing = needs & ~_union(moves)
         if missing:
@@ -332,9 +302,9 @@ def _union(moves: Iterable[Move]) -> int:
 
 
 def _undominated(moves: Iterable[Move]) -> list[Move]:
-    """Leaves out moves of the same shape and traffic that cost more, and ties within a toolchain that come later.
+    """Drop moves that cost more than one of the same shape and traffic, and later ties within a toolchain.
 
-    Sound because nothing else decides what a move can be combined with, and at what price.
+    This is sound because shape and traffic alone decide which moves can be combined, and at what cost.
 
     Args:
         moves: Cheapest first, ties in canonical order.
@@ -354,5 +324,5 @@ def search(
     allow: Allow | None = None,
     limits: SearchLimits | None = None,
 ) -> SearchResult:
-    """The cheapest legal plan; see `ExactSearch.run`."""
+    """Find the cheapest legal plan; see `ExactSearch.run`."""
     return ExactSearch(problem, costs, limits=limits).run(allow)

@@ -1,9 +1,9 @@
-"""The same problem as an integer program, solved by HiGHS: another way to the optimum, and a bound that can be checked.
+"""Solve the same problem as an integer program with HiGHS: an independent optimum and a checkable bound.
 
-Set partitioning: each node that needs a kernel is in exactly one chosen candidate. A candidate drags in its target, and
-targets that do not mix are not chosen together. Cycles are cut off when they turn up: kernels that wait for each other
-in a circle are never all chosen. That is sound and ends, as there are finitely many circles; on real graphs there are
-hardly any. Where there are several devices, a value is copied from the one that computes it to another as soon as one
+Set partitioning: each node that needs a kernel is in exactly one chosen candidate. A candidate implies its target,
+and targets that do not mix are not chosen together. Cycles are cut off lazily: kernels that depend on each other in
+a cycle are never all chosen. This is sound and terminates, as there are finitely many cycles; on real graphs there
+are hardly any. With several devices, a value is copied from the device that computes it to another as soon as one
 chosen candidate there reads it: a column for each value and pair of devices, at the cost of the copy.
 
 HiGHS (Q. Huangfu and J. A. J. Hall, "Parallelizing the dual revised simplex method", 2018) comes with SciPy. It is
@@ -30,19 +30,19 @@ from collage_core.search.problem import SearchCandidate, SearchProblem, bits
 
 _ROUNDS = 1000
 TOLERANCE = 1e-6
-"""Two costs closer than this, relative to the larger, are the same to a solver that computes in doubles."""
+"""Relative tolerance below which two costs are equal to a solver that computes in doubles."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What the solver found.
+    """Result of the solver.
 
     Attributes:
-        candidates: A plan of least cost, in an order in which it can run. Of several, any.
-        total_us: Its cost, every target's dispatch and every copy between devices included.
-        bound_us: No legal plan of the candidates with a cost is cheaper.
-        cuts: Circles that had to be cut off.
-        variables: Candidates that took part: of equal ones, the cheapest.
+        candidates: A plan of least cost, in execution order; any of several.
+        total_us: Its cost, including every target's dispatch and every copy between devices.
+        bound_us: Lower bound on the cost of every legal plan of the candidates with a cost.
+        cuts: Number of cycles that had to be cut off.
+        variables: Number of candidates in the program: the cheapest of equal ones.
         solver: Name and version.
     """
 
@@ -54,17 +54,17 @@ class Certificate:
     solver: str
 
     def proves(self, total_us: float) -> bool:
-        """Whether a plan of this cost is as cheap as any, by the bound and within the solver's tolerance."""
+        """Return whether the bound proves a plan of this cost optimal, within the solver's tolerance."""
         return total_us <= self.bound_us + TOLERANCE * max(1.0, abs(self.bound_us))
 
 
 def is_available() -> bool:
-    """Whether the solver is installed."""
+    """Return whether the solver is installed."""
     return importlib.util.find_spec("scipy") is not None
 
 
 def check_available() -> None:
-    """Says what to do if the solver is not installed.
+    """Check that the solver is installed; the error says how to install it.
 
     Raises:
         SolverMissingError: If it is not.
@@ -76,13 +76,13 @@ def check_available() -> None:
 def solve(
     problem: SearchProblem | Prepared, costs: CostSource, *, allow: Allow | None = None, limit_s: float = 60.0
 ) -> Certificate:
-    """Solves a problem to proven optimality.
+    """Solve a problem to proven optimality.
 
     Args:
         problem: The problem, prepared or not.
-        costs: Where costs come from; what is unmeasured takes no part.
-        allow: Which candidates may be used; all if absent.
-        limit_s: Seconds for each call of the solver.
+        costs: Source of costs; unmeasured candidates are excluded.
+        allow: Decides which candidates may be used; all if absent.
+        limit_s: Time limit of each call of the solver, in seconds.
 
     Raises:
         SolverMissingError: If SciPy is not installed.
@@ -107,10 +107,10 @@ class _Copy:
     """A copy that may become necessary.
 
     Attributes:
-        cost_us: What it costs; `INVALID` if it must not.
-        makers: Variables that compute the value on the source; None if it is given there.
-        readers: Groups of variables, of each of which one at most is chosen; any of them makes it necessary.
-        always: Whether it is necessary whoever reads.
+        cost_us: Cost of the copy; `INVALID` if it is impossible.
+        makers: Variables that compute the value on the source; None if the caller provides it there.
+        readers: Groups of mutually exclusive variables; each variable, if chosen, makes the copy necessary.
+        always: Whether the copy is necessary regardless of the readers.
     """
 
     cost_us: float
@@ -120,7 +120,11 @@ class _Copy:
 
 
 class _Program:
-    """Columns are candidates, targets, copies; rows are nodes, pairs of targets, their candidates, circles, copies."""
+    """Integer program over candidates, targets and copies.
+
+    Columns are candidates, targets and copies; rows are nodes, pairs of targets, their candidates, cycles and
+    copies.
+    """
 
     def __init__(self, prepared: Prepared, costs: CostSource, allow: Allow | None) -> None:
         problem = prepared.problem
@@ -173,7 +177,7 @@ class _Program:
         return sum(copy.cost_us for copy in copies)
 
     def _relaxed(self, limit_s: float) -> tuple[list[int], float]:
-        """Least cost while circles that were not met yet are allowed: candidates chosen, and the bound."""
+        """Solve the program with the cycle cuts found so far; return the candidates chosen, and the bound."""
         import numpy as np
         from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -236,7 +240,7 @@ class _Program:
 
 
 def _copies(problem: SearchProblem, copy_model: CopyModel, variables: list[_Variable]) -> list[_Copy]:
-    """Every copy that costs something, or is impossible, and that some choice makes necessary."""
+    """List every copy with a cost, or impossible, that some choice makes necessary."""
     assert problem.copies is not None
     makers: dict[tuple[int, int], list[int]] = {}  # variables by value and device
     readers: dict[tuple[int, int], list[int]] = {}
@@ -264,7 +268,7 @@ def _copies(problem: SearchProblem, copy_model: CopyModel, variables: list[_Vari
 
 
 def _groups(indices: Iterable[int], readers: int, variables: list[_Variable]) -> list[list[int]]:
-    """Those that hold one and the same reader, of which one is chosen at most; each of the others by itself."""
+    """Group variables that cover the same reader, at most one of which is chosen; others stay alone."""
     by_reader: dict[int, list[int]] = {}
     alone = []
     for index in indices:
@@ -277,7 +281,7 @@ def _groups(indices: Iterable[int], readers: int, variables: list[_Variable]) ->
 
 
 def _circle(shapes: list[Shape]) -> list[int]:
-    """Positions of few shapes that wait for each other in a circle."""
+    """Return the positions of a small set of shapes that depend on each other in a cycle."""
     after = [
         [b for b in range(len(shapes)) if b != a and shapes[b].before & shapes[a].kernels] for a in range(len(shapes))
     ]

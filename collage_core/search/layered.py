@@ -15,16 +15,14 @@ from collage_core.search.copy_model import CopyModel, Places, Traffic
 from collage_core.search.prepared import Shape
 
 KERNEL_BITS = 20
-"""A path's value is its cost, shifted left by so many bits, plus its number of kernels: one integer compares both."""
+"""Bits by which a path's cost is shifted left to add the number of kernels, so that one integer compares both."""
 
 Step = Callable[[Pairs, Shape, int], Pairs | None]
 Key = Callable[[int, Pairs, Places], object]
-State = tuple[int, object]
-"""A layer and a key in it; the last layer has one state, a whole plan."""
 
 
 def state_key(covered: int, pairs: Pairs, places: Places) -> object:
-    """What tells the states of a layer apart: what is covered, and the constraints and places that still matter."""
+    """Return the key of a state in its layer: nodes covered, and constraints and places still relevant."""
     if places:
         return (covered, pairs, places)
     return (covered, pairs) if pairs else covered
@@ -36,13 +34,13 @@ class Move:
 
     Attributes:
         index: Its position in the problem.
-        shape: What it covers and ties together.
+        shape: Nodes it covers and orders.
         value: Its cost in picoseconds (shifted by `KERNEL_BITS`) plus one for the kernel.
         toolchain: Mask with the one bit of its toolchain.
-        order: Its place in the canonical order.
+        order: Its position in the canonical order.
         low: The lowest node it covers.
         kernels: Mask of the nodes it covers, relative to `low`.
-        traffic: What it has to do with values; None where there is one device.
+        traffic: Its relation to values; None if there is one device.
     """
 
     index: int
@@ -53,10 +51,6 @@ class Move:
     low: int
     kernels: int
     traffic: Traffic | None = None
-
-
-Edges = dict[State, list[tuple[Move, State, int]]]
-"""Per state, the moves out of it, where each leads, and its value with the copies it makes due."""
 
 
 class Path:
@@ -83,7 +77,7 @@ class Path:
         self.places = places
 
     def moves(self) -> list[Move]:
-        """All moves, first to last."""
+        """Return all moves, first to last."""
         found: list[Move] = []
         path: Path | None = self
         while path is not None and path.move is not None:
@@ -92,9 +86,9 @@ class Path:
         return found[::-1]
 
     def precedes(self, other: Path) -> bool:
-        """Whether these moves come first in canonical order, compared from the first on.
+        """Return whether these moves come first in canonical order, compared from the first move on.
 
-        Both have the same number of moves: this is asked only of paths of equal value.
+        Both paths have the same number of moves: only paths of equal value are compared.
         """
         mine: Path | None = self
         theirs: Path | None = other
@@ -111,8 +105,8 @@ class Path:
 class Layer:
     """The states of one lowest uncovered node, each with the best paths to it.
 
-    More than one path is kept only where they tie in cost and number of kernels and use different toolchains:
-    which of them ends with fewer toolchains depends on what follows.
+    More than one path is kept only for ties in cost and number of kernels with different toolchains: the remaining
+    decisions determine which of them ends with fewer toolchains.
     """
 
     __slots__ = ("best", "ties")
@@ -122,7 +116,7 @@ class Layer:
         self.ties: dict[object, list[Path]] = {}
 
     def offer(self, key: object, path: Path) -> None:
-        """Keeps `path` if it is among the best to its state."""
+        """Keep `path` if it is among the best to its state."""
         known = self.best.get(key)
         if known is None or path.value < known.value:
             self.best[key] = path
@@ -142,26 +136,26 @@ class Layer:
             self.ties[key] = kept[1:]
 
     def paths(self) -> Iterable[Path]:
-        """All paths kept."""
+        """Yield all paths kept."""
         yield from self.best.values()
         for tied in self.ties.values():
             yield from tied
 
 
 def _as_good(one: Path, other: Path) -> bool:
-    """Whether, whatever follows, `one` is canonically as good as `other` of equal value."""
+    """Return whether `one` is canonically as good as `other` of equal value, for every continuation."""
     return not one.toolchains & ~other.toolchains and not other.precedes(one)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a sweep over the layers found.
+    """Result of a sweep over the layers.
 
     Attributes:
         path: The best whole plan; None if there is none within the limits.
         states: States expanded.
         complete: Whether every state was expanded that could be part of a best plan.
-        stuck: Layers with states that no move leads out of.
+        stuck: Layers with states that have no outgoing move.
     """
 
     path: Path | None
@@ -171,9 +165,9 @@ class Outcome:
 
 
 class Sweep:
-    """One problem's moves, ready to be searched.
+    """The moves of one problem, prepared for the search.
 
-    `step` and `key` are what makes the search exact with several exits; tests replace them to show it.
+    `step` and `key` make the search exact for kernels with several exits; tests replace them to demonstrate this.
     """
 
     def __init__(
@@ -198,18 +192,20 @@ class Sweep:
         self._copies = copies
 
     def run(
-        self, *, max_states: int, width: int | None = None, worst: int | None = None,
+        self,
+        *,
+        max_states: int,
+        width: int | None = None,
+        worst: int | None = None,
         reduced: dict[int, int] | None = None,
-        edges: Edges | None = None,
-    ) -> Outcome:  # fmt: skip
-        """Works off the layers.
+    ) -> Outcome:
+        """Expand the layers in order.
 
         Args:
             max_states: Give up when more would be expanded.
             width: Keep only so many best states per layer; then `complete` tells whether any was left out.
             worst: Leave out paths of higher value.
             reduced: Values by move index to use instead of the moves' own.
-            edges: Gets, per state expanded and in the order of layers, every move out of it, where to, its value.
         """
         layers: list[Layer | None] = [None] * (self._count + 1)
         start = 0
@@ -231,12 +227,12 @@ class Sweep:
                 complete = False
                 kept = sorted(layer.best, key=lambda key: layer.best[key].value)[:width]
                 layer.best = {key: layer.best[key] for key in kept}
-            if self._copies is not None and edges is None and len(layer.best) > 1:
+            if self._copies is not None and len(layer.best) > 1:
                 _drop_hopeless(layer, self._copies)
             states += len(layer.best)
             if states > max_states:
                 return Outcome(path=None, states=states, complete=False, stuck=())
-            if self._expand(low, layer, layers, worst, reduced, edges):
+            if self._expand(low, layer, layers, worst, reduced):
                 stuck.append(low)
         last = layers[self._count]
         best: Path | None = None
@@ -252,9 +248,8 @@ class Sweep:
         layers: list[Layer | None],
         worst: int | None,
         reduced: dict[int, int] | None,
-        edges: Edges | None,
     ) -> bool:
-        """Offers every path's continuations to later layers; whether some state had none."""
+        """Add every path's continuations to later layers; return whether some state had none."""
         host, key_of, step, copies = self._host, self._key, self._step, self._copies
         stuck = False
         moves = [
@@ -296,8 +291,6 @@ class Sweep:
                 if there is None:
                     there = layers[low + shift] = Layer()
                 state = key_of(now, after, places)
-                if edges is not None:
-                    edges.setdefault((low, key), []).append((move, (low + shift, state), cost - value))
                 known = there.best.get(state)
                 if known is not None and known.value < cost:
                     continue
@@ -311,9 +304,10 @@ class Sweep:
 
 
 def _drop_hopeless(layer: Layer, copies: CopyModel) -> None:
-    """Drops states that one of the same nodes beats whatever follows: it is further ahead than copies can cost.
+    """Drop states dominated by one that covers the same nodes, if its lead exceeds all copies still due.
 
-    Sound: what can follow one can follow the other, and costs at most `at_most_more` more there.
+    This is sound: every continuation of one state is possible from the other, and costs at most `at_most_more`
+    more there.
     """
     leaders: dict[tuple[int, Pairs], Path] = {}
     for path in layer.best.values():
@@ -330,7 +324,7 @@ def _drop_hopeless(layer: Layer, copies: CopyModel) -> None:
 
 
 def canonically_less(one: Path, other: Path) -> bool:
-    """Order of whole plans: cost, then fewer kernels, then fewer toolchains, then names."""
+    """Compare whole plans by cost, then number of kernels, number of toolchains, and names."""
     mine = (one.value, one.toolchains.bit_count())
     theirs = (other.value, other.toolchains.bit_count())
     return mine < theirs or (mine == theirs and one.precedes(other))

@@ -1,9 +1,9 @@
-"""Measuring only what a best plan would need: a lazy shortest path.
+"""Lazy shortest path: measure only the candidates that a best plan would need.
 
 The idea is LazySP's (C. M. Dellin and S. S. Srinivasa, "A Unifying Formalism for Shortest Path Problems with
-Expensive Edge Evaluations via Lazy Best-First Search over Paths with Edge Selectors", ICAPS 2016): search as if what is
-not known cost what one hopes, look at what the best path lacks, and search again, until it lacks nothing. Here an edge
-is a candidate, evaluating it is measuring it, and the shortest path is the exact search.
+Expensive Edge Evaluations via Lazy Best-First Search over Paths with Edge Selectors", ICAPS 2016): search with
+optimistic estimates for unknown costs, evaluate the unknown edges of the best path, and repeat until it has none.
+Here an edge is a candidate, evaluating it means measuring it, and the shortest path is the exact search.
 """
 
 from __future__ import annotations
@@ -22,17 +22,23 @@ from collage_core.search.problem import SearchCandidate, SearchProblem
 
 
 class Estimates(Protocol):
-    """What candidates may cost that nobody measured. Both answers may change as more is measured."""
+    """Estimated costs of unmeasured candidates. Both results may change as more is measured."""
 
     def expected_us(self, candidate: SearchCandidate) -> float:
-        """What to go by: hopeful, finite microseconds >= 0. What is hoped for is looked at."""
+        """Return the optimistic estimate that guides the search, in finite microseconds >= 0.
+
+        Candidates with a low estimate are measured.
+        """
 
     def at_least_us(self, candidate: SearchCandidate) -> float:
-        """What it cannot cost less than, in microseconds; 0 if nothing is known. Only this proves a plan the best."""
+        """Return a lower bound of the cost, in microseconds; 0 if nothing is known.
+
+        Only this bound proves a plan optimal.
+        """
 
 
 class FromNothing:
-    """Estimates of whoever knows nothing: what is not measured is free until it is."""
+    """Estimates without any knowledge: an unmeasured candidate costs nothing."""
 
     def expected_us(self, candidate: SearchCandidate) -> float:
         """See `Estimates`."""
@@ -48,10 +54,10 @@ class LazyStep:
     """One candidate that was measured.
 
     Attributes:
-        candidate: Which.
-        expected_us: What was hoped for.
-        cost: What came out; `UNMEASURED` if nothing did.
-        path_us: Hoped-for cost of the best plan that asked for it.
+        candidate: The candidate.
+        expected_us: Estimated cost.
+        cost: Measured cost; `UNMEASURED` if the measurement gave none.
+        path_us: Estimated cost of the best plan that needed the measurement.
     """
 
     candidate: SearchCandidate
@@ -62,14 +68,15 @@ class LazyStep:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LazyResult:
-    """How a lazy search ended.
+    """Result of a lazy search.
 
     Attributes:
-        result: The cheapest plan of which everything is measured; None if the search ended before there was one.
-            `exact` and `gap_us` follow from what the estimates prove, never from what they hope.
-        steps: What was measured, in order.
-        searches: Searches run.
-        finished: Whether nothing was left to ask; False if it was stopped, or what was left was not worth it.
+        result: The cheapest fully measured plan; None if the search ended before there was one.
+            `exact` and `gap_us` follow from proven bounds, never from optimistic estimates.
+        steps: The measurements, in order.
+        searches: Number of searches run.
+        finished: Whether nothing was left to measure; False if the search was stopped, or the rest was not
+            worth it.
     """
 
     result: SearchResult | None
@@ -90,27 +97,27 @@ def lazy_search(
     gain: float = 0.0,
     follow: Callable[[SearchResult], bool] = lambda path: True,
 ) -> LazyResult:
-    """Searches, measures the dearest unmeasured candidate of the best plan, and searches again.
+    """Search, measure the costliest unmeasured candidate of the best plan, and repeat.
 
-    Which candidates are measured is a function of the problem, the costs and the estimates: a second run over costs
-    that are known already takes the same steps.
+    Which candidates are measured is a function of the problem, the costs and the estimates: a second run over
+    costs that are already known takes the same steps.
 
     Args:
         problem: The problem, prepared or not.
-        costs: What is known; answers `UNMEASURED` for the rest.
-        estimates: What the rest may cost.
-        measure: Has a candidate measured; afterwards `costs` answers for it. If it still does not, the candidate is
-            left out.
-        allow: Which candidates may be used; all if absent.
-        limits: Of each search.
-        stop: Asked before each measurement. Heeded once the measured candidates make a plan.
-        gain: A plan that promises to save less than this share of the best measured one is not followed.
-        follow: Whether a plan of which something is not measured is worth it, going by what it promises; if not, the
-            search ends.
+        costs: The known costs; `UNMEASURED` for the rest.
+        estimates: Estimates of the unmeasured costs.
+        measure: Measures a candidate and makes its cost available in `costs`. If it is still unmeasured
+            afterwards, the candidate is excluded.
+        allow: Decides which candidates may be used; all if absent.
+        limits: Limits of each search.
+        stop: Called before each measurement. Takes effect once the measured candidates make a plan.
+        gain: A plan whose estimated saving is less than this share of the best measured one is not pursued.
+        follow: Decides from its estimated cost whether a plan with unmeasured candidates is worth measuring; if
+            not, the search ends.
 
     Returns:
-        The best measured plan. With `gain` 0, every plan followed, and estimates that equal what they prove, it is
-        exact.
+        The best measured plan. It is exact if `gain` is 0, every plan is followed, and the estimates equal their
+        lower bounds.
 
     Raises:
         NoCoverError: If no plan covers every node, whatever is measured.
@@ -166,7 +173,7 @@ def _judged(
     allow: Allow | None,
     limits: SearchLimits | None,
 ) -> SearchResult:
-    """Says of a plan how far from the best it can be, going by what estimates prove."""
+    """Set a plan's optimality gap from the lower bounds of the estimates."""
     proven = ExactSearch(prepared, _Filled(known, estimates.at_least_us), limits=limits).run(allow)
     bound_us = proven.total_us - proven.gap_us
     gap_us = max(0.0, best.total_us - bound_us)
@@ -181,7 +188,7 @@ def _judged(
 
 
 class _Known:
-    """What is known, and that what was measured in vain is of no use."""
+    """Known costs; candidates whose measurement failed are invalid."""
 
     def __init__(self, costs: CostSource, refused: set[tuple[str, str]]) -> None:
         self._costs = costs
@@ -194,7 +201,7 @@ class _Known:
 
 
 class _Filled:
-    """What is known, and an estimate for the rest."""
+    """Known costs, with estimates for the rest."""
 
     def __init__(self, known: CostSource, estimate: Callable[[SearchCandidate], float]) -> None:
         self._known = known

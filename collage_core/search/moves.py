@@ -1,4 +1,4 @@
-"""From one plan to others that differ in one decision: who runs a region, and where regions end."""
+"""Moves between plans that differ in one decision: which target runs a region, and where regions end."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from collage_core.search.prepared import Prepared, prepare
 from collage_core.search.problem import SearchCandidate, SearchProblem
 
 Choice = tuple[SearchCandidate, ...]
-"""A plan: its candidates in an order in which they can run."""
+"""A plan: its candidates in execution order."""
 
 
 class Moves:
-    """Neighbours of plans of one problem, whether or not anybody knows what their kernels cost.
+    """Neighbours of plans of one problem, independent of whether their costs are known.
 
-    Of several candidates of one target that cover the same, the first in canonical order is used.
+    Of several candidates of one target with equal coverage, the first in canonical order is used.
 
     Args:
         problem: The problem; its candidates are what plans are made of.
@@ -46,7 +46,7 @@ class Moves:
                 self._covering.setdefault(shape.kernels, {}).setdefault(candidate.target, candidate)
 
     def neighbours(self, plan: Choice) -> Iterator[tuple[str, Choice]]:
-        """Every legal plan one move away, each once, with the name of the move: give, merge or split."""
+        """Yield every legal plan one move away, once, with the name of the move: give, merge or split."""
         seen = {frozenset(plan)}
         for name, removed, added in self._exchanges(plan):
             other = self.arranged([each for each in plan if each not in removed] + list(added))
@@ -76,7 +76,7 @@ class Moves:
                             yield "split", (one,), (first, second)
 
     def crossed(self, one: Choice, other: Choice, rng: random.Random) -> Choice | None:
-        """A plan made of the kernels of two, drawn by chance where they differ; None if they do not fit together."""
+        """Combine the kernels of two plans, drawn at random where they differ; None if they do not fit together."""
         costs: dict[tuple[str, str], float] = {}
         kept = sorted(set(one) | set(other), key=lambda each: (each.nodes, each.target, each.label, each.key))
         for each in kept:
@@ -90,7 +90,7 @@ class Moves:
         return result.candidates
 
     def arranged(self, candidates: list[SearchCandidate]) -> Choice | None:
-        """These kernels in an order in which they can run; None if they are no legal plan."""
+        """Put kernels in an order in which they can run; None if they are not a legal plan."""
         shapes = [self._shapes[each] for each in candidates]
         covered = 0
         for shape in shapes:

@@ -1,4 +1,4 @@
-"""The order in which the kernels of a plan run."""
+"""Determine the execution order of a plan's kernels."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collage_core.search.problem import bits
 
 
 def execution_order(shapes: Sequence[Shape]) -> tuple[int, ...]:
-    """Positions of disjoint kernels in an order that respects what each must wait for.
+    """Return the positions of disjoint kernels in an order that respects their dependencies.
 
-    Of those that may run, the one with the lowest node comes first.
+    Among the kernels ready to run, the one with the lowest node comes first.
 
     Raises:
-        SearchError: If they wait for each other in a circle.
+        SearchError: If the dependencies form a cycle.
     """
     owner = {node: at for at, shape in enumerate(shapes) for node in bits(shape.kernels)}
     pending = union_of(shape.kernels for shape in shapes)

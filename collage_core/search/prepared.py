@@ -1,4 +1,4 @@
-"""What the search needs of a candidate besides its cost, derived once per problem."""
+"""Data that the search needs of a candidate besides its cost, derived once per problem."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collage_core.search.problem import SearchCandidate, SearchProblem, bits
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shape:
-    """A candidate's part in the search; candidates of one shape can stand in for each other.
+    """A candidate's role in the search; candidates of one shape are interchangeable.
 
     Equal shapes are one object: comparing masks of thousands of bits for every candidate would cost more than
     the search.
@@ -22,9 +22,9 @@ class Shape:
         touched: `kernels`, and the watched host nodes inside.
         before: Nodes needing a kernel that must have run before it.
         after: Nodes needing a kernel, and watched host nodes, that must run after it.
-        tangled: Whether it can be part of a cycle of candidates. Not so if one covered node has all of
-            `before` as ancestors and all of `after` as descendants: then whoever runs both before and after
-            it would surround that node, and not be convex.
+        tangled: Whether it can be part of a cycle of candidates. It cannot if one covered node has all of
+            `before` as ancestors and all of `after` as descendants: any kernel that had to run both before and
+            after it would surround that node, and not be convex.
     """
 
     kernels: int
@@ -40,10 +40,10 @@ class Prepared:
 
     Attributes:
         problem: The problem.
-        shapes: Per candidate of the problem, its shape; None for one that covers nothing.
-        order: Per candidate, its place in the canonical order, which decides between equal plans.
-        copies: What copies between devices cost; None where there is one device only.
-        traffic: Per candidate, what it has to do with values; None where there is one device, or no shape.
+        shapes: Shape of each candidate of the problem; None for one that covers nothing.
+        order: Position of each candidate in the canonical order, which decides between equal plans.
+        copies: Costs of copies between devices; None if there is one device only.
+        traffic: Relation of each candidate to values; None if there is one device, or no shape.
     """
 
     problem: SearchProblem
@@ -66,10 +66,10 @@ def _canonical(problem: SearchProblem) -> tuple[int, ...]:
 
 
 def prepare(problem: SearchProblem | Prepared) -> Prepared:
-    """Derives the shape of every candidate.
+    """Derive the shape of every candidate.
 
     Raises:
-        SearchError: If a candidate is not convex: something outside must run both after and before it.
+        SearchError: If a candidate is not convex: a node outside must run both after and before it.
         ValueError: If the cost of a copy is NaN or negative.
     """
     if isinstance(problem, Prepared):

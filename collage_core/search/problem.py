@@ -14,15 +14,15 @@ bits = iterate_bits
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTarget:
-    """What the search knows of a target.
+    """A target as the search sees it.
 
     Attributes:
         name: Full name, with options and device; unique in a problem.
         toolchain: Name of its toolchain; plans that tie prefer fewer toolchains.
-        mixable: Whether its kernels may share a plan with other targets'.
-        excludes: Toolchains that cannot share a process, so neither a plan, with it.
-        dispatch_us: What the runtime's loop adds to every kernel of this target.
-        device: Where its kernels run, and their inputs and outputs lie.
+        mixable: Whether its kernels may share a plan with those of other targets.
+        excludes: Toolchains that cannot share a process, and so a plan, with it.
+        dispatch_us: Overhead of the runtime's loop per kernel of this target.
+        device: Device that runs its kernels and holds their inputs and outputs.
     """
 
     name: str
@@ -38,11 +38,11 @@ class SearchTarget:
 
     @classmethod
     def of(cls, target: Target, dispatch_us: float = 0.0) -> SearchTarget:
-        """The search's view of a plugin's target.
+        """Make the search's view of a plugin's target.
 
         Args:
             target: The target.
-            dispatch_us: What the runtime's loop adds to a kernel it calls. Those that are captured it does not call.
+            dispatch_us: Time the runtime's loop adds per kernel call. Captured kernels are not called by it.
         """
         return cls(
             name=target.name,
@@ -54,7 +54,7 @@ class SearchTarget:
         )
 
     def mixes_with(self, other: SearchTarget) -> bool:
-        """Whether kernels of both may be in one plan."""
+        """Return whether kernels of both targets may be in one plan."""
         if self.name == other.name:
             return True
         return (
@@ -73,10 +73,10 @@ class SearchCandidate:
     derived (`collage_core.search.prepared`) and a caller cannot get them wrong.
 
     Attributes:
-        nodes: Mask of the nodes inside. Host nodes are allowed: they do not count as covered, but what they
-            read must be computed before.
+        nodes: Mask of the nodes inside. Host nodes are allowed: they do not count as covered, but their
+            inputs must be computed before.
         target: Name of a target of the problem.
-        key: What a `CostSource` looks the cost up by; equal for structurally equal candidates.
+        key: Key by which a `CostSource` looks up the cost; equal for structurally equal candidates.
         label: Pattern or composite name, for messages and as the last tie-break but one.
         rank: Tie-break before names: lower wins. For declared priorities.
     """
@@ -96,8 +96,8 @@ class SearchProblem:
     """Cover every node that needs a kernel by disjoint candidates, without a cycle between them.
 
     Nodes are numbered in a topological order. A plan is legal if its targets mix pairwise and its kernels can
-    run one after the other. Host nodes need no kernel and are free: the runtime computes them wherever their
-    values are wanted, so two candidates may hold the same one.
+    be ordered for execution. Host nodes need no kernel and are free: the runtime computes them wherever their
+    values are needed, so two candidates may hold the same one.
 
     Attributes:
         node_count: Number of nodes.
@@ -106,7 +106,7 @@ class SearchProblem:
         descendants: Per node, mask of its strict descendants.
         targets: The targets of the candidates.
         candidates: In any order; the plan found does not depend on it.
-        copies: What is copied between devices, and what that costs; None where there is one device only.
+        copies: Values that may be copied between devices, and the costs; None if there is one device only.
     """
 
     node_count: int
@@ -149,14 +149,14 @@ class SearchProblem:
         host: int = 0,
         copies: DeviceCopies | None = None,
     ) -> SearchProblem:
-        """The problem of a graph given by each node's direct predecessors.
+        """Build the problem of a graph given by each node's direct predecessors.
 
         Args:
             predecessors: Per node, the nodes it reads; all of lower index.
             targets: The targets.
             candidates: The candidates.
             host: Mask of host nodes.
-            copies: What is copied between devices.
+            copies: Values shared between devices, and the costs of copying them.
         """
         count = len(predecessors)
         ancestors = [0] * count
@@ -179,9 +179,9 @@ class SearchProblem:
 
 
 def compatible_sets(targets: Iterable[SearchTarget]) -> tuple[frozenset[str], ...]:
-    """Every maximal set of targets that may share a plan, in name order.
+    """List every maximal set of targets that may share a plan, in name order.
 
-    The maximal cliques of "mixes with" (Bron and Kerbosch 1973, with a pivot).
+    These are the maximal cliques of "mixes with" (Bron and Kerbosch 1973, with a pivot).
 
     Examples:
         >>> a = SearchTarget(name="a", toolchain="a")

@@ -1,11 +1,12 @@
-"""The second level: plans improved by what they take as a whole, not by what their kernels cost alone.
+"""The second level: improve plans by end-to-end measurements rather than sums of kernel costs.
 
-Costs of kernels add only nearly: a kernel leaves the caches, the threads and the layouts to the next as it likes. So
-the best plans of the first level, and every single toolchain's, are improved by moves, each judged end to end. This is
-the graph level of B. Jeon et al., "Collage: Automated Integration of Deep Learning Backends" (arXiv 2111.00655), which
-uses an evolutionary search; `climb` is the other way, and the default. `benchmarks/two_level.py` compares them.
+Kernel costs are only nearly additive: a kernel affects the caches, threads and layouts that the next one finds. So
+the best plans of the first level, and every single toolchain's, are improved by moves, each judged end to end. This
+is the graph level of B. Jeon et al., "Collage: Automated Integration of Deep Learning Backends" (arXiv 2111.00655),
+which uses an evolutionary search; `climb` is the alternative, and the default. `benchmarks/two_level.py` compares
+them.
 
-Nothing here measures: plans go to an `Evaluator`.
+Nothing is measured here: plans go to an `Evaluator`.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ class Evaluator(Protocol):
     """Times whole plans."""
 
     def evaluate(self, plans: Sequence[Choice]) -> Sequence[float]:
-        """Latency of each plan over that of the first start; `INVALID` if it cannot be run.
+        """Measure the latency of each plan relative to the first start; `INVALID` if it cannot be run.
 
-        Plans of one call are timed side by side. What was asked before may be asked again and is answered alike.
+        Plans of one call are timed side by side. Repeated queries of a plan get the same answer.
         """
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TwoLevelLimits:
-    """How long the search goes on.
+    """Limits of the search.
 
     Attributes:
-        evaluations: Plans that are timed, starts excepted, at most.
-        batch: Plans that are timed side by side.
-        patience: Batches without a better plan after which it ends.
+        evaluations: Maximum number of plans timed, starts excepted.
+        batch: Number of plans timed side by side.
+        patience: Number of batches without a better plan after which the search ends.
         method: Hill climbing, or a population.
-        population: Plans that are kept from one generation to the next, where there is a population.
-        seed: For what is drawn by chance.
+        population: Number of plans kept from one generation to the next, if there is a population.
+        seed: Seed for random choices.
     """
 
     evaluations: int = 24
@@ -63,9 +64,9 @@ class Evaluation:
 
     Attributes:
         number: 0 for the first start, and so on.
-        plan: Which.
-        move: How it came about: `"start"`, `"give"`, `"merge"`, `"split"` or `"cross"`.
-        parent: Number of the plan it was made from; None for a start.
+        plan: The plan.
+        move: Origin of the plan: `"start"`, `"give"`, `"merge"`, `"split"` or `"cross"`.
+        parent: Number of the plan it was derived from; None for a start.
         ratio: Its latency over the first start's.
         best: The least ratio so far.
     """
@@ -80,11 +81,12 @@ class Evaluation:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TwoLevelResult:
-    """How a search ended.
+    """Result of a search.
 
     Attributes:
         best: The plan with the least ratio; a start if none was better.
-        ratio: Its ratio. The least of many noisy numbers: time it again before believing it.
+        ratio: Its ratio. As the minimum of many noisy numbers it is biased: time the plan again before relying
+            on it.
         trace: Every plan that was timed, in order.
     """
 
@@ -102,15 +104,15 @@ def two_level(
     predicted_us: Callable[[SearchCandidate], float] = lambda candidate: 0.0,
     stop: Callable[[], bool] = lambda: False,
 ) -> TwoLevelResult:
-    """Improves plans by moves. The outcome is a function of the arguments and of the evaluator's answers.
+    """Improve plans by local moves; the outcome is a function of the arguments and the evaluator's answers.
 
     Args:
-        moves: Makes neighbours.
-        starts: Plans to begin with; the best is never given up for a worse one. Ratios are to the first.
+        moves: Generates neighbours.
+        starts: Initial plans; the best is never replaced by a worse one. Ratios are relative to the first.
         evaluator: Times plans.
-        limits: When to end.
-        predicted_us: What a kernel may cost; of many neighbours the cheapest by their sums are timed first.
-        stop: Asked before each batch.
+        limits: Stopping criteria.
+        predicted_us: Predicted cost of a kernel; of many neighbours, those with the lowest sums are timed first.
+        stop: Called before each batch.
 
     Raises:
         ValueError: If there is no start.
@@ -128,7 +130,7 @@ def two_level(
 
 
 class _Search:
-    """What both methods share: the plans timed so far."""
+    """State shared by both methods: the plans timed so far."""
 
     def __init__(
         self,
@@ -151,7 +153,7 @@ class _Search:
         self.trace: list[Evaluation] = []
 
     def try_plans(self, plans: Sequence[tuple[str, int | None, Choice]]) -> None:
-        """Times plans that were not timed yet."""
+        """Time the plans that were not timed yet."""
         fresh: dict[frozenset[SearchCandidate], tuple[str, int | None, Choice]] = {}
         for each in plans:
             if frozenset(each[2]) not in self._known:
@@ -168,7 +170,7 @@ class _Search:
         self._dull = 0 if self._best() < before else self._dull + 1
 
     def climb(self) -> None:
-        """From the best plan to its best neighbour; where no neighbour is better, from the next best plan."""
+        """Move from the best plan to its best neighbour; at a local optimum, continue from the next best plan."""
         exhausted: set[int] = set()
         while self._goes_on():
             open_ = [each for each in self._ranked() if each.number not in exhausted]
@@ -181,7 +183,7 @@ class _Search:
             self.try_plans([(move, open_[0].number, plan) for move, plan in batch])
 
     def evolve(self) -> None:
-        """Generations of children: crossed from two parents, or moved from one; parents are drawn by tournament."""
+        """Evolve generations: cross two parents or mutate one by a move; select parents by tournament."""
         barren = 0
         while self._goes_on() and barren < 2 * self.limits.patience:
             parents = self._ranked()[: self.limits.population]
@@ -219,7 +221,7 @@ class _Search:
         return sorted((each for each in self.trace if each.ratio < math.inf), key=lambda e: (e.ratio, e.number))
 
     def _untried(self, origin: Evaluation) -> list[tuple[str, Choice]]:
-        """Neighbours that were not timed, the most promising first."""
+        """List the neighbours that were not timed, most promising first."""
         if origin.number not in self._neighbours:
             found = [
                 (sum(map(self._predicted_us, plan)), at, move, plan)
@@ -233,11 +235,11 @@ class _Search:
 def trace_document(
     result: TwoLevelResult, describe: Callable[[Choice], Sequence[Mapping[str, object]]]
 ) -> dict[str, object]:
-    """The trace as JSON.
+    """Convert the trace to JSON.
 
     Args:
-        result: How the search ended.
-        describe: A plan's kernels as JSON objects.
+        result: The outcome of the search.
+        describe: Returns a plan's kernels as JSON objects.
     """
     return {
         "schema_version": 1,

@@ -1,4 +1,4 @@
-"""Collage mixes inference toolchains: it measures which runs which part of an ONNX model fastest.
+"""Collage combines inference toolchains: it measures which toolchain runs each part of an ONNX model fastest.
 
     import collage
 
@@ -7,7 +7,7 @@
     session = collage.load("model.collage")
     [y] = session.run(None, {"x": x})
 
-Importing this package imports nothing heavy: names below load what they need when first used (PEP 562).
+Importing this package imports nothing heavy: the names below load their dependencies on first use (PEP 562).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collage.options import OptimizeOptions
     from collage.report.facts.record import Record
     from collage.report.progress import Progress
-    from collage.runtime import Session
+    from collage.runtime.session import Session
     from collage_core.errors import CollageError
 
     __version__: str
@@ -46,7 +46,7 @@ _LAZY: Mapping[str, str] = {
     "OptimizeOptions": "collage.options",
     "Optimized": "collage.commands.optimized",
     "Record": "collage.report.facts.record",
-    "Session": "collage.runtime",
+    "Session": "collage.runtime.session",
 }
 """Module of each public name that is not defined here."""
 
@@ -88,14 +88,14 @@ def optimize(
 
 
 def load(path: str | Path, *, threads: int | None = None) -> Session:
-    """Loads a package to run it, as `onnxruntime.InferenceSession` does a model.
+    """Load a package for execution, as `onnxruntime.InferenceSession` loads a model.
 
     Args:
         path: A `.collage` file.
-        threads: CPU threads; those it was optimized for if None.
+        threads: CPU threads; the number the package was optimized for if None.
 
     Raises:
-        CollageError: If it is not a package, or something it needs is not on this machine.
+        CollageError: If the file is not a package, or a requirement is missing on this machine.
     """
     from collage.commands.load import load as load_session
 

@@ -1,4 +1,4 @@
-"""Every error that the engine raises beside core's: packages, plans, workers and the tuning database."""
+"""Errors raised by the engine in addition to core's: packages, plans, workers and the tuning database."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collage_core.errors import CollageError, KernelError, UsageError
 
 
 class LibraryClashError(KernelError):
-    """Kernels of a package have loaded two of a library of which a process has room for one.
+    """Kernels of a package have loaded two copies of a library of which a process can hold only one.
 
     Attributes:
-        library: In people's words: `"cuDNN"`.
-        between: The toolchains that loaded them; `""` for what was there before.
+        library: Display name: `"cuDNN"`.
+        between: The toolchains that loaded them; `""` for a library loaded before.
         files: Their files, in the same order.
     """
 
@@ -31,16 +31,16 @@ class LibraryClashError(KernelError):
 
 
 class LoweredAgainWarning(UserWarning):
-    """Kernels of a package did not fit this machine and were built anew; they work, unmeasured."""
+    """Kernels of a package did not fit this machine and were lowered again; they work but are unmeasured."""
 
 
 class PinError(UsageError):
-    """A pin that nobody it names can keep.
+    """A pin that no target it names can satisfy.
 
     Attributes:
         pin: As written.
         node: Name of a node it holds.
-        refusals: What the pinned toolchain said of it, one line per reason.
+        refusals: Reasons given by the pinned toolchain, one line each.
     """
 
     def __init__(self, pin: str, node: str, op_type: str, refusals: tuple[str, ...]) -> None:
@@ -55,7 +55,7 @@ class PinError(UsageError):
 
 
 class PlanFileError(UsageError):
-    """A plan file cannot be read, or is none of this model.
+    """A plan file cannot be read, or does not match this model.
 
     Attributes:
         source: The file.
@@ -69,7 +69,7 @@ class PlanFileError(UsageError):
 
 
 class PlanBuildError(CollageError):
-    """A kernel that was measured cannot be built for one of its call sites, or is wrong there.
+    """A measured kernel cannot be built for one of its call sites, or gives wrong results there.
 
     Attributes:
         target: Name of its target.
@@ -86,7 +86,7 @@ class PlanBuildError(CollageError):
 
 
 class VerificationError(CollageError):
-    """A finished plan does not give the reference's numbers, or does not run where it will be used."""
+    """A finished plan does not reproduce the reference's values, or does not run in its deployment setting."""
 
 
 class PackageError(CollageError):
@@ -104,7 +104,7 @@ class PackageError(CollageError):
 
 
 class NotAPackageError(PackageError):
-    """The file is something else."""
+    """The file is not a package."""
 
 
 class PackageVersionError(PackageError):
@@ -112,14 +112,14 @@ class PackageVersionError(PackageError):
 
 
 class PackageDamagedError(PackageError):
-    """The file is truncated, altered, or made to do harm."""
+    """The file is truncated, altered or malicious."""
 
 
 class RecordError(CollageError):
     """A record cannot be read.
 
     Attributes:
-        source: The file or package it is from.
+        source: File or package that holds the record.
         reason: What is wrong with it.
     """
 
@@ -133,14 +133,14 @@ class RecordError(CollageError):
 
 
 class WireError(CollageError):
-    """What came from another process is not a message, or names bytes nobody has."""
+    """Data from another process is not a valid message, or refers to missing blobs."""
 
 
 class WorkerError(CollageError):
     """A process that works for the driver died, hung or broke the protocol.
 
     Attributes:
-        worker: What it worked for: a toolchain or a contender.
+        worker: The toolchain or contender it worked for.
         kind: `"start"`, `"crash"`, `"deadline"`, `"memory"` or `"protocol"`.
         reason: What happened, with the last lines it wrote to its standard error.
     """
@@ -198,7 +198,7 @@ class DatabaseReadOnlyError(DatabaseError):
 
 
 class DatabaseDiskError(DatabaseError):
-    """The disk is full, or fails; what was acknowledged before is kept."""
+    """The disk is full or failing; data acknowledged before is kept."""
 
     advice = "Make room on its disk, or name another with --tuning-db or COLLAGE_TUNING_DB."
 
@@ -210,4 +210,4 @@ class DatabaseLockedError(DatabaseError):
 
 
 class DatabaseNameError(DatabaseError, UsageError):
-    """What was given to name a database names none."""
+    """The given text does not name a database."""

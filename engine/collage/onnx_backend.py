@@ -19,8 +19,8 @@ import onnx
 from onnx.backend.base import Backend, BackendRep
 
 from collage.commands.compiler import Compiled, Compiler
-from collage.setup.environment import Environment
-from collage.setup.targets import Selection
+from collage.setup.settings import SetupChoices
+from collage.setup.toolchains import Toolchains
 from collage_core.errors import FeedError, UsageError
 from collage_core.ir.io.model_io import model_from_bytes
 from collage_core.registry import Registry
@@ -31,7 +31,7 @@ class CollageRep(BackendRep):  # type: ignore[misc]  # onnx has no types
 
     Args:
         model: The model.
-        compiler: Compiles it.
+        compiler: Compiles the model.
     """
 
     def __init__(self, model: onnx.ModelProto, compiler: Compiler) -> None:
@@ -41,11 +41,11 @@ class CollageRep(BackendRep):  # type: ignore[misc]  # onnx has no types
         self._compiled: dict[object, Compiled] = {}
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
-        """Compiles the model if it was not run on inputs of these shapes yet, and runs it.
+        """Run the model; compile it first if it has not been run on inputs of these shapes.
 
         Args:
-            inputs: A value for each input of the model, in order; or by name.
-            **options: None are known.
+            inputs: A value for each input of the model, in order; or a mapping by name.
+            **options: No options are supported.
 
         Raises:
             CollageError: If the inputs do not fit, or the model cannot be compiled or run.
@@ -56,7 +56,7 @@ class CollageRep(BackendRep):  # type: ignore[misc]  # onnx has no types
         return tuple(self.compiled(feeds).session.run(None, feeds))
 
     def compiled(self, feeds: Mapping[str, Any]) -> Compiled:
-        """The model as it is run on such inputs.
+        """Return the model compiled for inputs of these shapes.
 
         Args:
             feeds: Values by name.
@@ -68,7 +68,7 @@ class CollageRep(BackendRep):  # type: ignore[misc]  # onnx has no types
 
     @property
     def toolchains(self) -> tuple[str, ...]:
-        """Toolchains of what was compiled so far, sorted."""
+        """Toolchains of the kernels compiled so far, sorted."""
         return tuple(sorted({name for each in self._compiled.values() for name in each.assembled.plan.toolchains}))
 
     def _named(self, inputs: Any) -> dict[str, Any]:
@@ -81,64 +81,64 @@ class CollageRep(BackendRep):  # type: ignore[misc]  # onnx has no types
 
 
 class CollageBackend(Backend):  # type: ignore[misc]  # onnx has no types
-    """The backend; each prepared model has workers of its own unless a compiler is shared.
+    """The backend; each prepared model has its own workers unless a compiler is shared.
 
     Attributes:
-        compiler: What prepared models are compiled with; None to make one for each.
+        compiler: Compiler of prepared models; None to make one for each.
     """
 
     compiler: ClassVar[Compiler | None] = None
 
     @classmethod
     def sharing(cls, compiler: Compiler) -> type[CollageBackend]:
-        """The backend over workers that are there already, for many models."""
+        """Return a backend class that uses existing workers, to share them between many models."""
         return type(cls.__name__, (cls,), {"compiler": compiler})
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Only the CPU, so far."""
+        """Return whether the device is supported; so far only the CPU is."""
         return device.partition(":")[0] == "CPU"
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **options: Any) -> CollageRep:
-        """Takes a model.
+        """Prepare a model to be run.
 
         Args:
-            model: The model.
+            model: The ONNX model.
             device: `"CPU"`.
-            **options: Where no compiler is shared, `toolchains`: comma-separated targets; by default every toolchain
-                that is installed, `reference` for what no other computes.
+            **options: Where no compiler is shared, `toolchains`: comma-separated targets; by default every installed
+                toolchain, with `reference` for operators that no other computes.
 
         Raises:
             UsageError: If the device or an option is unknown, or no toolchain is usable.
-            ModelError: If it is not a model.
+            ModelError: If it is not a valid model.
         """
         if not cls.supports_device(device):
             raise UsageError(f"the backend runs on the CPU, not on {device}")
-        toolchains = options.pop("toolchains", None)
+        named = options.pop("toolchains", None)
         if options:
             raise UsageError(f"prepare takes no {', '.join(options)}")
         if cls.compiler is not None:
             return CollageRep(model, cls.compiler)
         registry = Registry.discover()
-        wanted = toolchains or ",".join(registry.toolchains)
-        environment = Environment(Selection.parse(wanted, (), inexact=False), registry=registry)
-        prepared = CollageRep(model, Compiler(environment))
-        weakref.finalize(prepared, environment.__exit__, None, None, None)
+        wanted = named or ",".join(registry.toolchains)
+        toolchains = Toolchains(SetupChoices(toolchains=wanted), registry=registry)
+        prepared = CollageRep(model, Compiler(toolchains))
+        weakref.finalize(prepared, toolchains.close)
         return prepared
 
     @classmethod
     def run_node(
         cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **options: Any
     ) -> tuple[Any, ...]:
-        """Runs one operator.
+        """Run one operator.
 
         Args:
-            node: The node.
-            inputs: A value for each of its inputs, those left out excepted.
+            node: Node that holds the operator.
+            inputs: A value for each of its inputs, except omitted ones.
             device: `"CPU"`.
             outputs_info: Ignored: types and shapes of outputs are inferred.
-            **options: `opset_version` of the node's domain, the newest by default; others as of `prepare`.
+            **options: `opset_version` of the node's domain, the newest by default; others as in `prepare`.
         """
         version = options.pop("opset_version", None) or onnx.defs.onnx_opset_version()
         names = [name for name in node.input if name]
@@ -156,7 +156,10 @@ class CollageBackend(Backend):  # type: ignore[misc]  # onnx has no types
 
 
 def _shape(value: Any) -> object:
-    """What a compiled model depends on: extents of tensors; other values have none it could depend on."""
+    """Return the part of a value that a compiled model depends on.
+
+    For tensors that is the shape; for other values, which have no shape to depend on, the name of the type.
+    """
     return np.shape(value) if isinstance(value, np.ndarray | np.generic) else type(value).__name__
 
 

@@ -1,4 +1,4 @@
-"""What a user may say about an optimisation or a comparison, and what the presets mean."""
+"""Options of an optimisation or a comparison, and the definitions of the presets."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """How much work an optimisation is worth.
+    """Amount of work of an optimisation.
 
     Each distinct candidate is measured once per target, so the counts bound the measuring: `default` measures about
-    a hundred on a model the size of ResNet-50, most of them in less than half a second. What a bound leaves out is
-    said in the record.
+    a hundred on a model the size of ResNet-50, most of them in less than half a second. The record states what a bound
+    leaves out.
 
     Attributes:
         name: As given to `--preset`.
@@ -32,16 +32,16 @@ class Preset:
             first. Regions are bounded by `CandidateBounds.preset` of the same name.
         coalesce_rounds: How often neighbours on the best plan are merged, measured and searched again.
         confirm_rounds: How often the chosen path is measured afresh and searched again.
-        challengers: Mixed plans that are timed end to end.
-        rounds: Interleaved rounds of the end-to-end race, at most.
+        challengers: Number of mixed plans timed end to end.
+        rounds: Most interleaved rounds of the end-to-end race.
         round_s: Seconds each contender runs in a round.
-        race_s: No heat of the race begins after so many seconds.
-        protocol: How candidates are timed.
-        effort: What `BuildContext.effort` says to toolchains.
+        race_s: Seconds after which no further heat of the race begins.
+        protocol: Timing protocol of candidates.
+        effort: Passed to toolchains as `BuildContext.effort`.
         max_variants: Variants of a candidate that are timed, on the CPU.
-        device_variants: The same on a device.
+        device_variants: Variants of a candidate that are timed, on a device.
         deadline_s: Seconds a worker has for one candidate.
-        evaluations: Plans that the second level times, of `--search two-level`.
+        evaluations: Number of plans timed by the second level of `--search two-level`.
     """
 
     name: str
@@ -215,15 +215,15 @@ class BenchOptions:
         compare: Whether every usable single target joins the contenders.
         threads: CPU threads; one per physical core if None.
         warmup: Untimed runs of each contender.
-        iterations: Timed runs of each contender and round, at least.
-        duration_s: Seconds each contender runs in all.
+        iterations: Least timed runs of each contender and round.
+        duration_s: Total seconds of each contender.
         rounds: Interleaved rounds.
         toolchains: See `OptimizeOptions`.
         exclude: See `OptimizeOptions`.
         input_shapes: See `OptimizeOptions`.
         inputs: See `OptimizeOptions`.
-        seed: For random inputs.
-        plans: Plan files; each is a contender, and what `collage` loses against it is said.
+        seed: Seed for random inputs.
+        plans: Plan files; each is a contender, and the loss of `collage` against it is reported.
     """
 
     compare: bool = False

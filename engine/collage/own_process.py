@@ -1,6 +1,6 @@
-"""How a process that Collage starts for itself begins: `python -m collage.own_process MODULE ARGUMENT ...`.
+"""Entry point of the processes Collage starts for itself: `python -m collage.own_process MODULE ARGUMENT ...`.
 
-It runs a module as `python -m MODULE ARGUMENT ...` does, but for what is slow to import and hardly ever used.
+It runs a module as `python -m MODULE ARGUMENT ...` does, but defers imports that are slow and rarely needed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from collections.abc import Sequence
 from types import ModuleType
 
 _LATE = frozenset({"sympy", "onnx_ir._symbolic_shapes"})
-"""onnx_ir imports SymPy, half a second and half of what a worker imports, for dimensions that are computed with. The
-second one uses the first while it is imported."""
+"""Modules that are imported lazily.
+
+onnx_ir imports SymPy for symbolic dimensions, which takes half a second, half of a worker's import time. The second
+module uses the first during its own import.
+"""
 
 
 class _LateFinder(importlib.abc.MetaPathFinder):
@@ -31,26 +34,26 @@ class _LateFinder(importlib.abc.MetaPathFinder):
 
 
 def own_command(module: str, *arguments: str) -> list[str]:
-    """The command line that runs a module in a process of Collage's own.
+    """Return the command line that runs a module in one of Collage's own processes.
 
     Args:
-        module: Its full name; the folder the user is in is not looked for it.
-        *arguments: The module's.
+        module: Full name of the module; the user's current folder is not on its search path.
+        *arguments: Arguments of the module.
     """
     return [sys.executable, "-P", "-m", __name__, module, *arguments]
 
 
 def import_sympy_late() -> None:
-    """Has SymPy loaded when something of it is first used, in place of when it is imported.
+    """Defer the loading of SymPy from its import to the first use of one of its attributes.
 
-    For processes that are Collage's own: whoever imports SymPy there gets it so.
+    Only for Collage's own processes, because every import of SymPy in the process is affected.
     """
     if not any(isinstance(finder, _LateFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _LateFinder())
 
 
 def main() -> None:
-    """Runs the module that the command line names."""
+    """Run the module that the command line names."""
     import_sympy_late()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

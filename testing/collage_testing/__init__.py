@@ -1,4 +1,4 @@
-"""For tests of Collage, of plugins, and of what is built on them; needs no device and no test framework.
+"""Test kit for Collage, for plugins, and for code built on them; needs no device and no test framework.
 
     from collage_testing import MockToolchain, OutPriced, partition, single_matmul
 
@@ -8,20 +8,20 @@
     assert [kernel.toolchain for kernel in result.kernels] == ["fast"]
     assert result.why_not("slow") == [OutPriced(region=0, cost_us=25.0, chosen_us=10.0)]
 
-What is here needs collage-core alone. `collage_testing.kit` holds what needs the engine: mocks that execute, fake
-devices and the conformance kit. `collage_testing.strategies` has strategies for hypothesis, which it imports.
+This package needs only collage-core. `collage_testing.kit` needs the engine: mocks that execute, fake devices and the
+conformance kit. `collage_testing.strategies` provides strategies for hypothesis, which it imports.
 
-What looks at candidates and plans is imported when it is first used: a toolchain made of what is here is loaded by
-worker processes, too, and these have no use for a search.
+Helpers that inspect candidates and plans are imported on first use: worker processes also load toolchains made
+with this package, and do not need a search.
 """
 
 from typing import TYPE_CHECKING
 
 from collage_core.late_names import late_names
+from collage_testing.common_operators import operator_models
 from collage_testing.graphs import GraphBuilder
 from collage_testing.mock import CandidateView, MockToolchain, per_operator
 from collage_testing.models import chain, crossed, dense, diamond, mnist, single_matmul
-from collage_testing.operator_models import operator_models
 from collage_testing.random_models import random_model
 from collage_testing.reasons import NoFit, OutPriced, Refused, Unbuildable, Unusable, WhyNot
 

@@ -1,4 +1,4 @@
-"""Builds small models in memory, node by node, with every shape inferred."""
+"""Build small models in memory, node by node, with every shape inferred."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GraphBuilder:
 
     Args:
         name: Name of the graph.
-        seed: For weights.
+        seed: Seed for weights.
         opset: Version of the default domain.
 
     Examples:
@@ -46,19 +46,19 @@ class GraphBuilder:
 
     @property
     def count(self) -> int:
-        """Nodes and constants so far; what a name is made unique by."""
+        """Number of nodes and constants so far; makes names unique."""
         return len(self._nodes) + len(self._initializers)
 
     def input(
         self, name: str, *shape: int | str | None, dtype: onnx_ir.DataType = onnx_ir.DataType.FLOAT
     ) -> onnx_ir.Value:
-        """A graph input."""
+        """Add a graph input."""
         value = onnx_ir.val(name, dtype, shape)
         self._inputs.append(value)
         return value
 
     def constant(self, name: str, array: Any) -> onnx_ir.Value:
-        """An initializer with these elements."""
+        """Add an initializer with these elements."""
         elements = np.asarray(array)
         tensor = onnx_ir.tensor(elements, name=name)
         value = onnx_ir.val(name, tensor.dtype, elements.shape, const_value=tensor)
@@ -66,18 +66,18 @@ class GraphBuilder:
         return value
 
     def ints(self, *elements: int) -> onnx_ir.Value:
-        """A one-dimensional int64 initializer: a shape, axes, pads."""
+        """Add a one-dimensional int64 initializer: a shape, axes, pads."""
         return self.constant(self._numbered("ints"), np.array(elements, np.int64))
 
     def weight(self, name: str, *shape: int) -> onnx_ir.Value:
-        """A float32 initializer of random elements, scaled so that products keep the scale of what they multiply."""
+        """Add a float32 initializer of random elements, scaled so that products keep the scale of the other operand."""
         scale = 1 / math.sqrt(max(1, math.prod(shape[1:] or shape)))
         return self.constant(name, (self._random.standard_normal(shape) * scale).astype(np.float32))
 
     def op(
         self, op_type: str, *inputs: onnx_ir.Value | None, name: str | None = None, domain: str = "", **attributes: Any
     ) -> onnx_ir.Value:
-        """A node with one output."""
+        """Add a node with one output."""
         [output] = self.ops(op_type, 1, *inputs, name=name, domain=domain, **attributes)
         return output
 
@@ -90,12 +90,12 @@ class GraphBuilder:
         domain: str = "",
         **attributes: Any,
     ) -> Sequence[onnx_ir.Value]:
-        """A node with several outputs.
+        """Add a node with several outputs.
 
         Args:
             op_type: Operator type.
-            count: How many outputs.
-            *inputs: Its inputs; None leaves an optional one out.
+            count: Number of outputs.
+            *inputs: Its inputs; None omits an optional one.
             name: Name of the node; numbered by default.
             domain: Domain of the operator.
             **attributes: Its attributes.
@@ -107,7 +107,7 @@ class GraphBuilder:
         return outputs
 
     def model(self, *outputs: onnx_ir.Value) -> onnx_ir.Model:
-        """The finished model, its shapes inferred; nodes and constants no output depends on are left out."""
+        """Return the finished model, with shapes inferred, without nodes and constants no output depends on."""
         nodes, read = self._needed(outputs)
         graph = onnx_ir.Graph(
             self._inputs,
@@ -124,7 +124,7 @@ class GraphBuilder:
         return model
 
     def _needed(self, outputs: Sequence[onnx_ir.Value]) -> tuple[list[onnx_ir.Node], set[onnx_ir.Value | None]]:
-        """The nodes the outputs depend on, and all values read."""
+        """Return the nodes the outputs depend on, and all values read."""
         read: set[onnx_ir.Value | None] = set(outputs)
         nodes = []
         for node in reversed(self._nodes):

@@ -1,4 +1,4 @@
-"""Toolchains made in place: what they take is given, and what it costs is a function of the candidate."""
+"""Mock toolchains for tests: their claims are given, and costs are a function of the candidate."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CandidateView:
 
     @property
     def target(self) -> Target:
-        """Who would run it."""
+        """Target that would run the candidate."""
         return self.kernel.target
 
     @property
@@ -57,7 +57,7 @@ class CandidateView:
 
     @property
     def elements(self) -> int:
-        """Elements of all tensors its nodes produce; of a bounded one, at its bound."""
+        """Number of elements of all tensors its nodes produce; a bounded tensor counts at its bound."""
         graph = self.kernel.sub_graph.graph
         specs = (
             graph.spec(value)
@@ -69,15 +69,15 @@ class CandidateView:
 
 
 CostFunction: TypeAlias = Callable[[CandidateView], Cost | Unsupported]
-"""Microseconds of a candidate, or why its toolchain fails to build it."""
+"""Returns a candidate's cost in microseconds, or why the toolchain fails to build it."""
 
 
 def per_operator(costs_us: Mapping[str, float], *, launch_us: float = 0.0) -> CostFunction:
-    """What a candidate costs where operators cost the same wherever they are.
+    """Make a cost function in which an operator costs the same in every candidate.
 
     Args:
         costs_us: Microseconds by operator type; candidates with another operator are refused.
-        launch_us: What each candidate costs besides, so that fusing pays.
+        launch_us: Fixed cost of each candidate, so that fusing pays.
     """
 
     def cost(candidate: CandidateView) -> Cost | Unsupported:
@@ -91,17 +91,17 @@ def per_operator(costs_us: Mapping[str, float], *, launch_us: float = 0.0) -> Co
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MockToolchain:
-    """A toolchain for tests, and the plugin that brings it.
+    """A toolchain for tests, and the plugin that provides it.
 
-    With neither `patterns`, `operators` nor `predicates` it gets what any such plugin gets: native fusion of
+    With neither `patterns`, `operators` nor `predicates` it has the default of any such plugin: native fusion of
     everything that is not opaque. It only prices; `collage_testing.kit.ExecutingMock` also builds and runs kernels.
 
     Attributes:
         name: The toolchain's name.
-        costs_us: What a candidate costs: microseconds by operator, which add, or a function of the candidate.
-        patterns: What it has one kernel for: patterns by label, in priority order, or the table's own entries.
-        operators: Operators it runs wherever they are.
-        predicates: Operators it runs in places: predicates as `PatternTable.predicate` takes them.
+        costs_us: Cost of a candidate: microseconds by operator, which add up, or a function of the candidate.
+        patterns: Groups for which it has one kernel: patterns by label, in priority order, or the table's own entries.
+        operators: Operators it runs anywhere.
+        predicates: Operators it runs conditionally: predicates in the form `PatternTable.predicate` takes.
         joins: How far it optimises across operators.
         targets: Its targets, the default one first; one on the CPU if None.
         query: Reason by name of each node the library itself refuses.
@@ -127,7 +127,7 @@ class MockToolchain:
     unusable: str = ""
 
     def cost(self, candidate: CandidateKernel) -> Cost | Unsupported:
-        """What a candidate costs, or why this toolchain fails to build it."""
+        """Return the cost of a candidate, or the reason why this toolchain fails to build it."""
         costs = per_operator(self.costs_us) if isinstance(self.costs_us, Mapping) else self.costs_us
         return costs(CandidateView(candidate))
 
@@ -135,7 +135,7 @@ class MockToolchain:
 
     @hookimpl
     def collage_targets(self) -> Sequence[Target] | Unsupported:
-        """Those given, or one on the CPU."""
+        """Return the configured targets, or one on the CPU."""
         if self.unusable:
             return Unsupported(self.unusable)
         if self.targets is not None:
@@ -144,7 +144,7 @@ class MockToolchain:
 
     @hookimpl
     def collage_register_patterns(self, table: PatternTable) -> None:
-        """Those given."""
+        """Register the configured patterns."""
         entries = self.patterns
         if isinstance(entries, Mapping):
             entries = [FusionPattern(name=name, pattern=pattern) for name, pattern in entries.items()]
@@ -153,7 +153,7 @@ class MockToolchain:
 
     @hookimpl
     def collage_register_predicates(self, table: PatternTable) -> None:
-        """Those given."""
+        """Register the configured patterns."""
         for operator in self.operators:
             table.predicate(operator, _takes)
         for operator, predicate in self.predicates.items():
@@ -161,12 +161,12 @@ class MockToolchain:
 
     @hookimpl
     def collage_fusion_spec(self, target: Target, default: FusionRule) -> FusionRule | None:
-        """The one given, if any."""
+        """Return the configured rule, if any."""
         return None if self.rule is None else self.rule(target, default)
 
     @hookimpl
     def collage_query(self) -> Mapping[str, str] | None:
-        """The refusals given."""
+        """Return the configured refusals."""
         return self.query
 
 

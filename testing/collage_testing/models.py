@@ -1,4 +1,4 @@
-"""Models small enough to reason about: one for each thing that partitioning has to get right."""
+"""Small models to reason about, one for each case that partitioning has to get right."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collage_testing.graphs import GraphBuilder
 
 
 def single_matmul(m: int, n: int, k: int) -> onnx_ir.Model:
-    """`x [m, k]` times a weight `[k, n]`: the node `matmul_0`."""
+    """Build `x [m, k]` times a weight `[k, n]`: the node `matmul_0`."""
     g = GraphBuilder("single_matmul")
     return g.model(g.op("MatMul", g.input("x", m, k), g.weight("w", k, n)))
 
 
 def chain(*operators: str, shape: tuple[int, ...] = (4, 4)) -> onnx_ir.Model:
-    """Unary operators, each on the result of the one before: `relu_0`, `exp_0`, `relu_1`."""
+    """Build a chain of unary operators, each on the result of the previous one: `relu_0`, `exp_0`, `relu_1`."""
     g = GraphBuilder("chain")
     value = g.input("x", *shape)
     for operator in operators:
@@ -23,21 +23,27 @@ def chain(*operators: str, shape: tuple[int, ...] = (4, 4)) -> onnx_ir.Model:
 
 
 def dense(m: int = 4, n: int = 8, k: int = 16, *, activation: str = "") -> onnx_ir.Model:
-    """`matmul_0` and `add_0`, then the activation if one is named."""
+    """Build `matmul_0` and `add_0`, followed by the activation if one is named."""
     g = GraphBuilder("dense")
     value = g.op("Add", g.op("MatMul", g.input("x", m, k), g.weight("w", k, n)), g.weight("b", n))
     return g.model(g.op(activation, value) if activation else value)
 
 
 def diamond(shape: tuple[int, ...] = (4, 4)) -> onnx_ir.Model:
-    """`relu_0` feeds `exp_0` and `tanh_0`, and `add_0` joins them: a value that flows out of a group and back in."""
+    """Build a diamond: `relu_0` feeds `exp_0` and `tanh_0`, and `add_0` joins them.
+
+    A value can flow out of a group of its nodes and back in.
+    """
     g = GraphBuilder("diamond")
     top = g.op("Relu", g.input("x", *shape))
     return g.model(g.op("Add", g.op("Exp", top), g.op("Tanh", top)))
 
 
 def crossed(shape: tuple[int, ...] = (4, 4)) -> onnx_ir.Model:
-    """`a1` feeds `b1` and `b2` feeds `a2`: the groups `{a1, a2}` and `{b1, b2}` wait for each other."""
+    """Build a model in which `a1` feeds `b1` and `b2` feeds `a2`.
+
+    The groups `{a1, a2}` and `{b1, b2}` depend on each other.
+    """
     g = GraphBuilder("crossed")
     a1 = g.op("Relu", g.input("x", *shape), name="a1")
     b2 = g.op("Exp", g.input("z", *shape), name="b2")
@@ -45,7 +51,7 @@ def crossed(shape: tuple[int, ...] = (4, 4)) -> onnx_ir.Model:
 
 
 def mnist() -> onnx_ir.Model:
-    """The MNIST classifier of the ONNX model zoo, unfused: image `[1, 1, 28, 28]` to logits `[1, 10]`.
+    """Build the MNIST classifier of the ONNX model zoo, unfused: image `[1, 1, 28, 28]` to logits `[1, 10]`.
 
     `pad_0 conv_0 add_0 relu_0 maxpool_0 pad_1 conv_1 add_1 relu_1 maxpool_1 reshape_0 matmul_0 add_2`
     """

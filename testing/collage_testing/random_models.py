@@ -1,4 +1,4 @@
-"""Random models for property tests: small, valid, and with everything that makes cutting hard."""
+"""Random models for property tests: small, valid, and with every structure that makes partitioning hard."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import onnx_ir
 from collage_testing.graphs import OPSET, GraphBuilder
 
 SIDE = 4
-"""Every value a further operator may read is a float tensor of `SIDE` rows and columns."""
+"""Rows and columns of every float tensor that a later operator may read."""
 
 
 def random_model(rng: random.Random | int, operators: int = 7) -> onnx_ir.Model:
-    """A model of inputs `x` and `z`, whose outputs are up to three of its values.
+    """Generate a random model of inputs `x` and `z`, whose outputs are up to three of its values.
 
-    It may hold chains, branches, several outputs of a node, wanted and not, views, captured values, inputs left out.
+    It may contain chains, branches, several outputs of a node, used or unused, views, captured values, omitted
+    inputs.
 
     Args:
-        rng: What draws; or a seed.
-        operators: How many operators are drawn. Some make several nodes, and some no output depends on.
+        rng: Random generator, or a seed.
+        operators: Number of operators drawn. Some make several nodes, and some are not needed by any output.
     """
     return _Growth(rng if isinstance(rng, random.Random) else random.Random(rng)).model(operators)
 
@@ -49,7 +50,7 @@ class _Growth:
         return self._g.model(*(value for value in self._values if value in outputs))
 
     def _value(self) -> onnx_ir.Value:
-        """One of the latest values more often than not, so that chains come up."""
+        """Draw a value, preferring the latest ones so that chains occur."""
         return self._rng.choice(self._values[-4:] if self._rng.random() < 0.7 else self._values)
 
     def unary(self) -> onnx_ir.Value:
@@ -96,7 +97,7 @@ class _Growth:
 
 
 def _body(name: str, *nodes: onnx_ir.Node) -> onnx_ir.Graph:
-    """A branch without inputs whose last node gives its output."""
+    """Build a branch without inputs whose last node gives its output."""
     for number, node in enumerate(nodes):
         node.outputs[0].name = f"{name}_{number}"
     [output] = nodes[-1].outputs

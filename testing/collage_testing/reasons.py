@@ -1,4 +1,4 @@
-"""Why a toolchain did not get a region."""
+"""Reasons why a toolchain did not get a region."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OutPriced:
-    """It could run the region, at a cost.
+    """The toolchain could run the region, but not at the lowest cost.
 
-    Equal costs are told apart by fewer kernels, then fewer toolchains, then name.
+    Ties are broken by fewer kernels, then fewer toolchains, then name.
 
     Attributes:
         region: Position of the region among the kernels.
-        cost_us: What its best way to run the region costs, with what the runtime's loop adds to each kernel.
-        chosen_us: What the chosen kernel costs, with what the loop adds to it.
+        cost_us: Cost of its best way to run the region, including the runtime loop's overhead per kernel.
+        chosen_us: Cost of the chosen kernel, including the loop's overhead.
     """
 
     region: int
@@ -25,11 +25,11 @@ class OutPriced:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A node is in none of its candidates.
+    """None of the toolchain's candidates contains the node.
 
     Attributes:
         node: Name of the node.
-        reason: Why.
+        reason: Why the toolchain refuses the node.
     """
 
     node: str
@@ -38,12 +38,12 @@ class Refused:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Unbuildable:
-    """It took the nodes and then did not build the kernel.
+    """The toolchain accepted the nodes, but failed to build the kernel.
 
     Attributes:
         region: Position of the region among the kernels.
         nodes: Names of the nodes of the kernel it did not build.
-        reason: Why.
+        reason: Why the build failed.
     """
 
     region: int
@@ -53,7 +53,7 @@ class Unbuildable:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NoFit:
-    """It takes all nodes of the region, but not in kernels that could take its place in the plan.
+    """The toolchain accepts all nodes of the region, but not in kernels that fit the plan.
 
     Attributes:
         region: Position of the region among the kernels.
@@ -66,10 +66,10 @@ class NoFit:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Unusable:
-    """It took no part: it offers no target, or a hook of its plugin failed.
+    """The toolchain did not take part: it offers no target, or a hook of its plugin failed.
 
     Attributes:
-        reason: Why.
+        reason: Why it did not take part.
     """
 
     reason: str

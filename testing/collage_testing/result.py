@@ -1,4 +1,4 @@
-"""What a partitioning came to, and why a toolchain did not get what it did not get."""
+"""Result of a partitioning, with reasons for what each toolchain did not get."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from collage_core.search import SearchTarget
 from collage_testing.reasons import NoFit, OutPriced, Refused, Unbuildable, Unusable, WhyNot
 
 NOT_NAMED = "no pattern of it matches around this node"
-"""Reason of a refusal nobody gave: the toolchain has patterns, and none came near."""
+"""Reason of a refusal for which no pattern gave one: the toolchain has patterns, and none came near."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +27,12 @@ class ChosenKernel:
     """One kernel of a result.
 
     Attributes:
-        toolchain: Who runs it.
+        toolchain: Toolchain that runs it.
         target: Name of the target.
         nodes: Names of its nodes, in the graph's order.
-        operators: Their operator types.
+        operators: Operator types of its nodes.
         composite: Label of the pattern the whole kernel matched, or `""`.
-        cost_us: What it costs, without what the runtime's loop adds.
+        cost_us: Cost without the overhead of the runtime's loop.
     """
 
     toolchain: str
@@ -45,13 +45,13 @@ class ChosenKernel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PartitionResult:
-    """What a partitioning came to.
+    """Result of a partitioning.
 
     Attributes:
         model: The partitioned model.
         plan: The chosen kernels over the graph.
         exact: Whether no plan of these candidates is cheaper.
-        proposals: What each target proposed and refused, by target name.
+        proposals: Proposals and refusals of each target, by target name.
         unusable: Why a toolchain took no part, by name.
     """
 
@@ -80,17 +80,17 @@ class PartitionResult:
 
     @property
     def total_us(self) -> float:
-        """Cost of all kernels, and what the runtime's loop adds to each."""
+        """Cost of all kernels, including the overhead that the runtime's loop adds to each."""
         return self.plan.predicted_us
 
     def why_not(self, toolchain: str) -> list[WhyNot]:
-        """Why a toolchain did not get the regions it did not get; empty if it got all.
+        """Explain why a toolchain did not get some regions; empty if it got all.
 
         Args:
             toolchain: Its name.
 
         Raises:
-            KeyError: If it was not asked.
+            KeyError: If the toolchain did not take part.
         """
         if toolchain in self.unusable:
             return [Unusable(reason=self.unusable[toolchain])]
@@ -130,7 +130,7 @@ class PartitionResult:
             for index in iterate_bits(alone)
         ]
         for candidate in proposals.candidates:
-            rejection = self._pool.source.rejection(candidate)
+            rejection = self._pool.rejection(candidate)
             if not candidate.sub_graph.nodes & ~nodes and rejection is not None:
                 found.append(Unbuildable(region=region, nodes=candidate.sub_graph.names, reason=rejection.reason))
         return found or [NoFit(region=region, reason="no set of its candidates covers just these nodes")]

@@ -1,4 +1,4 @@
-"""Strategies for hypothesis, which this module needs and the rest of the package does not."""
+"""Strategies for hypothesis; the only module of the package that requires it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from collage_testing.random_models import random_model
 
 
 def models(max_operators: int = 10) -> st.SearchStrategy[onnx_ir.Model]:
-    """Small valid models, see `random_model`; they shrink to few operators."""
+    """Generate small valid models, see `random_model`; they shrink to few operators."""
     randoms = st.randoms(use_true_random=False)
     return st.builds(random_model, randoms, st.integers(1, max_operators))

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
-from collage.measure.driver.source import Counts, Step
+from collage.explore.exploration import ExplorationSetup
+from collage.measure.driver.source import Counts, MeasuringCostSource, Step
 from collage.measure.wire.outcomes import Failed, Measured, Refused, Stage
-from collage_core.candidates.pool import CacheKey, CandidatePool
+from collage.options import PRESETS, Preset
+from collage.report.progress import SilentProgress
+from collage_core.candidates.costs import CacheKey, Costs, KnownCosts
+from collage_core.candidates.pool import CandidatePool
+from collage_core.candidates.proposals import TargetRule
 from collage_core.candidates.refusals import Rejection
 from collage_core.contract import INVALID, UNMEASURED, Cost, Unmeasured
-from collage_core.fusion import CandidateKernel, SubGraph
+from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 from tests.core.candidates.making import a_target as a_target
 from tests.core.candidates.making import kernel as kernel
@@ -117,8 +123,30 @@ class MeasuredPool:
 def pool_of(graph: DataflowGraph, truth: Truth, *candidates: CandidateKernel, dispatch_us: float = 0.0) -> MeasuredPool:
     """A pool of these candidates, all measured."""
     source = FakeSource(truth)
-    pool = CandidatePool(graph, source, dispatch_us)
-    for candidate in candidates:
-        pool.add(candidate)
+    pool = empty_pool(graph, source, dispatch_us).with_candidates(candidates)
     source.measure(candidates)
     return MeasuredPool(pool, source)
+
+
+def empty_pool(graph: DataflowGraph, source: KnownCosts, dispatch_us: float = 0.1) -> CandidatePool:
+    """A pool without candidates."""
+    return CandidatePool(graph, Costs(source), dispatch_us)
+
+
+def setup_of(
+    source: FakeSource,
+    rules: Sequence[TargetRule],
+    *,
+    preset: Preset | str = "default",
+    bounds: CandidateBounds | None = None,
+    budget_s: float | None = None,
+) -> ExplorationSetup:
+    """What an exploration is given that measures nothing."""
+    return ExplorationSetup(
+        rules=rules,
+        source=cast(MeasuringCostSource, source),
+        preset=PRESETS[preset] if isinstance(preset, str) else preset,
+        bounds=bounds or CandidateBounds(),
+        progress=SilentProgress(),
+        budget_s=budget_s,
+    )

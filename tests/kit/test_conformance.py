@@ -241,7 +241,7 @@ class RaisesInPredicate(Plain):
         (WritesInputs, "it writes its input 'x'"),
         (BindsOnce, "wrong numbers: .*"),
         (SaysDeterministic, "says it is deterministic"),
-        (NotBytes, "of an artifact, file 'op' is str, not bytes"),
+        (NotBytes, r"of an artifact, files\['op'\] is str, not bytes"),
         (NotJson, "of an artifact, metadata is not JSON"),
         (TupleKept, "the shape is lost"),
         (ForeignConstant, "asks for constants that are not the function's: weight"),

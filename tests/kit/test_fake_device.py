@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from typing import Any
 
@@ -49,6 +50,7 @@ class Owner:
 
 def test_nothing_is_collected_while_it_is_captured() -> None:
     stream = FakeDevice().open("fake:0")
+    gc.collect()  # the next collection is then hundreds of allocations away
     gone = weakref.ref(Owner(stream.allocate(4)))
 
     def enqueue() -> None:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 import onnx_ir
 
-from collage.explore.exhaustive import Explorer
-from collage.measure.driver.source import MeasuringCostSource
-from collage.options import PRESETS
-from collage.report.progress import SilentProgress
-from collage_core.candidates.pool import CandidatePool
+from collage.explore.exhaustive import explore_exhaustively
 from collage_core.contract import Joins, Target
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, merged_neighbours
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import chain
 from tests.core.fusion.runnable import can_run
-from tests.engine.exploring import FakeSource, a_target, rule_of
+from tests.engine.exploring import FakeSource, a_target, empty_pool, rule_of, setup_of
 
 Parsed = Callable[..., onnx_ir.Model]
 TARGET = Target(toolchain="t", fingerprint="t 1", joins=Joins.ANY)
@@ -80,17 +75,9 @@ def test_what_was_merged_is_measured_before_it_is_believed() -> None:
         return 1.0 if size == 1 else 40.0 * size
 
     source = FakeSource(truth)
-    pool = CandidatePool(graph, source, 0.1)
-    explorer = Explorer(
-        pool,
-        [rule_of(a), rule_of(b)],
-        cast(MeasuringCostSource, source),
-        preset=PRESETS["default"],
-        bounds=CandidateBounds(segments=1, max_depth=1),
-        progress=SilentProgress(),
-    )
+    setup = setup_of(source, [rule_of(a), rule_of(b)], bounds=CandidateBounds(segments=1, max_depth=1))
 
-    result = explorer.run().result
+    result = explore_exhaustively(setup, empty_pool(graph, source)).result
 
     assert [chosen.nodes for chosen in result.candidates] == [0b0001, 0b0010, 0b0100, 0b1000]
     assert ("a", graph.names) in source.measured

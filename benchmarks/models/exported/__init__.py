@@ -10,5 +10,5 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def load(name: str) -> onnx.ModelProto:
-    """The skeleton of this name."""
+    """Load the skeleton of this name."""
     return onnx.load(FOLDER / f"{name}.onnx")

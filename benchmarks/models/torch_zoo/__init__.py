@@ -1,10 +1,12 @@
-"""The models of `benchmarks/gpu.py` as plain PyTorch modules of our own: nothing is downloaded, weights are seeded.
+"""The models of `benchmarks/gpu.py` as our own plain PyTorch modules: no downloads, seeded weights.
 
-The same module is run by PyTorch, compiled by it, and exported to ONNX for everybody else. What an architecture is
-(names, inputs, published number of parameters) is known without torch; only building one imports it.
+The same module is run by PyTorch, compiled by it, and exported to ONNX for all other contenders. The
+description of an architecture (names, inputs, published number of parameters) is available without torch;
+only building one imports it.
 
-The first five are those of Collage's paper (2111.00655). Its NasNet-A has no published number of parameters, so here it
-is the paper's own NASNet-A (4 @ 1056), "mobile", at the same 224 x 224; the large one is there by name.
+The first five are those of Collage's paper (2111.00655). Its NasNet-A has no published number of
+parameters, so here it is the NASNet-A paper's own (4 @ 1056), "mobile", at the same 224 x 224; the large
+one is available by name.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ class Architecture:
     """One model.
 
     Attributes:
-        name: As it is named on the command line.
+        name: Name on the command line.
         about: One line on what it is and where it is described.
         build: `file:function` in this package; the function makes the module, weights as PyTorch draws them.
         inputs: Makes inputs by name, in the order of the module's arguments, for a generator and a batch: float32
             where floating-point.
         outputs: Names of the module's results, in order.
-        parameters: How many it has by what is published, BatchNormalization's statistics not among them.
+        parameters: Published number of parameters, without BatchNormalization's statistics.
         asked_for: Whether it takes part only when it is named.
     """
 
@@ -49,13 +51,13 @@ class Architecture:
     asked_for: bool = False
 
     def module(self) -> torch.nn.Module:
-        """The module in evaluation mode; needs torch."""
+        """Build the module in evaluation mode; requires torch."""
         file, _, function = self.build.partition(":")
         made: torch.nn.Module = getattr(importlib.import_module(f"{__name__}.{file}"), function)()
         return made.eval()
 
     def make_inputs(self, batch: int, seed: int = 0) -> Inputs:
-        """Inputs of this seed, by name; the first example is the same for every batch."""
+        """Generate the inputs by name, drawn from a seed; the first example is the same for every batch."""
         rows = [self.inputs(np.random.default_rng([seed, row]), 1) for row in range(batch)]
         return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
@@ -73,7 +75,7 @@ def _text(generator: np.random.Generator, batch: int, vocabulary: int) -> dict[s
 
 
 def _pair(generator: np.random.Generator, batch: int) -> Inputs:
-    """Two segments, and as a mask that the last eighth is padding."""
+    """Generate token ids, two segments, and a mask that marks the last eighth as padding."""
     places = np.broadcast_to(np.arange(TOKENS), (batch, TOKENS))
     mask = (places < TOKENS * 7 // 8).astype(np.int64)
     segments = (places >= TOKENS // 2).astype(np.int64)

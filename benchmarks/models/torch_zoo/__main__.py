@@ -1,10 +1,11 @@
-"""Writes one model of the zoo: weights, inputs, what is expected, and the ONNX file; what is there is kept.
+"""Write one model of the zoo: weights, inputs, expected results, and the ONNX file; existing files are kept.
 
 Usage:
     python -m benchmarks.models.torch_zoo NAME --out DIR [--batch N] [--dtype float32|float16|bfloat16] [--seed N]
 
-The TorchScript exporter writes it, as it does the models in `exported/`: it needs no further package, and merges
-BatchNormalization into the convolution before it, which the others leave to whoever reads the file.
+The TorchScript exporter writes it, as it does the models in `exported/`: it needs no further package, and
+merges BatchNormalization into the convolution before it, which other exporters leave to the reader of the
+file.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from benchmarks.models.torch_zoo.precision import InPrecision
 from benchmarks.models.torch_zoo.weights import CALIBRATION_BATCH, calibrate, initialise, load, save
 
 OPSET = 20
-"""The first with GELU as an operator, and the last that the TorchScript exporter knows."""
+"""The first opset with GELU as an operator, and the last that the TorchScript exporter supports."""
 DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -60,10 +61,10 @@ def prepare(files: Files, seed: int = 0) -> None:
 
 
 def exported(module: InPrecision, inputs: Inputs, outputs: Sequence[str]) -> bytes:
-    """The module as an ONNX model with static shapes.
+    """Export the module as an ONNX model with static shapes.
 
     Args:
-        module: What to export.
+        module: Module to export.
         inputs: Examples of its arguments, in order, by the names they get.
         outputs: Names of its results.
     """

@@ -1,4 +1,4 @@
-"""What the transformers share."""
+"""Blocks that the transformers share."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def attend(
     mask: torch.Tensor | None = None,
     causal: bool = False,
 ) -> torch.Tensor:
-    """Scaled dot-product attention by PyTorch's own operator, so that PyTorch may use its fused kernels.
+    """Compute scaled dot-product attention with PyTorch's own operator, so that PyTorch may use its fused kernels.
 
     Args:
         query: [batch, tokens, width]; so are `key` and `value`.
         key: See `query`.
         value: See `query`.
-        heads: Divides the width.
-        mask: Boolean, true where a key may be seen, to be broadcast to [batch, heads, tokens, tokens].
-        causal: Whether a token sees only those up to itself.
+        heads: Number of heads; divides the width.
+        mask: Boolean, true where a key is visible; broadcastable to [batch, heads, tokens, tokens].
+        causal: Whether a token attends only to tokens up to itself.
 
     Returns:
         [batch, tokens, width].
@@ -36,13 +36,13 @@ def attend(
 
 
 class PreNormBlock(nn.Module):
-    """A layer that normalises what its halves read, not what they leave: ViT's and GPT-2's.
+    """A pre-norm layer, as in ViT and GPT-2: each half normalises its input, not its output.
 
     Args:
-        width: Of a token.
-        heads: Of the attention.
-        epsilon: Of both norms.
-        approximate: Of GELU, `"none"` or `"tanh"`.
+        width: Elements of a token.
+        heads: Heads of the attention.
+        epsilon: Epsilon of both norms.
+        approximate: Approximation of GELU, `"none"` or `"tanh"`.
         causal: See `attend`.
     """
 
@@ -56,7 +56,7 @@ class PreNormBlock(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate), nn.Linear(4 * width, width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[batch, tokens, width] to the same."""
+        """Map [batch, tokens, width] to the same shape."""
         q, k, v = self.qkv(self.norm_1(x)).chunk(3, dim=-1)
         x = x + self.out(attend(q, k, v, self.heads, causal=self.causal))
         return x + self.mlp(self.norm_2(x))

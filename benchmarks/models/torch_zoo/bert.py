@@ -13,7 +13,7 @@ EPSILON = 1e-12
 
 
 class Layer(nn.Module):
-    """One layer; each half is added to what it read, and the sum is normalised."""
+    """One layer; each half is added to its input, and the sum is normalised."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Layer(nn.Module):
         self.norm_2 = nn.LayerNorm(width, eps=EPSILON)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """[batch, tokens, width] to the same."""
+        """Map [batch, tokens, width] to the same shape."""
         mixed = attend(self.query(x), self.key(x), self.value(x), self.heads, mask)
         x = self.norm_1(x + self.out(mixed))
         return self.norm_2(x + self.narrow(functional.gelu(self.wide(x))))
@@ -46,7 +46,7 @@ class Bert(nn.Module):
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Ids, mask and segments, each int64 [batch, tokens], to [batch, tokens, width] and [batch, width]."""
+        """Map ids, mask and segments, each int64 [batch, tokens], to [batch, tokens, width] and [batch, width]."""
         places = torch.arange(input_ids.shape[1], device=input_ids.device)
         x = self.norm(self.words(input_ids) + self.positions(places) + self.segments(token_type_ids))
         seen = attention_mask[:, None, None, :] > 0
@@ -56,5 +56,5 @@ class Bert(nn.Module):
 
 
 def bert_base() -> Bert:
-    """12 layers of width 768."""
+    """Build BERT with 12 layers of width 768."""
     return Bert()

@@ -15,12 +15,12 @@ class ChannelNorm(nn.LayerNorm):
         super().__init__(channels, eps=EPSILON)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Same shape."""
+        """Normalise over the channels; the shape is unchanged."""
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 class Block(nn.Module):
-    """A depthwise convolution of 7 x 7, a norm, and two products over the channels, added to what came in."""
+    """A depthwise convolution of 7 x 7, a norm, and two products over the channels, added to the input."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Block(nn.Module):
         self.scale = nn.Parameter(torch.ones(channels))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Same shape."""
+        """Normalise over the channels; the shape is unchanged."""
         y = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
         y = self.scale * self.narrow(self.gelu(self.wide(y)))
         return x + y.permute(0, 3, 1, 2)
@@ -52,10 +52,10 @@ class ConvNext(nn.Module):
         self.head = nn.Linear(widths[-1], classes)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """[batch, 3, height, width] to [batch, classes]."""
+        """Map [batch, 3, height, width] to [batch, classes]."""
         return self.head(self.norm(self.features(pixels).mean((2, 3))))
 
 
 def convnext_t() -> ConvNext:
-    """The smallest one of the paper."""
+    """Build ConvNeXt-T, the smallest model of the paper."""
     return ConvNext((3, 3, 9, 3), (96, 192, 384, 768))

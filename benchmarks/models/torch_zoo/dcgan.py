@@ -1,4 +1,4 @@
-"""The generator of DCGAN (1511.06434), kernels of 4 x 4 as its authors' successors and Relay's test model have them."""
+"""The generator of DCGAN (1511.06434), with the 4 x 4 kernels of its successors and of Relay's test model."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from torch import nn
 
 
 class Generator(nn.Module):
-    """Noise to an image of 64 x 64, its side doubled by each transposed convolution.
+    """Noise to an image of 64 x 64; each transposed convolution doubles the side.
 
     Args:
-        noise: Numbers that come in.
+        noise: Size of the noise vector.
         width: Channels of the last hidden layer; the first has eight times as many, 1024 in the paper.
     """
 
@@ -28,10 +28,10 @@ class Generator(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, noise: torch.Tensor) -> torch.Tensor:
-        """[batch, noise, 1, 1] to [batch, 3, 64, 64]."""
+        """Map [batch, noise, 1, 1] to [batch, 3, 64, 64]."""
         return self.layers(noise)
 
 
 def generator() -> Generator:
-    """Of the paper's width."""
+    """Build the generator with the paper's width."""
     return Generator()

@@ -1,4 +1,4 @@
-"""Where the files of one model at one batch and dtype are."""
+"""Paths of the files of one model at one batch and dtype."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from benchmarks.judge.inputs import beside
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """Files of one model.
+    """Paths of one model's files.
 
     Attributes:
-        folder: Where they are.
-        name: Of the architecture.
+        folder: Folder of the files.
+        name: Name of the architecture.
         batch: Examples in the inputs; static in the exported model.
-        dtype: What the exported model computes in, `"float32"`, `"float16"` or `"bfloat16"`.
+        dtype: Precision of the exported model, `"float32"`, `"float16"` or `"bfloat16"`.
 
     Examples:
         >>> Files(folder=Path("x"), name="vit", batch=8, dtype="float16").model.as_posix()
@@ -45,5 +45,5 @@ class Files:
 
     @property
     def expected(self) -> Path:
-        """Results in float32 on the CPU, by PyTorch: what errors are against, so right ones are some 1e-6 off."""
+        """Reference results in float32 on the CPU, by PyTorch; correct results deviate by some 1e-6."""
         return self.folder / f"{self.name}-b{self.batch}.expected.npz"

@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al., 2019) as it reads a prompt: one pass over all its tokens, and what comes next."""
+"""GPT-2 (Radford et al., 2019) on a prompt: one pass over all its tokens, and the logits of the next one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.models.torch_zoo.attention import PreNormBlock
 
 
 class Gpt2(nn.Module):
-    """Embeddings, layers, and the words' embedding once more as the head."""
+    """Embeddings, layers, and the token embedding reused as the head."""
 
     def __init__(self, width: int = 768, heads: int = 12, layers: int = 12, positions: int = 1024) -> None:
         super().__init__()
@@ -21,12 +21,12 @@ class Gpt2(nn.Module):
         self.norm = nn.LayerNorm(width, eps=1e-5)
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """Ids, int64 [batch, tokens], to the next token's logits, [batch, words]."""
+        """Map ids, int64 [batch, tokens], to the next token's logits, [batch, words]."""
         places = torch.arange(input_ids.shape[1], device=input_ids.device)
         x = self.layers(self.words(input_ids) + self.positions(places))
         return functional.linear(self.norm(x[:, -1]), self.words.weight)
 
 
 def gpt2_small() -> Gpt2:
-    """12 layers of width 768."""
+    """Build BERT with 12 layers of width 768."""
     return Gpt2()

@@ -10,7 +10,7 @@ STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3,
 
 
 def convolution(inside: int, outside: int, kernel: int, stride: int = 1, groups: int = 1) -> list[nn.Module]:
-    """A convolution, its normalisation and ReLU6."""
+    """Build a convolution with its normalisation and ReLU6."""
     return [
         nn.Conv2d(inside, outside, kernel, stride, kernel // 2, groups=groups, bias=False),
         nn.BatchNorm2d(outside),
@@ -19,7 +19,7 @@ def convolution(inside: int, outside: int, kernel: int, stride: int = 1, groups:
 
 
 class InvertedResidual(nn.Module):
-    """Widen, filter each channel, narrow without an activation; added to what came in where the shape is kept."""
+    """Expand, filter each channel, project without an activation; added to the input where the shape is kept."""
 
     def __init__(self, inside: int, outside: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class InvertedResidual(nn.Module):
         self.adds = stride == 1 and inside == outside
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[batch, inside, height, width] to [batch, outside, height / stride, width / stride]."""
+        """Map [batch, inside, height, width] to [batch, outside, height / stride, width / stride]."""
         return x + self.layers(x) if self.adds else self.layers(x)
 
 
@@ -49,10 +49,10 @@ class MobileNetV2(nn.Module):
         self.head = nn.Linear(1280, classes)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """[batch, 3, height, width] to [batch, classes]."""
+        """Map [batch, 3, height, width] to [batch, classes]."""
         return self.head(self.features(pixels).mean((2, 3)))
 
 
 def mobilenet_v2() -> MobileNetV2:
-    """1000 classes."""
+    """Build MobileNetV2 with 1000 classes."""
     return MobileNetV2()

@@ -1,7 +1,8 @@
-"""NASNet-A (1707.07012, figure 4 and appendix A), without the auxiliary head, which only training has.
+"""NASNet-A (1707.07012, figure 4 and appendix A), without the auxiliary head, which only training uses.
 
-TensorFlow pads unevenly where a stride does not divide; here both sides get the same, so sizes and work are those of
-the original. Its pooling of 1 x 1 with a stride, before a convolution of 1 x 1, is that convolution with the stride.
+TensorFlow pads unevenly where a stride does not divide; here both sides get the same padding, so sizes and
+work are those of the original. Its pooling of 1 x 1 with a stride, before a convolution of 1 x 1, is that
+convolution with the stride.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ EPSILON = 1e-3
 
 
 def norm(channels: int) -> nn.BatchNorm2d:
-    """Normalisation with the original's epsilon."""
+    """Build a batch normalisation with the original's epsilon."""
     return nn.BatchNorm2d(channels, eps=EPSILON)
 
 
 class Separable(nn.Sequential):
-    """ReLU, depthwise and pointwise convolution, normalisation, all of it twice; only the first has the stride."""
+    """ReLU, depthwise and pointwise convolution, normalisation, all twice; only the first has the stride."""
 
     def __init__(self, inside: int, outside: int, kernel: int, stride: int = 1) -> None:
         layers: list[nn.Module] = []
@@ -41,7 +42,7 @@ class Squeeze(nn.Sequential):
 
 
 class Halve(nn.Module):
-    """Every second pixel in each direction, once from the first on and once from the second, half the channels each."""
+    """Every second pixel in each direction, once from the first and once from the second, half the channels each."""
 
     def __init__(self, inside: int, outside: int) -> None:
         super().__init__()
@@ -51,31 +52,31 @@ class Halve(nn.Module):
         self.norm = norm(outside)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[batch, inside, height, width] to [batch, outside, height / 2, width / 2], rounded up."""
+        """Map [batch, inside, height, width] to [batch, outside, height / 2, width / 2], rounded up."""
         x = self.relu(x)
         shifted = functional.pad(x, (0, 1, 0, 1))[:, :, 1:, 1:]
         return self.norm(torch.cat((self.even(x), self.odd(shifted)), dim=1))
 
 
 def average(x: torch.Tensor, stride: int = 1) -> torch.Tensor:
-    """The mean of 3 x 3 pixels, of fewer at an edge."""
+    """Compute the mean over 3 x 3 pixels, over fewer at an edge."""
     return functional.avg_pool2d(x, 3, stride, 1, count_include_pad=False)
 
 
 def largest(x: torch.Tensor, stride: int) -> torch.Tensor:
-    """The largest of 3 x 3 pixels."""
+    """Compute the maximum over 3 x 3 pixels."""
     return functional.max_pool2d(x, 3, stride, 1)
 
 
 class Cell(nn.Module):
-    """What both cells begin with: what the last cell gave, and the one before it brought to the same shape.
+    """Common start of both cells: the last cell's result, and the previous one's brought to the same shape.
 
     Args:
-        before: Channels of the one before.
-        inside: Channels of the last.
+        before: Channels of the previous cell's result.
+        inside: Channels of the last cell's result.
         filters: Channels of each half.
-        halve: Whether the one before has twice the side.
-        first: Whether there is none before: then the last stands in for it, as it is.
+        halve: Whether the previous result has twice the side.
+        first: Whether there is no previous cell; the last result then takes its place unchanged.
     """
 
     def __init__(self, before: int, inside: int, filters: int, halve: bool = False, first: bool = False) -> None:
@@ -90,7 +91,7 @@ class Cell(nn.Module):
 
 
 class Normal(Cell):
-    """The cell that keeps the side; six times the filters leave it."""
+    """The cell that keeps the side; its output has six times the filters."""
 
     def __init__(self, before: int, inside: int, filters: int, halve: bool) -> None:
         super().__init__(before, inside, filters, halve)
@@ -99,7 +100,7 @@ class Normal(Cell):
         self.left_5 = Separable(filters, filters, 3)
 
     def forward(self, before: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
-        """[batch, inside, height, width] to [batch, 6 filters, height, width]."""
+        """Map [batch, inside, height, width] to [batch, 6 filters, height, width]."""
         h, p = self.squeeze(last), self.adjust(before)
         mean = average(p)
         parts = (
@@ -114,7 +115,7 @@ class Normal(Cell):
 
 
 class Reduction(Cell):
-    """The cell that halves the side; four times the filters leave it."""
+    """The cell that halves the side; its output has four times the filters."""
 
     def __init__(self, before: int, inside: int, filters: int, halve: bool = False, first: bool = False) -> None:
         super().__init__(before, inside, filters, halve, first)
@@ -124,7 +125,7 @@ class Reduction(Cell):
         self.left_4 = Separable(filters, filters, 3)
 
     def forward(self, before: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
-        """[batch, inside, height, width] to [batch, 4 filters, height / 2, width / 2], rounded up."""
+        """Map [batch, inside, height, width] to [batch, 4 filters, height / 2, width / 2], rounded up."""
         h, p = self.squeeze(last), self.adjust(before)
         first = self.left_1(h) + self.right_1(p)
         second = largest(h, 2) + self.right_2(p)
@@ -139,10 +140,10 @@ class NasNet(nn.Module):
 
     Args:
         repeats: Normal cells of a stage.
-        filters: Channels of each half of a cell in the first stage; they double.
+        filters: Channels of each half of a cell in the first stage; they double per stage.
         stem: Channels of the first convolution.
-        skip: Whether a reduction's own input is left out, and what came before it goes on to the next cell.
-        classes: Of the result.
+        skip: Whether a reduction's own input is dropped and the result before it is passed to the next cell.
+        classes: Number of classes.
     """
 
     def __init__(self, repeats: int, filters: int, stem: int, skip: bool, classes: int = 1000) -> None:
@@ -165,7 +166,7 @@ class NasNet(nn.Module):
         self.head = nn.Linear(last, classes)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """[batch, 3, height, width] to [batch, classes]."""
+        """Map [batch, 3, height, width] to [batch, classes]."""
         before = last = self.stem(pixels)
         for number, cell in enumerate(self.cells):
             skipped = self.skip and number > 1 and isinstance(cell, Reduction)
@@ -174,10 +175,10 @@ class NasNet(nn.Module):
 
 
 def mobile() -> NasNet:
-    """NASNet-A (4 @ 1056)."""
+    """Build NASNet-A (4 @ 1056)."""
     return NasNet(repeats=4, filters=1056 // 24, stem=32, skip=False)
 
 
 def large() -> NasNet:
-    """NASNet-A (6 @ 4032)."""
+    """Build NASNet-A (6 @ 4032)."""
     return NasNet(repeats=6, filters=4032 // 24, stem=96, skip=True)

@@ -1,4 +1,4 @@
-"""A module in a precision: its weights and what it computes are, what comes in and goes out stays float32."""
+"""A module in a lower precision: weights and computation are converted, inputs and outputs stay float32."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from torch import nn
 
 
 class InPrecision(nn.Module):
-    """Casts what comes in, and casts back what comes out, as every caller has to.
+    """Casts inputs to the precision of a module and its outputs back, as every caller has to.
 
-    So inputs and outputs are the same arrays for every contender, and NumPy knows their dtype.
+    Inputs and outputs are therefore the same arrays for every contender, in a dtype NumPy supports.
 
     Args:
         module: Converted in place.
-        dtype: A floating-point one by its name: `"float32"`, `"float16"`, `"bfloat16"`, `"float64"`.
+        dtype: Name of a floating-point type: `"float32"`, `"float16"`, `"bfloat16"`, `"float64"`.
     """
 
     def __init__(self, module: nn.Module, dtype: str) -> None:
@@ -23,7 +23,7 @@ class InPrecision(nn.Module):
         self.eval()
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """As the module's, always a tuple."""
+        """Run the module in its precision; the results are always a tuple, cast to float32."""
         found = self.module(*(_cast(each, self.dtype) for each in tensors))
         results = found if isinstance(found, tuple) else (found,)
         return tuple(_cast(each, torch.float32) for each in results)

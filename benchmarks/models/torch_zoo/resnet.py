@@ -1,4 +1,4 @@
-"""ResNets of 50 layers (1512.03385): with grouped convolutions (ResNeXt, 1611.05431), and of video (1711.09577)."""
+"""ResNets of 50 layers (1512.03385): with grouped convolutions (ResNeXt, 1611.05431), and for video (1711.09577)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 
 
 class Bottleneck(nn.Module):
-    """Narrow, filter, widen to four times; added to what came in, which is projected where the shape changes.
+    """Narrow, filter, widen to four times; added to the input, which is projected where the shape changes.
 
     Args:
-        dimensions: Of the image: 2, or 3 with time.
-        inside: Channels that come in.
-        planes: A quarter of the channels that leave.
+        dimensions: Dimensions of the image: 2, or 3 with time.
+        inside: Input channels.
+        planes: A quarter of the output channels.
         width: Channels in between.
-        stride: Of the filter.
-        groups: Of the filter.
+        stride: Stride of the filter.
+        groups: Groups of the filter.
     """
 
     def __init__(self, dimensions: int, inside: int, planes: int, width: int, stride: int, groups: int) -> None:
@@ -44,7 +44,7 @@ class Bottleneck(nn.Module):
             self.short = nn.Sequential(convolution(inside, outside, 1, stride, bias=False), norm(outside))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[batch, inside, ...] to [batch, 4 planes, ... / stride]."""
+        """Map [batch, inside, ...] to [batch, 4 planes, ... / stride]."""
         return self.relu(self.layers(x) + self.short(x))
 
 
@@ -53,9 +53,9 @@ class ResNet(nn.Module):
 
     Args:
         dimensions: 2 for images; 3 for video, where the first convolution keeps the number of frames.
-        groups: Of the middle convolution of each block.
+        groups: Groups of the middle convolution of each block.
         share: Channels in a block for each one of `STAGES`.
-        classes: Of the result.
+        classes: Number of classes.
     """
 
     def __init__(self, dimensions: int, groups: int = 1, share: int = 1, classes: int = 1000) -> None:
@@ -77,15 +77,15 @@ class ResNet(nn.Module):
         self.head = nn.Linear(channels, classes)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """[batch, 3, ...] to [batch, classes]."""
+        """Map [batch, 3, ...] to [batch, classes]."""
         return self.head(self.features(pixels).flatten(2).mean(2))
 
 
 def resnext50() -> ResNet:
-    """32 groups of 4 channels and more: ResNeXt-50 32x4d."""
+    """Build ResNeXt-50 32x4d: 32 groups of 4 channels and more."""
     return ResNet(2, groups=32, share=2)
 
 
 def resnet3d_50() -> ResNet:
-    """ResNet-50 of video with the classes of Kinetics-400."""
+    """Build a ResNet-50 for video with the classes of Kinetics-400."""
     return ResNet(3, classes=400)

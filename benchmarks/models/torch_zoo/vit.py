@@ -9,7 +9,7 @@ from benchmarks.models.torch_zoo.attention import PreNormBlock
 
 
 class Vit(nn.Module):
-    """Patches, a class token, layers, and the class token's logits."""
+    """Patches, a class token, layers, and the logits of the class token."""
 
     def __init__(
         self, size: int = 224, patch: int = 16, width: int = 768, heads: int = 12, layers: int = 12, classes: int = 1000
@@ -23,12 +23,12 @@ class Vit(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """[batch, 3, size, size] to [batch, classes]."""
+        """Map [batch, 3, size, size] to [batch, classes]."""
         x = self.patches(pixels).flatten(2).transpose(1, 2)
         x = torch.cat((self.token.expand(x.shape[0], -1, -1), x), dim=1) + self.positions
         return self.head(self.norm(self.layers(x))[:, 0])
 
 
 def vit_b_16() -> Vit:
-    """12 layers of width 768 on patches of 16 x 16."""
+    """Build ViT-B/16: 12 layers of width 768 on patches of 16 x 16."""
     return Vit()

@@ -1,8 +1,8 @@
-"""Seeded weights with which a module's activations keep their scale, and the file they are kept in.
+"""Seeded weights with which a module's activations keep their scale, and the file that stores them.
 
-Convolutions and products are scaled by their fan-in; BatchNormalization gets the statistics of one batch of the inputs
-that are timed, as training would have left it. Without that, half precision overflows or sees nothing but zeros, and
-errors say nothing.
+Convolutions and products are scaled by their fan-in; BatchNormalization gets the statistics of one batch of
+the timed inputs, as training would have left it. Without that, half precision overflows or sees only zeros,
+and errors are meaningless.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Kinds of operators that are defined by a body: functions of the model, custom operators, newer ones of the standard.
+"""Kinds of operators defined by a body: model functions, custom operators, newer standard operators.
 
-A call is as hard to fuse as the hardest operator in its body. The body is looked at with the types of this call, so
-that its operators are refined by shapes as any others; what computes shapes in it is no work and does not count.
+A call is as hard to fuse as the hardest operator in its body. The body is inspected with the types of the call, so
+its operators are refined by shapes like any others; shape computations in the body are ignored.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from collage_core.ir.values.tensor_spec import TensorSpec, ValueKind
 
 _log = logging.getLogger(__name__)
 _DATA_LIMIT = 1024
-"""Elements of a constant operand that may decide a shape; larger ones are weights."""
+"""Maximum number of elements of a constant operand that may determine a shape; larger ones are weights."""
 _DEEPEST = 8
-"""Custom operators in bodies of custom operators; a circle of them ends here."""
+"""Maximum nesting depth of custom operators in bodies of custom operators; ends recursion in cycles."""
 _ASKS_FOR_SHAPES = frozenset({"Shape", "Size"})
 
 SpecOf = Callable[[onnx_ir.Value], TensorSpec]
 
 
 def kind_of_node(node: onnx_ir.Node, model: onnx_ir.Model, spec: SpecOf, *, depth: int = 0) -> OpPatternKind:
-    """Kind of one node, from its body if its operator is none that `known_kind` knows.
+    """Return the kind of one node, derived from its body if `known_kind` does not know the operator.
 
     Args:
         node: The node.
-        model: Its model, whose functions it may call.
-        spec: What is known of a value.
-        depth: Bodies around it.
+        model: The node's model, whose functions it may call.
+        spec: Returns the spec of a value.
+        depth: Number of enclosing bodies.
 
     Returns:
-        The kind; OPAQUE where an output is no planned tensor, and for an operator nobody gave a body.
+        The kind; OPAQUE if an output is not a planned tensor, or for an unknown operator without a body.
     """
     outputs = [spec(value) for value in node.outputs]
     is_call = node.op_identifier() in model.functions
@@ -56,7 +56,7 @@ def kind_of_node(node: onnx_ir.Node, model: onnx_ir.Model, spec: SpecOf, *, dept
 
 
 def plain_attributes(node: onnx_ir.Node) -> dict[str, object]:
-    """A node's attributes that are numbers, strings or sequences of these, by name."""
+    """Return a node's attributes that are numbers, strings or sequences of these, by name."""
     simple = onnx_ir.AttributeType
     return {
         name: tuple(attribute.value) if isinstance(attribute.value, (list, tuple)) else attribute.value
@@ -67,7 +67,7 @@ def plain_attributes(node: onnx_ir.Node) -> dict[str, object]:
 
 
 def _body(node: onnx_ir.Node, model: onnx_ir.Model, *, local: bool) -> onnx_ir.Model | None:
-    """A model that does what the call does, with its operators in sight; None if there is no body."""
+    """Inline the body of a call into a model; return None if there is no body."""
     version = node.version or model.opset_imports.get(node.domain, 0)
     if not local and not _standard_has_body(node, version):
         return None
@@ -96,7 +96,7 @@ def _standard_has_body(node: onnx_ir.Node, version: int) -> bool:
 
 
 def _alone(node: onnx_ir.Node, model: onnx_ir.Model) -> onnx.ModelProto:
-    """A model of one call: small constants as they are, everything else an input of its type."""
+    """Build a model of one call: small constants are kept, all other operands are inputs of their type."""
     proto = onnx_ir.to_proto(node)
     graph = onnx.GraphProto(name="call", node=[proto])
     for value in dict.fromkeys(value for value in node.inputs if value is not None):
@@ -119,7 +119,7 @@ def _alone(node: onnx_ir.Node, model: onnx_ir.Model) -> onnx.ModelProto:
 
 
 def _hardest(body: onnx_ir.Model, depth: int) -> OpPatternKind:
-    """The largest kind among the operators that work on data; a body without any makes elements out of indices."""
+    """Return the largest kind among operators that process data; INJECTIVE if the body has none."""
 
     def spec(value: onnx_ir.Value) -> TensorSpec:
         return spec_of(value, {})

@@ -14,18 +14,20 @@ from collage_core.ir.values.content import constant_of
 
 _REFINEMENT_ROUNDS = 4
 _MAX_TIED_SINKS = 8
-"""Among more equal-looking sinks than this the order is arbitrary: equal candidates may then hash differently, which
-costs a measurement; different ones never hash the same."""
+"""Maximum number of equal-looking sinks that are ordered canonically; with more, the order is arbitrary.
+
+Equal candidates may then hash differently, which costs a measurement; different ones never hash the same.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Composite:
-    """A labelled part of a candidate: a group of operators its toolchain has one kernel for.
+    """A labelled part of a candidate: a group of operators that its toolchain has one kernel for.
 
     Attributes:
         label: Name of the pattern, e.g. `"cutlass.dense_bias_relu"`.
         nodes: Mask of its nodes.
-        attributes: What the pattern's `attrs_getter` found, as sorted pairs.
+        attributes: Result of the pattern's `attrs_getter`, as sorted pairs.
     """
 
     label: str
@@ -42,7 +44,7 @@ class CanonicalForm:
         inputs: Values it reads from outside, constants excluded, in order of first use.
         constants: Constants it reads, in order of first use.
         outputs: Values it produces that are used outside or are graph outputs.
-        text: The structure, names excluded; equal texts are equal candidates.
+        text: The structure without names; candidates with equal texts are equal.
     """
 
     order: tuple[int, ...]
@@ -53,15 +55,15 @@ class CanonicalForm:
 
 
 def canonical_form(graph: DataflowGraph, nodes: int, composites: Iterable[Composite] = ()) -> CanonicalForm:
-    """Orders a candidate by its structure.
+    """Order a candidate by its structure.
 
-    A node's inputs are ordered, so a depth-first walk from one sink has one possible order; where there are several
-    sinks (inside nodes nobody inside reads), they are ordered by the structure above them.
+    A node's inputs are ordered, so a depth-first walk from one sink has one possible order. Multiple sinks (inside
+    nodes that no inside node reads) are ordered by the structure above them.
 
     Args:
         graph: The graph.
         nodes: Mask of the candidate's nodes.
-        composites: Labelled parts of it.
+        composites: Labelled parts of the candidate.
     """
     sinks = [index for index in iterate_bits(nodes) if not graph.successors[index] & nodes]
     if len(sinks) > 1:
@@ -78,7 +80,7 @@ def canonical_form(graph: DataflowGraph, nodes: int, composites: Iterable[Compos
 
 
 def structural_hash(graph: DataflowGraph, nodes: int, composites: Iterable[Composite] = ()) -> str:
-    """Hash under which measurements of a candidate are kept.
+    """Compute the hash under which measurements of a candidate are stored.
 
     It includes wiring, operators with domain and version, attributes, shapes, dtypes, which inputs are constants, the
     values of integer, boolean and small constants, which inside values are outputs, and the labelled parts. It
@@ -164,14 +166,14 @@ def _ordered(graph: DataflowGraph, nodes: int, sinks: Sequence[int]) -> list[int
 
 
 def _text_after(graph: DataflowGraph, nodes: int, order: dict[int, int], sink: int) -> str:
-    """The structure of a sink and what is above it, given what was ordered before."""
+    """Return the structure of a sink and the nodes above it, given the nodes ordered so far."""
     extended = dict(order)
     _walk(graph, nodes, sink, extended)
     return _written(graph, nodes, extended)[0]
 
 
 def _refined(graph: DataflowGraph, nodes: int) -> dict[int, str]:
-    """Colours of nodes by their surroundings (Weisfeiler-Leman): equal candidates get equal colours."""
+    """Colour nodes by their surroundings (Weisfeiler-Leman); equal candidates get equal colours."""
     inside = list(iterate_bits(nodes))
     colours = {index: graph.signature(index) for index in inside}
     for _ in range(_REFINEMENT_ROUNDS):

@@ -1,4 +1,4 @@
-"""An index over one graph: nodes by number, and everything about their dependencies as bit masks."""
+"""Index a graph: numbered nodes, and their dependencies as bit masks."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ _VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
 class DataflowGraph:
     """The main graph of a prepared model, its nodes numbered in topological order.
 
-    The order is depth first from the graph's outputs, so that the nodes of one branch are neighbours and a run of
-    consecutive numbers is a meaningful region; a DequantizeLinear is beside what reads it. Sets of nodes are plain
-    integers, bit i standing for node i. Constants are not nodes, and nodes no output depends on are left out. The model
-    is not changed and must not be while the index is in use.
+    The order is depth first from the graph's outputs, so that the nodes of one branch are neighbours and a run
+    of consecutive numbers is a meaningful region; a DequantizeLinear is placed next to its reader. Sets of
+    nodes are plain integers, bit i standing for node i. Constants are not nodes, and nodes that no output
+    depends on are left out. The model is not changed, and must not be changed while the index is in use.
 
     Args:
         model: A prepared model: shapes inferred, constants in initializers.
 
     Attributes:
-        model: That model.
+        model: The model.
         nodes: Its nodes in topological order.
-        names: A unique name of each node: its own, made unique where the model repeats one or gives none.
-        operands: Values each node reads, absent ones included as None; those its bodies capture come last.
+        names: Unique name of each node: its own, made unique where the model repeats or omits it.
+        operands: Values each node reads, absent ones included as None; values captured by its bodies come last.
         predecessors: Mask of the nodes each node reads from.
         successors: Mask of the nodes that read from each node.
-        outputs_mask: Nodes that produce graph outputs.
-        all_mask: All nodes.
+        outputs_mask: Mask of the nodes that produce graph outputs.
+        all_mask: Mask of all nodes.
 
     Examples:
         >>> DataflowGraph(onnx_ir.from_onnx_text('''
@@ -96,16 +96,16 @@ class DataflowGraph:
     # Values
 
     def producer(self, value: onnx_ir.Value) -> int | None:
-        """Index of the node that produces `value`; None for graph inputs and constants."""
+        """Return the index of the node that produces `value`; None for graph inputs and constants."""
         node = value.producer()
         return None if node is None else self._index.get(node)
 
     def users(self, value: onnx_ir.Value) -> int:
-        """Mask of the nodes that read `value`, in their bodies included."""
+        """Return the mask of nodes that read `value`, in their bodies included."""
         return self._users.get(value, 0)
 
     def is_graph_output(self, value: onnx_ir.Value) -> bool:
-        """Whether `value` is an output of the whole graph."""
+        """Return whether `value` is an output of the whole graph."""
         return value in self._graph_outputs
 
     @cached_property
@@ -113,7 +113,7 @@ class DataflowGraph:
         return infer_bounds(self.nodes)
 
     def spec(self, value: onnx_ir.Value) -> TensorSpec:
-        """What is known of a value of this graph."""
+        """Return the spec of a value of this graph."""
         known = self._specs.get(value)
         if known is None:
             known = self._specs[value] = spec_of(value, self._bounds)
@@ -122,7 +122,7 @@ class DataflowGraph:
     # Nodes
 
     def index_of(self, node_name: str) -> int:
-        """Index of the node with a name in `names`.
+        """Return the index of the node with a name in `names`.
 
         Raises:
             KeyError: If there is none.
@@ -134,12 +134,12 @@ class DataflowGraph:
         return {name: index for index, name in enumerate(self.names)}
 
     def version(self, index: int) -> int:
-        """Opset version of a node's domain."""
+        """Return the opset version of a node's domain."""
         node = self.nodes[index]
         return node.version or self.model.opset_imports.get(node.domain, 0)
 
     def signature(self, index: int) -> str:
-        """Hash of everything about one node but its wiring; see `structural_hash`."""
+        """Return the hash of one node without its wiring; see `structural_hash`."""
         known = self._signatures[index]
         if known is None:
             known = self._signatures[index] = node_signature(
@@ -149,7 +149,7 @@ class DataflowGraph:
 
     @cached_property
     def kinds(self) -> tuple[OpPatternKind, ...]:
-        """Kind of each node; OPAQUE for a call of a function already marked as one kernel, which stays as it is."""
+        """Kind of each node; OPAQUE for a call of a function already marked as one kernel, which is left unchanged."""
         calls: dict[str, OpPatternKind] = {}
         found = []
         for index, node in enumerate(self.nodes):
@@ -166,12 +166,12 @@ class DataflowGraph:
 
     @cached_property
     def pure(self) -> tuple[bool, ...]:
-        """Whether each node is pure, its bodies included."""
+        """Whether each node is pure, including its bodies."""
         return tuple(map(is_pure_node, self.nodes))
 
     @cached_property
     def compilers(self) -> dict[int, str]:
-        """Toolchain by index of each node that calls a function already marked as one kernel."""
+        """Toolchain of each call of a function already marked as one kernel, by node index."""
         found = {}
         for index, node in enumerate(self.nodes):
             function = self.model.functions.get(node.op_identifier())
@@ -190,10 +190,10 @@ class DataflowGraph:
         return mask
 
     def float32_operators(self, operators: frozenset[str]) -> int:
-        """Nodes in which one of these operators may read float32, bodies of theirs and of functions they call included.
+        """Return the mask of nodes in which one of these operators may read float32.
 
-        What is inside such a body, and of what is not ONNX's own, is taken at its worst: types are not inferred there,
-        and nobody says what a foreign operator does.
+        Bodies of nodes and of the functions they call are included. The worst case is assumed inside such bodies, where
+        types are not inferred, and for operators outside ONNX's own domains, whose behaviour is unknown.
 
         Args:
             operators: Names of operators of the standard.
@@ -226,15 +226,15 @@ class DataflowGraph:
         return tuple(masks)
 
     def ancestors_of(self, nodes: int) -> int:
-        """Nodes outside `nodes` it depends on."""
+        """Return the nodes outside `nodes` that it depends on."""
         return union_of(self.ancestors[index] for index in iterate_bits(nodes)) & ~nodes
 
     def descendants_of(self, nodes: int) -> int:
-        """Nodes outside `nodes` that depend on it."""
+        """Return the nodes outside `nodes` that depend on it."""
         return union_of(self.descendants[index] for index in iterate_bits(nodes)) & ~nodes
 
     def is_convex(self, nodes: int) -> bool:
-        """Whether nothing flows out of `nodes` and back in."""
+        """Return whether `nodes` is convex: no path leaves it and re-enters it."""
         return self.ancestors_of(nodes) & self.descendants_of(nodes) == 0
 
     @cached_property
@@ -254,7 +254,7 @@ class DataflowGraph:
 
     @cached_property
     def host_mask(self) -> int:
-        """Nodes that need no kernel: views, whose output is their input's bytes under another static shape."""
+        """Nodes that need no kernel: views, whose output has the same bytes as the input under another static shape."""
         return mask_of(index for index, node in enumerate(self.nodes) if self._is_view(node))
 
     def _is_view(self, node: onnx_ir.Node) -> bool:
@@ -266,19 +266,19 @@ class DataflowGraph:
         return self.spec(data).kind is self.spec(node.outputs[0]).kind is ValueKind.PLANNED
 
     def is_host(self, index: int) -> bool:
-        """Whether a node needs no kernel."""
+        """Return whether a node needs no kernel."""
         return bool(self.host_mask >> index & 1)
 
     @cached_property
     def needs_kernel(self) -> int:
-        """All nodes but the host nodes: what a partitioning has to cover."""
+        """Mask of all nodes except host nodes: the nodes that a partitioning has to cover."""
         return self.all_mask & ~self.host_mask
 
     @cached_property
     def _views_after(self) -> dict[int, tuple[tuple[int, int], ...]]:
-        """By kernel node: the views on its outputs, each with the mask of kernel nodes that read through it.
+        """Views on the outputs of each kernel node, each with the mask of kernel nodes that read through it.
 
-        Views have one data input, so every view hangs on one node.
+        Views have one data input, so every view belongs to one node.
         """
         through = [0] * len(self.nodes)
         root: list[int | None] = [None] * len(self.nodes)
@@ -303,10 +303,10 @@ class DataflowGraph:
         return mask_of(self._views_after)
 
     def completed(self, nodes: int) -> int:
-        """The kernel nodes of `nodes` with exactly the views that lie between two of them.
+        """Return the kernel nodes of `nodes` with exactly the views that lie between two of them.
 
-        Views at the border stay outside, so a view is never in two disjoint completed sets, and what a candidate
-        holds follows from the kernel nodes it covers.
+        Views at the border stay outside, so a view is never in two disjoint completed sets, and the nodes of a
+        candidate are determined by the kernel nodes it covers.
         """
         nodes &= self.needs_kernel
         result = nodes
@@ -337,19 +337,19 @@ class DataflowGraph:
     # Borders of a set of nodes
 
     def read_values(self, nodes: Iterable[int]) -> Iterator[onnx_ir.Value]:
-        """Values the nodes read, repeated as often as they are read."""
+        """Yield the values that nodes read, once per read."""
         for index in nodes:
             for value in self.operands[index]:
                 if value is not None:
                     yield value
 
     def is_exported(self, value: onnx_ir.Value, nodes: int) -> bool:
-        """Whether a value produced inside `nodes` is used outside or is a graph output."""
+        """Return whether a value produced inside `nodes` is used outside or is a graph output."""
         return bool(self._users.get(value, 0) & ~nodes) or value in self._graph_outputs
 
 
 def _meet(nodes: list[int], parent: list[int], depth: list[int]) -> int:
-    """Lowest common ancestor of `nodes` in a tree given by parents and depths."""
+    """Return the lowest common ancestor of `nodes` in a tree given by parents and depths."""
     common = nodes[0]
     for other in nodes[1:]:
         while common != other:

@@ -1,4 +1,4 @@
-"""A candidate as a model of its own."""
+"""Extract a candidate as a separate model."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MIN_IR_VERSION = 10
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Extraction:
-    """A candidate as a model of its own.
+    """A candidate as a separate model.
 
     Attributes:
         model: Nodes in canonical order; constants are initializers that share the original tensors.
         inputs: Specs of the model's inputs, in order.
         outputs: Specs of its outputs, in order.
-        input_values: The original values that go in.
-        output_values: The original values that come out.
+        input_values: The original input values.
+        output_values: The original output values.
         constant_values: The original constants, in the order of the model's initializers.
     """
 
@@ -40,7 +40,7 @@ class Extraction:
 
 
 def extract(graph: DataflowGraph, nodes: int, *, name: str, composites: Sequence[Composite] = ()) -> Extraction:
-    """Copies a candidate out of its graph.
+    """Copy a candidate out of its graph into a model.
 
     Equal candidates (by `structural_hash`) give equal models up to names and weights. Tensors are shared, not copied.
     Calls to functions of the model are replaced by their bodies.
@@ -57,7 +57,7 @@ def extract(graph: DataflowGraph, nodes: int, *, name: str, composites: Sequence
 def extract_form(
     graph: DataflowGraph, form: CanonicalForm, *, name: str, composites: Sequence[Composite] = ()
 ) -> Extraction:
-    """`extract` in an order that is known already."""
+    """Extract a candidate whose canonical form is known; see `extract`."""
     body = copied_graph(graph, form, name=name, constants_are_inputs=False)
     model = onnx_ir.Model(body, ir_version=max(graph.model.ir_version, MIN_IR_VERSION), producer_name="collage")
     if composites:
@@ -73,7 +73,7 @@ def extract_form(
 
 
 def copied_graph(graph: DataflowGraph, form: CanonicalForm, *, name: str, constants_are_inputs: bool) -> onnx_ir.Graph:
-    """Copies the nodes of a candidate into a new graph, calls replaced by what they call.
+    """Copy the nodes of a candidate into a new graph, with calls inlined.
 
     Args:
         graph: The graph.
@@ -100,7 +100,7 @@ def copied_graph(graph: DataflowGraph, form: CanonicalForm, *, name: str, consta
 
 
 def _inline_calls(body: onnx_ir.Graph, functions: Mapping[onnx_ir.OperatorIdentifier, onnx_ir.Function]) -> None:
-    """Replaces calls to the source model's functions by their bodies, in place."""
+    """Inline calls to the source model's functions, in place."""
     if not any(node.op_identifier() in functions for node in body.all_nodes()):
         return
     # Imported here because onnx_ir.passes.common loads onnx's compiled extension, and marked functions are rare.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 
 def iterate_bits(bits: int) -> Iterator[int]:
-    """Positions of the one bits of a mask, lowest first.
+    """Yield the positions of the one bits of a mask, lowest first.
 
     Examples:
         >>> list(iterate_bits(0b1010))
@@ -22,10 +22,10 @@ def iterate_bits(bits: int) -> Iterator[int]:
 
 
 def hashable(bits: int) -> tuple[int, int]:
-    """A mask in a form whose hash tells masks apart that have the same pattern in different places.
+    """Convert a mask to a form whose hash depends on the position of its bits.
 
-    Python's hash of an integer is its remainder by 2**61 - 1, the same for a mask and one 61 places further: in long
-    graphs of repeated layers, dictionaries by mask would be lists.
+    Python hashes an integer as its remainder modulo 2**61 - 1, so a mask and the mask shifted by 61 bits collide: in
+    long graphs of repeated layers, dictionaries keyed by masks would degrade to lists.
 
     Examples:
         >>> hash(0b11) == hash(0b11 << 61), hash(hashable(0b11)) == hash(hashable(0b11 << 61))

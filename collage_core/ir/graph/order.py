@@ -1,4 +1,4 @@
-"""Whether the nodes of a graph stand in an order in which they can run, and what keeps them from one."""
+"""Check whether the nodes of a graph are in an executable order, and explain why not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collage_core.ir.graph.walk import bodies, captured_values
 
 
 def is_ordered(graph: onnx_ir.Graph) -> bool:
-    """Whether each node of a graph, and of the bodies in it, stands after those it reads from."""
+    """Return whether the nodes of a graph, and of its bodies, are in topological order."""
     nodes, passed = set(graph), set[onnx_ir.Node]()
     for node in graph:
         if not passed.issuperset(_read_from(node, nodes)) or not all(map(is_ordered, bodies(node))):
@@ -20,9 +20,10 @@ def is_ordered(graph: onnx_ir.Graph) -> bool:
 
 
 def circle(graph: onnx_ir.Graph) -> tuple[onnx_ir.Node, ...]:
-    """Nodes of a graph, or of a body in it, each of which reads from the one before and the first from the last.
+    """Find a cycle in a graph or one of its bodies.
 
-    Empty if there are none: then the nodes can be ordered.
+    Each node of the cycle reads from the one before, and the first from the last. Empty if the graph has no cycle, so
+    that its nodes can be ordered.
     """
     nodes, done = set(graph), set[onnx_ir.Node]()
     for root in graph:
@@ -46,11 +47,11 @@ def circle(graph: onnx_ir.Graph) -> tuple[onnx_ir.Node, ...]:
 
 
 def described(nodes: tuple[onnx_ir.Node, ...], most: int = 6) -> str:
-    """A circle in words.
+    """Describe a cycle in words.
 
     Args:
-        nodes: What `circle` found.
-        most: How many nodes to name.
+        nodes: Result of `circle`.
+        most: Maximum number of nodes to name.
     """
     shown = [f"{node.name!r} ({node.op_type})" for node in nodes[:most]]
     rest = [f"{len(nodes) - most} more"] if len(nodes) > most else []

@@ -1,4 +1,4 @@
-"""Finding the nodes that a library refuses when it only says yes or no to a whole model."""
+"""Find the nodes that a library refuses, if it only accepts or rejects whole models."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from collage_core.ir.graph.extract import extract
 
 
 def refused_nodes(model: onnx_ir.Model, ask: Callable[[onnx_ir.Model], str | None]) -> Mapping[str, str] | None:
-    """Asks about the whole, and if that is refused about each distinct node alone: an answer to `collage_query`.
+    """Query a whole model and, if it is refused, each distinct node alone: an implementation of `collage_query`.
 
-    Libraries stop at the first node they refuse, or blame its neighbours; alone, a node is refused for itself.
+    Libraries stop at the first node they refuse, or blame its neighbours; a node that is refused alone is itself the
+    reason.
 
     Args:
         model: The model; its nodes have names.
-        ask: Why the library refuses a model; None if it takes it.
+        ask: Returns why the library refuses a model; None if the library takes it.
 
     Returns:
-        Reason by name of each refused node, those of equal structure alike; none if the whole is taken. None if only
-        the whole is refused, never a node.
+        Reason by name of each refused node, with one reason for nodes of equal structure; empty if the whole model is
+        taken. None if the whole model is refused, but no node alone.
     """
     if ask(model) is None:
         return {}

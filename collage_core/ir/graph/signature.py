@@ -1,4 +1,7 @@
-"""What makes two nodes the same work: operator, attributes, shapes, constants; no names, no wiring."""
+"""Signatures of nodes: operator, attributes, shapes and constants, without names and wiring.
+
+Nodes with equal signatures do the same work.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from collage_core.ir.values.content import constant_of, tensor_content_hash
 from collage_core.ir.values.tensor_spec import TensorSpec
 
 SMALL_CONSTANT_ELEMENTS = 64
-"""Float constants up to this size enter a signature by value (scales, epsilons, axes); larger ones are weights."""
+"""Maximum size of float constants that enter a signature by value (scales, epsilons, axes).
+
+Larger float constants are weights.
+"""
 
 _BY_VALUE = frozenset(
     dtype
@@ -27,16 +33,16 @@ def node_signature(
     model: onnx_ir.Model,
     spec: Callable[[onnx_ir.Value], TensorSpec],
 ) -> str:
-    """Hash of everything about one node but which values it is wired to.
+    """Compute the hash of everything about one node except its wiring.
 
-    Integer, boolean and small constants enter by value, because they decide shapes and algorithms; larger float
+    Integer, boolean and small constants enter by value, because they determine shapes and algorithms; larger float
     weights by shape and dtype only. Bodies enter whole.
 
     Args:
         node: The node.
-        operands: Its inputs, then the values its bodies capture.
-        model: Gives opset versions and model-local functions.
-        spec: What is known of a value.
+        operands: The node's inputs, then the values its bodies capture.
+        model: Provides opset versions and model-local functions.
+        spec: Returns the spec of a value.
     """
     parts = [_operator(node, model), str(len(node.inputs))]
     parts.extend(_operand(value, spec) for value in operands)
@@ -95,7 +101,10 @@ def _attribute(attribute: onnx_ir.Attr, numbers: dict[onnx_ir.Value, str], model
 
 
 def _graph(graph: onnx_ir.Graph, outer: dict[onnx_ir.Value, str], model: onnx_ir.Model) -> str:
-    """Hash of a body: its nodes numbered depth first from its outputs, so that neither names nor order matter."""
+    """Compute the hash of a body, independent of names and node order.
+
+    Nodes are numbered depth first from the body's outputs.
+    """
     numbers = dict(outer)
     for position, value in enumerate(graph.inputs):
         numbers[value] = f"i{position}:{value.type}{value.shape}"
@@ -144,7 +153,7 @@ def _depth_first(graph: onnx_ir.Graph) -> list[onnx_ir.Node]:
 
 
 def _reads(node: onnx_ir.Node) -> list[onnx_ir.Value]:
-    """What a node reads, its bodies' reads included; values of the bodies themselves do no harm here."""
+    """Return the values a node reads, reads in its bodies included; values of the bodies themselves may be included."""
     values = [value for value in node.inputs if value is not None]
     for body in bodies(node):
         for inner in body:

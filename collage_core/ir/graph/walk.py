@@ -1,4 +1,4 @@
-"""Walking a graph: bodies, captured values, a topological order, names."""
+"""Traverse a graph: bodies, captured values, topological order, names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collage_core.ir.values.content import constant_of
 
 
 def captured_values(node: onnx_ir.Node) -> tuple[onnx_ir.Value, ...]:
-    """Values of enclosing graphs that only the bodies of an If, Loop or Scan read, in order of first use."""
+    """Return the values of enclosing graphs that only the bodies of an If, Loop or Scan read, by first use."""
     inside: set[onnx_ir.Value] = set()
     read: dict[onnx_ir.Value, None] = {}
 
@@ -32,7 +32,7 @@ def captured_values(node: onnx_ir.Node) -> tuple[onnx_ir.Value, ...]:
 
 
 def bodies(node: onnx_ir.Node) -> Iterator[onnx_ir.Graph]:
-    """Graphs in a node's attributes."""
+    """Yield the graphs in a node's attributes."""
     for attribute in node.attributes.values():
         if attribute.is_ref():
             continue
@@ -45,14 +45,14 @@ def bodies(node: onnx_ir.Node) -> Iterator[onnx_ir.Graph]:
 def depth_first(
     graph: onnx_ir.Graph, members: set[onnx_ir.Node], captured: dict[onnx_ir.Node, tuple[onnx_ir.Value, ...]]
 ) -> tuple[onnx_ir.Node, ...]:
-    """The nodes outputs depend on, each after what it reads, walking from the outputs and inputs in order.
+    """Order the nodes that outputs depend on topologically, depth first from the outputs, inputs in order.
 
-    A DequantizeLinear comes right before the first node that reads it, after everything else that one reads: they
-    belong together, and what lies between them could not be cut anywhere.
+    A DequantizeLinear is placed right before its first reader, after that reader's other producers: the two belong
+    together, and no cut would be possible between them.
 
     Args:
         graph: The graph.
-        members: Its nodes.
+        members: The graph's nodes.
         captured: Values only the bodies of a node read, by node.
     """
     order: dict[onnx_ir.Node, None] = {}
@@ -90,7 +90,7 @@ def _producers(values: Iterable[onnx_ir.Value | None]) -> Iterator[onnx_ir.Node]
 
 
 def unique_names(nodes: tuple[onnx_ir.Node, ...]) -> tuple[str, ...]:
-    """A unique name for each node: its own for the first that has it."""
+    """Return a unique name for each node; the first node with a name keeps it."""
     used: set[str] = set()
     names = []
     own = {node.name for node in nodes}
@@ -106,7 +106,7 @@ def unique_names(nodes: tuple[onnx_ir.Node, ...]) -> tuple[str, ...]:
 
 
 def is_pure_node(node: onnx_ir.Node) -> bool:
-    """Whether a node is pure, its bodies included."""
+    """Return whether a node is pure, its bodies included."""
     mode = node.inputs[2] if node.op_type == "Dropout" and len(node.inputs) > 2 else None
     tensor = constant_of(mode)
     training = mode is not None and (tensor is None or bool(tensor.numpy()))
@@ -116,11 +116,14 @@ def is_pure_node(node: onnx_ir.Node) -> bool:
 
 
 def may_read_float32(node: onnx_ir.Node, operators: frozenset[str], model: onnx_ir.Model) -> bool:
-    """Whether one of these operators may read float32 in a node: it is one, or holds one in a body, or calls one.
+    """Return whether one of these operators may read float32 in a node.
+
+    The node is such an operator, has one in a body, or calls one.
 
     Args:
         node: The node.
-        operators: Names of operators of the standard. Any other domain's operator without a body may be one of them.
+        operators: Names of operators of the standard. An operator of another domain without a body is assumed to be
+            one of them.
         model: The node's model, whose functions it may call.
     """
     if any(may_read_float32(inner, operators, model) for body in bodies(node) for inner in body):

@@ -1,4 +1,4 @@
-"""How much work a node is, estimated from shapes: to place cuts before anything is measured."""
+"""Estimate the work of a node from shapes, to place cuts before anything is measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from collage_core.ir.values.tensor_spec import TensorSpec, ValueKind
 
 FLOPS_PER_US = 100e3
 BYTES_PER_US = 10e3
-"""A machine of 100 GFLOP/s and 10 GB/s: two cores of a server. Only ratios matter, and only until the first costs."""
+"""Rates of a 100 GFLOP/s, 10 GB/s machine (two server cores).
+
+Only ratios of estimates matter, and only until the first costs are measured.
+"""
 
 _SLOW = """
 Acos Asin Atan Cos Elu Erf Exp Gelu HardSwish Log Mish Pow Selu Sigmoid Sin Softmax Softplus Swish Tan Tanh
@@ -21,15 +24,15 @@ _TRANSCENDENTAL = frozenset(_SLOW.split())
 
 
 def estimated_work_us(graph: DataflowGraph) -> tuple[float, ...]:
-    """Rough microseconds of each node: the larger of arithmetic and memory traffic. Host nodes take none."""
+    """Estimate the microseconds of each node: the larger of arithmetic and memory traffic; 0 for host nodes."""
     return tuple(0.0 if graph.is_host(index) else _node_us(graph, index) for index in range(len(graph)))
 
 
 def work_kinds(graph: DataflowGraph) -> tuple[str, ...]:
-    """What each node's time should be proportional to that of: its operator and, of a convolution, its window.
+    """Return the cost class of each node, within which time is proportional to work.
 
-    Libraries have other code for 1x1, for larger windows and for grouped convolutions; of a MatMul by a constant the
-    weights can be packed beforehand.
+    The class is the operator and, for a convolution, its window. Libraries have different code for 1x1, for larger
+    windows and for grouped convolutions; the weights of a MatMul by a constant can be packed beforehand.
     """
     return tuple(_kind(graph, node) for node in graph.nodes)
 

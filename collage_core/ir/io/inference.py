@@ -1,4 +1,4 @@
-"""Infer the type and shape of every value, by ONNX's own inference."""
+"""Infer the type and shape of every value with ONNX's own inference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import onnx_ir.passes.common as common_passes
 from collage_core.ir.io.quiet import only_errors_of
 
 _DATA_LIMIT = 1024
-"""Elements of a constant that may decide a shape (axes, target shapes, pads, scales are far smaller)."""
+"""Maximum number of elements of a constant that may determine a shape.
+
+Axes, target shapes, pads and scales are far smaller.
+"""
 
 
 def infer_model(model: ir.Model) -> None:
@@ -119,9 +122,9 @@ def _type_initializers(model: ir.Model) -> None:
 
 
 def _type_results_of_bodies(model: ir.Model) -> None:
-    """Says of which type the sequences and optional values are that a body gives.
+    """Set the types of node outputs that are sequences or optional values returned by a body.
 
-    onnx_ir takes from ONNX's inference the element type only, and makes a tensor of a value that has no type yet.
+    onnx_ir takes only the element type from ONNX's inference and makes a tensor of a value that has no type yet.
     """
     for node in model.graph.all_nodes():
         if node.domain not in ("", "ai.onnx") or node.op_type not in ("If", "Loop", "SequenceMap"):

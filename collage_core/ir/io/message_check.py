@@ -1,4 +1,4 @@
-"""What a protobuf message must not hold for a model to be made of it: what the IR cannot express or fails on later."""
+"""Check protobuf messages for content that the IR cannot express or that fails later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_BYTES = 2**63
 
 
 def objection(proto: onnx.ModelProto) -> str:
-    """Why a message is no model; empty if it may be one."""
+    """Return why a message is not a valid model; empty if it may be one."""
     found = _in_graph(proto.graph, in_function=False)
     for function in proto.functions:
         found = found or _repeated(dict.fromkeys(function.input, "an input"), function.node)
@@ -35,10 +35,10 @@ def _in_graph(graph: onnx.GraphProto, *, in_function: bool) -> str:
 
 
 def _repeated(given: dict[str, str], nodes: Iterable[onnx.NodeProto]) -> str:
-    """The first value that nodes give though it is there already; empty if there is none.
+    """Return a description of the first value that is defined twice; empty if there is none.
 
     Args:
-        given: What gives each value, by its name; grows.
+        given: Definition of each value, by its name; extended in place.
         nodes: The nodes.
     """
     for node in nodes:
@@ -71,7 +71,7 @@ def _in_nodes(nodes: Iterable[onnx.NodeProto], *, in_function: bool) -> str:
 
 
 def _in_tensor(tensor: onnx.TensorProto) -> str:
-    """What is wrong with a tensor, to be said after its name: an attempt to read it would fail later."""
+    """Return why reading a tensor would fail, phrased to follow its name; empty if it would not."""
     shape = list(tensor.dims)
     if tensor.data_type == onnx.TensorProto.UNDEFINED:
         return "has no element type"
@@ -94,7 +94,7 @@ def _in_tensor(tensor: onnx.TensorProto) -> str:
 
 
 def _held(tensor: onnx.TensorProto, elements: int, bits: int) -> tuple[int, int]:
-    """How much a tensor inside a message holds and how much it needs, in bytes or entries of its field."""
+    """Return the stored and the required size of an embedded tensor, in bytes or entries of its field."""
     if not bits:
         return len(tensor.string_data), elements
     nbytes = -(-elements * bits // 8)
@@ -107,7 +107,7 @@ def _held(tensor: onnx.TensorProto, elements: int, bits: int) -> tuple[int, int]
 
 
 def _in_reference(tensor: onnx.TensorProto) -> str:
-    """What is wrong with where a tensor outside the message is said to be."""
+    """Return the problem with the location of an external tensor; empty if there is none."""
     said = {entry.key: entry.value for entry in tensor.external_data}
     if not said.get("location") or "\0" in said["location"]:
         return "is in external data, and the model does not say in which file"

@@ -1,8 +1,8 @@
-"""Reading and writing ONNX models: files, bytes, and weights kept beside the file.
+"""Read and write ONNX models: files, bytes, and weights stored beside the file.
 
-Weights are never copied on the way in: a tensor inside the protobuf is a view of it, one in an external data
-file is memory-mapped when it is first read. On the way out a model whose weights would not fit into one
-protobuf message gets one data file beside it.
+Weights are never copied on reading: a tensor inside the protobuf is a view of it, and one in an external data
+file is memory-mapped on first access. On writing, a model whose weights would not fit into one protobuf message
+gets one data file beside it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from collage_core.ir.io.replacement import Replacement
 from collage_core.ir.values.sparse import make_dense
 
 EXTERNAL_THRESHOLD_BYTES = 1 << 30
-"""Above this total, weights go into a data file: protobuf refuses messages of 2 GiB and more."""
+"""Total size above which weights go into a data file: protobuf rejects messages of 2 GiB and more."""
 
 SMALL_TENSOR_BYTES = 1024
-"""Tensors up to this size stay inside the protobuf even then: shapes and axes must be readable on their own."""
+"""Maximum size of tensors that always stay inside the protobuf: shapes and axes must be readable from it."""
 
 _TEXT_SUFFIXES = frozenset(
     {".json", ".onnxjson", ".onnxtext", ".onnxtxt", ".pbtxt", ".prototxt", ".textproto", ".txtpb"}
 )
-"""Names that ONNX reads as text (`onnx.serialization`)."""
+"""File name suffixes that ONNX reads as text (`onnx.serialization`)."""
 
 _ALIGNMENT = 4096  # of each tensor in a data file, so that a reader can map it page by page
 
@@ -201,13 +201,13 @@ def _locate_external_data(model: ir.Model, source: str) -> None:
 
 
 def bring_inside(model: ir.Model, *, up_to: float = SMALL_TENSOR_BYTES) -> None:
-    """Reads what is in other files, but for large weights of the main graph, in place.
+    """Load external data in place, except for large weights of the main graph.
 
     Such tensors become views of the mapped file.
 
     Args:
         model: The model.
-        up_to: How many bytes a weight of the main graph may have to be read.
+        up_to: Largest size in bytes of a weight of the main graph that is loaded.
     """
     for value in _initializers(model):
         tensor = value.const_value

@@ -1,4 +1,4 @@
-"""What a file seems to be that was given as an ONNX model and is none."""
+"""Identify a file that was given as an ONNX model but is none."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _BEGINNINGS: Final[Mapping[bytes, str]] = {
     b"\x80\x04": "a pickle, which is never opened; export the model as ONNX",
     b"\x80\x05": "a pickle, which is never opened; export the model as ONNX",
 }
-"""By the first bytes, in lower case."""
+"""Description of a file by its first bytes, in lower case."""
 
 _TFLITE = b"TFL3"  # from the fifth byte on: the file identifier of a FlatBuffer
 
 
 def guessed(path: Path) -> str:
-    """What a file is and what to do instead, from its first bytes; empty if nobody can tell."""
+    """Guess from a file's first bytes what it is and what to do instead; empty if unknown."""
     try:
         with path.open("rb") as stream:
             start = stream.read(_LOOKED_AT)

@@ -1,4 +1,4 @@
-"""Silence where a library warns of what is no news, or is told as one error later."""
+"""Suppress library warnings that are redundant or reported later as one error."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def only_errors_of(logger: str) -> Iterator[None]:
-    """Keeps a logger from saying anything less than an error.
+    """Suppress messages of a logger below the level of an error.
 
     Args:
-        logger: Its name: mostly the module's.
+        logger: Name of the logger, usually the module's name.
     """
     found = logging.getLogger(logger)
     level = found.level

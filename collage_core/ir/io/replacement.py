@@ -1,4 +1,4 @@
-"""Files that are either the old one or the whole new one, whatever happens meanwhile."""
+"""Replace files atomically: the path always holds the complete old or the complete new file."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from types import TracebackType
 
 
 class Replacement:
-    """A file written under a temporary name beside its place, which it takes when it is complete.
+    """A file written under a temporary name beside its destination and renamed when it is complete.
 
-    Use as a context manager; leaving it without an exception puts the file in place, any other way leaves the old one.
-    A new file is as readable as any the process makes, one that replaces another as that was. A link stays a link: what
-    it leads to is replaced.
+    Use it as a context manager: leaving without an exception puts the file in place, otherwise the old file is
+    kept. A new file gets the process's default permissions, a replacement those of the old file. A link is
+    preserved: its target is replaced.
 
     Args:
-        path: The place.
+        path: Path of the destination.
 
     Attributes:
-        stream: What to write into.
+        stream: Stream to write to.
 
     Raises:
-        OSError: If it cannot be written; an earlier file is then untouched.
+        OSError: If the file cannot be written; an earlier file is then unchanged.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -53,7 +53,7 @@ class Replacement:
             self.discard()
 
     def finish(self) -> None:
-        """Nothing more is written; what was is on disk."""
+        """Flush the written data to disk and close the stream."""
         self.stream.flush()
         os.fsync(self.stream.fileno())  # or a machine that stops may keep the new name without the content
         self.stream.close()

@@ -1,1 +1,1 @@
-"""What operators do: how they fuse, their defaults, quantisation, rounding and bounds of their results."""
+"""Operator semantics: fusion kinds, attribute defaults, quantisation, rounding and bounds of results."""

@@ -1,4 +1,4 @@
-"""What ONNX takes an attribute to be where a node does not set it."""
+"""Default values of attributes that a node does not set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import onnx
 
 @functools.cache  # a look-up by name in ONNX's registry, asked again for every node a pattern is tried at
 def default_attribute(op_type: str, name: str, version: int, domain: str = "") -> Any:
-    """The default of an attribute: a number, a string or a tuple of these; None if it has none or is not known.
+    """Return the default of an attribute: a number, a string or a tuple of these; None if there is none.
+
+    None is also returned for an unknown operator or attribute.
 
     Args:
         op_type: Operator type.

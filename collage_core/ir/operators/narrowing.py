@@ -1,14 +1,14 @@
-"""Products of float32 with their operands rounded to a 16-bit type: what a target of lower precision computes.
+"""Round the operands of float32 products to a 16-bit type, as lower-precision targets do.
 
-A product of two 16-bit floats is exact in float32, and tensor cores add such products up in float32. So what is lost is
-lost where the operands are rounded, and there alone: sums, biases, activations, normalisations and what leaves a kernel
-stay float32. Rounding those too would gain nothing inside a kernel, whose intermediate results are in registers, and
-lose a lot: masks of -3e38 and epsilons of 1e-12 are no float16s.
+A product of two 16-bit floats is exact in float32, and tensor cores accumulate such products in float32. So the
+rounding of the operands is the only loss: sums, biases, activations, normalisations and kernel outputs stay float32.
+Rounding those too would gain nothing inside a kernel, whose intermediate results are in registers, and lose a lot:
+float16 cannot represent masks of -3e38 and epsilons of 1e-12.
 
-Said in standard ONNX: a Cast to the type and one back before each product, and weights held in the type. Any evaluator
-computes that model, so it says what is right; a compiler that sees a product of numbers that were widened multiplies
-the narrow ones. In mixed-precision training the same is done to operands for the same reason (Micikevicius et al.,
-Mixed Precision Training, ICLR 2018, section 3.3: products of half precision, sums of single).
+The rounding is expressed in standard ONNX: a Cast to the type and one back before each product, and weights stored in
+the type. Any evaluator computes that model, so it defines the correct result; a compiler that recognises a product of
+widened numbers multiplies the narrow ones. Mixed-precision training treats operands the same way for the same reason
+(Micikevicius et al., Mixed Precision Training, ICLR 2018, section 3.3: products of half precision, sums of single).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from collage_core.ir.values.content import constant_of
 PRODUCTS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"Conv": (0, 1), "ConvTranspose": (0, 1), "Gemm": (0, 1), "MatMul": (0, 1)}
 )
-"""Places of the two operands that are multiplied, by operator. A bias is added, so it stays as it is."""
+"""Positions of the two multiplied operands, by operator. A bias is added, so it is not rounded."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Narrowed:
-    """A model whose products are of 16-bit operands.
+    """A model whose products have 16-bit operands.
 
     Attributes:
-        model: It; initializers that it shares with the original are the same tensors.
-        weights: By name of a new initializer, name of the one it is converted from.
+        model: The model; initializers that it shares with the original are the same tensors.
+        weights: By name of a new initializer, name of the original that it is converted from.
     """
 
     model: onnx_ir.Model
@@ -44,12 +44,12 @@ class Narrowed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Overflow:
-    """Why there is no such model: a weight has a number that the type cannot hold.
+    """Reason why a model cannot be narrowed: a weight exceeds the range of the type.
 
     Attributes:
         weight: Name of the initializer.
-        magnitude: Of its largest number.
-        largest: The type's largest number.
+        magnitude: Largest magnitude in the weight.
+        largest: Largest number of the type.
     """
 
     weight: str
@@ -58,17 +58,17 @@ class Overflow:
 
 
 def narrowed_products(model: onnx_ir.Model, dtype: onnx_ir.DataType) -> Narrowed | Overflow:
-    """Rounds the float32 operands of a model's products to a 16-bit type.
+    """Round the float32 operands of a model's products to a 16-bit type.
 
-    Operands of other types, everything that is no operand of one of `PRODUCTS`, inputs and outputs, and what is inside
-    of If, Loop, Scan and functions stay as they are. Doing it twice changes nothing.
+    Operands of other types, operands of operators outside `PRODUCTS`, inputs and outputs, and the bodies of If, Loop,
+    Scan and functions are unchanged. The transformation is idempotent.
 
     Args:
         model: A model with static or dynamic shapes; it is not changed.
         dtype: `FLOAT16` or `BFLOAT16`.
 
     Returns:
-        The model, its converted weights made when they are first read; or the weight that is out of range.
+        The model, whose weights are converted on first read; or the weight that is out of range.
     """
     copy = model.clone()
     narrowing = _Narrowing(copy.graph, dtype)
@@ -91,7 +91,7 @@ def narrowed_products(model: onnx_ir.Model, dtype: onnx_ir.DataType) -> Narrowed
 
 
 def overflow(name: str, tensor: onnx_ir.TensorProtocol, dtype: onnx_ir.DataType) -> Overflow | None:
-    """Whether a weight's largest finite number becomes infinite in another type; reads the weight."""
+    """Check whether a weight's largest finite number becomes infinite in another type; reads the weight."""
     array = np.asarray(tensor.numpy())
     magnitude = np.max(np.abs(array), where=np.isfinite(array), initial=0.0)
     with np.errstate(over="ignore"):
@@ -102,7 +102,7 @@ def overflow(name: str, tensor: onnx_ir.TensorProtocol, dtype: onnx_ir.DataType)
 
 
 def _is_widened(value: onnx_ir.Value) -> bool:
-    """Whether a value is a 16-bit float as float32."""
+    """Return whether a value is a 16-bit float cast to float32."""
     node = value.producer()
     if node is None or node.op_type != "Cast" or node.inputs[0] is None:
         return False
@@ -110,10 +110,10 @@ def _is_widened(value: onnx_ir.Value) -> bool:
 
 
 class _Narrowing:
-    """What was rounded so far, each value once.
+    """State of the rounding of one graph, which rounds each value once.
 
     Args:
-        graph: Is changed.
+        graph: The graph, modified in place.
         dtype: The type.
 
     Attributes:
@@ -127,7 +127,7 @@ class _Narrowing:
         self.weights: dict[str, str] = {}
 
     def widened(self, value: onnx_ir.Value, before: onnx_ir.Node) -> onnx_ir.Value | Overflow:
-        """A value rounded, as float32 again; computed before a node, which is the first to read it."""
+        """Round a value and cast it back to float32, computed before its first reader."""
         if value not in self._known:
             tensor = constant_of(value)
             if tensor is None:
@@ -161,7 +161,7 @@ class _Narrowing:
         return made
 
     def _free(self, name: str) -> str:
-        """A name nothing in the graph has."""
+        """Return a name that is unused in the graph."""
         taken = {str(value.name) for node in self._graph for value in node.outputs}
         taken |= {str(value.name) for value in self._graph.inputs} | set(self._graph.initializers)
         while name in taken:

@@ -1,4 +1,4 @@
-"""How operators fuse: the kind of every standard operator, and which operators are pure."""
+"""Fusion kinds of all standard operators, and which operators are pure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from types import MappingProxyType
 
 
 class OpPatternKind(enum.IntEnum):
-    """What an operator does to index spaces, from freest to least free to fuse.
+    """Effect of an operator on index spaces, ordered from easiest to hardest to fuse.
 
-    The order is the one of TVM's operator patterns: the kind of a group is the largest kind inside.
+    The order is that of TVM's operator patterns: the kind of a group is the largest kind inside.
     """
 
     ELEMENTWISE = 0
     """Every output element depends on the input elements at its own index."""
     BROADCAST = 1
-    """The same after some inputs were broadcast."""
+    """Elementwise after broadcasting some inputs."""
     INJECTIVE = 2
-    """Every output element depends on at most one element per input, at an index that can be computed."""
+    """Every output element depends on at most one element per input, at a computable index."""
     REDUCTION = 3
     """Output elements depend on rows of the input: sums, norms, softmax."""
     OUT_ELEMENTWISE_FUSABLE = 4
@@ -87,7 +87,7 @@ STANDARD_KINDS: Mapping[str, OpPatternKind] = MappingProxyType(
         for name in names.split()
     }
 )
-"""Kind of every operator of the domain ai.onnx, before shapes are looked at."""
+"""Kind of every operator of the domain ai.onnx, before refinement by shapes."""
 
 RANDOM_OPS = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -115,11 +115,13 @@ _OTHER_DOMAINS: Mapping[tuple[str, str], OpPatternKind] = MappingProxyType(
 
 
 def known_kind(op_type: str, domain: str = "") -> OpPatternKind | None:
-    """Kind of an operator by its name, before shapes are looked at; None for one of neither ONNX nor its other domains.
+    """Return the kind of an operator by its name, before refinement by shapes.
+
+    None for an operator of neither ONNX nor its other domains.
 
     Args:
         op_type: Operator type.
-        domain: Its domain, `""` or `"ai.onnx"` for the standard's own.
+        domain: Domain of the operator, `""` or `"ai.onnx"` for the standard's own.
 
     Examples:
         >>> known_kind("Conv").name, known_kind("Add").name, known_kind("MyOp", "my.domain")
@@ -131,13 +133,13 @@ def known_kind(op_type: str, domain: str = "") -> OpPatternKind | None:
 
 
 def is_pure(op_type: str, domain: str = "", *, training: bool = False) -> bool:
-    """Whether two calls with equal inputs give equal outputs and nothing else happens.
+    """Return whether an operator is pure: equal inputs give equal outputs, without side effects.
 
-    Operators of unknown domains are taken to be pure, as every ONNX runtime does.
+    Operators of unknown domains are assumed to be pure, as in every ONNX runtime.
 
     Args:
         op_type: Operator type.
-        domain: Its domain.
+        domain: Domain of the operator.
         training: Whether its `training_mode` is on, in which Dropout is random.
     """
     if domain not in ("", "ai.onnx"):

@@ -1,4 +1,4 @@
-"""Quantisation as ONNX writes it: which nodes convert between few bits and real numbers, and what depends on them."""
+"""Quantisation in ONNX: nodes that convert between low-bit and real numbers, and nodes that depend on them."""
 
 from __future__ import annotations
 
@@ -9,29 +9,33 @@ import onnx_ir
 from collage_core.ir.values.content import constant_of
 
 _DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
-"""ONNX Runtime's quantiser writes its own domain where ONNX's operators lack an element type."""
+"""Domains of the quantisation operators.
+
+ONNX Runtime's quantiser uses its own domain where ONNX's operators lack an element type.
+"""
 
 
 def is_quantize(node: onnx_ir.Node) -> bool:
-    """Whether a node rounds real numbers to few bits."""
+    """Return whether a node quantises real numbers (`QuantizeLinear`)."""
     return node.op_type == "QuantizeLinear" and node.domain in _DOMAINS
 
 
 def is_dequantize(node: onnx_ir.Node) -> bool:
-    """Whether a node makes real numbers of few bits."""
+    """Return whether a node dequantises to real numbers (`DequantizeLinear`)."""
     return node.op_type == "DequantizeLinear" and node.domain in _DOMAINS
 
 
 def roundings(nodes: Iterable[onnx_ir.Node]) -> dict[onnx_ir.Value, int]:
-    """Values in which rounding to few bits has a say, so that two right computations of them may be quanta apart.
+    """Return the values that depend on quantisation rounding, with the number of successive roundings.
 
-    Weights, which every toolchain rounds alike, do not count.
+    Two correct computations of such a value may differ by some quanta. Weights do not count, because every toolchain
+    rounds them alike.
 
     Args:
-        nodes: Nodes in an order in which they can run; what they read from elsewhere is taken to be exact.
+        nodes: Nodes in topological order; values produced elsewhere are assumed to be exact.
 
     Returns:
-        How many roundings in a row each is behind, at most.
+        Largest number of successive roundings before each value.
     """
     found: dict[onnx_ir.Value, int] = {}
     for node in nodes:

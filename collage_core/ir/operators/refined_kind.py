@@ -1,9 +1,9 @@
-"""Kinds of operators that their shapes or attributes make simpler than their name says.
+"""Refine the kinds of operators whose shapes or attributes make them simpler than their name implies.
 
-A kind is what fusion decides by, so one that is too large costs candidates, and one that is too small proposes kernels
-nobody has. Every rule here follows from what the operator computes on these shapes; where shapes leave it open, the
-kind of the operator's name stays. Which element a Gather reads never matters: an index from data and a constant one
-make the same loops.
+Fusion decides by kinds: one that is too large costs candidates, and one that is too small proposes kernels that do
+not exist. Every rule here follows from what the operator computes on these shapes; if the shapes leave it open, the
+kind of the operator's name is kept. Which element a Gather reads never matters: an index from data and a constant
+index result in the same loops.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collage_core.ir.values.tensor_spec import TensorSpec, ValueKind
 _K = OpPatternKind
 Shape = tuple[int, ...]
 Refinement = Callable[[Sequence[Shape | None], Sequence[Shape], Mapping[str, Any]], OpPatternKind | None]
-"""From the shapes of inputs (None: absent), the shapes of outputs, and the attributes; None: nothing is simpler."""
+"""Refines a kind from input shapes (None: absent), output shapes and attributes; None: no refinement."""
 
 
 def kind_of(
@@ -28,18 +28,18 @@ def kind_of(
     outputs: Sequence[TensorSpec] = (),
     attributes: Mapping[str, Any] = MappingProxyType({}),
 ) -> OpPatternKind:
-    """Kind of one operator, refined where its outputs are planned tensors.
+    """Return the kind of one operator, refined by shapes if its outputs are planned tensors.
 
     Args:
         op_type: Operator type.
-        domain: Its domain, `""` for ai.onnx.
+        domain: Domain of the operator, `""` for ai.onnx.
         inputs: Specs of its inputs; None for an absent optional one.
         outputs: Specs of its outputs.
-        attributes: Its attributes, as far as they are numbers, strings or sequences of these.
+        attributes: Its attributes that are numbers, strings or sequences of these.
 
     Returns:
-        The kind; OPAQUE for unknown operators and where an output is no planned tensor, because a fused kernel has
-        to know its loops.
+        The kind; OPAQUE for unknown operators and if an output is not a planned tensor, because a fused kernel needs
+        known loops.
 
     Examples:
         >>> kind_of("Conv").name, kind_of("Add").name, kind_of("MyOp", "my.domain").name
@@ -58,56 +58,59 @@ def kind_of(
 
 
 def _broadcasting(inputs: Sequence[Shape | None], outputs: Sequence[Shape], _: Mapping[str, Any]) -> _K | None:
-    """Nothing is broadcast but scalars, which are part of the code of a loop."""
+    """Return ELEMENTWISE if only scalars are broadcast; they are part of a loop's code."""
     present = [shape for shape in inputs if shape is not None]
     return _K.ELEMENTWISE if present and all(shape in (outputs[0], ()) for shape in present) else None
 
 
 def _copy(inputs: Sequence[Shape | None], outputs: Sequence[Shape], _: Mapping[str, Any]) -> _K | None:
-    """What moves elements moves none where the shape stays."""
+    """Return ELEMENTWISE for a data movement operator that keeps the shape and so moves nothing."""
     return _K.ELEMENTWISE if inputs and len(outputs) == 1 and inputs[0] == outputs[0] else None
 
 
 def _batch_norm(_: Sequence[Shape | None], __: Sequence[Shape], attributes: Mapping[str, Any]) -> _K | None:
-    """In training it computes the statistics itself."""
+    """Return REDUCTION in training mode, in which the operator computes the statistics itself."""
     return _K.REDUCTION if attributes.get("training_mode") else None
 
 
 def _reduction(inputs: Sequence[Shape | None], outputs: Sequence[Shape], _: Mapping[str, Any]) -> _K | None:
-    """Only axes of extent one are reduced: an element-wise function, perhaps under another shape."""
+    """Return a refined kind if only axes of extent one are reduced.
+
+    Such a reduction is an element-wise function, possibly with a different output shape.
+    """
     if not inputs or inputs[0] is None or _longer(inputs[0]) != _longer(outputs[0]):
         return None
     return _K.ELEMENTWISE if inputs[0] == outputs[0] else _K.INJECTIVE
 
 
 def _softmax(inputs: Sequence[Shape | None], outputs: Sequence[Shape], attributes: Mapping[str, Any]) -> _K | None:
-    """Over one element it is a constant.
+    """Return ELEMENTWISE for a softmax over one element, which is a constant.
 
-    Before opset 13 the axes behind belong to a row too, and the default was 1: both are allowed for.
+    Before opset 13 a row also included the axes after `axis`, which was 1 by default: both are accounted for.
     """
     row = outputs[0][int(attributes.get("axis", 1)) :]
     return _K.ELEMENTWISE if row and all(extent == 1 for extent in row) else None
 
 
 def _concat(inputs: Sequence[Shape | None], _: Sequence[Shape], __: Mapping[str, Any]) -> _K | None:
-    """One operand is concatenated with nothing."""
+    """Return ELEMENTWISE for a Concat of one operand."""
     return _K.ELEMENTWISE if len(inputs) == 1 else None
 
 
 def _slice(inputs: Sequence[Shape | None], outputs: Sequence[Shape], attributes: Mapping[str, Any]) -> _K | None:
-    """Everything is taken; with steps it may be in reverse."""
+    """Return ELEMENTWISE if the slice takes everything; inputs with steps, which may reverse, are not refined."""
     return _copy(inputs, outputs, attributes) if len(inputs) < 5 or inputs[4] is None else None
 
 
 def _transpose(inputs: Sequence[Shape | None], outputs: Sequence[Shape], attributes: Mapping[str, Any]) -> _K | None:
-    """Only axes of extent one change places, and the shape stays."""
+    """Return ELEMENTWISE if only axes of extent one are permuted and the shape stays the same."""
     order = tuple(attributes.get("perm") or reversed(range(len(outputs[0]))))
     stays = all(axis == source or outputs[0][axis] == 1 for axis, source in enumerate(order))
     return _K.ELEMENTWISE if stays else None
 
 
 def _gather(inputs: Sequence[Shape | None], outputs: Sequence[Shape], attributes: Mapping[str, Any]) -> _K | None:
-    """Where there is one element to choose, it is repeated along the axis."""
+    """Return a refined kind if the gathered axis has extent one, so that its element is repeated."""
     data, indices = inputs[0], inputs[1]
     if data is None or indices is None or len(indices) != 1 or data[int(attributes.get("axis", 0))] != 1:
         return None
@@ -115,10 +118,12 @@ def _gather(inputs: Sequence[Shape | None], outputs: Sequence[Shape], attributes
 
 
 def _product(inner: int, columns: int | None, *, in_order: bool) -> _K | None:
-    """Over an inner extent of one nothing is summed. By one column, a vector, it is one sum for each row.
+    """Refine the kind of a matrix product by its inner extent and number of columns.
 
-    One row of data by a matrix stays an anchor: the matrix is what is read, libraries have kernels for it, and the
-    products of one decoding step (Q, K, V) share their input as larger ones do.
+    With an inner extent of one nothing is summed. With one column, a vector, there is one sum per row.
+
+    The product of one row of data and a matrix stays an anchor: memory traffic is dominated by the matrix, libraries
+    have kernels for it, and the products of one decoding step (Q, K, V) share their input as larger ones do.
     """
     if inner == 1:
         return _K.BROADCAST if in_order else _K.INJECTIVE
@@ -142,13 +147,13 @@ def _gemm(inputs: Sequence[Shape | None], _: Sequence[Shape], attributes: Mappin
 
 
 def _one_place(kernel: Sequence[int], attributes: Mapping[str, Any]) -> bool:
-    """Whether a window is one place of its input and is moved by one place, without padding."""
+    """Return whether a window has extent one and stride one, without padding."""
     steps, pads = attributes.get("strides", ()), attributes.get("pads", ())
     return all(extent == 1 for extent in (*kernel, *steps)) and not any(pads)
 
 
 def _conv(inputs: Sequence[Shape | None], _: Sequence[Shape], attributes: Mapping[str, Any]) -> _K | None:
-    """A factor for each channel: what is left of a batch normalisation, for example."""
+    """Return BROADCAST for a convolution that scales each channel, e.g. the rest of a batch normalisation."""
     data, weight = inputs[0], inputs[1]
     if data is None or weight is None:
         return None
@@ -157,7 +162,7 @@ def _conv(inputs: Sequence[Shape | None], _: Sequence[Shape], attributes: Mappin
 
 
 def _pool(inputs: Sequence[Shape | None], outputs: Sequence[Shape], attributes: Mapping[str, Any]) -> _K | None:
-    """A window of one place; or one that is the whole input, as GlobalAveragePool's is."""
+    """Return a refined kind for a window of extent one, or of the whole input as in GlobalAveragePool."""
     data, kernel = inputs[0], tuple(attributes.get("kernel_shape", ()))
     if data is None or len(outputs) != 1 or len(kernel) != len(data) - 2:
         return None
@@ -168,7 +173,10 @@ def _pool(inputs: Sequence[Shape | None], outputs: Sequence[Shape], attributes: 
 
 
 def _einsum(_: Sequence[Shape | None], __: Sequence[Shape], attributes: Mapping[str, Any]) -> _K | None:
-    """Without a sum it is a product of broadcast operands; of one operand, a transposition or a sum."""
+    """Refine the kind of an Einsum by its summed labels.
+
+    Without a sum it is a product of broadcast operands; with one operand, a transposition or a sum.
+    """
     equation = str(attributes.get("equation", "")).replace(" ", "").replace("...", ".")
     left, arrow, result = equation.partition("->")
     operands = left.split(",")
@@ -184,7 +192,7 @@ def _einsum(_: Sequence[Shape | None], __: Sequence[Shape], attributes: Mapping[
 
 
 def _longer(shape: Shape) -> Shape:
-    """The extents other than one."""
+    """Return the extents other than one."""
     return tuple(extent for extent in shape if extent != 1)
 
 

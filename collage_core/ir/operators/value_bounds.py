@@ -1,4 +1,4 @@
-"""Upper bounds of shapes that depend on data, and the specs of values that follow."""
+"""Compute upper bounds of data-dependent shapes, and the resulting specs of values."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from collage_core.ir.values.tensor_spec import TensorSpec, ValueKind, name_of_ty
 Bound = tuple[int, ...]
 
 BOUND_METADATA = "collage.bound"
-"""Key of a value's metadata under which a partitioned model keeps the bound of a bounded value, as JSON."""
+"""Metadata key of a value in a partitioned model that holds the bound of a bounded value, as JSON."""
 
 MAX_BOUNDED_BYTES = 256 << 20
-"""A value whose bound needs more memory than this is foreign: NonZero of an image would reserve gigabytes."""
+"""Maximum size of a bounded value; larger ones are foreign: NonZero of an image would reserve gigabytes."""
 
 _MOST_AXES = 64  # as many as a NumPy array can have
 
 
 def spec_of(value: onnx_ir.Value, bounds: Mapping[onnx_ir.Value, Bound] | None = None) -> TensorSpec:
-    """What is known of one value from its type, its metadata and inferred bounds.
+    """Derive the spec of one value from its type, its metadata and inferred bounds.
 
     Args:
         value: A typed value.
-        bounds: What `infer_bounds` found.
+        bounds: Result of `infer_bounds`.
 
     Raises:
-        ModelError: If its metadata says a bound that is none.
+        ModelError: If the bound in its metadata is invalid.
     """
     name = value.name or ""
     if not isinstance(value.type, onnx_ir.TensorType):
@@ -66,14 +66,13 @@ def _bound_said(value: onnx_ir.Value) -> Bound:
 
 
 def infer_bounds(nodes: Iterable[onnx_ir.Node]) -> dict[onnx_ir.Value, Bound]:
-    """Bounds of values without a static shape, as far as they can be derived.
+    """Infer bounds of values without a static shape, where they can be derived.
 
     Args:
         nodes: Nodes in topological order, shapes inferred.
 
     Returns:
-        The largest extent of each axis, by value; values with a static shape and values of unknown bound are not
-        in it.
+        The largest extent of each axis, by value; values with a static shape and values of unknown bound are omitted.
     """
     bounds: dict[onnx_ir.Value, Bound] = {}
     for node in nodes:
@@ -96,11 +95,11 @@ def infer_bounds(nodes: Iterable[onnx_ir.Node]) -> dict[onnx_ir.Value, Bound]:
 
 
 class _Unknown(Exception):  # noqa: N818  control flow of this module only
-    """A rule needs something that is not known."""
+    """A rule needs an unknown fact."""
 
 
 class _Operands:
-    """What a rule may ask of its node."""
+    """Facts about a node that a rule may query."""
 
     def __init__(self, node: onnx_ir.Node, bounds: Mapping[onnx_ir.Value, Bound]) -> None:
         self.node = node
@@ -142,7 +141,7 @@ class _Operands:
         return default if attribute is None else attribute.as_int()
 
     def axes(self, position: int) -> list[int] | None:
-        """Axes as an input (newer opsets) or an attribute (older ones); None if not given."""
+        """Return the axes from an input (newer opsets) or an attribute (older ones); None if not given."""
         if self.has(position):
             return self.constant(position)
         attribute = self.node.attributes.get("axes")
@@ -164,7 +163,7 @@ def _static(value: onnx_ir.Value) -> Bound | None:
 
 
 def _refined(value: onnx_ir.Value, bound: Bound) -> Bound | None:
-    """The bound with the extents shape inference knows; None if the two contradict each other."""
+    """Refine a bound with the extents known from shape inference; return None if the two ranks differ."""
     shape = _partial(value)
     if shape is None:
         return bound

@@ -1,1 +1,1 @@
-"""What values are: their specification, content hashes, sparse and foreign values."""
+"""Values: specifications, content hashes, sparse and foreign values."""

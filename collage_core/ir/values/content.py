@@ -1,4 +1,4 @@
-"""Content of tensors: which values are constants, and hashes of what they hold."""
+"""Content of tensors: which values are constants, and hashes of their data."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _MEMO = "collage.content_hash"
 
 
 def constant_of(value: onnx_ir.Value | None) -> onnx_ir.TensorProtocol | None:
-    """The tensor of a value that is a constant of its graph: an initializer no caller can override."""
+    """Return the constant tensor of a value: an initializer that no caller can override; None otherwise."""
     if value is None or value.const_value is None or value.producer() is not None or value.is_graph_input():
         return None
     return value.const_value
 
 
 def content_hash(array: np.ndarray[Any, Any]) -> str:
-    """SHA-256 of dtype, shape and bytes of a tensor, in hexadecimal.
+    """Compute the SHA-256 of a tensor's dtype, shape and bytes, in hexadecimal.
 
     Examples:
         >>> content_hash(np.zeros(2, np.float32)) == content_hash(np.zeros((2, 1), np.float32))
@@ -36,10 +36,10 @@ def content_hash(array: np.ndarray[Any, Any]) -> str:
 
 
 def tensor_content_hash(tensor: onnx_ir.TensorProtocol) -> str:
-    """`content_hash` of a tensor, computed once per tensor object.
+    """Return the `content_hash` of a tensor, computed once per tensor object.
 
-    Models extracted from one another share their tensors, so weights of 100 MB are read once however many
-    candidates hold them. The hash is kept in the tensor's `meta`, which is never serialized.
+    Models extracted from one another share their tensors, so 100 MB of weights are read once, however many
+    candidates hold them. The hash is cached in the tensor's `meta`, which is never serialized.
     """
     meta = getattr(tensor, "meta", None)
     if meta is None:

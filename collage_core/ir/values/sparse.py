@@ -1,4 +1,4 @@
-"""Sparse constants as dense ones, in a message: the IR knows no others, and so do few toolchains."""
+"""Convert sparse constants to dense ones in a message: the IR and most toolchains support only dense ones."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from onnx import numpy_helper
 
 
 def make_dense(proto: onnx.ModelProto) -> str:
-    """Replaces sparse initializers, and sparse values of Constant nodes, by dense ones, in place.
+    """Replace sparse initializers, and sparse values of Constant nodes, by dense ones, in place.
 
     Returns:
-        Why that cannot be done; empty if it was.
+        The reason why the model cannot be made dense; empty on success.
     """
     try:
         for graph in _graphs(proto):
@@ -31,7 +31,7 @@ def make_dense(proto: onnx.ModelProto) -> str:
 
 
 class _ImpossibleError(Exception):
-    """A sparse tensor that says something impossible."""
+    """A sparse tensor with invalid content."""
 
 
 def _in_nodes(nodes: Iterator[onnx.NodeProto]) -> None:

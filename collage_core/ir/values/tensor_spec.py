@@ -1,4 +1,4 @@
-"""What is known about a value before anything runs."""
+"""Specifications of values, known before anything runs."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import onnx_ir
 
 
 class ValueKind(enum.Enum):
-    """How the runtime keeps a value."""
+    """How the runtime stores a value."""
 
     PLANNED = "planned"
-    """Static shape: a fixed place in the arena."""
+    """Static shape: a fixed location in the arena."""
     BOUNDED = "bounded"
-    """Shape known only after the producing kernel ran, but at most `bound`: a place as large as the bound."""
+    """Shape known only after the producing kernel ran, but at most `bound`: storage for the bound is reserved."""
     FOREIGN = "foreign"
     """Anything else (unknown shape, string, sequence, optional): an object passed by reference."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
-    """What is known of a value before running.
+    """Specification of a value, known before running.
 
     Attributes:
         name: Value name, unique in its graph.
-        kind: How it is kept.
+        kind: How it is stored.
         dtype: Element type; None for sequences and other non-tensors.
         shape: Static shape if planned; None where an extent is unknown (bounded, foreign); `()` is a scalar.
         bound: For a bounded value, the largest extent of each axis.
-        type_name: For what is no tensor, its type as ONNX writes it, such as `seq(tensor(float))`; empty for tensors.
+        type_name: For a non-tensor, its ONNX type, such as `seq(tensor(float))`; empty for tensors.
     """
 
     name: str
@@ -80,7 +80,7 @@ class TensorSpec:
 
 
 def name_of_type(kind: onnx_ir.TypeProtocol | None) -> str:
-    """A type as ONNX writes it; empty if there is none.
+    """Return a type in ONNX notation; empty if there is none.
 
     Examples:
         >>> name_of_type(onnx_ir.SequenceType(onnx_ir.TensorType(onnx_ir.DataType.FLOAT)))

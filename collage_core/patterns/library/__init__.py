@@ -1,1 +1,1 @@
-"""Builders of patterns that several plugins share; each module is one family of operator groups."""
+"""Pattern builders shared by several plugins; each module is one family of operator groups."""

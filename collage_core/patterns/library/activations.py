@@ -16,13 +16,13 @@ from collage_core.patterns.library.epilogue import any_of
 
 
 def gelu_pattern(of: Pattern | None = None, *, approximate: Literal["none", "tanh"] | None = None) -> Pattern:
-    """GELU by erf or by tanh, written out or as an operator.
+    """Match GELU by erf or by tanh, decomposed or as an operator.
 
     0.5 * x * (1 + erf(x / sqrt(2))), or 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
 
     Args:
-        of: What x looks like; any value, captured as `x`, unless told.
-        approximate: Which of the two, as ONNX's operator names them; None for either.
+        of: Pattern of x; by default any value, captured as `x`.
+        approximate: Which of the two forms, named as by ONNX's operator; None for either.
     """
     x = wildcard().named("x") if of is None else of
     ways = [
@@ -34,20 +34,20 @@ def gelu_pattern(of: Pattern | None = None, *, approximate: Literal["none", "tan
 
 
 def quick_gelu_pattern(of: Pattern | None = None) -> Pattern:
-    """GELU by the logistic function, as in CLIP: x * sigmoid(1.702 * x).
+    """Match GELU approximated by the logistic function, as in CLIP: x * sigmoid(1.702 * x).
 
     Args:
-        of: What x looks like; any value, captured as `x`, unless told.
+        of: Pattern of x; by default any value, captured as `x`.
     """
     x = wildcard().named("x") if of is None else of
     return is_op("Mul")(x, is_op("Sigmoid")(times(x, 1.702))) | is_op("Swish")(x).has_attr(alpha=1.702)
 
 
 def silu_pattern(of: Pattern | None = None) -> Pattern:
-    """SiLU, also called Swish: x * sigmoid(x), or the operator.
+    """Match SiLU, also called Swish: x * sigmoid(x), or the operator.
 
     Args:
-        of: What x looks like; any value, captured as `x`, unless told.
+        of: Pattern of x; by default any value, captured as `x`.
     """
     x = wildcard().named("x") if of is None else of
     return is_op("Mul")(x, is_op("Sigmoid")(x)) | is_op("Swish")(x).has_attr(alpha=1.0)

@@ -1,4 +1,4 @@
-"""Arithmetic on numbers known in advance, in the forms exporters give it."""
+"""Match arithmetic with known numbers in the forms that exporters write."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from collage_core.patterns.library.epilogue import any_of
 from collage_core.patterns.pattern import Constant
 
 _PRECISION = 1e-5
-"""Relative; exporters write constants with five digits at least, and narrow types round them to fewer."""
+"""Relative tolerance.
+
+Exporters write constants with at least five digits; narrow types round them to fewer.
+"""
 
 
 def is_number(value: float) -> Constant:
-    """A constant of one element that is `value` to five digits, or as exactly as its type can say it.
+    """Match a one-element constant equal to `value` to five digits, or to the precision of its dtype if lower.
 
     Args:
-        value: Not zero.
+        value: The number; not zero.
     """
 
     def holds(array: np.ndarray[Any, Any]) -> bool:
@@ -35,16 +38,16 @@ def is_number(value: float) -> Constant:
 
 
 def times(pattern: Pattern, factor: float) -> Pattern:
-    """A value multiplied by a number, or divided by its reciprocal."""
+    """Match a value multiplied by a number, or divided by its reciprocal."""
     return is_op("Mul")(pattern, is_number(factor)) | is_op("Div")(pattern, is_number(1 / factor))
 
 
 def scaled(value: Pattern, name: str, *, known: bool = True) -> Pattern:
-    """A value multiplied or divided by one number, which is captured as `{name}_factor` or `{name}_divisor`.
+    """Match a value scaled by one number; capture the number as `{name}_factor` or `{name}_divisor`.
 
     Args:
-        value: What is scaled.
-        name: Of what is scaled.
+        value: The value that is multiplied or divided.
+        name: Prefix of the capture.
         known: Whether the number has to be a constant.
     """
     factor, divisor = (
@@ -55,15 +58,15 @@ def scaled(value: Pattern, name: str, *, known: bool = True) -> Pattern:
 
 
 def is_one_element(spec: TensorSpec) -> bool:
-    """Whether a value has one element; its shape has to be known."""
+    """Return whether a value is known to have one element; false if its shape is unknown."""
     return spec.shape is not None and all(extent == 1 for extent in spec.shape)
 
 
 def product(*factors: Pattern | float) -> Pattern:
-    """A product of values and numbers, multiplied in any order; each value may occur once.
+    """Match a product of values and numbers, multiplied in any order; each value may occur once.
 
     Args:
-        *factors: At least one of them a pattern.
+        *factors: Values and numbers; at least one is a pattern.
     """
     if len(factors) == 1:
         [only] = factors
@@ -82,7 +85,7 @@ def product(*factors: Pattern | float) -> Pattern:
 
 
 def _joined(left: list[Pattern | float], right: list[Pattern | float]) -> list[Pattern]:
-    """Two products multiplied; none where one of them is nothing but several numbers."""
+    """Multiply two products; return no pattern if one of them consists of several numbers only."""
     for first, second in ((left, right), (right, left)):
         if len(first) == 1 and not isinstance(first[0], Pattern):
             return [times(product(*second), first[0])] if any(isinstance(each, Pattern) for each in second) else []
@@ -92,24 +95,24 @@ def _joined(left: list[Pattern | float], right: list[Pattern | float]) -> list[P
 
 
 def square(value: Pattern) -> Pattern:
-    """The square of a value."""
+    """Match the square of a value."""
     return is_op("Pow")(value, is_number(2)) | is_op("Mul")(value, value)
 
 
 def cube(value: Pattern) -> Pattern:
-    """The third power of a value."""
+    """Match the third power of a value."""
     return is_op("Pow")(value, is_number(3)) | is_op("Mul")(value, square(value))
 
 
 def over_root(value: Pattern, radicand: Pattern) -> Pattern:
-    """A value divided by the square root of another."""
+    """Match a value divided by the square root of another."""
     root = is_op("Sqrt")(radicand) | is_op("Pow")(radicand, is_number(0.5))
     inverse = is_op("Reciprocal")(root) | is_op("Div")(is_number(1), root) | is_op("Pow")(radicand, is_number(-0.5))
     return is_op("Div")(value, root) | is_op("Mul")(value, inverse)
 
 
 def cast_of_floats(value: Pattern) -> Pattern:
-    """A value in another floating-point type; exporters also write casts to the type it has."""
+    """Match a cast between floating-point types; exporters also write casts to the same type."""
     return is_op("Cast")(value).which(_between_floats, "between floating-point types")
 
 

@@ -1,9 +1,9 @@
-"""Scaled dot-product attention as exporters write it, and as an operator.
+"""Scaled dot-product attention, as exporters write it and as an operator.
 
-softmax(scale * Q K^T + mask) V (Vaswani et al., 2017). Exporters differ in where the scale goes (its square root to
-both Q and K; to Q; to the product, as a factor or a quotient), in how K is transposed (alone, merged with the split
-into heads, or through three axes), in whether the mask is added or chooses, and in what guards rows that are masked
-wholly. Heads of K and V that are shared by groups of heads of Q are copied before.
+softmax(scale * Q K^T + mask) V (Vaswani et al., 2017). Exporters differ in where the scale is applied (its square
+root to both Q and K; to Q; to the product, as a factor or a quotient), in how K is transposed (alone, merged with
+the split into heads, or through three axes), in whether the mask is added or selects, and in how fully masked rows
+are guarded. Heads of K and V that are shared by groups of heads of Q are copied beforehand.
 """
 
 from __future__ import annotations
@@ -17,27 +17,29 @@ from collage_core.patterns.library.arithmetic import cast_of_floats, scaled
 from collage_core.patterns.library.key_layout import grouped, transposed_key
 
 LEAST_MASKED = -1e4
-"""What is added to a masked score is at most this: models of half precision use it, others smaller numbers."""
+"""Upper bound of the number that masks a score; half-precision models use it, others use lower numbers."""
 
 _MOST_CASTS = 3
-"""In a row behind a softmax: TorchScript writes one that changes nothing, one back to the model's type, and one more
-for a product that is wider again."""
+"""Maximum number of consecutive casts after a softmax.
+
+TorchScript writes a no-op cast, one back to the model's type, and one more for a product in a wider type.
+"""
 
 
 def attention_pattern(
     *, q: Pattern | None = None, k: Pattern | None = None, v: Pattern | None = None, mask: bool | None = None
 ) -> Pattern:
-    """Attention of any of the forms above, from Q, K and V to the mixed values.
+    """Match attention in any of the module's forms, from Q, K and V to the weighted sum of values.
 
-    Q is [..., queries, size] and V [..., keys, value size], heads coming before both. Captures `q`; `v`; one of `k`
-    (as V), `k_heads_last` and `k_transposed` (see `transposed_key`); `mask` where one is added or given to the
-    operator, `kept_where` and `masked_where` where one chooses; the scales; and `whole`, if it is the operator.
-    `attention_of` says what all that means.
+    Q is [..., queries, size] and V [..., keys, value size], with the head axis before both. Captures `q`; `v`;
+    one of `k` (laid out as V), `k_heads_last` and `k_transposed` (see `transposed_key`); `mask` if a mask is
+    added or passed to the operator, `kept_where` and `masked_where` if a Where applies it; the scales; and
+    `whole`, if it is the operator. `attention_of` interprets these captures.
 
     Args:
-        q: What Q looks like; any value, captured as `q`, unless told.
-        k: What K looks like before it is transposed or copied; any value, captured as said, unless told.
-        v: What V looks like before it is copied; any value, captured as `v`, unless told.
+        q: Pattern of Q; by default any value, captured as `q`.
+        k: Pattern of K before it is transposed or copied; by default any value, captured as described above.
+        v: Pattern of V before it is copied; by default any value, captured as `v`.
         mask: Whether there is a mask; None for either. An operator that is causal by its attribute needs none.
     """
     queries = wildcard().named("q") if q is None else q
@@ -46,7 +48,7 @@ def attention_pattern(
 
 
 def _operator(q: Pattern, k: Pattern | None, v: Pattern, mask: bool | None) -> Pattern:
-    """ONNX's operator, without a cache of earlier keys and values."""
+    """Match ONNX's operator, without a cache of earlier keys and values."""
     keys = wildcard().named("k") if k is None else k
     given, absent = wildcard().named("mask"), is_absent()
     masks: Pattern = (given | absent) if mask is None else given if mask else absent
@@ -70,7 +72,7 @@ def _scaled(value: Pattern, name: str) -> Pattern:
 
 
 def _masked(scores: Pattern) -> Pattern:
-    """By a choice, by a sum, or by both."""
+    """Match scores that are masked by a choice (Where), by a sum, or by both."""
     least = is_constant(lambda array: bool(np.all(array <= LEAST_MASKED)), f"at most {LEAST_MASKED:g}")
     chosen = is_op("Where")(wildcard().named("kept_where"), scores, least) | is_op("Where")(
         wildcard().named("masked_where"), least, scores
@@ -79,7 +81,7 @@ def _masked(scores: Pattern) -> Pattern:
 
 
 def _perhaps_cast(value: Pattern, most: int = 1) -> Pattern:
-    """In the same type or, after at most so many casts, in another; exporters also write casts that change nothing."""
+    """Match a value behind at most `most` casts; exporters also write casts that change nothing."""
     whole = value
     for _ in range(most):
         value = cast_of_floats(value)
@@ -92,7 +94,7 @@ def _is_zero(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _is_over_last_axis(node: NodeContext) -> bool:
-    """Before opset 13 the default was 1, and the axes behind it belonged to the row too."""
+    """Check that a Softmax is over the last axis; before opset 13 the default was 1, later axes included."""
     shape = node.outputs[0].shape
     axis = int(node.attribute("axis", -1 if node.version >= 13 else 1))
     return axis == -1 or (shape is not None and axis == len(shape) - 1)

@@ -1,4 +1,4 @@
-"""What a match of `attention_pattern` computes."""
+"""Derive the computation of an `attention_pattern` match."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Mask:
 
     Attributes:
         value: The mask; it broadcasts to [..., queries, keys].
-        meaning: `added` to the scores; or boolean, true where a score counts or true where it does not.
+        meaning: `added` to the scores; or boolean, true for scores that count or true for scores that do not.
     """
 
     value: onnx_ir.Value
@@ -36,14 +36,14 @@ class Attention:
 
     Attributes:
         query: Q, [..., queries, size].
-        key: K, before it is copied for groups of heads; as V with the axis of the copies, [batch, heads, 1, keys,
-            size], where what makes that is not inside.
+        key: K, before it is copied for groups of heads. If the node that adds the axis of the copies is outside the
+            match, K has that axis, as V does: [batch, heads, 1, keys, size].
         key_layout: [..., keys, size], [batch, keys, heads, size] or [..., size, keys].
         value: V, [..., keys, value size], before it is copied.
-        masks: What is masked, in the order in which it is.
-        scale: The factor of the scores; None if it is computed.
-        groups: How many heads of Q share one of K and V; None if shapes do not tell.
-        causal: Whether each query is known to see no key behind it.
+        masks: The masks, in order of application.
+        scale: Factor of the scores; None if it is computed.
+        groups: Number of heads of Q that share one head of K and V; None if the shapes do not determine it.
+        causal: Whether later keys are known to be hidden from each query.
     """
 
     query: onnx_ir.Value
@@ -57,7 +57,7 @@ class Attention:
 
 
 def attention_of(match: Match) -> Attention:
-    """Reads a match of `attention_pattern` whose Q, K and V were not told.
+    """Interpret a match of `attention_pattern` made with the default patterns of Q, K and V.
 
     Args:
         match: The match.
@@ -83,7 +83,10 @@ def attention_of(match: Match) -> Attention:
 
 
 def _meanings(match: Match) -> tuple[tuple[str, Meaning], ...]:
-    """The operator's mask is boolean, or added; a written one is added, after another has chosen."""
+    """Return the meaning of each mask capture, in order of application.
+
+    The operator's mask is boolean or added; a decomposed one is added, after any Where.
+    """
     boolean = "mask" in match.captures and match.spec("mask").dtype == onnx_ir.DataType.BOOL
     return (
         ("kept_where", "kept_where"),

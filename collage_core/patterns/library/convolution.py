@@ -1,4 +1,4 @@
-"""Convolutions, with what libraries compute together with them."""
+"""Convolutions, with the operators that libraries fuse into them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ def conv_pattern(
     operator: str = "Conv",
     prefix: str = "",
 ) -> Pattern:
-    """A convolution: activation(conv(x, weight) + bias + residual), where each part may be asked for.
+    """Match a convolution: activation(conv(x, weight) + bias + residual), where each part is optional.
 
-    Captured are `x`, `weight`, `bias`, `residual`, `convolution` (the operator's own result) and `activation`. Groups,
-    strides, dilations and which layouts a library takes are for `check` to say, with `match.node("convolution")`.
+    Captures `x`, `weight`, `bias`, `residual`, `convolution` (the operator's own result) and `activation`.
+    Groups, strides, dilations and the layouts a library supports are left to `check`, with
+    `match.node("convolution")`.
 
     Args:
         bias: Whether a vector is added, as the operator's third operand or by an Add; None if it may be.
-        activation: What comes last: an operator's type, or a function that makes the pattern.
+        activation: The last step: an operator's type, or a function that makes the pattern.
         residual: Whether a computed value is added after the bias; None if it may be.
         operator: `"Conv"` or `"ConvTranspose"`.
-        prefix: Goes before the names, where a pattern holds two convolutions.
+        prefix: Prepended to the capture names, for patterns with two convolutions.
 
     Examples:
         >>> from collage_core.ir.graph.dataflow import DataflowGraph

@@ -1,4 +1,4 @@
-"""What may follow a product or a convolution in one kernel: a bias, something added, an activation."""
+"""Epilogues of a product or a convolution in one kernel: a bias, an addition, an activation."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from collage_core.ir.values.tensor_spec import TensorSpec
 from collage_core.patterns import NodeContext, Pattern, is_constant, is_op, wildcard
 
 Activation: TypeAlias = str | Callable[[Pattern], Pattern]
-"""An operator's type, or what makes the pattern of the activation from the one of its operand: `is_op("Relu", "Tanh")`,
-`gelu_pattern`."""
+"""An operator type, or a function from the operand's pattern to the activation's.
+
+Examples are `is_op("Relu", "Tanh")` and `gelu_pattern`.
+"""
 
 
 def any_of(*patterns: Pattern) -> Pattern:
-    """One of several patterns, the first preferred."""
+    """Match any of several patterns, preferring the first."""
     return functools.reduce(operator.or_, patterns)
 
 
 def wanted(without: Pattern, having: Pattern, choice: bool | None) -> Pattern:
-    """One of two patterns: with or without something, or with it where it is there.
+    """Choose between a pattern with an optional part, the one without it, or either.
 
     Args:
-        without: The pattern without it.
-        having: The pattern with it.
-        choice: Whether it has to be there; None if it may be.
+        without: The pattern without the part.
+        having: The pattern with the part.
+        choice: Whether the part is required; None if it is optional.
     """
     if choice is None:
         return having | without
@@ -35,34 +37,34 @@ def wanted(without: Pattern, having: Pattern, choice: bool | None) -> Pattern:
 
 
 def vector(name: str) -> Pattern:
-    """A value with at most one axis that is longer than one: what is added along rows or channels."""
+    """Match a value with at most one axis longer than one: an addend along rows or channels."""
     return wildcard().where(is_vector, "the shape of a vector").named(name)
 
 
 def view_of(value: Pattern) -> Pattern:
-    """The same bytes under another static shape: a Reshape, say, which no kernel is needed for."""
+    """Match a view: the same bytes under another static shape, e.g. a Reshape, which needs no kernel."""
     operator = is_op("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")(value, ...)
     return operator.which(_is_view, "a view of a static shape")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Steps:
-    """What has been computed so far, step by step, with at most one view between two steps.
+    """Pattern of the steps so far, with at most one view between two steps.
 
     Attributes:
-        plain: Without a view.
-        seen: With one behind one of the steps, not the last; None while there is but one step.
+        plain: The pattern without a view.
+        seen: The pattern with a view after one of the steps except the last; None while there is only one step.
     """
 
     plain: Pattern
     seen: Pattern | None = None
 
     def then(self, step: Callable[[Pattern], Pattern], choice: bool | None = True) -> Steps:
-        """One step more.
+        """Append a step.
 
         Args:
-            step: The pattern of its result from that of its operand.
-            choice: Whether it has to be there; None if it may be.
+            step: Makes the pattern of the step's result from that of its operand.
+            choice: Whether the step is required; None if it is optional.
         """
         if choice is False:
             return self
@@ -71,15 +73,15 @@ class Steps:
         return taken.either(self) if choice is None else taken
 
     def either(self, other: Steps) -> Steps:
-        """These steps, which are preferred, or others."""
+        """Return the alternative of these steps, which are preferred, and others."""
         seen = [each.seen for each in (self, other) if each.seen is not None]
         return Steps(self.plain | other.plain, any_of(*seen) if seen else None)
 
     def chosen(self, viewed: bool | None) -> Pattern:
-        """The whole, with a view between two steps or without; None if there may be one.
+        """Return the whole pattern with a view between two steps, without one, or either if `viewed` is None.
 
         Raises:
-            ValueError: If there is to be one and there is nothing to have it between.
+            ValueError: If a view is required and there is only one step.
         """
         if viewed and self.seen is None:
             raise ValueError("a view stands between two steps, and there is but one")
@@ -89,13 +91,13 @@ class Steps:
 
 
 def finished(value: Steps, *, residual: bool | None, activation: Activation | None, prefix: str) -> Steps:
-    """A value with something computed added to it, by an Add or a Sum of two, then activated.
+    """Append the addition of a computed value, by an Add or a Sum of two, and an activation.
 
     Args:
-        value: The value.
-        residual: Whether something that is no constant is added, captured as `residual`; None if it may be.
-        activation: What follows, its result captured as `activation`; None for nothing.
-        prefix: Goes before the names.
+        value: The steps so far.
+        residual: Whether a value that is not a constant is added, captured as `residual`; None if it may be.
+        activation: The last step, its result captured as `activation`; None for no activation.
+        prefix: Prepended to the capture names.
     """
     added = (~is_constant()).named(f"{prefix}residual")
     summed = value.then(lambda each: is_op("Add", "Sum")(each, added), residual)
@@ -110,7 +112,7 @@ def finished(value: Steps, *, residual: bool | None, activation: Activation | No
 
 
 def is_vector(spec: TensorSpec) -> bool:
-    """Whether a value has at most one axis that is longer than one; its shape has to be known."""
+    """Return whether a value is known to have at most one axis longer than one; false if its shape is unknown."""
     return spec.shape is not None and sum(extent != 1 for extent in spec.shape) <= 1
 
 

@@ -1,4 +1,4 @@
-"""How keys and values of attention come to the shape in which they are multiplied."""
+"""Match how keys and values of attention are brought into the shape in which they are multiplied."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collage_core.patterns import NodeContext, Pattern, is_op, wildcard
 
 
 def grouped(value: Pattern) -> Pattern:
-    """Keys or values, or copies of them: each head repeated for a group of heads of queries."""
+    """Match keys or values, or copies of them: each head repeated for a group of query heads."""
     return is_op("Reshape")(_repeated(value), ...).which(_merges_groups, "of the heads and their copies") | value
 
 
 def transposed_key(key: Pattern | None) -> Pattern:
-    """Keys with their last two axes exchanged, which is how a product with queries needs them.
+    """Match keys with their last two axes swapped, the layout of the product with the queries.
 
     Args:
-        key: What they look like before; None for any value, captured as `k` where it is [..., keys, size], as
-            `k_heads_last` where it is [batch, keys, heads, size], and as `k_transposed` where nothing is known but the
-            transposed keys.
+        key: Pattern of the keys before the transposition; None for any value, captured as `k` where it is [...,
+            keys, size], as `k_heads_last` where it is [batch, keys, heads, size], and as `k_transposed` where
+            only the transposed keys are known.
     """
     k = wildcard().named("k") if key is None else key
     heads_last = wildcard().named("k_heads_last") if key is None else key
@@ -27,23 +27,24 @@ def transposed_key(key: Pattern | None) -> Pattern:
 
 
 def _repeated(value: Pattern) -> Pattern:
-    """[batch, heads, keys, size], perhaps with the axis of the copies already, as [batch, heads, copies, keys, size].
+    """Match heads copied along a new axis: [batch, heads, copies, keys, size] from [batch, heads, keys, size].
 
-    The Unsqueeze that makes the axis is a view, which a kernel function that begins with the copies does not hold.
+    The operand may already have the axis of the copies. The Unsqueeze that makes the axis is a view, and a kernel
+    function that begins with the copies does not include it.
     """
     apart = is_op("Unsqueeze")(value, ...) | value
     return is_op("Expand", "Tile")(apart, ...).which(_only_copies, "copies of heads")
 
 
 def _through_three_axes(value: Pattern) -> Pattern:
-    """As the dynamo exporter transposes: all axes before the last two are one for the while."""
+    """Match the dynamo exporter's transposition, which temporarily merges all axes before the last two."""
     flat = is_op("Reshape")(value, ...).which(_keeps_last_two, "a reshape of other axes than the last two")
     exchanged = is_op("Transpose")(flat).has_attr(perm=(0, 2, 1))
     return is_op("Reshape")(exchanged, ...).which(_keeps_last_two, "a reshape of other axes than the last two")
 
 
 def _shapes(node: NodeContext) -> tuple[tuple[int | None, ...], tuple[int | None, ...]] | None:
-    """Shapes of a node's first operand and first output, if both are known."""
+    """Return the shapes of a node's first operand and first output, if both are known."""
     data = node.inputs[0]
     if data is None or data.shape is None or node.outputs[0].shape is None:
         return None
@@ -62,7 +63,7 @@ def _keeps_last_two(node: NodeContext) -> bool:
 
 
 def _only_copies(node: NodeContext) -> bool:
-    """From one to several along the third axis of five."""
+    """Check that a node only copies along the third axis of five, from extent one to several."""
     shapes = _shapes(node)
     if shapes is None or len(shapes[0]) != 5 or len(shapes[1]) != 5:
         return False

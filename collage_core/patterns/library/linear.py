@@ -1,4 +1,4 @@
-"""Matrix products, with what libraries compute together with them."""
+"""Matrix products, with the operators that libraries fuse into them."""
 
 from __future__ import annotations
 
@@ -24,28 +24,30 @@ def matmul_pattern(
     operands: Sequence[tuple[Pattern, Pattern]] = (),
     prefix: str = "",
 ) -> Pattern:
-    """A product of matrices: MatMul, or a Gemm, which scales nothing unless asked for.
+    """Match a matrix product: MatMul, or a Gemm, which by default must not scale.
 
-    activation(a @ b + bias + residual), where `b` is computed or constant, and each part may be asked for. Captured are
-    `a`, `b`, `bias`, `residual`, `product` (the operator's own result) and `activation`; of a factor, the number, as
-    `product_factor` or `product_divisor` where it is of the product, of an operand as `a_factor` and so on.
+    activation(a @ b + bias + residual), where `b` is computed or constant, and each part is optional. Captures
+    `a`, `b`, `bias`, `residual`, `product` (the operator's own result) and `activation`. A factor's number is
+    captured as `product_factor` or `product_divisor` if it scales the product, and as `a_factor` etc. if it
+    scales an operand.
 
     Args:
-        bias: Whether a vector is added, by an Add or as Gemm's third operand; None if it may be. Along which axis it
-            goes and what is the product's batch is for `check` to say.
-        activation: What comes last: an operator's type, or a function that makes the pattern, such as `gelu_pattern`.
+        bias: Whether a vector is added, by an Add or as Gemm's third operand; None if it may be. The axis it is
+            added along and the product's batch axes are left to `check`.
+        activation: The last step: an operator's type, or a function that makes the pattern, such as
+            `gelu_pattern`.
         residual: Whether a computed value is added after the bias; None if it may be.
-        transposed: Whether `b` is given with its last two axes swapped, by a Transpose or by Gemm's `transB`; None if
-            it may be. `b` is what is given.
-        scaled: Whether a Gemm may have any `alpha`, `beta`, `transA` and `transB`, which are then for `check` to look
-            up in `product`; a third operand that is no vector is the residual.
-        factor: Whether `a`, `b` or both, or else the product before anything is added to it, is multiplied or divided
-            by a constant number; None if it may be. An operand so scaled is captured as it is after that, and read by
-            nothing else.
-        viewed: Whether a view, such as a Reshape, stands between the product and something after it; None if it may.
-        operands: What `a` and `b` look like, the preferred pair first; any values unless told. Whatever they match is
+        transposed: Whether `b` is given with its last two axes swapped, by a Transpose or by Gemm's `transB`;
+            None if it may be. The capture `b` is the value as given.
+        scaled: Whether a Gemm may have any `alpha`, `beta`, `transA` and `transB`, which `check` then has to
+            look up in `product`; a third operand that is not a vector is the residual.
+        factor: Whether `a`, `b` or both, or else the product before any addition, is multiplied or divided by a
+            constant number; None if it may be. A scaled operand is captured after scaling, and has no other
+            reader.
+        viewed: Whether a view, such as a Reshape, stands between the product and a later step; None if it may.
+        operands: Patterns of `a` and `b`, the preferred pair first; any values by default. The matched values are
             captured by those names.
-        prefix: Goes before the names, where a pattern holds two products.
+        prefix: Prepended to the capture names, for patterns with two products.
 
     Examples:
         >>> from collage_core.patterns import match_model
@@ -80,7 +82,7 @@ def matmul_pattern(
 
 
 def _with_factors(pairs: Sequence[tuple[Pattern, Pattern]], prefix: str) -> list[tuple[Pattern, Pattern]]:
-    """The operands, both or one of them scaled."""
+    """Return the operand pairs with both or one of the operands scaled."""
     found: list[tuple[Pattern, Pattern]] = []
     for a, b in pairs:
         first, second = (multiplied(each, f"{prefix}{name}").used_once() for each, name in ((a, "a"), (b, "b")))
@@ -91,7 +93,7 @@ def _with_factors(pairs: Sequence[tuple[Pattern, Pattern]], prefix: str) -> list
 def _ways(
     pairs: Sequence[tuple[Pattern, Pattern]], transposed: bool | None, scaled: bool, prefix: str
 ) -> list[tuple[Operator, Pattern, Pattern]]:
-    """Operators and their operands: `b` turned, as it is, or either."""
+    """List operators with their operands: `b` transposed, as it is, or either."""
     gemm = is_op("Gemm").has_attr(alpha=1.0, transA=0)
     whole = [is_op("MatMul", "Gemm")] if scaled else [is_op("MatMul"), gemm.has_attr(transB=0)]
     found: list[tuple[Operator, Pattern, Pattern]] = []

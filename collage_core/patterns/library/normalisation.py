@@ -1,8 +1,9 @@
-"""Layer norm and RMS norm as exporters write them, and as operators.
+"""Layer norm and RMS norm, as exporters write them and as operators.
 
 Layer norm (Ba et al., 2016) is (x - mean) / sqrt(variance + epsilon) * scale + bias, RMS norm (Zhang and Sennrich,
-2019) x / sqrt(mean of squares + epsilon) * scale, means being over some axes of x. Exporters differ in how they divide
-by the root, write the deviation once or twice, and compute in a wider type than x has.
+2019) x / sqrt(mean of squares + epsilon) * scale, with means over some axes of x. Exporters differ in how they divide
+by the root, in whether they write the deviation once or twice, and in whether they compute in a wider type than that
+of x.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from collage_core.patterns import NodeContext, Pattern, is_absent, is_constant, 
 from collage_core.patterns.library.arithmetic import cast_of_floats, over_root, square
 
 LAST = (-1,)
-"""The axis transformers normalise over."""
+"""The axis that transformers normalise over."""
 _LARGEST_EPSILON = 0.01
 
 
 def layer_norm_pattern(of: Pattern | None = None, *, axes: Sequence[int] = LAST) -> Pattern:
-    """Layer norm over some axes, with a scale and a bias, a scale alone, or neither.
+    """Match layer norm over some axes, with a scale and a bias, a scale alone, or neither.
 
-    Captures `scale` and `bias` where they are there, and `epsilon` where it is no attribute.
+    Captures `scale` and `bias` if present, and `epsilon` if it is not an attribute.
 
     Args:
-        of: What x looks like; any value, captured as `x`, unless told.
-        axes: The axes it normalises over, each as an index or counted from the end: `(1,)` for the channels of an
-            image. Operators normalise over trailing axes only.
+        of: Pattern of x; by default any value, captured as `x`.
+        axes: The normalised axes, each as an index or counted from the end: `(1,)` for the channels of an image.
+            Operators normalise over trailing axes only.
     """
     x = wildcard().named("x") if of is None else of
     operator = is_op("LayerNormalization")(x, wildcard().named("scale"), _optional("bias"))
@@ -37,13 +38,13 @@ def layer_norm_pattern(of: Pattern | None = None, *, axes: Sequence[int] = LAST)
 
 
 def rms_norm_pattern(of: Pattern | None = None, *, axes: Sequence[int] = LAST) -> Pattern:
-    """RMS norm over some axes, with a scale or without.
+    """Match RMS norm over some axes, with or without a scale.
 
-    Captures `scale` where it is there, and `epsilon` where it is no attribute.
+    Captures `scale` if present, and `epsilon` if it is not an attribute.
 
     Args:
-        of: What x looks like; any value, captured as `x`, unless told, but the deviation from a mean: RMS norm of that
-            is layer norm.
+        of: Pattern of x; by default any value, captured as `x`, except the deviation from a mean: RMS norm of
+            that is layer norm.
         axes: As for `layer_norm_pattern`.
     """
     deviation = _deviation(wildcard(), axes)
@@ -58,18 +59,18 @@ def _layer_norm(x: Pattern, axes: Sequence[int]) -> Pattern:
 
 
 def _widened_layer_norm(x: Pattern, axes: Sequence[int]) -> Pattern:
-    """TorchScript's of half precision: from the deviation on, in double."""
+    """Match TorchScript's half-precision layer norm, computed in double after the subtraction of the mean."""
     wide = cast_of_floats(_deviation(x, axes))
     return cast_of_floats(over_root(wide, _with_epsilon(_mean(square(wide), axes))))
 
 
 def _rms_norm(x: Pattern, also_x: Pattern, axes: Sequence[int]) -> Pattern:
-    """Of x, which may be cast twice to the type it is computed in."""
+    """Match RMS norm of x, where x may be cast twice to the type of the computation."""
     return over_root(x, _with_epsilon(_mean(square(also_x), axes)))
 
 
 def _deviation(x: Pattern, axes: Sequence[int]) -> Pattern:
-    """A pattern of its own wherever it is asked for, as models may write it twice."""
+    """Match x minus its mean; build a new pattern on every call, because models may compute it twice."""
     return is_op("Sub")(x, _mean(x, axes))
 
 
@@ -108,7 +109,7 @@ def _numbers(axes: Sequence[int], rank: int) -> set[int]:
 
 
 def _reduces(axes: Sequence[int]) -> Callable[[NodeContext], bool]:
-    """Whether a reduction is over exactly these axes."""
+    """Return a predicate: whether a reduction is over exactly these axes."""
 
     def holds(node: NodeContext) -> bool:
         given = node.attribute("axes")
@@ -124,7 +125,7 @@ def _reduces(axes: Sequence[int]) -> Callable[[NodeContext], bool]:
 
 
 def _over(axes: Sequence[int]) -> Callable[[NodeContext], bool]:
-    """Whether a normalising operator, which has all axes from one on, has exactly these."""
+    """Return a predicate: whether a normalisation operator, which covers trailing axes, covers exactly these."""
 
     def holds(node: NodeContext) -> bool:
         first = int(node.attribute("axis", -1))
@@ -138,7 +139,7 @@ def _over(axes: Sequence[int]) -> Callable[[NodeContext], bool]:
 
 
 def _of_extents(axes: Sequence[int]) -> Callable[[NodeContext], bool]:
-    """Whether the constant operand has the extents of these axes of the result, and one along all others."""
+    """Return a predicate: whether a constant operand has the result's extents on these axes and one elsewhere."""
 
     def holds(node: NodeContext) -> bool:
         result = node.outputs[0].shape

@@ -1,8 +1,8 @@
-"""Quantised operators in the QDQ form: dequantize, operator, quantize.
+"""Quantised operators in QDQ form: dequantize, operator, quantize.
 
-A toolchain knows a quantised operator by its neighbours: DequantizeLinear on what it reads, QuantizeLinear on what it
-gives (node units in ONNX Runtime, explicit quantisation in TensorRT). `fusion/quantised.py` is what keeps such a group
-in one piece; these patterns are for toolchains that have one kernel for some of them.
+A toolchain recognises a quantised operator by its neighbours: DequantizeLinear on its inputs, QuantizeLinear on its
+outputs (node units in ONNX Runtime, explicit quantisation in TensorRT). `fusion/quantised.py` keeps such a group in
+one piece; these patterns are for toolchains that have one kernel for some of them.
 """
 
 from __future__ import annotations
@@ -11,25 +11,28 @@ from collage_core.patterns import Pattern, is_absent, is_constant, is_op, variad
 from collage_core.patterns.library.epilogue import Activation, any_of
 
 _DOMAINS = ("", "com.microsoft::")
-"""ONNX Runtime's quantiser writes its own domain where ONNX's operators lack an element type."""
+"""Domains of the quantisation operators.
+
+ONNX Runtime's quantiser uses its own domain where ONNX's operators lack an element type.
+"""
 
 
 def dequantize_pattern(of: Pattern | None = None, *, prefix: str = "") -> Pattern:
-    """A DequantizeLinear with constant scale and zero point, which are captured as `scale` and `zero_point`.
+    """Match a DequantizeLinear with constant scale and zero point, captured as `scale` and `zero_point`.
 
     Args:
-        of: What is dequantized; any value, captured as `quantized`, unless told.
-        prefix: Goes before the names.
+        of: Pattern of the quantised value; by default any value, captured as `quantized`.
+        prefix: Prepended to the capture names.
     """
     return _conversion("DequantizeLinear", wildcard().named(f"{prefix}quantized") if of is None else of, prefix)
 
 
 def quantize_pattern(of: Pattern | None = None, *, prefix: str = "") -> Pattern:
-    """A QuantizeLinear with constant scale and zero point, which are captured as `scale` and `zero_point`.
+    """Match a QuantizeLinear with constant scale and zero point, captured as `scale` and `zero_point`.
 
     Args:
-        of: What is quantized; any value, captured as `real`, unless told.
-        prefix: Goes before the names.
+        of: Pattern of the value to quantise; by default any value, captured as `real`.
+        prefix: Prepended to the capture names.
     """
     return _conversion("QuantizeLinear", wildcard().named(f"{prefix}real") if of is None else of, prefix)
 
@@ -37,20 +40,20 @@ def quantize_pattern(of: Pattern | None = None, *, prefix: str = "") -> Pattern:
 def qdq_pattern(
     *types: str, activation: Activation | None = None, quantizes: bool | None = True, prefix: str = ""
 ) -> Pattern:
-    """A quantised operator: its operands dequantized, its result quantized.
+    """Match a quantised operator: its operands dequantized, its result quantized.
 
-    Its first operand (of a commutative operator, one of them) comes from a DequantizeLinear; each further one from a
-    DequantizeLinear, perhaps through a Transpose or Reshape (of a weight), or it is a constant (a bias in float32, a
-    shape, a bound). Captured are operand number n as `operand_n`, as it is before it is dequantized, with
-    `operand_n_scale` and `operand_n_zero_point`; the operator's own result as `result`; `output_scale` and
-    `output_zero_point`.
+    Its first operand (of a commutative operator, one of them) comes from a DequantizeLinear; each further one
+    from a DequantizeLinear, optionally through a Transpose or Reshape (of a weight), or it is a constant (a
+    bias in float32, a shape, a bound). Operand number n is captured as `operand_n`, as it is before it is
+    dequantized, with `operand_n_scale` and `operand_n_zero_point`; the operator's own result as `result`; and
+    `output_scale` and `output_zero_point`.
 
     Args:
         *types: Types of the operator, of one domain.
-        activation: What is between the operator and the QuantizeLinear: an operator's type, or a function that makes
-            the pattern; None for nothing.
+        activation: The step between the operator and the QuantizeLinear: an operator's type, or a function that
+            makes the pattern; None for no activation.
         quantizes: Whether a QuantizeLinear follows; None if it may: without it the result stays real.
-        prefix: Goes before the names.
+        prefix: Prepended to the capture names.
 
     Examples:
         >>> convolution = qdq_pattern("Conv", activation="Relu") | qdq_pattern("Conv")

@@ -1,4 +1,4 @@
-"""Phase 4: a plan becomes a partitioned model, an artifact for each call site, and a package."""
+"""Phase 4: turn a plan into a partitioned model, an artifact for each call site, and a package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collage.measure.wire.artifact_codec import artifact_of
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Built
 from collage.report.progress import Progress
-from collage.runtime import save_package
+from collage.runtime.package import save_package
 from collage_core.candidates.plan import Plan
 from collage_core.contract import Artifact, Json, Target
 from collage_core.fusion import CandidateKernel
@@ -32,8 +32,8 @@ class Assembled:
         artifacts: Artifact of each call site.
         targets: Target of each call site.
         kernels: Kernel of each call site.
-        errors: Error of each call site on its own captured values, relative to the scale of each tensor; 0 if it was
-            not checked.
+        errors: Error of each call site on its own captured values, relative to the scale of each tensor; 0 if
+            unchecked.
     """
 
     plan: Plan
@@ -52,7 +52,7 @@ class Assembled:
         model_name: str,
         model_sha256: str,
     ) -> None:
-        """Writes the package, whole or not at all.
+        """Write the package atomically.
 
         Raises:
             PackageError: If it cannot be written.
@@ -72,17 +72,17 @@ class Assembled:
 def assemble(
     plan: Plan, source: MeasuringCostSource, store: BlobStore, progress: Progress, *, check: bool = True
 ) -> Assembled:
-    """Lowers every call site with its own weights, and checks it on its own captured values.
+    """Lower every call site with its own weights and check it on its own captured values.
 
     Args:
-        plan: What to build.
-        source: Builds and checks.
+        plan: Plan to build.
+        source: Builds and checks the kernels.
         store: Where workers leave artifacts.
-        progress: Is told of each kernel.
-        check: Whether to compare with the reference; not needed where an earlier run did.
+        progress: Receives an update for each kernel.
+        check: Whether to compare with the reference; unnecessary if an earlier run did.
 
     Raises:
-        PlanBuildError: If a call site cannot be built, or is wrong.
+        PlanBuildError: If a call site cannot be built, or its result is wrong.
     """
     model = apply_partitioning(plan.partitioning)
     sites = call_sites(model)

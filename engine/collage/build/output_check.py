@@ -1,4 +1,4 @@
-"""How far a model's outputs are from the reference's."""
+"""Compare a model's outputs with the reference's."""
 
 from __future__ import annotations
 
@@ -17,17 +17,23 @@ from collage_core.ir.graph.masks import iterate_bits
 RANDOM_REASON = "a random or stateful operator has a say in its value"
 
 _SMALLEST = 1e-30
-"""Probabilities below this, or the smallest normal number of their type, have lost the bits that a logarithm would
-need; all they say is that the logit is at most that small."""
+"""Smallest probability of which the logarithm is compared.
+
+Probabilities below this, or below the smallest normal number of their type, have lost the bits that a logarithm would
+need; they only show that the logit is at most that small.
+"""
 _SUM_SLACK = 0.02
-"""A sum of probabilities rounded to 8 bits is this close to 1; the logarithms say nothing about a common factor."""
+"""Tolerance for sums of probabilities: rounding to 8 bits keeps them this close to 1.
+
+The logarithms do not reveal a common factor.
+"""
 
 
 def random_values(graph: DataflowGraph) -> dict[str, str]:
-    """Values in which a random or stateful operator has a say: the reference's are as good as any other.
+    """Return the values that depend on a random or stateful operator, which no reference can predict.
 
     Returns:
-        By value name, name of the node that gives it.
+        Name of the producing node, by value name.
     """
     return {
         str(value.name): graph.names[index]
@@ -37,7 +43,7 @@ def random_values(graph: DataflowGraph) -> dict[str, str]:
 
 
 def random_discrepancy(actual: Any, expected: Any) -> Discrepancy:
-    """Whether one of `random_values` has the type and rank of another; its elements and extents are up to chance."""
+    """Compare the type and rank of two `random_values`; elements and extents are random and are not compared."""
     if isinstance(expected, list | tuple):
         return Discrepancy(0.0, "", 0, 0)
     given, other = np.asarray(actual), np.asarray(expected)
@@ -47,16 +53,16 @@ def random_discrepancy(actual: Any, expected: Any) -> Discrepancy:
 
 
 def compared_outputs(graph: DataflowGraph) -> dict[str, str]:
-    """What each output is compared with: itself, or the input of the Softmax that produces it.
+    """Return the reference value that each output is compared with: itself, or the input of its final Softmax.
 
-    A final Softmax hides errors: once one class is certain, the others' logits may be anything. So such an output is
-    compared before it.
+    A final Softmax hides errors: once one class is certain, the logits of the others hardly affect the output.
+    Such an output is therefore compared before the Softmax.
 
     Args:
-        graph: The prepared model's graph.
+        graph: Graph of the prepared model.
 
     Returns:
-        By output name, name of the reference's value to compare with.
+        Name of the reference value to compare with, by output name.
     """
     found = {}
     for value in graph.model.graph.outputs:
@@ -66,16 +72,16 @@ def compared_outputs(graph: DataflowGraph) -> dict[str, str]:
 
 
 def output_discrepancy(graph: DataflowGraph, name: str, actual: Any, expected: Mapping[str, Any]) -> Discrepancy:
-    """How far an output is from the reference's.
+    """Compute the discrepancy between an output and the reference.
 
-    The error of an output of a Softmax is that of its logits: `log` of the probabilities gives them back up to a
-    constant along the axis, which the reference's own fixes.
+    The error of a Softmax output is that of its logits: `log` of the probabilities recovers them up to a constant
+    along the axis, which the reference logits determine.
 
     Args:
-        graph: The prepared model's graph.
-        name: The output.
-        actual: What was computed.
-        expected: The reference's values; must hold those `compared_outputs` names.
+        graph: Graph of the prepared model.
+        name: Name of the output.
+        actual: Computed value.
+        expected: Reference values; must hold those that `compared_outputs` names.
     """
     value = next(v for v in graph.model.graph.outputs if v.name == name)
     logits = _logits(value)

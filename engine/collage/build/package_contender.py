@@ -1,4 +1,4 @@
-"""What runs a saved package in a contender's process, loaded and bound exactly as a user would."""
+"""Run a saved package in a contender's process, loaded and bound exactly as by a user."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.value_files import read_values, write_values
 from collage.report.documents.codec import to_jsonable
 from collage.report.facts.device_facts import describe_work
-from collage.runtime import Session, load
+from collage.runtime.load import load
+from collage.runtime.session import Session
 
 PACKAGE_CALL = f"{__name__}:package_call"
-"""Name of `package_call`, as a contender process is told it."""
+"""Name of `package_call`, as passed to a contender process."""
 TRIAL_CALL = f"{__name__}:trial_call"
 """Name of `trial_call`."""
 _PROFILED_RUNS = 20
 
 
 class _Run(functools.partial[Any]):
-    """A bound call that keeps the session it belongs to; calling a partial costs nothing that can be measured."""
+    """A bound call that keeps its session alive; calling a partial has no measurable cost."""
 
     session: Session
 
 
 def package_call(package: str, inputs: str, threads: int, warmup: int = 0) -> Callable[[], Any]:
-    """Loads a package and binds one run of it.
+    """Load a package and bind one run of it.
 
     Args:
         package: Path of the package.
         inputs: Path of a document of `write_values` with the model's inputs.
         threads: CPU threads of each kernel.
-        warmup: Runs before it is handed over.
+        warmup: Runs before the call is returned.
 
     Returns:
         The call, without arguments; each call is one run of the model.
@@ -49,14 +50,14 @@ def package_call(package: str, inputs: str, threads: int, warmup: int = 0) -> Ca
 
 
 def trial_call(package: str, inputs: str, outputs: str, profile: str, blobs: str, threads: int) -> Callable[[], None]:
-    """Makes a call that loads a package, runs it once, and writes what it gave and its profile.
+    """Create a call that loads a package, runs it once, and writes its outputs and its profile.
 
     Args:
         package: Path of the package.
         inputs: Path of a document of `write_values` with the model's inputs.
         outputs: Path of the document to write the outputs to.
-        profile: Path of a document to write, in JSON: median microseconds by call site, and what devices do.
-        blobs: Folder for the outputs' bytes.
+        profile: Path of the JSON document to write: median microseconds by call site, and device work.
+        blobs: Directory for the bytes of the outputs.
         threads: CPU threads of each kernel.
     """
 

@@ -1,4 +1,4 @@
-"""A call site of a package, lowered again in its toolchain's worker."""
+"""Lower a call site of a package again, in its toolchain's worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskBuild
 from collage.measure.wire.outcomes import BuildSettings, Built, Tolerance
-from collage.runtime import Package
+from collage.runtime.package import Package
 from collage_core.contract import Artifact
 from collage_core.errors import KernelLoadError
 from collage_core.passes.call_sites import CallSite
@@ -23,11 +23,11 @@ _DEADLINE_S = 600.0
 
 
 def lower_again(package: Package, site: CallSite, threads: int) -> Artifact:
-    """The artifact of a call site for this machine, made from the packaged function.
+    """Lower a call site for this machine from the packaged function.
 
     Args:
-        package: Where the call site is from.
-        site: The call site.
+        package: Package that holds the call site.
+        site: Call site to lower.
         threads: CPU threads of the kernel.
 
     Raises:
@@ -60,6 +60,6 @@ def lower_again(package: Package, site: CallSite, threads: int) -> Artifact:
 
 
 def _is_deterministic(package: Package) -> bool:
-    """Whether `--deterministic` was said when the package was made."""
+    """Return whether the package was made with `--deterministic`."""
     record = package.record
     return isinstance(record, Mapping) and record.get("deterministic") is True

@@ -1,4 +1,4 @@
-"""The chosen plan, saved and loaded in a fresh process, on inputs the search never saw."""
+"""Verify the chosen plan: saved, loaded in a fresh process, and run on inputs the search never saw."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _DEADLINE_S = 600.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verified:
-    """What a package did on fresh inputs.
+    """Results of a package on fresh inputs.
 
     Attributes:
         max_error: Largest error of an output, relative to its scale.
-        measured_us: Median time in place of each call site.
+        measured_us: Median time of each call site within the whole run.
         site_errors: Error of each call site on the captured values.
-        unchecked: Reason by name of each node that the reference could not compute itself, or that gives an output
-            no reference can say.
-        work: What each run has devices do.
+        unchecked: By name, reason for which a node is unchecked: the reference could not compute it itself, or its
+            output has no reference value.
+        work: Launches, copies and synchronisations of each run on devices.
     """
 
     KIND: ClassVar[str] = "verification"
@@ -67,21 +67,21 @@ def verify(
     fallback: Fallback | None,
     site_errors: Mapping[str, float],
 ) -> Verified:
-    """Runs a package once in a process of its own and compares its outputs with the reference's.
+    """Run a package once in a separate process and compare its outputs with those of the reference.
 
     Args:
-        package: The package.
-        graph: The prepared model's graph.
-        inputs: Values of its inputs.
-        store: For tensors.
-        folder: For documents.
+        package: Path of the package.
+        graph: Graph of the prepared model.
+        inputs: Input values, by name.
+        store: Stores tensors.
+        folder: Directory for documents.
         threads: CPU threads of each kernel.
         tolerance: Largest error, relative to an output's scale.
         fallback: Computes what the reference cannot.
-        site_errors: Error of each call site on the captured values; kept with the rest.
+        site_errors: Error of each call site on the captured values; copied into the result.
 
     Raises:
-        VerificationError: If it does not run, or its numbers are wrong.
+        VerificationError: If the package does not run, or its outputs are wrong.
     """
     given, made, timed = folder / "fresh-inputs.json", folder / "fresh-outputs.json", folder / "profile.json"
     write_values(given, inputs, store)

@@ -30,7 +30,7 @@ __all__ = ["main"]
 @click.version_option(package_name="collage-engine", prog_name="collage")
 @verbose_option
 def main() -> None:
-    """Mixes inference toolchains: measures which runs which part of an ONNX model fastest.
+    """Mix inference toolchains: measure which one runs each part of an ONNX model fastest.
 
     The result is one executable that is never slower than the best single toolchain.
     """

@@ -1,4 +1,4 @@
-"""Values from and to NPZ files, and random ones."""
+"""Read values from NPZ files, write them to NPZ files, and generate random ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_values(path: Path, inputs: Sequence[NodeArg]) -> dict[str, Any]:
-    """The values that the arrays of an NPZ file stand for; `collage.values.npz` says how.
+    """Read the values that the arrays of an NPZ file stand for; `collage.values.npz` says how.
 
     Raises:
         click.BadParameter: If it is not an NPZ file of plain arrays.
@@ -33,7 +33,7 @@ def read_values(path: Path, inputs: Sequence[NodeArg]) -> dict[str, Any]:
 
 
 def write_values(path: Path, values: Mapping[str, Any]) -> None:
-    """Writes values to an NPZ file, whole or not at all; `collage.values.npz` says how.
+    """Write values to an NPZ file, whole or not at all; `collage.values.npz` says how.
 
     `numpy.savez` cannot be used: an array may have the name of one of its parameters, and it adds `.npz` to names.
 
@@ -56,7 +56,7 @@ def write_values(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def random_arrays(inputs: list[NodeArg], seed: int) -> dict[str, Any]:
-    """An array for each input: normal numbers, and 0 or 1 where integers are wanted, which most models accept.
+    """Generate an array for each input: normal numbers for floats, 0 or 1 for integers, which most models accept.
 
     Raises:
         click.UsageError: If an input has no fixed shape or is not a tensor of numbers.

@@ -1,4 +1,4 @@
-"""`collage bench`."""
+"""The `collage bench` command."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def bench(
     seed: int,
     json_to: Path | None,
 ) -> None:
-    """Time models and packages side by side, each in a process of its own, interleaved.
+    """Time models and packages side by side, each in a separate process, interleaved.
 
     Exits with 1 if nothing could be timed.
     """

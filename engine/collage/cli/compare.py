@@ -1,4 +1,4 @@
-"""`collage compare`."""
+"""The `collage compare` command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`collage db`: the tuning database."""
+"""The `collage db` commands for the tuning database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`collage doctor`."""
+"""The `collage doctor` command."""
 
 from __future__ import annotations
 

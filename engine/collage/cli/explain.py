@@ -1,4 +1,4 @@
-"""`collage explain`."""
+"""The `collage explain` command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def explain(ctx: click.Context, package: Path, json_to: Path | None) -> None:
     from collage.report.documents.codec import record_from_document, to_json
     from collage.report.text.explanation import WIDTH
     from collage.report.text.explanation import explain as explanation
-    from collage.runtime import load_package
+    from collage.runtime.package import load_package
 
     check_overwriting({"--json": json_to}, [package])
     record = record_from_document(load_package(package).record, str(package))

@@ -1,4 +1,4 @@
-"""Options that several commands share, so that they read and mean the same everywhere."""
+"""Options shared by several commands, with the same spelling and meaning everywhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ existing_file = click.Path(exists=True, dir_okay=False, readable=True, path_type
 
 
 def is_verbose(ctx: click.Context) -> bool:
-    """Whether `-v` was given, before or after the command's name."""
+    """Return whether `-v` was given, before or after the command's name."""
     return bool(ctx.meta.get(_VERBOSE, False))
 
 
@@ -81,7 +81,7 @@ input_shapes_option = click.option(
 
 
 def selection_options(command: C) -> C:
-    """Which toolchains take part, and with what input shapes."""
+    """Add the options that select toolchains and input shapes."""
     for option in (
         input_shapes_option,
         click.option(
@@ -100,7 +100,7 @@ def selection_options(command: C) -> C:
 
 
 def measuring_options(command: C) -> C:
-    """How long and how often to time."""
+    """Add the options for the duration and number of timed runs."""
     for option in (
         click.option("--duration", type=duration, metavar="S", help="Seconds to time for; 90s and 2m work, too."),
         click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Timed runs."),

@@ -1,4 +1,4 @@
-"""Where results, JSON and progress go."""
+"""Select the streams for results, JSON and progress."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from collage.report.progress import Progress
 
 _WIDTH_OF_FILES = 100
-"""Columns where nobody says how wide the screen is: rich's 80 would break tables of ours."""
+"""Console width in columns when it is unknown; rich's default of 80 would break our tables."""
 
 
 def results_console(json_to: Path | None = None) -> Console:
-    """A console for tables: standard output, or standard error if standard output is for JSON."""
+    """Return a console for tables on standard output, or on standard error if standard output carries JSON."""
     return _console(stderr=json_to == Path("-"))
 
 
 @contextlib.contextmanager
 def shown_progress() -> Iterator[Progress]:
-    """Progress on standard error, which is given back however the work ends."""
+    """Display progress on standard error and restore the terminal on exit."""
     from collage.report.progress import progress_for
 
     progress = progress_for(_console(stderr=True))
@@ -38,7 +38,7 @@ def shown_progress() -> Iterator[Progress]:
 
 
 def write_json(json_to: Path | None, text: str) -> None:
-    """Writes JSON where `--json` says; nothing without it."""
+    """Write JSON to the destination of `--json`; do nothing if it was not given."""
     from collage.report.files import write_text
 
     if json_to == Path("-"):

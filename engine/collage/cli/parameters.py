@@ -1,4 +1,4 @@
-"""What users write on the command line, read by functions that say what is wrong with it."""
+"""Parse command-line parameters and report what is wrong with them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import click
 
 _LONGEST_NAME = 240
-"""Bytes; file systems have 255, and a file is written under a longer name first."""
+"""Longest file name in bytes: file systems allow 255, and a file is first written under a longer temporary name."""
 
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class FiniteRange(click.FloatRange):
-    """A number within bounds that is one: `nan` is within all that are given as limits, as no comparison holds."""
+    """A range parameter that rejects `nan` and infinities; `click.FloatRange` lets `nan` pass every bound."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """See `click.ParamType.convert`."""
@@ -29,10 +29,10 @@ class FiniteRange(click.FloatRange):
 
 
 def duration(text: str) -> float:
-    """Seconds of a time written as `90s`, `10m`, `1h30m`; a bare number is seconds.
+    """Parse a duration written as `90s`, `10m` or `1h30m` into seconds; a bare number is in seconds.
 
     Raises:
-        click.BadParameter: If it is nothing of the kind, or zero.
+        click.BadParameter: If the text is not a duration, or the duration is zero.
 
     Examples:
         >>> duration("1h30m"), duration("2.5")
@@ -52,10 +52,10 @@ def duration(text: str) -> float:
 
 
 def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """Name and shape of an input written as `x:[1,3,224,224]`, or as trtexec writes it, `x:1x3x224x224`.
+    """Parse an input's name and shape from `x:[1,3,224,224]` or the trtexec form `x:1x3x224x224`.
 
     Raises:
-        click.BadParameter: If it is neither.
+        click.BadParameter: If the text has neither form.
 
     Examples:
         >>> input_shape("images:0:[1,3]")
@@ -71,10 +71,10 @@ def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def targets(text: str) -> str:
-    """A comma-separated list of targets, as written, once it is known to be one.
+    """Validate a comma-separated list of targets and return it unchanged.
 
     Raises:
-        click.BadParameter: If it is not.
+        click.BadParameter: If the list is malformed or empty.
     """
     from collage_core.contract import split_targets
 
@@ -88,10 +88,11 @@ def targets(text: str) -> str:
 
 
 def output_file(text: str) -> Path:
-    """A file to be written, refused before the work if it cannot be.
+    """Parse the path of an output file and reject it early if it cannot be written.
 
     Raises:
-        click.BadParameter: If it is a directory, or in one that is not there or not writable.
+        click.BadParameter: If it is a directory, its name is too long, or its directory is missing or
+            not writable.
     """
     path = Path(text)
     folder = path.absolute().parent
@@ -107,7 +108,7 @@ def output_file(text: str) -> Path:
 
 
 def output_file_or_dash(text: str) -> Path:
-    """Like `output_file`, but `-` stands for standard output and comes as `Path("-")`."""
+    """Parse an output path as `output_file` does; `-` means standard output and yields `Path("-")`."""
     return Path(text) if text == "-" else output_file(text)
 
 
@@ -131,7 +132,7 @@ def check_overwriting(written: Mapping[str, Path | None], read: Iterable[Path | 
 
 
 def _identity(path: Path) -> object:
-    """Equal for two names of one file."""
+    """Return a key that is equal for two paths of the same file."""
     resolved = path.resolve()
     try:
         known = resolved.stat()
@@ -141,10 +142,10 @@ def _identity(path: Path) -> object:
 
 
 def shapes_by_name(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Mapping[str, tuple[int, ...]]:
-    """Input shapes given one by one, as a mapping.
+    """Collect input shapes given one by one into a mapping.
 
     Raises:
-        click.BadParameter: If an input is given two.
+        click.BadParameter: If an input is given two shapes.
     """
     by_name: dict[str, tuple[int, ...]] = {}
     for name, shape in shapes:
@@ -154,7 +155,7 @@ def shapes_by_name(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Mapping[s
 
 
 def split_names(lists: tuple[str, ...]) -> tuple[str, ...]:
-    """Names given by repeating an option, by commas, or both; commas inside parentheses belong to a name.
+    """Split names given by repeated options, commas, or both; commas inside parentheses belong to a name.
 
     Examples:
         >>> split_names(("a,b(x=1,y=2)", "c"))

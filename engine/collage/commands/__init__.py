@@ -1,1 +1,1 @@
-"""The functions behind the commands, one module each."""
+"""Functions behind the commands, one module each."""

@@ -1,4 +1,4 @@
-"""`bench`: packages and single toolchains side by side, each in its own process, interleaved."""
+"""`bench`: time packages and single toolchains, interleaved, each in its own process."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from collage.control.plan_file import PlanFile, read_plan
-from collage.decide.contenders import is_package, model_of, package_contender, plan_packages, single_packages
+from collage.decide.built_contenders import plan_packages, single_packages
+from collage.decide.contenders import is_package, model_of, package_contender
 from collage.decide.recording import latency_facts
 from collage.measure.contenders.interleaved import Rounds, interleaved
-from collage.measure.driver.source import MeasureSettings, MeasuringCostSource
 from collage.measure.statistics import Interval, ratio_interval
-from collage.measure.wire.outcomes import BuildSettings, Failed
+from collage.measure.wire.outcomes import Failed
 from collage.options import BenchOptions
 from collage.report.documents.bench_json import ApparentLoss, BenchReport
 from collage.report.facts.record import Comparison, ContenderFacts, ModelFacts
 from collage.report.progress import Progress, SilentProgress
-from collage.runtime import load_package
+from collage.runtime.package import load_package
 from collage.setup.environment import Environment
 from collage.setup.facts import host_facts
-from collage.setup.targets import Selection
+from collage.setup.settings import SetupChoices
 from collage.setup.workload import Workload
 from collage_core.errors import UsageError
 from collage_core.passes.call_sites import call_sites
@@ -35,13 +35,14 @@ def bench(
     progress: Progress | None = None,
     registry: Registry | None = None,
 ) -> BenchReport:
-    """Times packages, and every single toolchain on their model, in fresh processes that take turns.
+    """Time packages, and every single toolchain on their model, in fresh processes that take turns.
 
     Args:
-        paths: Models and packages. A model stands for every single toolchain; so does `--compare` with packages.
-        options: How long, on which inputs, with which toolchains.
-        progress: Is told.
-        registry: The toolchains; those installed if None.
+        paths: Models and packages. A model adds every single toolchain as a contender; so does `--compare` with
+            packages.
+        options: Duration, inputs and toolchains of the benchmark.
+        progress: Receives progress updates.
+        registry: Toolchains to use; the installed ones if None.
 
     Raises:
         CollageError: If a file cannot be used, or several models are given.
@@ -53,19 +54,19 @@ def bench(
     models = [path for path in paths if not is_package(path)]
     if len(models) > 1:
         raise UsageError(f"bench compares contenders on one model, not {len(models)}")
-    selection = Selection.parse(options.toolchains, options.exclude, inexact=True)
-    registry = registry or Registry.discover()
-    selection.toolchains(registry)  # what is misspelt is said before any work
-    try:
-        progress.phase("preparing the model")
-        workload = Workload(
+
+    def workload() -> Workload:
+        return Workload(
             model_of(models[0] if models else packages[0]),
             input_shapes=options.input_shapes,
             inputs=options.inputs,
             seed=options.seed,
         )
-        with Environment(selection, tuning_db="memory:", threads=options.threads, registry=registry) as environment:
-            timing = _Bench(workload, environment, options, progress, is_model=bool(models))
+
+    opening = Environment.open(workload, SetupChoices.of_bench(options), registry=registry, progress=progress)
+    try:
+        with opening as environment:
+            timing = _Bench(environment, options, progress, is_model=bool(models))
             return timing.run(packages, plans, bool(models) or options.compare)
     finally:
         progress.done()
@@ -73,36 +74,29 @@ def bench(
 
 class _Bench:
     def __init__(
-        self, workload: Workload, environment: Environment, options: BenchOptions, progress: Progress, *, is_model: bool
+        self, environment: Environment[Workload], options: BenchOptions, progress: Progress, *, is_model: bool
     ) -> None:
-        self._workload = workload
+        self._workload = environment.workload
         self._is_model = is_model  # rather than what a package was made from
         self._environment = environment
         self._options = options
         self._progress = progress
 
     def run(self, packages: Sequence[Path], plans: Sequence[PlanFile], singles: bool) -> BenchReport:
-        options, environment = self._options, self._environment
-        taken = [target.name for status in environment.statuses for target in status.targets]
+        options, environment, toolchains = self._options, self._environment, self._environment.toolchains
+        taken = [target.name for status in toolchains.statuses for target in status.targets]
         paths: dict[str, Path] = dict(zip(_names(packages, taken), packages, strict=True))
         given = _names([Path(plan.source) for plan in plans], [*taken, *paths, "collage"], alone="")
         failed: Mapping[str, str] = {}
         own = {*paths, *given}
         if singles or plans:
-            source = MeasuringCostSource(
-                pool=environment.pool,
-                capture=self._workload.capture(environment.store, environment.fallback(self._workload.graph, None)),
-                database=environment.database,
-                host=environment.host,
-                settings=MeasureSettings(build=BuildSettings(threads=environment.threads)),
-            )
-            paths |= plan_packages(plans, given, self._workload, environment, source, self._progress)
+            paths |= plan_packages(plans, given, environment, self._progress)
             if singles:
-                built, failed = single_packages(self._workload, environment, source, self._progress)
+                built, failed = single_packages(environment, self._progress)
                 paths |= built
-        inputs = self._workload.inputs_document(environment.folder, environment.store)
+        inputs = self._workload.inputs_document(toolchains.folder, toolchains.store)
         contenders = [
-            package_contender(name, path, inputs, environment.threads, warmup=options.warmup)
+            package_contender(name, path, inputs, toolchains.threads, warmup=options.warmup)
             for name, path in paths.items()
         ]
         self._progress.phase("timing", options.rounds * len(contenders))
@@ -115,22 +109,22 @@ class _Bench:
         )
         return BenchReport(
             model=self._facts(packages),
-            host=host_facts(environment.host),
-            threads=environment.threads,
+            host=host_facts(toolchains.host),
+            threads=toolchains.threads,
             comparison=self._comparison(paths, own, rounds, failed),
             notes=(*([] if options.inputs else [f"random inputs, seed {options.seed}"]), *self._other_models(packages)),
             apparent_losses=_apparent_losses([name for name in paths if name not in given], given, rounds),
         )
 
     def _facts(self, packages: Sequence[Path]) -> ModelFacts:
-        """The model; of one that comes out of a package, the file it was made from."""
+        """Return facts on the model; if it comes from a package, name the file the package was made from."""
         if self._is_model:
             return self._workload.facts
         manifest = load_package(packages[0]).manifest
         return dataclasses.replace(self._workload.facts, name=manifest.model_name, sha256=manifest.model_sha256)
 
     def _other_models(self, packages: Sequence[Path]) -> list[str]:
-        """A note on each package that was made from another file; it may hold the same model all the same."""
+        """Return a note on each package made from a different model file, whose model may still be the same."""
         made_from = {path: load_package(path).manifest for path in packages}
         known = [manifest.model_sha256 for manifest in made_from.values() if manifest.model_sha256]
         expected = self._workload.facts.sha256 if self._is_model else next(iter(known), "")
@@ -192,7 +186,7 @@ class _Bench:
 def _apparent_losses(
     others: Sequence[str], given: Sequence[str], rounds: Mapping[str, Rounds | Failed]
 ) -> tuple[ApparentLoss, ...]:
-    """What the fastest of the other contenders loses against each plan a user gave."""
+    """Return how much faster the best other contender is than each plan that the user gave."""
     timed = {name: answer for name, answer in rounds.items() if not isinstance(answer, Failed)}
     ranked = sorted((_median(timed[name]), name) for name in others if name in timed)
     if not ranked:
@@ -206,7 +200,7 @@ def _apparent_losses(
 
 
 def _names(packages: Sequence[Path], taken: Sequence[str], *, alone: str = "collage") -> list[str]:
-    """A name for each package: `alone`, if there is such, for the only one, else its file's, unless a target has it."""
+    """Return a name for each package: `alone`, if set, for a single one, else its file stem, made unique."""
     if len(packages) == 1 and alone:
         return [alone]
     names: list[str] = []

@@ -1,29 +1,24 @@
-"""Partitioning by search as a pass over a model."""
+"""Partition a model by search, as a model pass."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import onnx_ir
 from onnx_ir.passes import FunctionalPass, PassResult
 
 from collage.control.choices import UserChoices
-from collage.explore.exhaustive import Explorer
-from collage.explore.fixed_plan import proposed
-from collage.explore.lazy import LazyExplorer
-from collage.measure.driver.source import MeasuringCostSource
+from collage.explore.by_options import explore
 from collage.options import OptimizeOptions
-from collage.prepare.validity import blamed_on
 from collage.report.progress import Progress, SilentProgress
-from collage.setup.dispatch import dispatch_us
 from collage.setup.environment import Environment
-from collage.setup.queries import ask_targets, usable_rules
-from collage.setup.settings import candidate_bounds, measure_settings
-from collage.setup.targets import Selection
+from collage.setup.queries import usable_rules
+from collage.setup.settings import SetupChoices, candidate_bounds
 from collage.setup.workload import Workload
+from collage_core.candidates.all_proposals import propose_all
 from collage_core.candidates.chosen_plan import as_plan
-from collage_core.candidates.explanation import refusals
-from collage_core.candidates.pool import CandidatePool
+from collage_core.candidates.explanation import refusals, why_uncovered
 from collage_core.candidates.proposals import TargetRule
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel, RuleContext
@@ -34,17 +29,17 @@ from collage_core.registry import Registry
 
 
 class CollageFuseOps(FunctionalPass):
-    """Cuts a model into the kernels a search finds cheapest, each a call of a function its target owns.
+    """Partitions a model into the kernels a search finds cheapest, each a call of a function owned by its target.
 
-    Candidates are measured and searched as `optimize` does, by the options' `search`; whole plans are not raced, so
-    nothing here promises to be faster than one toolchain alone. What is marked already stays as it is. Where one target
-    only is left for all that is not, and a greedy choice of its kernels covers that, nothing is measured and nothing
-    searched: it gets what `PartitionFor` would give it. Where nothing is left, the model comes back as it was, so
-    running the pass twice changes nothing.
+    Candidates are measured and searched as in `optimize`, by the options' `search`. Whole plans are not raced, so the
+    result is not guaranteed to be faster than a single toolchain. Functions that are already marked stay unchanged.
+    If only one target remains for the unmarked nodes, and a greedy choice of its kernels covers them, nothing is
+    measured or searched: the result is that of `PartitionFor`. If no unmarked nodes remain, the model is returned
+    unchanged, so the pass is idempotent.
 
     Args:
-        options: Toolchains, preset, pins and everything else a search goes by; the defaults if None.
-        progress: Is told what happens.
+        options: Toolchains, preset, pins and other search options; the defaults if None.
+        progress: Receives progress updates.
         registry: The toolchains; those installed if None.
 
     Attributes:
@@ -65,60 +60,53 @@ class CollageFuseOps(FunctionalPass):
         self.searched = False
 
     def call(self, model: onnx_ir.Model) -> PassResult:
-        """Prepares a copy of a model and partitions it.
+        """Prepare a copy of a model and partition it.
 
         Raises:
-            NoCoverError: If nobody runs part of it; says why.
-            CollageError: If it, or an option, cannot be used.
+            NoCoverError: If no toolchain runs some node; includes the reasons.
+            CollageError: If the model, or an option, cannot be used.
         """
         self.searched = False
         if not unplanned(DataflowGraph(model)):
             return PassResult(model.clone(), modified=False)
         options = self._options
         choices = UserChoices.read(options)
-        selection = Selection.parse(options.toolchains, options.exclude, inexact=options.max_error is not None)
-        workload = Workload(model, input_shapes=options.input_shapes, inputs=options.inputs, seed=options.seed)
-        with (
-            Environment(
-                selection, tuning_db=options.tuning_db, threads=options.threads, registry=self._registry
-            ) as environment,
-            blamed_on(workload.graph.model),
-        ):
-            graph_choices = choices.over(workload.graph, environment.targets())
-            asked = ask_targets(workload.graph, environment, self._progress)
-            rules = graph_choices.rules(usable_rules(asked))
-            able = self._able(workload.graph, rules)
-            kernels = self._alone(workload.graph, able[0]) if len(able) == 1 else None
+        workload = functools.partial(
+            Workload, model, input_shapes=options.input_shapes, inputs=options.inputs, seed=options.seed
+        )
+        with Environment.open(
+            workload, SetupChoices.of(options), registry=self._registry, progress=self._progress
+        ) as environment:
+            graph = environment.graph
+            graph_choices = choices.over(graph, environment.toolchains.targets())
+            rules = graph_choices.rules(usable_rules(environment.asked))
+            able = self._able(environment, rules)
+            kernels = self._alone(graph, able[0]) if len(able) == 1 else None
             if kernels is None:
                 self.searched = True
-                kernels = self._search(workload, environment, rules)
-            mark_kernels(workload.graph, kernels)
-        return PassResult(workload.graph.model, modified=True)
+                explored = explore(environment, rules, options, graph_choices.pins, self._progress)
+                kernels = as_plan(explored.pool, "mixed", explored.result, single=False).kernels
+            mark_kernels(graph, kernels)
+        return PassResult(graph.model, modified=True)
 
-    def _able(self, graph: DataflowGraph, rules: tuple[TargetRule, ...]) -> list[TargetRule]:
-        """The targets that take something nobody owns.
+    def _able(self, environment: Environment[Workload], rules: Sequence[TargetRule]) -> list[TargetRule]:
+        """Return the targets that take something nobody owns.
 
         Raises:
             NoCoverError: If there is something that none takes.
         """
+        graph = environment.graph
         left = unplanned(graph)
-        proposals = proposed(rules, graph, candidate_bounds(self._options))
-        missing = left
-        for each in proposals.values():
-            missing &= ~each.covered
-        if missing:
-            lines = [
-                f"{graph.names[index]!r} ({graph.nodes[index].op_type}): {name}: {each.refusals[index]}"
-                for index in iterate_bits(missing)
-                for name, each in proposals.items()
-                if index in each.refusals
-            ]
-            nodes = tuple(iterate_bits(missing))
-            raise NoCoverError(nodes).explained(tuple(lines), tuple(graph.names[index] for index in nodes))
-        return [rule for rule in rules if rule.target.name in proposals and proposals[rule.target.name].covered & left]
+        proposed = propose_all(rules, graph, candidate_bounds(self._options))
+        if missing := left & ~proposed.covered:
+            failures = (*environment.asked.failures, *proposed.failures)
+            facts = refusals(proposed.by_target.values())
+            raise why_uncovered(NoCoverError(tuple(iterate_bits(missing))), graph, facts, failures=failures)
+        taken = {name: each.covered for name, each in proposed.by_target.items()}
+        return [rule for rule in rules if taken.get(rule.target.name, 0) & left]
 
     def _alone(self, graph: DataflowGraph, rule: TargetRule) -> Sequence[CandidateKernel] | None:
-        """What the only target gets without a search; None if a greedy choice leaves some of it out."""
+        """Return the greedy kernels of the only target; None if they leave an unassigned node uncovered."""
         context = RuleContext(
             target=rule.target,
             bounds=candidate_bounds(self._options),
@@ -131,43 +119,8 @@ class CollageFuseOps(FunctionalPass):
             left &= ~kernel.sub_graph.nodes
         return None if left else kernels
 
-    def _search(
-        self, workload: Workload, environment: Environment, rules: tuple[TargetRule, ...]
-    ) -> Sequence[CandidateKernel]:
-        """Measures and searches."""
-        graph, options = workload.graph, self._options
-        source = MeasuringCostSource(
-            pool=environment.pool,
-            capture=workload.capture(environment.store, environment.fallback(graph, options.reference)),
-            database=environment.database,
-            host=environment.host,
-            settings=measure_settings(options, environment.threads),
-            warm=environment.warm_devices(graph),
-        )
-        loop_us = dispatch_us(environment.database, environment.host)
-        pool = CandidatePool(graph, source, loop_us, environment.copy_costs())
-        explorer = (LazyExplorer if options.search in ("lazy", "two-level") else Explorer)(
-            pool,
-            rules,
-            source,
-            preset=options.effective,
-            bounds=candidate_bounds(options),
-            progress=self._progress,
-            budget_s=options.budget_s,
-        )
-        try:
-            result = explorer.run().result
-        except NoCoverError as error:
-            names = tuple(graph.names[index] for index in error.nodes)
-            facts = refusals(pool, explorer.proposals.values())
-            lines = [
-                f"{node!r}: {fact.target}: {fact.reason}" for fact in facts for node in fact.nodes if node in names
-            ]
-            raise error.explained(tuple(dict.fromkeys(lines)), names) from error
-        return as_plan(pool, "mixed", result, single=False).kernels
-
 
 def unplanned(graph: DataflowGraph) -> int:
-    """Mask of the nodes that need a kernel and have none a toolchain owns."""
+    """Return the mask of the nodes that need a kernel and are not assigned to a toolchain."""
     owned = mask_of(index for index, toolchain in graph.compilers.items() if toolchain)
     return graph.needs_kernel & ~owned

@@ -1,4 +1,4 @@
-"""`compare`: a package's numbers against the reference, at its outputs and between its kernels."""
+"""`compare`: compare a package's values with the reference, at its outputs and between its kernels."""
 
 from __future__ import annotations
 
@@ -24,11 +24,15 @@ from collage.reference import Discrepancy, Evaluation, evaluate
 from collage.reference import compare as compare_values
 from collage.reference.rounded import rounded_problem
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
-from collage.runtime import Executable, Package, Session, load_package, loader
+from collage.runtime import Executable, loader
+from collage.runtime.package import Package, load_package
+from collage.runtime.session import Session
 from collage.setup.environment import Environment
 from collage.setup.facts import opened
+from collage.setup.prepared_model import PreparedModel
 from collage.setup.random_inputs import Given, load_inputs, random_inputs
-from collage.setup.targets import Selection, check_reference
+from collage.setup.settings import PRIVATE, SetupChoices
+from collage.setup.targets import check_reference
 from collage_core.errors import EvaluationError, InputShapeError, UsageError
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.quantised import roundings
@@ -38,11 +42,14 @@ from collage_core.registry import Registry
 _SHOWN_MARGIN = 5.0
 _LEAST_RTOL = 1e-5
 _MOST_RTOL = 1e-3
-"""Without `--rtol` a package of exact kernels is held to a few times the error it showed when it was verified. Over the
-model suite that error is at most 4e-6; two channels of one weight of ResNet-50 or BERT that change places move the
-outputs by 1e-5 to 1e-1, one time in five by less than 1e-3."""
+"""Largest default tolerance of a package of exact kernels.
+
+Without `--rtol` such a package is allowed a few times the error it showed when it was verified. Over the model suite
+that error is at most 4e-6. Swapping two channels of one weight of ResNet-50 or BERT changes the outputs by 1e-5 to
+1e-1, in one case out of five by less than 1e-3.
+"""
 _SHARE = 1e-3
-"""Of integers that may differ without `--rtol`: two right implementations disagree where scores tie."""
+"""Share of integers that may differ without `--rtol`: two correct implementations disagree where scores tie."""
 
 
 def compare(
@@ -56,23 +63,23 @@ def compare(
     reference: str | None = None,
     registry: Registry | None = None,
 ) -> CompareReport:
-    """Runs a package in this process and the reference beside it, and compares every value both have.
+    """Run a package and the reference in this process and compare every value that both produce.
 
     Args:
-        model: The model the package was made from.
-        package: The package.
-        rtol: Largest error relative to a tensor's scale; for integers, the share of elements that may differ. If None,
-            what a right package of this plan stays below: a few times the error it showed when it was verified,
-            what `--max-error` allowed it if kernels of it are not exact, and what `rounded_problem` allows behind a
-            QuantizeLinear.
-        atol: Largest absolute difference that passes whatever the scale.
-        seed: For random inputs.
-        inputs: Values for the inputs, or the NPZ file that holds them; random arrays if None.
+        model: Model that the package was made from.
+        package: Path of the package.
+        rtol: Largest error relative to a tensor's scale; for integers, the share of elements that may differ. If
+            None, a bound that a correct package of this plan satisfies: a few times the error observed at
+            verification, the error that `--max-error` allowed if some of its kernels are not exact, and the error
+            that `rounded_problem` allows after a QuantizeLinear.
+        atol: Largest absolute difference that passes at any scale.
+        seed: Seed of the random inputs.
+        inputs: Input values, or the NPZ file that holds them; random arrays if None.
         reference: Toolchain that computes what ONNX's evaluator cannot; the first exact one if None.
-        registry: The toolchains; those the package needs if None.
+        registry: Toolchains to use; those the package needs if None.
 
     Raises:
-        CollageError: If a file cannot be used, or the package is not of this model.
+        CollageError: If a file cannot be used, or the package was not made from this model.
     """
     if reference is not None:
         check_reference(reference, registry or Registry.discover())
@@ -147,11 +154,11 @@ def compare(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Limits:
-    """What a value is held to.
+    """Tolerances of a comparison.
 
     Attributes:
-        rtol: Largest error of numbers relative to their scale.
-        share: Of anything else, the largest share of elements that differ.
+        rtol: Largest error of floating-point values relative to their scale.
+        share: For all other types, the largest share of elements that differ.
         atol: Largest absolute difference that passes whatever the scale.
     """
 
@@ -182,20 +189,19 @@ def _evaluated(
     reference: str | None,
     registry: Registry | None,
 ) -> Evaluation:
-    """What the reference computes; toolchains are started only if it needs one."""
+    """Evaluate the graph with the reference; toolchains are started only if it needs a fallback."""
     try:
         return evaluate(graph.model, feeds, keep=wanted.__contains__)
     except EvaluationError:
-        selection = Selection.parse(None, (), inexact=False)
-        with Environment(selection, tuning_db="memory:", registry=registry) as environment:
-            fallback = environment.fallback(graph, reference)
-            return evaluate(graph.model, feeds, fallback=fallback, keep=wanted.__contains__)
+        choices = SetupChoices(reference=reference, tuning_db=PRIVATE)
+        with Environment.open(lambda: PreparedModel(graph, feeds), choices, registry=registry) as environment:
+            return evaluate(graph.model, feeds, fallback=environment.fallback, keep=wanted.__contains__)
 
 
 def _run(
     package: Package, boundaries: tuple[str, ...], feeds: Mapping[str, Any], registry: Registry | None
 ) -> dict[str, Any]:
-    """Values of a package's outputs and of what its kernels pass each other."""
+    """Run a package and return the values of its outputs and of the tensors passed between its kernels."""
     model = package.model.clone()
     values = {str(value.name): value for node in model.graph for value in node.outputs}
     model.graph.outputs.extend(values[name] for name in boundaries)
@@ -220,7 +226,7 @@ def _judged(
     expected: Any,
     rounded: tuple[Any, int] | None,
 ) -> ValueComparison:
-    """Whether a value is right; `rounded` is the value, and behind how many roundings it is if it is behind any."""
+    """Decide whether a value passes; `rounded` is the quantised value and the number of roundings before it."""
     scale = _scale(expected)
     counted = not isinstance(expected, list | tuple) and np.asarray(expected).dtype.kind in "biuOUS"
     most = limits.share if counted else limits.rtol
@@ -240,7 +246,7 @@ def _judged(
 
 
 def _scale(expected: Any) -> float | None:
-    """Largest magnitude of a floating-point tensor; None for anything else, where no absolute difference counts."""
+    """Return the largest magnitude of a floating-point tensor; None for others, where `atol` does not apply."""
     if isinstance(expected, list | tuple):
         return None
     array = np.asarray(expected)
@@ -250,12 +256,12 @@ def _scale(expected: Any) -> float | None:
 
 
 def _input_names(model: onnx_ir.Model) -> list[str]:
-    """Inputs that are no constants."""
+    """Return the names of the inputs that are not constants."""
     return [str(value.name) for value in model.graph.inputs if not value.is_initializer()]
 
 
 def _shapes(model: onnx_ir.Model) -> dict[str, tuple[int, ...]]:
-    """Static shape of each input that has one."""
+    """Return the static shape of each input that has one."""
     found = {}
     for value in model.graph.inputs:
         if value.shape is not None and value.shape.is_static():

@@ -1,14 +1,13 @@
-"""A model compiled at once: real candidates, checked kernels and an exact search, but no race of whole plans.
+"""Compile a model quickly: real candidates, checked kernels and an exact search, but no race of whole plans.
 
-What `optimize` spends its time on is finding out which of several good plans is the fastest. Whoever wants a model to
-run now, on whatever is installed, needs the rest of it only.
+`optimize` spends most of its time on deciding which of several good plans is the fastest. A user who wants to run a
+model now, on the installed toolchains, needs only the rest.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -18,24 +17,28 @@ import onnx_ir
 from collage.build.assemble import Assembled, assemble
 from collage.build.output_check import random_values
 from collage.errors import PlanBuildError
-from collage.explore.exhaustive import Explorer
+from collage.explore.by_options import explained
+from collage.explore.exhaustive import explore_exhaustively
+from collage.explore.exploration import ExplorationSetup, Explored, UncoveredError
 from collage.measure.driver.capture import Capture, random_nodes
-from collage.measure.driver.source import MeasureSettings, MeasuringCostSource
+from collage.measure.driver.settings import MeasureSettings
 from collage.measure.wire.outcomes import BuildSettings, Tolerance
 from collage.options import Preset
 from collage.prepare.shapes import free_inputs
 from collage.prepare.steps import prepare
 from collage.prepare.validity import blamed_on
-from collage.reference.compare import is_floating
+from collage.reference.discrepancy import is_floating
 from collage.report.progress import Progress, SilentProgress
-from collage.runtime import Executable, Session, loader
-from collage.setup.dispatch import dispatch_us
+from collage.runtime import Executable, loader
+from collage.runtime.session import Session
 from collage.setup.environment import Environment
-from collage.setup.queries import target_rules
+from collage.setup.prepared_model import PreparedModel
+from collage.setup.queries import usable_rules
+from collage.setup.settings import SetupChoices
 from collage.setup.targets import ON_REQUEST
+from collage.setup.toolchains import Toolchains
 from collage_core.candidates.chosen_plan import as_plan
-from collage_core.candidates.explanation import refusals
-from collage_core.candidates.pool import CandidatePool
+from collage_core.candidates.explanation import refusals, why_uncovered
 from collage_core.candidates.proposals import TargetRule
 from collage_core.contract import Protocol
 from collage_core.errors import CollageError, NoCoverError
@@ -59,11 +62,10 @@ AT_ONCE: Final = Preset(
     device_variants=1,
     deadline_s=60.0,
 )
-"""One sample of each candidate: enough to prefer what is not far slower, and no decision of anybody's."""
+"""One sample per candidate: enough to avoid kernels that are far slower, not enough to decide between close ones."""
 
 BOUNDS: Final = CandidateBounds(segments=2, max_depth=4, max_candidates=200)
 
-_REFERENCE_S: Final = 300.0
 _RTOL: Final = 1e-3
 _ATOL: Final = 1e-7
 
@@ -73,9 +75,9 @@ class Compiled:
     """A model ready to run in this process.
 
     Attributes:
-        session: Runs it.
-        assembled: Its plan, and how far each kernel was from the reference.
-        unchecked: Reason by name of each node the reference could not compute itself.
+        session: Session that runs the model.
+        assembled: The plan, with each kernel's error against the reference.
+        unchecked: Reason for each node the reference could not compute itself, by node name.
     """
 
     session: Session
@@ -89,7 +91,7 @@ class Compiler:
     The toolchains that take part only when asked for, such as `reference`, get what no other covers.
 
     Args:
-        environment: The toolchains; it stays the caller's to close.
+        toolchains: Those at work; they stay the caller's to close.
         tolerance: Largest error of a kernel, relative to its tensor's scale.
         preset: How much to measure.
         progress: Is told what happens.
@@ -97,27 +99,28 @@ class Compiler:
 
     def __init__(
         self,
-        environment: Environment,
+        toolchains: Toolchains,
         *,
         tolerance: float = 1e-3,
         preset: Preset = AT_ONCE,
         progress: Progress | None = None,
     ) -> None:
-        self._environment = environment
+        self._toolchains = toolchains
         self._preset = preset
         self._progress = progress or SilentProgress()
         limits = Tolerance(relative=tolerance, mismatched=tolerance)
-        self._settings = MeasureSettings(
-            build=BuildSettings(threads=environment.threads, effort=preset.effort, max_variants=preset.max_variants),
+        settings = MeasureSettings(
+            build=BuildSettings(threads=toolchains.threads, effort=preset.effort, max_variants=preset.max_variants),
             device_variants=preset.device_variants,
             protocol=preset.protocol,
             tolerance=limits,
             inexact_tolerance=limits,
             deadline_s=preset.deadline_s,
         )
+        self._choices = SetupChoices(measuring=lambda threads: settings)
 
     def compile(self, model: onnx_ir.Model, inputs: Mapping[str, Any]) -> Compiled:
-        """Finds a plan, builds and checks its kernels, and loads them.
+        """Find a plan, build and check its kernels, and load them.
 
         Args:
             model: Any model.
@@ -129,68 +132,56 @@ class Compiler:
         shapes = {name: np.shape(inputs[name]) for name in sorted(free_inputs(model) & inputs.keys())}
         prepared = prepare(model, input_shapes=shapes)
         with blamed_on(prepared):
-            return self._compiled(DataflowGraph(prepared), inputs)
+            workload = PreparedModel(DataflowGraph(prepared), inputs)
+            return self._compiled(Environment(workload, self._toolchains, self._choices, self._progress))
 
-    def _compiled(self, graph: DataflowGraph, inputs: Mapping[str, Any]) -> Compiled:
-        store, host = self._environment.store, self._environment.host
-        fallback = self._environment.fallback(graph, None)
-        capture = functools.cache(
-            lambda: Capture.take(graph, inputs, store, fallback=fallback, deadline_s=_REFERENCE_S)
-        )
-        source = MeasuringCostSource(
-            pool=self._environment.pool,
-            capture=capture,
-            database=self._environment.database,
-            host=host,
-            settings=self._settings,
-            warm=self._environment.warm_devices(graph),
-        )
+    def _compiled(self, environment: Environment[PreparedModel]) -> Compiled:
         wrong: set[tuple[str, int]] = set()
         while True:
-            assembled = self._assembled(graph, source, wrong)
+            assembled = self._assembled(environment, wrong)
             session = Session(
                 Executable.build(
                     assembled.model,
                     assembled.artifacts,
                     assembled.targets,
-                    loader(self._environment.registry),
-                    threads=self._environment.threads,
-                    host=host,
-                    providers=self._environment.providers,
+                    loader(self._toolchains.registry),
+                    threads=self._toolchains.threads,
+                    host=self._toolchains.host,
+                    providers=self._toolchains.providers,
                 )
             )
-            suspects = _suspects(graph, assembled, session.run(None, inputs), capture())
+            outputs, capture = session.run(None, environment.workload.inputs), environment.capture()
+            suspects = _suspects(environment.graph, assembled, outputs, capture)
             if not suspects:
-                return Compiled(session=session, assembled=assembled, unchecked=capture().unchecked)
+                return Compiled(session=session, assembled=assembled, unchecked=capture.unchecked)
             wrong |= suspects
 
-    def _assembled(self, graph: DataflowGraph, source: MeasuringCostSource, wrong: set[tuple[str, int]]) -> Assembled:
+    def _assembled(self, environment: Environment[PreparedModel], wrong: set[tuple[str, int]]) -> Assembled:
         # kernels of all targets share this process, so one that shares it with nobody takes no part
-        rules = [r for r in target_rules(graph, self._environment, self._progress) if r.target.mixable]
+        rules = [rule for rule in usable_rules(environment.asked) if rule.target.mixable]
         first = [rule for rule in rules if rule.target.toolchain not in ON_REQUEST]
         if not rules:
             raise CollageError("no toolchain that can share a process with others is usable here")
         # what chance has a say in cannot be compared, so whoever needs no comparing computes it
+        graph = environment.graph
         chance = 0 if len(first) == len(rules) else random_nodes(graph, graph.all_mask)
         impure = sum(1 << index for index in iterate_bits(chance) if not graph.pure[index])
         if first:
             with contextlib.suppress(NoCoverError):
-                return self._best(graph, source, first, wrong, impure)
-        return self._best(graph, source, rules, wrong, impure)
+                return self._best(environment, first, wrong, impure)
+        return self._best(environment, rules, wrong, impure)
 
     def _best(
         self,
-        graph: DataflowGraph,
-        source: MeasuringCostSource,
+        environment: Environment[PreparedModel],
         rules: Sequence[TargetRule],
         wrong: set[tuple[str, int]],
         impure: int,
     ) -> Assembled:
-        """The least-cost plan all of whose call sites can be built and are right.
+        """Return the least-cost plan all of whose call sites can be built and are right.
 
         Args:
-            graph: The graph.
-            source: Measures.
+            environment: The model and the toolchains.
             rules: The targets that take part.
             wrong: Target and nodes of kernels not to use; grows by those that cannot be built.
             impure: Nodes for the toolchains that take part on request only.
@@ -203,36 +194,41 @@ class Compiler:
         def allow(chosen: SearchCandidate) -> bool:
             return (chosen.target, chosen.nodes) not in wrong and (chosen.target in aside or not chosen.nodes & impure)
 
-        loop_us = dispatch_us(self._environment.database, self._environment.host)
-        pool = CandidatePool(graph, source, loop_us, self._environment.copy_costs())
-        explorer = Explorer(
-            pool, rules, source, preset=self._preset, bounds=BOUNDS, progress=self._progress, budget_s=None
+        explored = self._explored(environment, rules)
+        while True:
+            try:
+                plan = as_plan(explored.pool, "mixed", explored.pool.engine().run(allow), single=False)
+            except NoCoverError as error:
+                facts = refusals(explored.proposals.values(), pool=explored.pool)
+                raise why_uncovered(error, environment.graph, facts, failures=explored.failures) from error
+            try:
+                return assemble(plan, environment.source, self._toolchains.store, self._progress)
+            except PlanBuildError as error:
+                # equal structure was right with other weights or values; with these it is not
+                wrong.update(
+                    (kernel.target.name, kernel.sub_graph.nodes)
+                    for kernel in plan.kernels
+                    if kernel.target.name == error.target and kernel.sub_graph.names == error.nodes
+                )
+                self._progress.message(str(error))
+
+    def _explored(self, environment: Environment[PreparedModel], rules: Sequence[TargetRule]) -> Explored:
+        setup = ExplorationSetup(
+            rules=rules, source=environment.source, preset=self._preset, bounds=BOUNDS, progress=self._progress
         )
         try:
-            explorer.run()
-            while True:
-                plan = as_plan(pool, "mixed", pool.engine().run(allow), single=False)
-                try:
-                    return assemble(plan, source, self._environment.store, self._progress)
-                except PlanBuildError as error:
-                    # equal structure was right with other weights or values; with these it is not
-                    wrong.update(
-                        (kernel.target.name, kernel.sub_graph.nodes)
-                        for kernel in plan.kernels
-                        if kernel.target.name == error.target and kernel.sub_graph.names == error.nodes
-                    )
-                    self._progress.message(str(error))
-        except NoCoverError as error:
-            raise _explained(error, pool, explorer) from error
+            return explore_exhaustively(setup, environment.pool)
+        except UncoveredError as error:
+            raise explained(error, environment.asked.failures) from error
 
 
 def _suspects(
     graph: DataflowGraph, assembled: Assembled, outputs: Sequence[Any], capture: Capture
 ) -> set[tuple[str, int]]:
-    """Target and nodes of the kernels that have a part in an output some element of which is off.
+    """Return target and nodes of the kernels that contribute to an output with an inaccurate element.
 
-    Kernels are compared by the scale of their tensors, which says little of an element near zero. Those of toolchains
-    that take part on request only are right by definition.
+    Kernels are compared by the scale of their tensors, which does not bound the relative error of an element near
+    zero. Kernels of toolchains that take part on request only are correct by definition.
     """
     chance = random_values(graph)
     suspects: set[tuple[str, int]] = set()
@@ -250,7 +246,7 @@ def _suspects(
 
 
 def _is_close(actual: Any, expected: Any) -> bool:
-    """Whether every element is as near as `onnx.backend.test` asks."""
+    """Return whether every element is within the tolerance of `onnx.backend.test`."""
     if actual is None or expected is None:
         return actual is expected
     if isinstance(expected, list | tuple):
@@ -262,16 +258,3 @@ def _is_close(actual: Any, expected: Any) -> bool:
     return actual.shape == expected.shape and np.allclose(
         actual.astype(wide), expected.astype(wide), rtol=_RTOL, atol=_ATOL, equal_nan=True
     )
-
-
-def _explained(error: NoCoverError, pool: CandidatePool, explorer: Explorer) -> NoCoverError:
-    """The error with what each target said of the nodes that nobody runs."""
-    names = tuple(pool.graph.names[index] for index in error.nodes)
-    operators = dict(zip(names, (pool.graph.nodes[index].op_type for index in error.nodes), strict=True))
-    lines = [
-        f"{node!r} ({operators[node]}): {fact.target}: {fact.reason}"
-        for fact in refusals(pool, explorer.proposals.values())
-        for node in fact.nodes
-        if node in operators
-    ]
-    return error.explained(tuple(dict.fromkeys(lines)), names)

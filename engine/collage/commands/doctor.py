@@ -1,4 +1,4 @@
-"""`doctor`: what is installed here, and why something is unusable."""
+"""`doctor`: report what is installed, and why something is unusable."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from collage_core.registry import Registry, Toolchain
 
 
 def doctor(registry: Registry | None = None) -> DoctorReport:
-    """Asks every installed toolchain, each in a process of its own, what it offers on this machine.
+    """Query every installed toolchain, each in a separate process, for its targets on this machine.
 
-    One that can tell by the machine alone that it is not for it is asked no further.
+    A toolchain that rules itself out from the host description alone is not queried further.
 
-    Also has each target's patterns and predicates registered, in this process, as a search would, and looks for
-    libraries that get into each other's way.
+    Also registers each target's patterns and predicates in this process, as a search would, and looks for
+    conflicting libraries.
     """
     registry = registry or Registry.discover()
     providers = Providers.discover()
@@ -80,7 +80,7 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
 
 
 def _failure(toolchain: Toolchain, target: Target) -> str:
-    """Why a target has no rule; empty if it has one."""
+    """Return why a target has no rule; empty if it has one."""
     try:
         target_rule(toolchain, target, {})
     except PluginError as error:

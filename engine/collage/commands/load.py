@@ -1,4 +1,4 @@
-"""`load`: a package ready to run, lowered again where an artifact does not fit this machine."""
+"""`load`: make a package ready to run, lowering artifacts again where they do not fit this machine."""
 
 from __future__ import annotations
 
@@ -7,32 +7,35 @@ import warnings
 from collections.abc import Callable, Iterable
 
 from collage.errors import LoweredAgainWarning
-from collage.runtime import LoweredAgain, Package, Session, load_package
-from collage.runtime import load as load_as_is
+from collage.runtime import LoweredAgain
+from collage.runtime.load import load as load_as_is
+from collage.runtime.package import Package, load_package
+from collage.runtime.session import Session
 from collage_core.contract import Artifact
 from collage_core.passes.call_sites import CallSite
 
 _CALLER = 3
-"""Frames between the warning and whoever called `collage.load`."""
+"""Stack frames between the warning and the caller of `collage.load`."""
 
 
 def load(
     package: str | os.PathLike[str], *, threads: int | None = None, tell: Callable[[str], None] | None = None
 ) -> Session:
-    """Loads a package for this machine.
+    """Load a package for this machine.
 
     An artifact whose requirements do not hold here, because a library was upgraded or the processor lacks an
-    instruction set, is lowered again from the packaged function, in the toolchain's worker; that takes as long as a
-    build, and is unmeasured.
+    instruction set, is lowered again from the packaged function in the toolchain's worker. That takes as long as a
+    build, and the new kernel is unmeasured.
 
     Args:
         package: A `.collage` file.
-        threads: CPU threads of each kernel; as many as it was measured with if None.
-        tell: Takes what the user should know: which kernels were lowered again, and why. None to warn.
+        threads: CPU threads of each kernel; the number it was measured with if None.
+        tell: Receives a message for each group of kernels that were lowered again, with the reason; warnings are
+            issued if None.
 
     Raises:
-        UsageError: If that is no number of threads.
-        PackageError: If the file is no sound package.
+        UsageError: If the number of threads is invalid.
+        PackageError: If the file is not a valid package.
         KernelLoadError: If a toolchain is missing or refuses; it says which and why.
     """
     opened = load_package(package)
@@ -47,7 +50,7 @@ def load(
 
 
 def lowered_again_messages(kernels: Iterable[LoweredAgain]) -> tuple[str, ...]:
-    """One message for all kernels of a target that were lowered again for the same reason."""
+    """Return one message per target and reason for the kernels that were lowered again."""
     groups: dict[tuple[str, str], list[str]] = {}
     for kernel in kernels:
         groups.setdefault((kernel.target, kernel.reason), []).append(kernel.site)

@@ -1,4 +1,4 @@
-"""What `optimize` gives back: a plan to save or run, and everything that was found out on the way."""
+"""Result of `optimize`: a plan to save or run, and everything found on the way."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from collage.build.assemble import Assembled
 from collage.control.plan_file import plan_document, write_plan
 from collage.report.documents.codec import to_jsonable
 from collage.report.facts.record import Record
-from collage.runtime import Session, load
+from collage.runtime.load import load
+from collage.runtime.session import Session
 from collage_core.candidates.pool import CandidatePool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Optimized:
-    """The outcome: a plan that runs, and why it is the one.
+    """An executable plan, with the evidence for its choice.
 
     Attributes:
-        record: Everything that was found out.
+        record: Record of the optimisation.
         assembled: The plan with its artifacts.
         pool: The candidates it was chosen from.
-        trace: Every plan that a two-level search timed, as JSON; None of other searches.
+        trace: Every plan timed by a two-level search, as JSON; None for other searches.
     """
 
     record: Record
@@ -33,7 +34,7 @@ class Optimized:
     trace: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
 
     def save_plan(self, path: str | os.PathLike[str]) -> None:
-        """Writes the plan, and the cost of every candidate that has one, as a file to be read, edited and forced.
+        """Write the plan, and the cost of every candidate that has one, to a file that can be edited and forced.
 
         Raises:
             OSError: If it cannot be written.
@@ -42,7 +43,7 @@ class Optimized:
         write_plan(path, plan_document(self.assembled.plan, self.pool, model=model.name, nodes=model.nodes))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the package, whole or not at all.
+        """Write the package atomically.
 
         Raises:
             PackageError: If it cannot be written.
@@ -56,7 +57,7 @@ class Optimized:
         )
 
     def session(self) -> Session:
-        """The plan, ready to run in this process."""
+        """Return a session that runs the plan in this process."""
         with tempfile.TemporaryDirectory(prefix="collage-") as folder:
             package = os.path.join(folder, "plan.collage")
             self.save(package)

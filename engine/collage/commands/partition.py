@@ -1,4 +1,4 @@
-"""`partition`: all that one toolchain takes of a model, without any search."""
+"""`partition`: assign to one toolchain all that it takes of a model, without a search."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import onnx_ir
 from collage.prepare.in_subprocess import prepare_in_subprocess
 from collage.prepare.steps import check, prepare
 from collage.prepare.validity import blamed_on
-from collage.report.progress import SilentProgress
 from collage.setup.environment import Environment
 from collage.setup.facts import opened
-from collage.setup.queries import ask_targets, usable_rules
-from collage.setup.targets import Selection
+from collage.setup.prepared_model import PreparedModel
+from collage.setup.queries import usable_rules
+from collage.setup.settings import PRIVATE, SetupChoices
 from collage_core.candidates.proposals import TargetRule
 from collage_core.contract import Target
 from collage_core.errors import CollageError
@@ -26,15 +26,15 @@ from collage_core.registry import Registry
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Partitioned:
-    """A model of which one toolchain's part is marked.
+    """A model in which one toolchain's part is marked.
 
     Attributes:
-        model: The prepared model, each kernel a call of a function that the target owns, the rest as it was.
+        model: The prepared model; each kernel is a call of a function owned by the target, the rest is unchanged.
         target: Name of the target.
-        kernels: Names of the nodes of each kernel.
-        taken: How many nodes that need a kernel are in them.
-        kernel_nodes: How many there are in the model.
-        refusals: Reason by name of each node the target does not take.
+        kernels: Node names of each kernel.
+        taken: Number of nodes in these kernels that need a kernel.
+        kernel_nodes: Number of nodes in the model that need a kernel.
+        refusals: Reason for each node the target does not take, by node name.
     """
 
     model: onnx_ir.Model = dataclasses.field(repr=False)
@@ -52,37 +52,39 @@ def partition(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     registry: Registry | None = None,
 ) -> Partitioned:
-    """Gives one toolchain all it takes, in as few kernels as a greedy choice makes, and measures nothing.
+    """Assign to one toolchain every node it takes, in as few kernels as a greedy choice makes, without measuring.
 
-    What it leaves stays plain ONNX, for another pass or runtime; `optimize` respects what is marked.
+    The remaining nodes stay plain ONNX, for another pass or runtime; `optimize` respects existing marks.
 
     Args:
-        model: An ONNX file, or a model in memory.
+        model: Path of an ONNX file, or a model in memory.
         target: A toolchain, which stands for its default target, or one of its targets.
         input_shapes: Shape to bind, by input name.
-        registry: The toolchains; those installed if None.
+        registry: Toolchains to use; the installed ones if None.
 
     Raises:
         CollageError: If the model cannot be used, or there is no such target here.
     """
-    selection = Selection.parse(target, (), inexact=True)
-    registry = registry or Registry.discover()
-    selection.toolchains(registry)  # what is misspelt is said before any work
-    given, _, _ = opened(model)
-    shapes = dict(input_shapes or {})
-    check(given, input_shapes=shapes)
-    prepare_in_subprocess(given, {name: tuple(shape) for name, shape in shapes.items()})
-    prepared = prepare(given, input_shapes=shapes)
-    with Environment(selection, tuning_db="memory:", registry=registry) as environment, blamed_on(prepared):
-        wanted = environment.targets()[0]
-        graph = DataflowGraph(prepared)
+    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+
+    def prepared() -> PreparedModel:
+        given, _, _ = opened(model)
+        check(given, input_shapes=shapes)
+        prepare_in_subprocess(given, shapes)
+        prepared = prepare(given, input_shapes=shapes)
+        with blamed_on(prepared):
+            return PreparedModel(DataflowGraph(prepared))
+
+    choices = SetupChoices(toolchains=target, inexact=True, tuning_db=PRIVATE)
+    with Environment.open(prepared, choices, registry=registry) as environment:
+        wanted = environment.toolchains.targets()[0]
+        graph = environment.graph
         needs_kernel = graph.needs_kernel
-        asked = ask_targets(graph, environment, SilentProgress())
-        rule = _rule_of(wanted, usable_rules(asked))
+        rule = _rule_of(wanted, usable_rules(environment.asked))
         pass_ = PartitionFor(rule.spec, query=lambda graph: rule.query)
-        pass_(prepared)
+        pass_(graph.model)
     return Partitioned(
-        model=prepared,
+        model=graph.model,
         target=wanted.name,
         kernels=tuple(kernel.sub_graph.names for kernel in pass_.kernels),
         taken=sum((kernel.sub_graph.nodes & needs_kernel).bit_count() for kernel in pass_.kernels),

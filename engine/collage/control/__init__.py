@@ -1,1 +1,1 @@
-"""What the user decides in place of the search: pins, tie-breaking, plan files, fusion specs."""
+"""User decisions that override the search: pins, tie-breaking, plan files, fusion specs."""

@@ -1,4 +1,4 @@
-"""What a user decides about a plan beforehand: pins, preferences, rules, a plan as a whole."""
+"""Read the user's choices about a plan: pins, tie-breaking, fusion rules, a whole plan."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UserChoices:
-    """The options that say so, read but not yet held against a model.
+    """The user's choices about a plan, parsed but not yet resolved against a model.
 
     Attributes:
-        pins: Nodes given away.
-        tie_breaking: Who is preferred where measurements cannot decide.
+        pins: Nodes assigned to a toolchain.
+        tie_breaking: Preferred targets where measurements cannot decide.
         given: The plan to build; None to search.
-        fusion_specs: Rules that find candidates, by targets.
+        fusion_specs: Candidate-finding rules, by targets.
     """
 
     pins: tuple[Pin, ...]
@@ -34,10 +34,10 @@ class UserChoices:
 
     @classmethod
     def read(cls, options: OptimizeOptions) -> Self:
-        """Reads them, before any work.
+        """Parse the user's choices from the options, before any work.
 
         Raises:
-            UsageError: If one is misspelt, or the plan file is none.
+            UsageError: If a choice is misspelt, or the plan file is invalid.
         """
         return cls(
             pins=tuple(map(Pin.parse, options.pins)),
@@ -47,10 +47,10 @@ class UserChoices:
         )
 
     def over(self, graph: DataflowGraph, targets: Sequence[Target]) -> GraphChoices:
-        """The same, of one model's nodes and of the targets that take part.
+        """Resolve the choices to the nodes of one model and the participating targets.
 
         Raises:
-            UsageError: If something they name is not there.
+            UsageError: If a choice names a node or target that does not exist.
         """
         self.tie_breaking.check(targets)
         return GraphChoices(choices=self, pins=Pins(self.pins, graph, targets))
@@ -58,20 +58,20 @@ class UserChoices:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GraphChoices:
-    """Wishes that can be granted.
+    """The user's choices, resolved against one model and its targets.
 
     Attributes:
-        choices: As read.
-        pins: By node.
+        choices: The choices as parsed.
+        pins: Pins, resolved to nodes.
     """
 
     choices: UserChoices
     pins: Pins
 
     def rules(self, rules: Sequence[TargetRule]) -> tuple[TargetRule, ...]:
-        """The rules as the user wants them: theirs in place of the plugins', pinned nodes refused for others.
+        """Apply the choices to the rules: replace rules that the user gave and refuse pinned nodes to other targets.
 
         Raises:
-            UsageError: If a rule is given to nobody who takes part, or is none.
+            UsageError: If a rule is given for no participating target, or is invalid.
         """
         return self.pins.applied(with_own_rules(rules, self.choices.fusion_specs))

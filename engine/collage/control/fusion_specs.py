@@ -1,4 +1,4 @@
-"""`fusion_specs`: candidates found by rules a user gives from Python."""
+"""`fusion_specs`: candidates found by rules that the user supplies from Python."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from collage_core.errors import UsageError
 from collage_core.fusion import FusionRule, FusionSpec
 
 OwnRule: TypeAlias = FusionRule | Callable[[Target, FusionRule], FusionRule]
-"""A rule; or what makes one from a target and the rule it would have had."""
+"""A fusion rule, or a function that makes one from a target and the target's default rule."""
 
 _NAME = "fusion_specs"
 
 
 def with_own_rules(rules: Sequence[TargetRule], given: Mapping[str, OwnRule]) -> tuple[TargetRule, ...]:
-    """Replaces the rules of targets by those a user gives.
+    """Replace the rules of targets with rules given by the user.
 
     Args:
-        rules: Every target that takes part.
-        given: By targets, written as for `--toolchains`: `"openvino"` or `"onnxruntime,openvino"`. One rule for
-            several targets is one fusion spec; each of its candidates is offered to each of them.
+        rules: Rules of every participating target.
+        given: Rules by target list, written as for `--toolchains`: `"openvino"` or `"onnxruntime,openvino"`. One
+            rule for several targets is one fusion spec; each of its candidates is offered to each of them.
 
     Raises:
-        UsageError: If nobody who takes part is named, a target is named twice, or something given is no rule.
+        UsageError: If no participating target is named, a target is named twice, or a given object is not a rule.
     """
     replaced: dict[str, TargetRule] = {}
     for text, own in given.items():

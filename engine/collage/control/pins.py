@@ -1,7 +1,7 @@
-"""`--pin`: nodes that a user gives to a toolchain, whatever is fastest.
+"""`--pin`: assign nodes to a toolchain, regardless of cost.
 
-A pinned node is refused for everybody else before candidates are made, so that regions form around it and no plan,
-of one toolchain or several, breaks the pin.
+A pinned node is refused for all other targets before candidates are made. Regions therefore form around it, and no
+plan, of one toolchain or several, breaks the pin.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from collage.errors import PinError
 from collage.setup.targets import covers
+from collage_core.candidates.explanation import said_of
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.proposals import TargetRule
 from collage_core.candidates.refusals import Refusal
@@ -26,12 +27,12 @@ _WRITTEN = re.compile(r"^(?P<glob>.+)=(?P<target>[^=()]+(\([^()]*\))?(@[^=()]+)?
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pin:
-    """One `--pin`.
+    """One `--pin` option.
 
     Attributes:
         text: As written: `GLOB=toolchain`.
-        glob: Which nodes of the prepared model, by name.
-        spelling: Who gets them: a toolchain with all its targets, or one target.
+        glob: Pattern for names of nodes of the prepared model.
+        spelling: The owner: a toolchain with all its targets, or one target.
     """
 
     text: str
@@ -40,10 +41,10 @@ class Pin:
 
     @classmethod
     def parse(cls, text: str) -> Pin:
-        """Reads one pin.
+        """Parse one pin.
 
         Raises:
-            UsageError: If it has another form.
+            UsageError: If the text does not have the form of a pin.
 
         Examples:
             >>> pin = Pin.parse("/encoder/*=openvino(precision=bf16)")
@@ -59,11 +60,11 @@ class Pin:
             raise UsageError(f"--pin {text!r}: {error}") from error
 
     def takes(self, target: Target) -> bool:
-        """Whether a target is one of those it names."""
+        """Return whether the pin names this target."""
         return covers(self.spelling, target)
 
     def holds(self, name: str) -> bool:
-        """Whether it is about the node of this name; a name that is the glob as it stands always is."""
+        """Return whether the pin applies to the node of this name; a name equal to the glob itself always matches."""
         return name == self.glob or fnmatch.fnmatchcase(name, self.glob)
 
 
@@ -73,11 +74,11 @@ class Pins:
     Args:
         pins: As the user wrote them.
         graph: The prepared model's graph.
-        targets: Those that take part.
+        targets: The participating targets.
 
     Raises:
-        UsageError: If a pin names no node that needs a kernel, or nobody who takes part; or two give one node to
-            different targets.
+        UsageError: If a pin matches no node that needs a kernel or no participating target, or if two pins assign a
+            node to different targets.
     """
 
     def __init__(self, pins: Iterable[Pin], graph: DataflowGraph, targets: Sequence[Target]) -> None:
@@ -101,7 +102,7 @@ class Pins:
         return bool(self._by_node)
 
     def applied(self, rules: Sequence[TargetRule]) -> tuple[TargetRule, ...]:
-        """The rules, each with the nodes pinned to others refused."""
+        """Return the rules, each refusing the nodes that are pinned to other targets."""
         return tuple(dataclasses.replace(rule, pinned=self._refusals(rule.target)) for rule in rules)
 
     def check(self, plan: Plan) -> None:
@@ -120,11 +121,11 @@ class Pins:
                     )
 
     def explained(self, error: NoCoverError, refusals: Iterable[Refusal]) -> NoCoverError | PinError:
-        """What to raise where nothing covers some nodes: about the first pin that is in the way, if one is.
+        """Return the error for an uncovered graph: a `PinError` on the first pin that prevents a cover, if any.
 
         Args:
-            error: What the search says.
-            refusals: What every target said.
+            error: Error of the search.
+            refusals: Refusals of every target.
         """
         for index in error.nodes:
             pin = self._by_node.get(index)
@@ -132,7 +133,7 @@ class Pins:
                 continue
             name = self._graph.names[index]
             mine = [fact for fact in refusals if name in fact.nodes and fact.stage != "pin"]
-            reasons = tuple(dict.fromkeys(f"{fact.target}: {fact.reason}" for fact in mine if self._is_of(pin, fact)))
+            reasons = tuple(dict.fromkeys(said_of(fact) for fact in mine if self._is_of(pin, fact)))
             return PinError(pin.text, name, self._graph.nodes[index].op_type, reasons)
         return error
 

@@ -1,13 +1,13 @@
-"""A plan, and what candidates cost, as a JSON file that a person reads, edits and has forced.
+"""A plan and the costs of candidates, as a JSON file that a user can read, edit and force.
 
     {"schema_version": 1,
      "model": {"name": "model.onnx", "nodes": 412},
      "kernels": [{"target": "openvino", "nodes": ["conv_0", "relu_0"], "composite": "", "cost_us": 120.5}, ...],
      "costs": [{"target": "onnxruntime", "nodes": ["conv_0"], "composite": "", "cost_us": 130.0}, ...]}
 
-`kernels` is the plan. Where a file has none (the key is missing, or null), the cheapest plan of `costs` is taken,
-edited as they may be. Only `target` and `nodes` need be there in a kernel, `cost_us` besides in a cost; what else an
-entry says is for the reader. Views (`Reshape` and the like) go with their kernel by themselves, named or not.
+`kernels` is the plan. If the key is missing or null, the cheapest plan under `costs` (possibly edited) is taken. A
+kernel requires only `target` and `nodes`, a cost also `cost_us`; other keys are informational. Views (`Reshape` and
+the like) belong to their kernel automatically, whether listed or not.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Entry:
     Attributes:
         target: Name of the target.
         nodes: Names of nodes of the prepared model.
-        composite: Label of the pattern the whole matched, or `""`.
-        cost_us: What it costs; None if the file does not say.
+        composite: Label of the pattern that matched the whole, or `""`.
+        cost_us: Cost in microseconds; None if the file does not give it.
     """
 
     target: str
@@ -49,12 +49,12 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFile:
-    """What a plan file says.
+    """Content of a plan file.
 
     Attributes:
-        source: Where it was read, for messages.
+        source: File it was read from, for messages.
         model: Name of the model it was made for, or `""`.
-        kernels: The plan; None to take the cheapest that `costs` allow.
+        kernels: The plan; None to take the cheapest one under `costs`.
         costs: Candidates with their costs.
     """
 
@@ -65,13 +65,13 @@ class PlanFile:
 
 
 def plan_document(plan: Plan, pool: CandidatePool | None, *, model: str, nodes: int) -> dict[str, Any]:
-    """The JSON of a plan, and of every candidate of the pool whose cost is known.
+    """Convert a plan, and every candidate of the pool whose cost is known, to a JSON document.
 
     Args:
-        plan: The plan.
-        pool: What it was chosen from; None to write the plan alone.
+        plan: Plan to write.
+        pool: Pool that the plan was chosen from; None to write the plan alone.
         model: Name of the model.
-        nodes: Nodes of the prepared model.
+        nodes: Number of nodes of the prepared model.
     """
     costs = plan.cost_of
     document: dict[str, Any] = {
@@ -88,7 +88,7 @@ def plan_document(plan: Plan, pool: CandidatePool | None, *, model: str, nodes: 
 
 
 def write_plan(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
-    """Writes a plan file, one entry a line, whole or not at all.
+    """Write a plan file atomically, with one entry per line.
 
     Raises:
         OSError: If it cannot be written.
@@ -104,10 +104,10 @@ def write_plan(path: str | os.PathLike[str], document: Mapping[str, Any]) -> Non
 
 
 def read_plan(path: str | os.PathLike[str]) -> PlanFile:
-    """Reads a plan file.
+    """Read a plan file.
 
     Raises:
-        PlanFileError: If it cannot be read, or is something else.
+        PlanFileError: If it cannot be read, or is not a plan file.
     """
     source = os.fspath(path)
     try:

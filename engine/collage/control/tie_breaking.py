@@ -1,7 +1,7 @@
-"""`--prefer`: who gets what nobody is faster at beyond doubt.
+"""`--prefer`: choose between targets where measurements show no clear winner.
 
-Near-ties flip from run to run, and with them the numbers and the libraries a package needs. Where measurements cannot
-tell two choices apart, a declared order of targets does; where they can, it says nothing.
+Near-ties flip from run to run, and with them the numerical results and the libraries a package needs. Where
+measurements cannot distinguish two choices, a declared order of targets decides; elsewhere the order has no effect.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from collage_core.fusion import CandidateKernel, Partitioning
 from collage_core.search import SearchTarget
 
 NEAR = 0.05
-"""Two choices are near if one takes at most so much longer; a larger difference counts even where it is in doubt."""
+"""Relative difference up to which two choices are near; a larger one counts even if it is not significant."""
 
 _NAMES_SHOWN = 2
 
 
 class Samples(Protocol):
-    """What costs were computed from; `MeasuringCostSource` is one."""
+    """Samples from which costs were computed; implemented by `MeasuringCostSource`."""
 
     def samples_us(self, candidate: CandidateKernel) -> tuple[float, ...]:
-        """Microseconds of each timed run that counts."""
+        """Return the microseconds of each timed run that counts."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TieBreaking:
-    """An order of targets; those it does not name come last, all alike.
+    """A preference order of targets; targets it does not name rank last, all equal.
 
     Attributes:
         order: Best first; a toolchain without options stands for all its targets.
@@ -44,10 +44,10 @@ class TieBreaking:
 
     @classmethod
     def parse(cls, text: str | None) -> TieBreaking:
-        """Reads `--prefer`.
+        """Parse the value of `--prefer`.
 
         Raises:
-            UsageError: If it is no list of targets.
+            UsageError: If it is not a list of targets.
         """
         try:
             return cls(() if text is None else split_targets(text))
@@ -71,7 +71,7 @@ class TieBreaking:
         return bool(self.order)
 
     def rank(self, targets: Iterable[str]) -> tuple[int, ...]:
-        """How far back what uses these targets comes, its least preferred one first.
+        """Compute a sort key from the preference positions of these targets, the least preferred first.
 
         Args:
             targets: Names of targets.
@@ -90,19 +90,19 @@ def _is_of(spelling: TargetSpelling, name: str) -> bool:
 def break_ties(
     plan: Plan, pool: CandidatePool, source: Samples, tie_breaking: TieBreaking
 ) -> tuple[Plan, tuple[str, ...]]:
-    """A plan with each kernel given to the most preferred target that is not slower at it beyond doubt.
+    """Reassign each kernel to the most preferred target that is not significantly slower.
 
-    Another target on the same device gets a kernel if it can run just these nodes as one, at a cost at most `NEAR`
-    higher, the 95 % intervals of both medians overlap, and it may share a plan with all others.
+    Another target on the same device gets a kernel if it can run exactly these nodes as one kernel, its cost is at
+    most `NEAR` higher, the 95 % intervals of both medians overlap, and it may share a plan with all other targets.
 
     Args:
-        plan: The plan.
-        pool: What it was chosen from.
-        source: Knows the samples behind each cost.
-        tie_breaking: Whom to prefer.
+        plan: Plan to change.
+        pool: Pool that the plan was chosen from.
+        source: Provides the samples behind each cost.
+        tie_breaking: Preferred targets.
 
     Returns:
-        The plan, and a sentence for each kernel that changed hands.
+        The plan, and a sentence for each kernel that was reassigned.
     """
     said: list[str] = []
     costs = plan.cost_of

@@ -1,13 +1,13 @@
-"""Targets that exclude each other: the best plan of each set that may share one.
+"""Handle mutually exclusive targets: find the best plan of each set that may share one.
 
-The search goes over every maximal set by itself and keeps the cheapest plan of all (`ExactSearch`). That is a
-prediction, so the best of each set also run against each other end to end, and the record says what each came to.
+The search covers every maximal set separately and keeps the cheapest plan of all (`ExactSearch`). That cost is a
+prediction, so the best plans of the sets are also timed against each other end to end, and the record holds each
+result.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 
 from collage.report.facts.record import CompatibleSetFacts
 from collage_core.candidates.pool import CandidatePool
@@ -18,29 +18,20 @@ _US_PER_MS = 1000.0
 
 
 def sets_apart(pool: CandidatePool) -> tuple[frozenset[str], ...]:
-    """Every maximal set of names of targets that may share a plan, in name order; none if all of them may.
+    """Return the maximal sets of targets that may share a plan, in name order; none if all targets may.
 
-    Targets that share a plan with nobody, not even where the others agree, are left out: they run whole models.
+    Targets that cannot share a plan with any other target are left out: they run whole models.
     """
     found = compatible_sets(_mixable(pool))
     return found if len(found) > 1 else ()
 
 
-def pairs_apart(pool: CandidatePool) -> tuple[str, ...]:
-    """A sentence for each two of the pool's targets that exclude each other, for whoever asks why nothing fits."""
-    return tuple(
-        f"{one.name} and {other.name} exclude each other, so no plan uses both"
-        for one, other in itertools.combinations(_mixable(pool), 2)
-        if not one.mixes_with(other)
-    )
-
-
 def best_of_each(pool: CandidatePool, engine: ExactSearch, *, whole: bool = True) -> tuple[SearchResult, ...]:
-    """The cheapest plan of each set that has one, cheapest first; none if all targets may share a plan.
+    """Find the cheapest plan of each compatible set, cheapest first; none if all targets may share a plan.
 
     Args:
         pool: The candidates.
-        engine: A search over them.
+        engine: Search over the candidates.
         whole: Whether the plan may be one kernel of the whole model.
     """
     results = [_best(pool, engine, names, whole=whole) for names in sets_apart(pool)]
@@ -49,7 +40,7 @@ def best_of_each(pool: CandidatePool, engine: ExactSearch, *, whole: bool = True
 
 
 def compatible_set_facts(pool: CandidatePool) -> tuple[CompatibleSetFacts, ...]:
-    """What each set comes to, as the record keeps it."""
+    """Return the predicted latency and the targets used of each compatible set, in the form of the record."""
     sets = sets_apart(pool)
     engine = pool.engine() if sets else None
     facts = []

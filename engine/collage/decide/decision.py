@@ -1,4 +1,4 @@
-"""Which plan is kept: the incumbent, unless a mixed plan is faster beyond doubt.
+"""Decide which plan is kept: the incumbent, unless a mixed plan is significantly faster.
 
 Pure functions of recorded samples, so that the same database gives the same outcome.
 """
@@ -13,7 +13,7 @@ from collage.control.tie_breaking import NEAR, TieBreaking
 from collage.measure.statistics import Interval, ratio_interval
 
 DISPLACE_BELOW = 0.98
-"""A mixed plan needs a median ratio below this: less is not worth another dependency."""
+"""Median ratio below which a mixed plan displaces the incumbent: a smaller gain is not worth another dependency."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,8 @@ class Timed:
         single: Whether one toolchain runs it: an incumbent, not a challenger.
         kernels: Number of kernels.
         toolchains: Number of toolchains.
-        rounds_us: Samples of each interleaved round, in microseconds; round `i` of all contenders ran together. Who
-            was slower beyond doubt left early and has fewer.
+        rounds_us: Samples of each interleaved round, in microseconds; round `i` of all contenders ran together. A
+            contender that was significantly slower left early and has fewer rounds.
         targets: Names of the targets it uses.
     """
 
@@ -50,13 +50,13 @@ class Timed:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The outcome.
+    """The kept plan and the reason.
 
     Attributes:
         winner: Name of the plan to keep.
         incumbent: Name of the best single-toolchain plan.
         ratios: Ratio of each contender's latency to the incumbent's.
-        reason: Why, in one sentence.
+        reason: Reason for the decision, in one sentence.
     """
 
     winner: str
@@ -68,21 +68,21 @@ class Decision:
 def decide(
     contenders: Sequence[Timed], seed: int, *, failed: Sequence[str] = (), tie_breaking: TieBreaking | None = None
 ) -> Decision:
-    """Keeps the fastest single-toolchain plan unless a mixed one displaces it.
+    """Select the fastest single-toolchain plan unless a mixed plan displaces it.
 
     A mixed plan displaces the incumbent only if the 95 % interval of their ratio lies below 1 and the ratio itself
-    below `DISPLACE_BELOW`. Only those of either kind that ran longest are considered: the others left because one of
-    them was faster. Ties fall to fewer kernels, then fewer toolchains, then the name.
+    below `DISPLACE_BELOW`. Of each kind, only the plans with the most rounds are considered: the others left the
+    race because one of these was faster. Ties fall to fewer kernels, then fewer toolchains, then the name.
 
-    Of single-toolchain plans that cannot be told apart, and of mixed plans that would each displace them, the preferred
-    one is taken, and the reason says so: those whose ratio to the fastest is at most 1 + `NEAR`, its 95 % interval
-    reaching down to 1.
+    Among single-toolchain plans that are statistically indistinguishable, and among mixed plans that would each
+    displace them, the preferred one is taken, and the reason says so. Plans are indistinguishable from the fastest
+    if their ratio to it is at most 1 + `NEAR` and its 95 % interval reaches down to 1.
 
     Args:
         contenders: At least one.
-        seed: Of the bootstrap.
-        failed: Names of mixed plans that could not be built or run; for the reason only.
-        tie_breaking: Which targets to prefer where measurements cannot decide; none if None.
+        seed: Seed of the bootstrap.
+        failed: Names of mixed plans that could not be built or run; used for the reason only.
+        tie_breaking: Targets to prefer where measurements cannot decide; no preference if None.
 
     Raises:
         ValueError: If there is no contender.
@@ -119,7 +119,7 @@ def decide(
 
 
 def _preferred(order: Sequence[Timed], tie_breaking: TieBreaking, seed: int) -> tuple[Timed, str]:
-    """The most preferred of those that cannot be told from the first; and, if it is another, why it was taken."""
+    """Return the most preferred contender indistinguishable from the first, and why if it is not the first."""
     fastest = order[0]
     ratios = {c.name: _ratio(c, fastest, seed) for c in order}
     near = [c for c in order if ratios[c.name].low <= 1.0 and ratios[c.name].value <= 1 + NEAR]
@@ -134,13 +134,13 @@ def _preferred(order: Sequence[Timed], tie_breaking: TieBreaking, seed: int) -> 
 
 
 def _longest(contenders: Sequence[Timed]) -> list[Timed]:
-    """Those with most rounds."""
+    """Return the contenders with the most rounds."""
     most = max((len(c.rounds_us) for c in contenders), default=0)
     return [c for c in contenders if len(c.rounds_us) == most]
 
 
 def _ratio(contender: Timed, incumbent: Timed, seed: int) -> Interval:
-    """Over the rounds in which both ran."""
+    """Compute the interval of the ratio over the rounds in which both contenders ran."""
     both = min(len(contender.rounds_us), len(incumbent.rounds_us))
     return ratio_interval(contender.rounds_us[:both], incumbent.rounds_us[:both], seed=seed)
 

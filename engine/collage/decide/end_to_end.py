@@ -1,4 +1,4 @@
-"""End to end: plans are built, saved, and timed against each other in fresh processes."""
+"""Time plans end to end: build them, save them, and time them against each other in fresh processes."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from collage_core.errors import CollageError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EndToEndTimings:
-    """What an end-to-end comparison came to.
+    """Results of an end-to-end comparison.
 
     Attributes:
-        timed: Contenders with samples. Who left the race early has fewer rounds.
-        failed: Reason by name of each plan that could not be built or run.
+        timed: Contenders with samples. A contender that left the race early has fewer rounds.
+        failed: Reason for each plan that could not be built or run, by plan name.
     """
 
     timed: tuple[Timed, ...]
     failed: Mapping[str, str]
 
     def without(self, name: str, reason: str) -> EndToEndTimings:
-        """The same without a plan that turned out wrong.
+        """Return the timings with a plan moved to the failed ones because its outputs are wrong.
 
         Args:
             name: A plan in `timed`.
-            reason: Why it cannot be kept.
+            reason: Why the plan cannot be kept.
         """
         left = tuple(each for each in self.timed if each.name != name)
         return EndToEndTimings(timed=left, failed={**self.failed, name: reason})
@@ -82,21 +82,21 @@ class SavedRace:
 class EndToEndTimer:
     """Times plans of one model, once per database.
 
-    A plan that cannot be built, or fails while it is timed, is tried again by the next run that wants it: the disk was
-    full, or memory short. After `MAX_ATTEMPTS` that is how it is.
+    A plan that cannot be built, or fails while it is timed, is tried again by the next run that needs it, because the
+    cause may be temporary (a full disk, short memory). After `MAX_ATTEMPTS` the failure is final.
 
     Args:
         database: Keeps every sample.
         model_key: Hash of the model with its weights, input shapes and inputs.
         host: This machine.
         threads: CPU threads.
-        tolerance: Largest error of a kernel; a plan that is wrong under one may be right under another.
-        preset: How long the race is.
-        folder: For packages.
-        inputs: Document of `write_values` with the model's inputs, made when first wanted.
-        build: Makes a plan runnable.
-        progress: Is told.
-        deterministic: Whether its kernels are the deterministic ones; a plan is timed anew with those.
+        tolerance: Largest error of a kernel; a plan that fails one tolerance may pass another.
+        preset: Length of the race.
+        folder: Folder for packages.
+        inputs: Document of `write_values` with the model's inputs, made on first use.
+        build: Makes a plan executable.
+        progress: Receives progress updates.
+        deterministic: Whether only deterministic kernels are used; plans are timed separately in this mode.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class EndToEndTimer:
         self._progress = progress
 
     def run(self, plans: Sequence[Plan]) -> EndToEndTimings:
-        """Times plans; those of equal kernels once."""
+        """Time plans; plans with equal kernels are timed once."""
         distinct: dict[str, Plan] = {}
         for plan in plans:
             distinct.setdefault(plan.key, plan)
@@ -144,7 +144,7 @@ class EndToEndTimer:
         return _timings(raced, chosen)
 
     def _tried_again(self, again: Sequence[Plan], plans: Sequence[Plan], known: SavedRace) -> SavedRace:
-        """Times all plans anew if one that failed can be built now; samples of different races do not compare."""
+        """Time all plans anew if a failed one can now be built; samples of different races are not comparable."""
         packages, failed = self._packages(again)
         failures = _failed_again(known.failed, failed)
         return self._time(plans, failures) if packages else dataclasses.replace(known, failed=failures)
@@ -163,7 +163,7 @@ class EndToEndTimer:
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
     def _packages(self, plans: Sequence[Plan]) -> tuple[dict[str, Path], dict[str, str]]:
-        """The package of each plan, or why it has none, by key."""
+        """Build the package of each plan; return the paths and the build failures, by key."""
         self._progress.phase("building plans", sum(len(plan.kernels) for plan in plans))
         failed: dict[str, str] = {}
         packages: dict[str, Path] = {}
@@ -181,7 +181,7 @@ class EndToEndTimer:
         return packages, failed
 
     def _time(self, plans: Sequence[Plan], failures: Mapping[str, FailedPlan]) -> SavedRace:
-        """Times those that did not fail too often."""
+        """Time the plans that have not failed too often."""
         packages, failed = self._packages([p for p in plans if p.key not in failures or _may_be_tried(p, failures)])
         contenders = {
             key: package_contender(key, path, self._inputs(), self._threads) for key, path in packages.items()
@@ -199,12 +199,12 @@ class EndToEndTimer:
 
 
 def _may_be_tried(plan: Plan, failures: Mapping[str, FailedPlan]) -> bool:
-    """Whether a plan failed, and not so often that it is given up."""
+    """Return whether a plan failed but has attempts left."""
     return plan.key in failures and failures[plan.key].attempts < MAX_ATTEMPTS
 
 
 def _failed_again(failures: Mapping[str, FailedPlan], reasons: Mapping[str, str]) -> dict[str, FailedPlan]:
-    """Failures by key after another attempt, which failed for the given reasons."""
+    """Return the failures by key after another attempt failed for the given reasons."""
     attempts = {key: 1 + (failures[key].attempts if key in failures else 0) for key in reasons}
     again = {key: FailedPlan(reason=reason, attempts=attempts[key]) for key, reason in reasons.items()}
     return {**failures, **again}

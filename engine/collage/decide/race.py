@@ -1,8 +1,8 @@
-"""Which of several whole plans is the fastest, in as few rounds as that takes.
+"""Find the fastest of several whole plans in as few rounds as possible.
 
-A race, as in O. Maron and A. W. Moore, "Hoeffding Races" (NIPS 1993), with the paired ratio of this project instead of
-Hoeffding's bound: contenders that are slower beyond doubt leave, the others go on. Rounds come in heats; each heat
-has new processes, because a process may be slower than its twin for as long as it lives.
+A race, as in O. Maron and A. W. Moore, "Hoeffding Races" (NIPS 1993), with this project's paired ratio instead of
+Hoeffding's bound: contenders that are significantly slower leave, the others continue. Rounds are grouped into heats.
+Each heat starts new processes, because a process may be slower than an identical one for its whole lifetime.
 """
 
 from __future__ import annotations
@@ -20,21 +20,23 @@ from collage.report.progress import Progress
 FIRST_ROUNDS = 6
 """Rounds of the first heat."""
 HEAT_ROUNDS = 12
-"""Rounds of the others."""
+"""Rounds of each later heat."""
 _HOPELESS = 1.3
-"""After the first heat a contender leaves if it is slower beyond doubt than this many times the fastest; later, if it
-is slower beyond doubt. So few rounds say little of who is faster by a few per cent."""
+"""Ratio to the fastest beyond which a significantly slower contender leaves after the first heat.
+
+After later heats any significantly slower contender leaves. The first rounds are too few to resolve a few per cent.
+"""
 _CLOSE = 0.02
-"""An interval that lies within so much of its ratio settles a comparison, whichever side of 1 it is on."""
+"""Half-width of a ratio's interval below which a comparison is settled, on whichever side of 1 it lies."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Raced:
-    """How a race ended.
+    """Result of a race.
 
     Attributes:
-        rounds: Samples by name, by round. Round `i` of all contenders ran together; who left early has fewer.
-        failed: Why others have none, by name.
+        rounds: Samples by name, by round. Round `i` of all contenders ran together; those that left early have fewer.
+        failed: Reason for each contender without samples, by name.
     """
 
     rounds: Mapping[str, Rounds]
@@ -51,18 +53,18 @@ def race(
     progress: Progress,
     clock: Callable[[], float] = time.monotonic,
 ) -> Raced:
-    """Runs heats until it is known who is fastest, or there were enough.
+    """Run heats until the fastest contender is known or the limit on rounds or time is reached.
 
-    The fastest of the incumbents never leaves: it is what everything is compared with.
+    The fastest incumbent always stays in the race: every other contender is compared with it.
 
     Args:
-        contenders: Who runs, by name.
-        incumbents: Names of those of whom the fastest stays.
-        rounds: At most so many in all.
+        contenders: Contenders by name.
+        incumbents: Names of the incumbents; the fastest of them stays.
+        rounds: Maximum number of rounds in total.
         round_s: Seconds each contender runs in a round.
-        limit_s: No heat begins after so many seconds, save the second.
-        progress: Is told.
-        clock: Seconds that never go back.
+        limit_s: Seconds after which no heat begins, except the second.
+        progress: Receives progress updates.
+        clock: Monotonic clock, in seconds.
     """
     began = clock()
     samples: dict[str, Rounds] = {}
@@ -95,13 +97,13 @@ def race(
 
 
 def _staying(ran: Mapping[str, Rounds], incumbents: Collection[str], slower: float) -> list[str]:
-    """Who has another heat."""
+    """Return the names of the contenders that run another heat."""
     best = {_fastest(group) for group in (ran, {name: ran[name] for name in ran if name in incumbents}) if group}
     return [name for name in ran if name in best or _ratio(ran, name, _fastest(ran)).low <= slower]
 
 
 def _is_settled(ran: Mapping[str, Rounds]) -> bool:
-    """Whether it is known of every contender if it is slower than the fastest, or that the difference is small."""
+    """Return whether each contender is either known to be slower than the fastest or known to be close to it."""
     ratios = [_ratio(ran, name, _fastest(ran)) for name in ran if name != _fastest(ran)]
     return all(ratio.low > 1 or ratio.high - ratio.low <= 2 * _CLOSE for ratio in ratios)
 

@@ -1,13 +1,12 @@
-"""What an optimisation found out, as the record keeps it."""
+"""What a race and a plan came to, as the record keeps it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from collage.decide.decision import Decision, Timed
 from collage.decide.end_to_end import EndToEndTimings
 from collage.measure.statistics import Interval, median_interval, percentile
-from collage.report.facts.device_facts import DeviceFacts, speed
 from collage.report.facts.record import (
     AlternativeFacts,
     Comparison,
@@ -15,25 +14,20 @@ from collage.report.facts.record import (
     CopyFacts,
     LatencyFacts,
     RegionFacts,
-    ToolchainFacts,
 )
-from collage.setup.device_figures import DeviceFigures
-from collage.setup.targets import ToolchainStatus
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
-from collage_core.candidates.proposals import Proposals
 from collage_core.contract import Target
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.masks import iterate_bits
-from collage_core.registry import Registry
 from collage_core.search import SearchTarget
 
 _US_PER_MS = 1000.0
 
 
 def latency_facts(rounds_us: Sequence[Sequence[float]]) -> LatencyFacts:
-    """Statistics over all samples of a contender."""
+    """Compute statistics over all samples of a contender."""
     samples = [sample / _US_PER_MS for each in rounds_us for sample in each]
     middle = median_interval(samples)
     return LatencyFacts(
@@ -48,7 +42,7 @@ def latency_facts(rounds_us: Sequence[Sequence[float]]) -> LatencyFacts:
 
 
 def comparison(plans: Sequence[Plan], timings: EndToEndTimings, decision: Decision) -> Comparison:
-    """The end-to-end comparison; the plan that was kept comes first, under the name `collage`."""
+    """Build the record of the end-to-end comparison; the kept plan comes first, under the name `collage`."""
     timed = {each.name: each for each in timings.timed}
     first: dict[str, str] = {}  # of plans with the same kernels one was timed
     for plan in plans:
@@ -104,7 +98,7 @@ def regions(
     errors: Mapping[str, float],
     measured_us: Mapping[str, float],
 ) -> tuple[RegionFacts, ...]:
-    """The kernels of a plan, with what every other target would have done."""
+    """Describe the kernels of a plan, each with the alternatives on every other target."""
     found = []
     costs = plan.cost_of
     used = {kernel.target.name: kernel.target for kernel in plan.kernels}.values()
@@ -133,7 +127,7 @@ def regions(
 
 
 def device_copies(plan: Plan) -> tuple[CopyFacts, ...]:
-    """What a plan copies between devices."""
+    """Return the copies between devices that a plan makes."""
     return tuple(
         CopyFacts(
             value=copy.value,
@@ -146,33 +140,16 @@ def device_copies(plan: Plan) -> tuple[CopyFacts, ...]:
     )
 
 
-def device_facts(figures: Iterable[DeviceFigures]) -> tuple[DeviceFacts, ...]:
-    """What devices take for copies and launches."""
-    return tuple(
-        DeviceFacts(
-            name=each.device,
-            to_device=speed(each.to_device.latency_us, each.to_device.bytes_per_us),
-            from_device=speed(each.from_device.latency_us, each.from_device.bytes_per_us),
-            within=speed(each.within.latency_us, each.within.bytes_per_us),
-            wait_us=round(each.wait_us, 3),
-            start_us=round(each.start_us, 3),
-            cache_bytes=each.cache_bytes,
-            assumed=each.assumed,
-        )
-        for each in figures
-    )
-
-
 def _alternative(
     pool: CandidatePool, kernel: CandidateKernel, target: Target, others: Sequence[Target]
 ) -> AlternativeFacts:
-    """What another target's best way to cover a kernel's nodes costs, or why it has none.
+    """Return the cost of another target's best cover of a kernel's nodes, or why it has none.
 
     Args:
         pool: The candidates.
         kernel: A kernel of the plan.
         target: The other target.
-        others: Those that the plan uses elsewhere.
+        others: Targets that the plan uses elsewhere.
     """
     nodes = kernel.sub_graph.nodes
     if not target.mixable and nodes != pool.whole:
@@ -197,34 +174,3 @@ def _why_not(pool: CandidatePool, nodes: int, target: Target) -> str:
             return rejection.reason
     tried = any(c.target == target and not c.sub_graph.nodes & ~nodes for c in pool)
     return "not all of it was measured there" if tried else "it does not take these nodes"
-
-
-def toolchain_facts(
-    registry: Registry, statuses: Sequence[ToolchainStatus], proposals: Mapping[str, Proposals], plan: Plan
-) -> tuple[ToolchainFacts, ...]:
-    """Every toolchain, usable or not, and what became of it."""
-    needs = plan.graph.needs_kernel
-    facts = []
-    for status in statuses:
-        name = status.toolchain.name
-        covered = [proposals[t.name].covered & needs for t in status.selected if t.name in proposals]
-        chosen = 0
-        for kernel in plan.kernels:
-            if kernel.target.toolchain == name:
-                chosen |= kernel.sub_graph.nodes & needs
-        facts.append(
-            ToolchainFacts(
-                name=name,
-                distribution=status.toolchain.distribution,
-                targets=tuple(target.name for target in status.targets),
-                fingerprint=status.targets[0].fingerprint if status.targets else "",
-                unusable=status.unusable,
-                claimed_nodes=max((mask.bit_count() for mask in covered), default=0),
-                chosen_nodes=chosen.bit_count(),
-            )
-        )
-    facts += [
-        ToolchainFacts(name=failure.name, distribution=failure.distribution, unusable=failure.reason)
-        for failure in registry.failures
-    ]
-    return tuple(facts)

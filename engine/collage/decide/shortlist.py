@@ -1,10 +1,11 @@
-"""Which plans are timed end to end: every target alone, and the most promising mixes."""
+"""Select the plans to time end to end: every target alone, and the most promising mixes."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
 
+from collage.control.tie_breaking import Samples, TieBreaking, break_ties
 from collage.decide.compatible_sets import best_of_each
 from collage.explore.lazy import WITHIN
 from collage_core.candidates.chosen_plan import as_plan
@@ -16,30 +17,52 @@ from collage_core.search import SearchCandidate
 from collage_core.search.exact import Allow
 
 _ALIKE = 0.75
-"""Share of nodes in common, of those of either, beyond which two kernels of one target are taken for the same."""
+"""Share of common nodes (intersection over union) above which two kernels of one target count as the same."""
+
+
+def shortlist(
+    pool: CandidatePool, targets: Sequence[Target], count: int, source: Samples, tie_breaking: TieBreaking
+) -> tuple[list[Plan], list[str]]:
+    """Return the plans that are timed end to end, and a sentence for each kernel that a preference decided.
+
+    Args:
+        pool: The candidates.
+        targets: Those that take part.
+        count: Most mixed plans.
+        source: Knows the samples behind each cost.
+        tie_breaking: Whom to prefer where measurements cannot tell.
+    """
+    plans = [*singles(pool, targets)]
+    said: list[str] = []
+    for plan in mixes(pool, count):
+        mixed, sentences = break_ties(plan, pool, source, tie_breaking)
+        plans.append(mixed)
+        said += sentences
+    return plans, said
 
 
 def singles(pool: CandidatePool, targets: Sequence[Target]) -> tuple[Plan, ...]:
-    """The plan of each target alone, where it has one.
+    """Return the plan of each target alone, where it has one.
 
-    The whole model as one kernel where the target can; else the cheapest of its own kernels where they cover it; else,
-    if it compiles regions, its largest ones, disjoint, as `partition_for` would take them, and the cheapest of the
-    others for the rest.
+    The plan is the whole model as one kernel if the target can run it; otherwise the cheapest cover by its own
+    kernels; otherwise, if the target compiles regions, its largest ones, disjoint, as `partition_for` would take
+    them, with the cheapest kernels of other targets for the rest.
     """
     plans = (_single(pool, target) for target in targets)
     return tuple(plan for plan in plans if plan is not None)
 
 
 def mixes(pool: CandidatePool, count: int) -> tuple[Plan, ...]:
-    """Promising plans of more than one kernel; none if they are hopeless.
+    """Return promising plans of more than one kernel; none if no mixed plan is promising.
 
-    The cheapest; then the cheapest without that one's dearest kernel or one that is almost the same; and so on, without
-    the dearest of each. The next cheapest would differ by a trifle and share what is wrong with the first one's costs.
-    Where targets exclude each other, the cheapest of each set that may share a plan come first: they differ most.
+    The first is the cheapest plan. Each later one is the cheapest plan without the most expensive kernel of each
+    earlier plan, or a kernel almost identical to it. Taking the next cheapest plans instead would give
+    near-duplicates that share the errors in the first plan's costs. If targets exclude each other, the cheapest
+    plan of each compatible set comes first: these differ most.
 
     Args:
         pool: The candidates.
-        count: Most plans to return.
+        count: Maximum number of plans to return.
     """
     engine = pool.engine()
     wholes = [cost for c in pool if pool.is_whole(c) and (cost := pool.alone_us(c)) is not None]
@@ -68,12 +91,12 @@ def mixes(pool: CandidatePool, count: int) -> tuple[Plan, ...]:
 
 
 def _is_other(whole: int, without: Sequence[SearchCandidate], candidate: SearchCandidate) -> bool:
-    """Whether a candidate is neither the whole model nor like any of those that are not wanted again."""
+    """Return whether a candidate is neither the whole model nor similar to an excluded one."""
     return candidate.nodes != whole and not any(_is_alike(candidate, each) for each in without)
 
 
 def _is_alike(one: SearchCandidate, other: SearchCandidate) -> bool:
-    """Whether two candidates are one target's and have most nodes in common."""
+    """Return whether two candidates are of the same target and have most nodes in common."""
     both, either = one.nodes & other.nodes, one.nodes | other.nodes
     return one.target == other.target and both.bit_count() > _ALIKE * either.bit_count()
 

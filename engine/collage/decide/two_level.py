@@ -1,38 +1,37 @@
-"""The second level of `--search two-level`: whole plans changed by moves and judged by the race.
+"""The second level of `--search two-level`: change whole plans by moves and evaluate them by racing.
 
-Plans are timed side by side with the best of those the first level gave, a few rounds each; every heat is kept in the
-database like any race, so a second run over the same database takes the same steps. What is found that way is the
-least of many noisy numbers, so it is timed once more, and taken only if it is faster than its start beyond doubt and
-would be kept among all plans of that race. If not, everything stays as the first level left it: a race that did not
-show a gain does not reopen what was decided before it.
+Plans are timed side by side with the best plans of the first level, a few rounds each. Every heat is kept in the
+database like any race, so a second run over the same database takes the same steps. The plan found this way is the
+minimum of many noisy measurements. It is therefore timed once more, and accepted only if it is significantly faster
+than its start and would be kept among all plans of that race. Otherwise the first level's result stands unchanged: a
+race that shows no gain does not reopen earlier decisions.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import Timed, decide
 from collage.decide.end_to_end import EndToEndTimings
+from collage.decide.neighbours import estimates_of, moves_over, reachable_kernels
 from collage.measure.statistics import Interval, ratio_interval
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import Proposals
-from collage_core.contract import INVALID, Joins, Unmeasured
+from collage_core.contract import INVALID, Unmeasured
 from collage_core.errors import CollageError
-from collage_core.fusion import CandidateKernel, Partitioning, SubGraph
-from collage_core.ir.graph.masks import mask_of
-from collage_core.ir.graph.work import estimated_work_us, work_kinds
-from collage_core.search import FittedEstimates, SearchCandidate
-from collage_core.search.moves import Choice, Moves
+from collage_core.fusion import CandidateKernel, Partitioning
+from collage_core.search import SearchCandidate
+from collage_core.search.moves import Choice
 from collage_core.search.two_level import TwoLevelLimits, TwoLevelResult, trace_document, two_level
 
 NAME = "two-level"
-"""Name of the plan that is found."""
+"""Name of the plan found by the second level."""
 FITNESS_ROUNDS = 6
-"""Rounds of a heat in which neighbours are judged: enough to tell 5 %; what wins is timed again at length."""
+"""Rounds of a heat that evaluates neighbours: enough to resolve 5 %; the winner is timed again at length."""
 
 Race = Callable[[Sequence[Plan]], EndToEndTimings]
 
@@ -42,12 +41,14 @@ class Improved:
     """What the second level came to.
 
     Attributes:
+        pool: The candidates, with those that moves need.
         plans: Those of the first level; with what was found, if that is faster.
         timings: The race that decides: the first level's, or, if what was found is faster, the one it won.
         note: What came of it, in a sentence.
         trace: Every plan that was timed, as JSON.
     """
 
+    pool: CandidatePool
     plans: tuple[Plan, ...]
     timings: EndToEndTimings
     note: str
@@ -67,10 +68,10 @@ def improved(
     stop: Callable[[], bool],
     tie_breaking: TieBreaking | None = None,
 ) -> Improved:
-    """Improves plans by their end-to-end latency.
+    """Improve plans by their end-to-end latency.
 
     Args:
-        pool: Candidates with what they cost; gets those that moves need.
+        pool: Candidates with what they cost.
         plans: What the first level gave.
         timings: How these fared.
         proposals: What each target takes, by name.
@@ -87,9 +88,12 @@ def improved(
 
     started = _starts(plans, timings, winner)
     if not started:
-        return Improved(plans=tuple(plans), timings=timings, note="two-level: there is no plan to start from", trace={})
-    moves = _moves(pool, started, proposals)
-    estimates = _estimates(pool)
+        note = "two-level: there is no plan to start from"
+        return Improved(pool=pool, plans=tuple(plans), timings=timings, note=note, trace={})
+    reachable = tuple(reachable_kernels(pool, started, proposals))
+    pool = pool.with_candidates(reachable)
+    moves = moves_over(pool, [*(kernel for plan in started for kernel in plan.kernels), *reachable])
+    estimates = estimates_of(pool)
     evaluator = _Evaluator(pool, started[0], judge)
 
     def predicted_us(chosen: SearchCandidate) -> float:
@@ -101,11 +105,16 @@ def improved(
     trace = trace_document(result, lambda plan: _described(pool, plan))
     timed = f"two-level: {len(result.trace)} plans were timed, {len(starts)} of them to start from"
     unchanged = Improved(
-        plans=tuple(plans), timings=timings, note=f"{timed}; no gain: none was faster", trace=_with(trace, result, None)
+        pool=pool,
+        plans=tuple(plans),
+        timings=timings,
+        note=f"{timed}; no gain: none was faster",
+        trace=_with(trace, result, None),
     )
     if result.best in starts:
         return unchanged
-    found = _measured(pool, result.best, measure)
+    pool, found = _measured(pool, result.best, measure)
+    unchanged = dataclasses.replace(unchanged, pool=pool)
     if found is None:
         return dataclasses.replace(unchanged, note=f"{timed}; no gain: a kernel of the fastest fails alone")
     again = race([*plans, found])
@@ -119,7 +128,7 @@ def improved(
         note = f"{timed}; no gain: the fastest takes {said} of its start's time and would not be kept among all plans"
         return dataclasses.replace(unchanged, note=note, trace=traced)
     note = f"{timed}; timed afresh, the fastest takes {said} of its start's time"
-    return Improved(plans=(*plans, found), timings=again, note=note, trace=traced)
+    return Improved(pool=pool, plans=(*plans, found), timings=again, note=note, trace=traced)
 
 
 class _Evaluator:
@@ -143,7 +152,7 @@ class _Evaluator:
 
 
 def _starts(plans: Sequence[Plan], timings: EndToEndTimings, winner: Callable[[Sequence[Timed]], str]) -> list[Plan]:
-    """Plans that ran, the one that would be kept first."""
+    """Return the plans that ran, starting with the one that would be kept."""
     if not timings.timed:
         return []
     kept = winner(timings.timed)
@@ -151,61 +160,12 @@ def _starts(plans: Sequence[Plan], timings: EndToEndTimings, winner: Callable[[S
     return sorted((plan for plan in plans if plan.name in names), key=lambda plan: plan.name != kept)
 
 
-def _moves(pool: CandidatePool, starts: Sequence[Plan], proposals: Mapping[str, Proposals]) -> Moves:
-    """Moves over what is measured and works, over what plans are made of, and over what one move makes of those."""
-    made = {pool.searched(kernel) for plan in starts for kernel in plan.kernels}
-    for candidate in _reachable(pool, starts, proposals):
-        pool.add(candidate)
-        made.add(pool.searched(candidate))
-    problem = pool.problem()
-    kept = [c for c in problem.candidates if c in made or pool.selected_us(pool.candidate(c)) is not None]
-    return Moves(dataclasses.replace(problem, candidates=tuple(kept)))
-
-
-def _reachable(
-    pool: CandidatePool, starts: Sequence[Plan], proposals: Mapping[str, Proposals]
-) -> Iterator[CandidateKernel]:
-    """Kernels of the starts given to whoever takes all of their nodes, and touching pairs of them joined."""
-    graph = pool.graph
-    marked = mask_of(graph.compilers)  # what calls a function marked as one kernel is joined with nothing
-    regions: dict[int, None] = {}
-    for plan in starts:
-        kernels = [kernel.sub_graph for kernel in plan.kernels]
-        regions.update((each.nodes, None) for each in kernels)
-        for at, one in enumerate(kernels):
-            for other in kernels[at + 1 :]:
-                union = SubGraph(graph, graph.completed(one.nodes | other.nodes))
-                if not union.nodes & marked and (one.touches(other) or other.touches(one)) and union.is_convex:
-                    regions[union.nodes] = None
-    for name in sorted(proposals):
-        each = proposals[name]
-        target = each.rule.target
-        if target.joins is not Joins.ANY:
-            continue
-        for nodes in regions:
-            if not nodes & graph.needs_kernel & ~each.covered and (target.mixable or nodes == pool.whole):
-                candidate = CandidateKernel(SubGraph(graph, nodes), each.rule.spec, target)
-                if pool.rejection(candidate) is None or pool.selected_us(candidate) is not None:
-                    yield candidate
-
-
-def _estimates(pool: CandidatePool) -> FittedEstimates:
-    estimates = FittedEstimates(estimated_work_us(pool.graph), work_kinds(pool.graph))
-    for candidate in pool:
-        cost = pool.selected_us(candidate)
-        if cost is not None:
-            nodes = candidate.sub_graph.nodes
-            alone = (nodes & pool.graph.needs_kernel).bit_count() == 1
-            estimates.learn(candidate.target.name, nodes, cost, alone=alone)
-    return estimates
-
-
 def _choice(pool: CandidatePool, plan: Plan) -> Choice:
     return tuple(map(pool.searched, plan.kernels))
 
 
 def _plan(pool: CandidatePool, name: str, choice: Choice) -> Plan:
-    """A plan; kernels that were not measured count as nothing."""
+    """Build a plan from a choice; unmeasured kernels cost zero."""
     kernels = tuple(pool.candidate(chosen) for chosen in choice)
     costs = (pool.cost(kernel) for kernel in kernels)
     return Plan(
@@ -218,25 +178,25 @@ def _plan(pool: CandidatePool, name: str, choice: Choice) -> Plan:
     )
 
 
-def _measured(pool: CandidatePool, choice: Choice, measure: Callable[[CandidateKernel], None]) -> Plan | None:
-    """The plan with a cost for each kernel; None if one has none."""
+def _measured(
+    pool: CandidatePool, choice: Choice, measure: Callable[[CandidateKernel], None]
+) -> tuple[CandidatePool, Plan | None]:
+    """Return the pool with a cost for each kernel, and the plan; None if a kernel has none."""
     for chosen in choice:
         kernel = pool.candidate(chosen)
         if isinstance(pool.cost(kernel), Unmeasured):
             try:
                 measure(kernel)
             except CollageError:
-                return None
-            if pool.reached is not None:
-                pool.reached.add(pool.cache_key(kernel))
-            pool.forget(kernel)
+                return pool, None
+            pool = pool.with_costs(pool.costs.reaching([pool.cache_key(kernel)]))
         if pool.selected_us(kernel) is None:
-            return None
-    return _plan(pool, NAME, choice)
+            return pool, None
+    return pool, _plan(pool, NAME, choice)
 
 
 def _against(timings: EndToEndTimings, start: str, seed: int) -> Interval | None:
-    """Ratio of what was found to the plan it started from; None if one of them could not be run."""
+    """Compute the ratio of the improved plan to its start; return None if one of them could not be run."""
     timed = {each.name: each for each in timings.timed}
     if NAME not in timed or start not in timed:
         return None
@@ -254,6 +214,6 @@ def _described(pool: CandidatePool, plan: Choice) -> list[dict[str, Any]]:
 
 
 def _with(trace: Mapping[str, Any], result: TwoLevelResult, ratio: Interval | None) -> dict[str, Any]:
-    """The trace with what its winner came to when it was timed afresh."""
+    """Add to the trace the winner's ratio when it was timed afresh."""
     afresh = None if ratio is None else {"ratio": ratio.value, "ci95": [ratio.low, ratio.high]}
     return {**trace, "afresh": afresh}

@@ -34,7 +34,7 @@ class LibraryFile:
 
     @property
     def name(self) -> str:
-        """By which programs ask for it: `"libcudnn_ops.so.9"`."""
+        """Name by which programs load the library: `"libcudnn_ops.so.9"`."""
         return f"{self.stem}.so.{self.major}"
 
     def serves_for(self, other: LibraryFile) -> bool:

@@ -1,4 +1,4 @@
-"""Devices by name, each opened once for whoever asks."""
+"""Open devices by name, each once for all users."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def placed_on(device: DeviceStream, name: str, array: np.ndarray[Any, Any]) -> B
 
 
 class Devices:
-    """The devices of one executable or of one worker: one stream of each, opened when first asked for.
+    """The devices of one executable or of one worker, with one stream each, opened on first use.
 
     Args:
-        opening: Opens one by name.
+        opening: Opens a device by name.
     """
 
     def __init__(self, opening: OpenDevice) -> None:
@@ -62,10 +62,10 @@ class Devices:
         return cls(refuse)
 
     def __getitem__(self, name: str) -> DeviceStream:
-        """The device of a name.
+        """Return the device with this name, opened on first access.
 
         Raises:
-            DeviceError: If it cannot be used.
+            DeviceError: If the device cannot be used.
         """
         if name not in self._opened:
             self._opened[name] = self._opening(name)
@@ -75,20 +75,20 @@ class Devices:
         return iter(self._opened.values())
 
     def forget(self) -> None:
-        """Lets go of all: the next one asked for is opened anew."""
+        """Drop all devices; each is opened anew on its next access."""
         self._opened.clear()
 
     def named(self, dlpack_device: tuple[int, int]) -> DeviceStream | None:
-        """The opened device that arrays of a DLPack device live on."""
+        """Return the opened device that matches a DLPack device; None if there is none."""
         return next((device for device in self if tuple(device.dlpack_device) == dlpack_device), None)
 
     def apart(self) -> Devices:
-        """The same devices, each with a stream of its own."""
+        """Return the same devices, each with a new stream."""
         others = Devices(self._opening)
         others._opened = {name: device.another() for name, device in self._opened.items()}
         return others
 
     def synchronise(self, names: Iterable[str] | None = None) -> None:
-        """Waits for those named, or all that were opened."""
+        """Wait for the named devices, or for all opened devices."""
         for name in self._opened if names is None else names:
             self._opened[name].synchronise()

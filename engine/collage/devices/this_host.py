@@ -37,7 +37,7 @@ def memory_bytes() -> int:
 
 
 def _processor() -> tuple[str, frozenset[str]]:
-    """Its marketing name and feature flags, as Linux lists them."""
+    """Return the marketing name and the feature flags of the processor, as Linux lists them."""
     cpuinfo = Path("/proc/cpuinfo")
     fields: dict[str, str] = {}
     if cpuinfo.exists():

@@ -1,1 +1,1 @@
-"""Measure candidates and search the cheapest plan."""
+"""Measure candidates and search for the cheapest plan."""

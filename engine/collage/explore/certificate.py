@@ -1,4 +1,4 @@
-"""What an integer program has to say of a search's plan: a proof by another program that none is cheaper."""
+"""Certify a plan's optimality with an integer program: an independent proof that no plan is cheaper."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collage_core.search import solve
 
 
 def certified(pool: CandidatePool, total_us: float) -> str:
-    """A sentence for the record.
+    """Certify the plan's optimality with an integer program and return a sentence for the record.
 
     Args:
-        pool: The candidates with what they cost.
-        total_us: Cost of the plan that the search found, dispatch included.
+        pool: The candidates with their costs.
+        total_us: Cost of the plan that the search found, in microseconds, dispatch included.
     """
     try:
         found = solve(pool.problem(), PoolCosts(pool))

@@ -1,47 +1,36 @@
-"""A plan file over the graph of a model, and a run of `optimize` that has nothing to choose."""
+"""A run of `optimize` that has nothing to choose."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
-from collage.control.plan_file import Entry, PlanFile
-from collage.errors import PlanBuildError, PlanFileError
-from collage.explore.exhaustive import Explored
+from collage.errors import PlanBuildError
+from collage.explore.exploration import Explored
 from collage.measure.driver.source import MeasuringCostSource
 from collage.measure.wire.outcomes import Failed, Refused
 from collage.report.progress import Progress
+from collage_core.candidates.all_proposals import AllProposals
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
-from collage_core.candidates.proposals import Proposals, TargetRule, propose
-from collage_core.contract import INVALID, Cost, Target, Unmeasured
-from collage_core.errors import NoCoverError, PartitioningError, PluginError, did_you_mean
-from collage_core.fusion import CandidateBounds, CandidateKernel, FusionSpec, Partitioning, SubGraph, UnionRule
-from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.search import CopyCosts, SearchResult, SearchTarget
+from collage_core.contract import INVALID, Unmeasured
+from collage_core.search import SearchResult
 
 METHOD = "given plan"
-"""`SearchFacts.method` where nothing was searched."""
-
-
-def proposed(rules: Iterable[TargetRule], graph: DataflowGraph, bounds: CandidateBounds) -> dict[str, Proposals]:
-    """What each target proposes; a plugin that fails proposes nothing."""
-    found = {}
-    for rule in rules:
-        try:
-            found[rule.target.name] = propose(rule, graph, bounds, cuts=None)
-        except PluginError:
-            continue  # a given plan may do without, and says so itself if it cannot
-    return found
+"""`SearchFacts.method` when no search took place."""
 
 
 def measured_plan(
-    plan: Plan, proposals: Mapping[str, Proposals], pool: CandidatePool, source: MeasuringCostSource, progress: Progress
+    plan: Plan, proposed: AllProposals, pool: CandidatePool, source: MeasuringCostSource, progress: Progress
 ) -> tuple[Explored, Plan]:
-    """Measures a given plan's kernels, checking each; nothing else is tried.
+    """Measure a given plan's kernels, checking each; nothing else is tried.
+
+    Args:
+        plan: The plan.
+        proposed: What targets propose, for the record.
+        pool: Takes the plan's kernels.
+        source: Measures.
+        progress: Receives progress updates.
 
     Raises:
         PlanBuildError: If a kernel is refused, fails or is wrong, or reads what cannot be brought to its device.
@@ -49,7 +38,6 @@ def measured_plan(
     progress.phase("measuring the kernels of the plan", len(plan.kernels))
     costs: dict[int, float] = {}
     for kernel in plan.kernels:
-        pool.add(kernel)
         source.measure([kernel])
         cost = source.cost(kernel)
         if isinstance(cost, Unmeasured) or cost == INVALID:
@@ -58,6 +46,7 @@ def measured_plan(
             raise PlanBuildError(kernel.target.name, kernel.sub_graph.names, reason)
         costs[kernel.sub_graph.nodes] = cost
         progress.advance()
+    pool = pool.with_candidates(plan.kernels)
     copies = pool.copies(plan.kernels)
     for copy in copies:
         if copy.cost_us == INVALID:
@@ -81,142 +70,12 @@ def measured_plan(
         method=METHOD,
         unmeasured=0,
     )
-    left_out = ("everything but the plan that was given",)
-    return Explored(proposals=dict(proposals), result=result, rounds=0, left_out=left_out, search_s=0.0), known
-
-
-def planned(
-    file: PlanFile,
-    graph: DataflowGraph,
-    targets: Sequence[Target],
-    proposals: Iterable[Proposals] = (),
-    *,
-    dispatch_us: float = 0.0,
-    copies: CopyCosts | None = None,
-) -> Plan:
-    """The plan a file asks for, over the graph of a model.
-
-    A kernel that its target proposed, too, has the parts and attributes of that candidate; any other is taken as it
-    is, and whether it can be built is for its toolchain to say.
-
-    Args:
-        file: The file.
-        graph: The prepared model's graph.
-        targets: Those that take part.
-        proposals: What they proposed.
-        dispatch_us: What the runtime's loop adds to each kernel.
-        copies: What copies between devices cost; None if they are not counted.
-
-    Raises:
-        PlanFileError: If an entry names an unknown node or target; if kernels overlap, leave out a node, or wait for
-            each other; if its targets cannot share a plan; or if no set of the candidates of `costs` covers the graph.
-    """
-    reader = _Reader(file, graph, targets, proposals)
-    if file.kernels is None:
-        kernels, costs_us = reader.cheapest(dispatch_us, copies)
-    else:
-        found = [reader.candidate(entry) for entry in file.kernels]
-        both = [(kernel, entry.cost_us or 0.0) for kernel, entry in zip(found, file.kernels, strict=True) if kernel]
-        kernels, costs_us = tuple(kernel for kernel, _ in both), tuple(cost for _, cost in both)
-    try:
-        partitioning = Partitioning(graph, kernels)
-    except PartitioningError as error:
-        raise PlanFileError(file.source, str(error)) from error
-    used = {kernel.target.name: SearchTarget.of(kernel.target) for kernel in kernels}
-    for (one, first), (other, second) in itertools.combinations(sorted(used.items()), 2):
-        if not first.mixes_with(second):
-            raise PlanFileError(file.source, f"{one} and {other} cannot share a plan")
-    return Plan(
-        name=Path(file.source).stem,
-        single=len(used) == 1,
-        partitioning=partitioning,
-        costs_us=costs_us,
-        dispatch_us=dispatch_us,
+    explored = Explored(
+        pool=pool,
+        proposals=proposed.by_target,
+        result=result,
+        rounds=0,
+        left_out=("everything but the plan that was given",),
+        search_s=0.0,
     )
-
-
-class _Reader:
-    """Entries of one file as candidates over one graph."""
-
-    def __init__(
-        self, file: PlanFile, graph: DataflowGraph, targets: Sequence[Target], proposals: Iterable[Proposals]
-    ) -> None:
-        self._file = file
-        self._graph = graph
-        self._targets = {target.name: target for target in targets}
-        self._known: dict[tuple[str, int, str], CandidateKernel] = {}
-        self._specs: dict[str, FusionSpec] = {}
-        for each in proposals:
-            target = each.rule.target.name
-            self._specs[target] = each.rule.spec
-            for candidate in each.candidates:
-                self._known.setdefault((target, candidate.sub_graph.nodes, candidate.sub_graph.label), candidate)
-
-    def candidate(self, entry: Entry) -> CandidateKernel | None:
-        """An entry as a candidate; None if it has views only."""
-        graph = self._graph
-        target = self._targets.get(entry.target)
-        if target is None:
-            names = ", ".join(self._targets) or "none"
-            raise self._error(f"target {entry.target!r} takes no part here; those that do: {names}")
-        nodes = 0
-        for name in entry.nodes:
-            try:
-                nodes |= 1 << graph.index_of(name)
-            except KeyError:
-                raise self._error(
-                    f"the model has no node {name!r}{did_you_mean(name, graph.names)}. Names are those of the prepared "
-                    "model, as --save-plan and `collage explain` give them"
-                ) from None
-        nodes = graph.completed(nodes)
-        if not nodes:
-            return None
-        known = self._known.get((target.name, nodes, entry.composite))
-        if known is not None:
-            return known
-        if entry.composite:
-            raise self._error(f"{target.name} has no kernel {entry.composite!r} of {', '.join(entry.nodes[:3])}")
-        spec = FusionSpec(name=self._file.source, rule=UnionRule(()), targets=(target,))
-        return CandidateKernel(SubGraph(graph, nodes), self._specs.get(target.name, spec), target)
-
-    def cheapest(
-        self, dispatch_us: float, copies: CopyCosts | None
-    ) -> tuple[tuple[CandidateKernel, ...], tuple[float, ...]]:
-        """The cheapest cover by the candidates of `costs`."""
-        costs: dict[tuple[str, int, str], float] = {}
-        pool = CandidatePool(self._graph, _FileCosts(costs), dispatch_us, copies)
-        for entry in self._file.costs:
-            candidate = self.candidate(entry)
-            if candidate is not None and entry.cost_us is not None:
-                key = (candidate.target.name, candidate.sub_graph.nodes, candidate.sub_graph.label)
-                costs[key] = entry.cost_us
-                pool.add(candidate)
-        try:
-            result = pool.engine().run()
-        except NoCoverError as error:
-            names = ", ".join(repr(self._graph.names[index]) for index in error.nodes[:5])
-            raise self._error(f"no set of the candidates in its costs runs {names}") from error
-        return tuple(pool.candidate(chosen) for chosen in result.candidates), result.costs_us
-
-    def _error(self, reason: str) -> PlanFileError:
-        return PlanFileError(self._file.source, reason)
-
-
-class _FileCosts:
-    """Costs as a file gives them."""
-
-    def __init__(self, costs_us: Mapping[tuple[str, int, str], float]) -> None:
-        self._costs_us = costs_us
-
-    def key(self, sub_graph: SubGraph) -> str:
-        """By place: an edited cost is of one place, not of all that are alike."""
-        return f"{sub_graph.nodes:x} {sub_graph.label}"
-
-    def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
-        """As the file says."""
-        sub_graph = candidate.sub_graph
-        return self._costs_us[candidate.target.name, sub_graph.nodes, sub_graph.label]
-
-    def rejection(self, candidate: CandidateKernel) -> None:
-        """Nothing was measured."""
-        return
+    return explored, known

@@ -1,1 +1,1 @@
-"""Builds, checks and times candidates in worker processes, on values captured from a real run."""
+"""Build, check and time candidates in worker processes, on values captured from a real run."""

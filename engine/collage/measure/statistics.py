@@ -1,4 +1,4 @@
-"""What samples say: medians, their confidence intervals, and the ratio of two contenders."""
+"""Compute statistics of samples: medians, confidence intervals, and the ratio of two contenders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Interval:
 
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Median of samples with its exact, distribution-free confidence interval.
+    """Compute the median of samples with its exact, distribution-free confidence interval.
 
     The interval lies between two order statistics: the number of samples below the true median is binomial with
     p = 1/2. With fewer than six samples no such interval reaches 95 %; then it is the whole range.
@@ -60,18 +60,18 @@ def ratio_interval(
     confidence: float = 0.95,
     resamples: int = 2000,
 ) -> Interval:
-    """Ratio of two contenders' medians, paired by round.
+    """Compute the ratio of two contenders' medians, paired by round.
 
-    Both ran in every round within seconds of each other, so what slows the machine for a while cancels within a
-    round: the estimate is the median over rounds of (median of ours / median of theirs). The bootstrap resamples
-    rounds, and samples within each, because both vary.
+    Both contenders run in every round within seconds of each other, so temporary slowdowns of the machine cancel
+    within a round: the estimate is the median over rounds of (median of ours / median of theirs). The bootstrap
+    resamples rounds, and samples within each, because both vary.
 
     Args:
         ours: Samples of one contender, by round.
-        theirs: Samples of the other, by round, as many rounds.
-        seed: For the resampling; the same samples and seed give the same interval.
-        confidence: Of the interval.
-        resamples: How often to resample.
+        theirs: Samples of the other, by round, with the same number of rounds.
+        seed: Seed of the resampling; the same samples and seed give the same interval.
+        confidence: Confidence level of the interval.
+        resamples: Number of resamples.
 
     Raises:
         ValueError: If the numbers of rounds differ or a round has no samples.
@@ -93,24 +93,25 @@ def ratio_interval(
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """A percentile by linear interpolation, as `numpy.percentile` gives it."""
+    """Compute a percentile by linear interpolation, as `numpy.percentile` does."""
     return float(np.percentile(np.asarray(samples, dtype=np.float64), percent))
 
 
 def resampled_medians(
     samples: Sequence[float], random: np.random.Generator, resamples: int
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Medians of resamples with replacement, without making those: a round of a small model has thousands of samples.
+    """Draw medians of resamples with replacement without materialising the resamples.
 
-    A resample of n is n uniform numbers, each `u` standing for the sorted sample at `floor(n * u)`, which keeps their
-    order: its middle values are the samples at the middle order statistics of n uniform numbers. Of those, the one of
-    rank k is distributed as Beta(k, n + 1 - k), and given it the one below as the largest of k - 1 uniform numbers
-    beneath it (H. A. David and H. N. Nagaraja, "Order Statistics", section 2).
+    A round of a small model has thousands of samples, so materialised resamples would be large. A resample of n is
+    n uniform numbers, each `u` standing for the sorted sample at `floor(n * u)`. This map preserves order, so the
+    middle values of the resample are the samples at the middle order statistics of n uniform numbers. Of those, the
+    one of rank k is distributed as Beta(k, n + 1 - k), and given it the one below as the largest of k - 1 uniform
+    numbers beneath it (H. A. David and H. N. Nagaraja, "Order Statistics", section 2).
 
     Args:
         samples: At least one.
-        random: Where chance comes from.
-        resamples: How many medians.
+        random: Random number generator.
+        resamples: Number of medians.
     """
     ranked = np.sort(np.asarray(samples, dtype=np.float64))
     n = len(ranked)

@@ -1,4 +1,4 @@
-"""Folds what does not depend on the inputs: constants, shape arithmetic, and operators that do nothing."""
+"""Fold everything that does not depend on the inputs: constants, shape arithmetic, and no-op operators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collage_core.ir.graph.walk import bodies, is_pure_node
 from collage_core.ir.io.inference import infer_loop_state, infer_node, static_shape
 
 FOLD_LIMIT_BYTES = 16 << 20
-"""A folded value may take this much, or as much as the constants it replaces."""
+"""Largest size of a folded value, unless the constants it replaces are larger."""
 
 NEVER_MERGED = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -22,11 +22,11 @@ NEVER_MERGED = frozenset(
 """Random operators: each occurrence draws its own numbers, at each run."""
 
 _KEPT = NEVER_MERGED | {"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"}
-"""Quantisation of constants stays: toolchains recognise int8 kernels by it."""
+"""Quantisation of constants, which is not folded: toolchains recognise int8 kernels by it."""
 
 
 class Folder:
-    """Folds one model in place; `changed` tells whether there was anything to fold."""
+    """Folds one model in place; `changed` states whether anything was folded."""
 
     def __init__(self, model: ir.Model) -> None:
         self.changed = False
@@ -246,7 +246,7 @@ def _expected_bytes(node: ir.Node) -> int:
 
 
 def _freed_bytes(node: ir.Node) -> int:
-    """Bytes of the constants that only this node uses."""
+    """Return the number of bytes of the constants that only this node uses."""
     return sum(
         value.const_value.nbytes
         for value in {value for value in node.inputs if value is not None}

@@ -1,9 +1,9 @@
-"""Prepares a model in a process of its own first, so that one that ends the process does not end the user's.
+"""Prepare a model in a subprocess first, so that a crash does not end the user's process.
 
-ONNX's inference and version converter are C++. On models that its checker accepts they have been seen to abort: in onnx
-1.23 a Split whose outputs are not as many as its `num_outputs` runs into an assertion of the standard library.
+ONNX's inference and version converter are C++. They have been seen to abort on models that its checker accepts: in onnx
+1.23 a Split whose number of outputs differs from its `num_outputs` fails an assertion of the standard library.
 
-Usage: python -m collage.prepare.in_subprocess MODEL INPUT_SHAPES SECONDS   (a file, JSON, when it ends itself)
+Usage: python -m collage.prepare.in_subprocess MODEL INPUT_SHAPES SECONDS   (a file, JSON, seconds until it exits)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from collage_core.ir.io.model_io import load_model
 
 _DEADLINE_S = 60.0
 _PER_NODE_S = 0.05
-"""Ten times what a node of a large export takes to prepare."""
+"""Seconds allowed per node: ten times the preparation time of a node in a large export."""
 _GRACE_S = 5
 _TAIL_BYTES = 4000
 
@@ -37,19 +37,19 @@ _TAIL_BYTES = 4000
 def prepare_in_subprocess(
     model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, deadline_s: float | None = None
 ) -> None:
-    """See that preparing a model ends, and does not end the process that does it.
+    """Check in a subprocess that preparing a model terminates and does not crash.
 
-    Whether it succeeds is not said: whoever prepares the model afterwards hears what is wrong. Large weights stay
-    behind; nothing looks at them before a model runs.
+    The result of the preparation is not reported: the caller prepares the model again and gets any error then.
+    Large weights are left out; nothing reads them before a model runs.
 
     Args:
-        model: As given, not prepared.
+        model: The model as given, not prepared.
         input_shapes: As for `prepare`.
-        deadline_s: Seconds it may take; a minute and more for large models if None.
+        deadline_s: Time limit in seconds; if None, a minute, and more for large models.
 
     Raises:
-        InvalidModelError: If the process that tried is dead.
-        DeadlineExceededError: If it did not finish.
+        InvalidModelError: If the subprocess died.
+        DeadlineExceededError: If it did not finish in time.
     """
     if deadline_s is None:
         deadline_s = _DEADLINE_S + _PER_NODE_S * sum(1 for _ in model.graph)
@@ -83,7 +83,7 @@ def prepare_in_subprocess(
 
 
 def main() -> None:
-    """Tries; only how the process ends counts."""
+    """Prepare the model in this process; only how the process ends is significant."""
     if hasattr(signal, "alarm"):
         signal.alarm(int(sys.argv[3]))  # whoever waits for it may be killed; nothing of Python's is needed to end it
     with contextlib.suppress(Exception):

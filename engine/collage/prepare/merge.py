@@ -1,4 +1,4 @@
-"""Merges nodes: equal ones with each other, normalisation and padding into convolutions."""
+"""Merge nodes: equal ones with each other, normalisation and padding into convolutions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collage_core.ir.operators.quantised import is_dequantize
 from collage_core.ir.values.content import tensor_content_hash
 
 _KEY_LIMIT = 1024
-"""Elements of an attribute tensor that two nodes are compared by; larger ones count as different."""
+"""Largest number of elements of an attribute tensor that is compared; larger tensors count as different."""
 
 
 def merge_equal_nodes(graph: ir.Graph, functions: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Recognises operators that give back one of their inputs, bit for bit."""
+"""Recognise operators that return one of their inputs, bit for bit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _same_type(node: ir.Node) -> ir.Value | None:
 
 
 def _same_shape(node: ir.Node) -> ir.Value | None:
-    """For operators that only rearrange: one shape in and out means nothing moved."""
+    """Return the input of a rearranging operator whose input and output shapes are equal: nothing moved."""
     source = node.inputs[0]
     shape = static_shape(source)
     return source if shape is not None and shape == static_shape(node.outputs[0]) else None
@@ -52,7 +52,7 @@ def _only_operand(node: ir.Node) -> ir.Value | None:
 
 
 def _only_part(node: ir.Node) -> ir.Value | None:
-    """For Concat: all other parts have no elements."""
+    """Return the only input of a Concat that has elements; all others are empty."""
     parts = []
     for value in node.inputs:
         shape = static_shape(value)
@@ -62,7 +62,10 @@ def _only_part(node: ir.Node) -> ir.Value | None:
 
 
 def _in_order(node: ir.Node) -> ir.Value | None:
-    """For Transpose: axes of length 1 may move, as long as nothing in memory does and the shape stays."""
+    """Return the input of a Transpose that moves nothing in memory and keeps the shape.
+
+    Axes of length 1 may be permuted.
+    """
     source = node.inputs[0]
     shape = static_shape(source)
     if source is None or shape is None:
@@ -75,13 +78,19 @@ def _in_order(node: ir.Node) -> ir.Value | None:
 
 
 def _no_padding(node: ir.Node) -> ir.Value | None:
-    """A pad of +1 and -1 keeps the shape and moves the contents, so the amounts themselves decide."""
+    """Return the input of a Pad whose amounts are all zero.
+
+    The amounts themselves decide: a pad of +1 and -1 keeps the shape and moves the contents.
+    """
     pads = constant_of(node.inputs[1]) if len(node.inputs) > 1 else None
     return node.inputs[0] if pads is not None and not pads.any() else None
 
 
 def _whole_slice(node: ir.Node) -> ir.Value | None:
-    """With positive steps, a slice of full length is the whole; backwards it would be reversed."""
+    """Return the input of a Slice that keeps everything.
+
+    With positive steps, a slice of full length is the whole input; with negative steps it would be reversed.
+    """
     if len(node.inputs) > 4 and node.inputs[4] is not None:
         steps = constant_of(node.inputs[4])
         if steps is None or (steps < 0).any():
@@ -90,7 +99,10 @@ def _whole_slice(node: ir.Node) -> ir.Value | None:
 
 
 def _neutral(operand: float, *, either: bool) -> Callable[[ir.Node], ir.Value | None]:
-    """For x*1, x/1, x-0, x**1. Not x+0, which turns -0.0 into 0.0."""
+    """Return a rule that detects a neutral operand: x*1, x/1, x-0, x**1.
+
+    x+0 is not neutral: it turns -0.0 into 0.0.
+    """
 
     def rule(node: ir.Node) -> ir.Value | None:
         first, second = node.inputs[0], node.inputs[1]

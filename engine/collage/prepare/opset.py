@@ -1,4 +1,4 @@
-"""Brings a model to one version of the default opset."""
+"""Convert a model to one version of the default opset."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collage.prepare.validity import large_weights, serialized_without
 from collage_core.ir.io.inference import all_graphs
 
 TARGET_OPSET = 21
-"""Older models are brought here, newer ones stay.
+"""Opset that older models are converted to; newer ones keep theirs.
 
-21 belongs to IR version 10 and is understood by everything measured: ONNX Runtime 1.31 (which refuses 27),
+21 belongs to IR version 10 and is supported by every toolchain measured: ONNX Runtime 1.31 (which refuses 27),
 OpenVINO 2026.4, TVM's importer. From 18 to 26 ONNX Runtime fuses the same nodes of BERT, ConvNeXt and Segformer,
-so a higher version would gain nothing; what 22 and later add are element types and new operators.
+so a higher version would gain nothing; 22 and later add element types and new operators.
 """
 
 
@@ -40,9 +40,10 @@ def upgrade_opset(model: ir.Model) -> ir.Model:
 
 
 def _is_misconverted(model: ir.Model, version: int) -> bool:
-    """Whether ONNX's converter would take a node for another.
+    """Return whether ONNX's version converter would convert a node incorrectly.
 
-    Scan lost its batch axis in opset 9; the converter drops the lengths and leaves the axis (onnx 1.23, `scan_8_9.h`).
+    Scan lost its batch axis in opset 9; the converter drops the lengths and leaves the axis (onnx 1.23,
+    `scan_8_9.h`).
     """
     return version < 9 and any(node.op_type == "Scan" for node in model.graph.all_nodes())
 

@@ -1,4 +1,4 @@
-"""Gives every operator that reads a dequantised tensor a DequantizeLinear of its own."""
+"""Give every operator that reads a dequantised tensor its own DequantizeLinear."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Binds a model's free input dimensions and infers the type and shape of every value."""
+"""Bind a model's free input dimensions and infer the type and shape of every value."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from collage_core.errors import InputShapeError, InvalidModelError, did_you_mean
 from collage_core.ir.io.inference import static_shape
 
 _MOST_ELEMENTS = 2**60
-"""Of an input; sizes in bytes and offsets stay below 2^63, beyond which neither ONNX nor NumPy has any."""
+"""Most elements of an input: sizes in bytes and offsets must stay below 2^63, the limit of ONNX and NumPy."""
 
 
 def bound_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
-    """The static shape of each input that is a tensor and no constant, by name; the model stays as it is.
+    """Return the static shape of each non-constant tensor input, by name; the model is not modified.
 
     A symbol (`batch`) bound through one input is bound wherever it occurs.
 
     Raises:
-        InputShapeError: If a free dimension stays free, a shape contradicts the model or another one, or a name is no
-            input of the model.
-        InvalidModelError: If the model itself declares what is no shape.
+        InputShapeError: If a free dimension stays free, a shape contradicts the model or another shape, or a
+            name is not an input of the model.
+        InvalidModelError: If the model itself declares an invalid shape.
     """
     inputs = {str(value.name): value for value in model.graph.inputs if not value.is_initializer()}
     for name in input_shapes:
@@ -69,7 +69,10 @@ def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]
 
 
 def free_inputs(model: ir.Model) -> frozenset[str]:
-    """Names of the graph inputs of a model, as given, whose shape is not static and no constant decides."""
+    """Return the names of a model's graph inputs whose shape is neither static nor determined by a constant.
+
+    The model is taken as given, before preparation.
+    """
     return frozenset(
         str(value.name)
         for value in model.graph.inputs
@@ -82,7 +85,7 @@ def free_inputs(model: ir.Model) -> frozenset[str]:
 def _given_shapes(
     inputs: Mapping[str, ir.Value], input_shapes: Mapping[str, Sequence[int]]
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
-    """What the user gave by input, and what that makes each symbol."""
+    """Return the shapes that the user gave by input, and the value they assign to each symbol."""
     shapes: dict[str, tuple[int, ...]] = {}
     symbols: dict[str, int] = {}
     owners: dict[str, str] = {}

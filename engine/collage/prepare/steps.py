@@ -1,12 +1,12 @@
-"""Turns a model as exporters write it into the form everything after works on.
+"""Turn a model as exporters write it into the form that all later steps work on.
 
-`prepare` binds the input shapes, inlines functions, brings the model to one opset, infers every shape, folds what
-is constant and removes what does nothing. It changes neither the model's inputs and outputs nor its numbers
-(beyond the rounding of weights into which a normalisation is folded), and leaves alone the forms that toolchains
-recognise: Gelu and LayerNormalization sub-graphs, MatMul and Gemm with their weight layouts, quantised operators, each
-of which gets conversions of its own (`prepare_quantised`).
+`prepare` binds the input shapes, inlines functions, converts the model to one opset, infers every shape, folds
+constants and removes no-ops. It changes neither the model's inputs and outputs nor its values (beyond the
+rounding of weights into which a normalisation is folded). It preserves the forms that toolchains recognise:
+Gelu and LayerNormalization sub-graphs, MatMul and Gemm with their weight layouts, quantised operators, each of
+which gets its own conversions (`prepare_quantised`).
 
-Why not one of the libraries alone. Nodes of TorchScript exports with dynamic axes, before, then left by
+No existing library suffices alone. Nodes of TorchScript exports with dynamic axes, before, then left by
 onnxscript.optimizer 0.7, by onnxslim 0.1.98, and here:
 
     MobileNetV2      1093    168    100    100
@@ -15,12 +15,12 @@ onnxscript.optimizer 0.7, by onnxslim 0.1.98, and here:
     Swin-T           4097   1391    643    642
     Segformer-B0     1527    416    554    408
 
-onnxslim leaves shape arithmetic where its symbolic inference gives up (Swin, Segformer), turns MatMul and Add into
-Reshape, Gemm and Reshape (BERT, ConvNeXt), and wants the weights in one protobuf; onnxscript's folding skips what it
-lists by name and takes half a minute on Swin. With static inputs everything a shape decides is plain constant
-folding, so that is what this does, with ONNX's inference and evaluator node by node and onnx_ir's passes around it;
-no weight is serialised. ONNX Runtime's own optimiser makes the same nodes of the prepared model as of the original,
-or fewer (Swin 524 instead of 555).
+onnxslim leaves shape arithmetic where its symbolic inference fails (Swin, Segformer), turns MatMul and Add into
+Reshape, Gemm and Reshape (BERT, ConvNeXt), and requires the weights in one protobuf; onnxscript's folding skips
+a fixed list of operators and takes half a minute on Swin. With static inputs all shape-dependent values reduce
+to constant folding. So this package folds node by node with ONNX's inference and evaluator, combined with
+onnx_ir's passes; no weight is serialised. ONNX Runtime's own optimiser makes the same nodes of the prepared
+model as of the original, or fewer (Swin 524 instead of 555).
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from collage_core.ir.io.model_io import bring_inside
 from collage_core.ir.io.quiet import only_errors_of
 
 PRIMITIVE_KEY = "collage.primitive"
-"""Metadata of functions that are kernels already: a fusion found before, or annotated by hand."""
+"""Metadata key of functions that are already kernels: fused earlier, or annotated by hand."""
 
 MINIMUM_IR_VERSION = 10
-"""The first whose functions and nodes have metadata."""
+"""First IR version whose functions and nodes have metadata."""
 
 _MAX_ROUNDS = 10
 
@@ -150,7 +150,10 @@ def _inline(model: ir.Model) -> None:
 
 
 def _check_kernels(model: ir.Model) -> None:
-    """Kernels are replaced by their bodies later, where one version of each domain is all there can be."""
+    """Check that kernel functions use the model's opset versions and that their calls pass no bodies.
+
+    Kernels are later replaced by their bodies, where only one version of each domain is possible.
+    """
     for function in model.functions.values():
         for domain, version in function.opset_imports.items():
             if model.opset_imports.get(domain, version) != version:

@@ -1,8 +1,8 @@
-"""Whose fault it is when something stumbles over a model: ONNX's checker is asked then, and not before.
+"""Attribute unexpected exceptions to an invalid model, by running ONNX's checker only after a failure.
 
-Models that the checker refuses are in use, and toolchains run them; so nothing is refused for being invalid. But most
-code here trusts that a node is what its operator's schema says, and where that fails, the user is to hear what is wrong
-with the model and not where it was noticed.
+Some models in use are refused by the checker and still run on toolchains, so no model is refused for being
+invalid. But most code here assumes that a node follows its operator's schema. Where that fails, the user should
+see what is wrong with the model instead of where the failure surfaced.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _PLACEHOLDER_ELEMENTS = 1024
 
 @contextlib.contextmanager
 def blamed_on(model: ir.Model) -> Iterator[None]:
-    """Turns an unexpected exception into an `InvalidModelError` if the model is to blame.
+    """Convert an unexpected exception into an `InvalidModelError` if the model is invalid.
 
     Args:
-        model: What is worked on. It is looked at only if there is an exception.
+        model: Model being processed. It is checked only if there is an exception.
 
     Raises:
-        InvalidModelError: If ONNX's checker refuses the model; the exception is its cause. Otherwise the exception
-            goes on: it is a defect of Collage.
+        InvalidModelError: If ONNX's checker rejects the model; the exception is its cause. Otherwise the exception
+            propagates: it is a defect of Collage.
     """
     try:
         yield
@@ -44,7 +44,7 @@ def blamed_on(model: ir.Model) -> Iterator[None]:
 
 
 def invalidity(model: ir.Model) -> str:
-    """Why ONNX's checker and its strict inference of shapes refuse a model; empty if they do not."""
+    """Return why ONNX's checker and its strict shape inference reject a model; empty if they do not."""
     try:
         onnx.checker.check_model(serialized_without(model, large_weights(model)), full_check=True)
     except Exception as error:  # what cannot even be serialised is not valid either
@@ -125,7 +125,7 @@ def _check_version(graph: ir.Graph, imports: Mapping[str, int]) -> None:
 
 
 def _misfit(node: ir.Node, version: int) -> str:
-    """Why a node cannot be one of its operator; empty if it can, or the operator is not known."""
+    """Return why a node does not match its operator's schema; empty if it does, or the operator is unknown."""
     domain = "" if node.domain == "ai.onnx" else node.domain
     if not onnx.defs.has(node.op_type, version, domain):
         return ""
@@ -149,7 +149,10 @@ def _misfit(node: ir.Node, version: int) -> str:
 
 
 def _misfit_call(node: ir.Node, function: ir.Function) -> str:
-    """Why a node cannot call a function of the model; empty if it can. The last inputs and outputs may be left out."""
+    """Return why a node cannot call a function of the model; empty if it can.
+
+    Trailing inputs and outputs may be omitted.
+    """
     for what, given, known in (
         ("inputs", node.inputs, function.inputs),
         ("outputs", node.outputs, function.outputs),
@@ -167,7 +170,7 @@ _NOBODY = "no input, no weight and no output of a node"
 
 
 def large_weights(model: ir.Model) -> dict[str, ir.Value]:
-    """Initializers of the main graph that hold weights rather than what decides shapes, by name."""
+    """Return the main graph's initializers that hold weights and do not determine shapes, by name."""
     return {
         name: value
         for name, value in model.graph.initializers.items()
@@ -176,7 +179,10 @@ def large_weights(model: ir.Model) -> dict[str, ir.Value]:
 
 
 def serialized_without(model: ir.Model, weights: dict[str, ir.Value]) -> onnx.ModelProto:
-    """A model with some initializers as typed inputs instead, after its own inputs in the order given."""
+    """Serialize a model with some initializers turned into typed inputs.
+
+    They follow the model's own inputs in the order given.
+    """
     copy = model.clone()
     for name in weights:
         value = copy.graph.initializers.pop(name)

@@ -1,12 +1,11 @@
-"""The numeric reference: ONNX's own operators, node by node, and how to compare with them.
+"""The numeric reference: ONNX's own operators, node by node, and comparison with their results.
 
-ONNX's operators are imported when something is first evaluated: a worker only compares, and they are a sixth of what it
-would import.
+ONNX's operators are imported on first evaluation: a worker only compares, and they would be a sixth of its imports.
 """
 
 from typing import TYPE_CHECKING
 
-from collage.reference.compare import Discrepancy, compare, relative_error
+from collage.reference.discrepancy import Discrepancy, compare, relative_error
 from collage_core.late_names import late_names
 
 if TYPE_CHECKING:

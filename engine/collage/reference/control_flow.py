@@ -1,9 +1,9 @@
-"""If, Loop, Scan and SequenceMap over captured values.
+"""Run If, Loop, Scan and SequenceMap over captured values.
 
 ONNX's own Loop stacks scalar scan outputs with `np.vstack`, which gives (n, 1) where the standard says (n,),
-stops at once when `cond` is left out, and cannot return an empty scan output; its Scan knows only axis 0 and the
-forward direction; the body of its SequenceMap sees nothing outside (onnx 1.23, `onnx/reference/ops/op_loop.py`,
-`op_scan.py`, `op_sequence_map.py`). So these follow the standard's text.
+stops at once when `cond` is omitted, and cannot return an empty scan output; its Scan supports only axis 0 and the
+forward direction; the body of its SequenceMap cannot access outer values (onnx 1.23, `onnx/reference/ops/op_loop.py`,
+`op_scan.py`, `op_sequence_map.py`). So these implementations follow the standard's text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 RunGraph = Callable[[ir.Graph, Sequence[Any]], tuple[Any, ...]]
-"""Runs a sub-graph on its own inputs; what it captures is already known to it."""
+"""Runs a sub-graph on its inputs; captured values are already bound."""
 
 
 def run_if(node: ir.Node, inputs: Sequence[Any], run: RunGraph) -> tuple[Any, ...]:
@@ -116,7 +116,7 @@ def run_sequence_map(node: ir.Node, inputs: Sequence[Any], run: RunGraph) -> tup
 
 
 def _padded(steps: Sequence[Any], length: int, value: ir.Value) -> Any:
-    """Steps one after another on a new axis 0, zeros after the last."""
+    """Stack steps along a new axis 0 and pad with zeros at the end."""
     taken = np.stack(steps) if steps else _empty(value, 0)
     return np.concatenate([taken, np.zeros((length - len(taken), *taken.shape[1:]), taken.dtype)])
 

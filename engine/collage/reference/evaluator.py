@@ -1,4 +1,4 @@
-"""Evaluates an ONNX model node by node, giving the value of every tensor in it."""
+"""Evaluate an ONNX model node by node, giving the value of every tensor in it."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ Scope = MutableMapping[ir.Value, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a model computes.
+    """Result of evaluating a model.
 
     Attributes:
-        values: Every tensor of the main graph that was asked for, by name; inputs and outputs included.
-        unchecked: Node name to reason, for nodes the reference could not compute, so that their
-            outputs are the fallback's and confirm nothing about it.
+        values: The requested tensors of the main graph, by name; inputs and outputs included.
+        unchecked: Reason for each node the reference could not compute, by node name. Their outputs are the
+            fallback's and therefore do not verify it.
     """
 
     values: Mapping[str, Any]
@@ -50,7 +50,7 @@ class Evaluation:
 
 
 class NodeEvaluator:
-    """Computes single nodes, with everything a node may hold: sub-graphs, functions, low precision.
+    """Computes single nodes, including sub-graphs, functions and low-precision types.
 
     Args:
         opset_imports: Version of each domain.
@@ -229,7 +229,7 @@ def evaluate(
 
 
 def _nbytes(value: ir.Value) -> int:
-    """Bytes of a tensor as NumPy holds it; 0 where that is not known before."""
+    """Return the size of a tensor in NumPy, in bytes; 0 where it is not known statically."""
     if value.shape is None or value.dtype is None or not value.shape.is_static():
         return 0
     return math.prod(map(int, value.shape.numpy())) * max(1, getattr(value.dtype.numpy(), "itemsize", 1))

@@ -1,4 +1,4 @@
-"""Finds what computes one standard operator: a vectorised kernel, or ONNX's own implementation.
+"""Find the implementation of one standard operator: a vectorised kernel, or ONNX's own.
 
 ONNX's implementations are the authority. A kernel of `collage.reference.kernels` replaces one only where
 ONNX's own loops over pixels in Python, and is property-tested against it.
@@ -47,7 +47,7 @@ _KEEPS_PRECISION = frozenset(
         "Range",
     }
 )
-"""Operators whose result depends on the very type of their inputs, not only on the values."""
+"""Operators whose result depends on the exact type of their inputs, not only on the values."""
 
 
 def standard_operator(node: onnx.NodeProto, version: int, inputs: Values) -> Operator:
@@ -116,7 +116,7 @@ def schema_function(
 
 
 def is_implemented(op_type: str, version: int) -> bool:
-    """Whether ONNX implements an operator itself, and not only as a function of others."""
+    """Return whether ONNX implements an operator itself, not only as a function of other operators."""
     if find_kernel(op_type, 1) is not None:
         return True
     try:
@@ -149,7 +149,7 @@ def other_operator(node: onnx.NodeProto, version: int, opsets: Mapping[str, int]
 
 
 _SINCE = {"DequantizeLinear": 19, "QuantizeLinear": 19}
-"""First version ONNX implements; what earlier ones define is part of it."""
+"""First version that ONNX implements; it subsumes the definitions of earlier ones."""
 
 
 def _onnx_operator(node: onnx.NodeProto, version: int, inputs: Values) -> Operator:
@@ -160,7 +160,7 @@ def _onnx_operator(node: onnx.NodeProto, version: int, inputs: Values) -> Operat
 
 
 def strings_as_objects(value: Any) -> Any:
-    """Strings of a width NumPy chose become objects: ONNX's kernels take the two for different types."""
+    """Convert fixed-width NumPy strings to objects; ONNX's kernels treat the two as different types."""
     return as_text(value) if isinstance(value, np.ndarray) and value.dtype.kind in "US" else value
 
 
@@ -186,14 +186,14 @@ class _ExpansionError(Exception):
 
 
 class _NoExpansion:
-    """Stands in for an evaluator where only the question counts whether one would be needed."""
+    """Stands in for an evaluator to detect whether one would be needed."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise _ExpansionError
 
 
 _TYPED_LIKE = {("LinearAttention", 1): 0}
-"""Input an output has the type of where the one it shares its type with is left out: a state begins as the query."""
+"""Fallback input for an output's type when the input it is tied to is omitted: a state has the query's type."""
 
 
 def _same_type(node: onnx.NodeProto, version: int) -> Callable[[int], int | None]:

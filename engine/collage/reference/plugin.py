@@ -1,6 +1,7 @@
 """The built-in toolchain `reference`: ONNX's own operators, slow and covering almost everything.
 
-It takes part in a search only when asked for by name, so that an operator nobody else runs does not stop a model.
+It takes part in a search only when requested by name, so that an operator without any other kernel does not block a
+model.
 """
 
 from __future__ import annotations
@@ -50,23 +51,23 @@ class ReferencePlugin:
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target]:
-        """One target on the CPU, whose kernels are single operators."""
+        """Return one target on the CPU, whose kernels are single operators."""
         version = importlib.metadata.version("onnx")
         return [Target(toolchain="reference", fingerprint=f"onnx {version}", joins=Joins.NONE)]
 
     @hookimpl
     def collage_register_predicates(self, table: PatternTable, target: Target) -> None:
-        """Every standard operator."""
+        """Register a predicate for every standard operator."""
         table.predicate("*", _takes)
 
     @hookimpl
     def collage_lower(self, function: KernelFunction) -> Iterator[Artifact]:
-        """The function itself is the artifact."""
+        """Yield the function itself as the artifact."""
         yield Artifact(files={_MODEL: model_to_bytes(function.model)})
 
     @hookimpl
     def collage_load(self, artifact: Artifact, run: RunContext) -> Kernel:
-        """Parses the model."""
+        """Parse the model."""
         return ReferenceKernel(model_from_bytes(artifact.files[_MODEL]))
 
 
@@ -99,9 +100,9 @@ class ReferenceKernel:
 
 
 def _owned(value: Any) -> Any:
-    """A value that shares no memory with the kernel's inputs, as those of Identity or SequenceAt do.
+    """Return a copy that shares no memory with the kernel's inputs, as results of Identity or SequenceAt would.
 
-    A foreign buffer keeps what it is given, and its neighbours write into theirs again.
+    A foreign buffer keeps the value it is given, and the neighbouring kernels overwrite theirs.
     """
     if isinstance(value, np.ndarray | np.generic):
         return np.array(value)

@@ -1,4 +1,4 @@
-"""Whether a tensor is right in which rounding to few bits has a say."""
+"""Compare tensors whose values depend on quantisation rounding."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from collage.reference.compare import Discrepancy, is_floating
+from collage.reference.discrepancy import Discrepancy, is_floating
 
 _PER_ROUNDING = 0.1
-"""Quanta, root mean square, that two right computations may be apart for each rounding in a row."""
+"""Root mean square difference allowed between two correct computations, in quanta per consecutive rounding."""
 
 _MOST = 3.0
-"""However many roundings there are: by then the values are as far apart as quantised ones get.
+"""Most allowed quanta, whatever the number of roundings: the distance of quantised values saturates there.
 
-Seen of ONNX Runtime 1.31 and OpenVINO 2026.4 against the reference, on the SqueezeNet, Inception v1 and MobileNetV2 of
-the suite quantised with a scale per channel: one operator alone 0.004 quanta (one element of 100,000 is off by one),
-behind 5 roundings 0.04, 10 roundings 0.15, 20 roundings 0.6, 60 roundings 2; in one region of OpenVINO 1.1 behind 16.
+Observed for ONNX Runtime 1.31 and OpenVINO 2026.4 against the reference, on the SqueezeNet, Inception v1 and
+MobileNetV2 of the suite quantised with a scale per channel: one operator alone 0.004 quanta (one element of
+100,000 is off by one), behind 5 roundings 0.04, 10 roundings 0.15, 20 roundings 0.6, 60 roundings 2; in one
+region of OpenVINO 1.1 behind 16.
 """
 
 _ELEMENTS = 2.0
-"""Elements that may be a quantum off in any tensor, as in the few scores of a classifier."""
+"""Elements that may be a quantum off in any tensor, for small tensors such as the scores of a classifier."""
 
 _OF_SCALE = 1 / 64
-"""What a quantum is taken to be of a tensor of numbers, as a share of its largest magnitude: half of 8 bits used."""
+"""Assumed quantum of a floating-point tensor, relative to its largest magnitude: half of the 8-bit range used."""
 
 _LABELS = 0.01
 _MOST_LABELS = 0.3
-"""Of anything else behind a rounding, such as the index of the largest score: the share that may differ for each."""
+"""Largest share of other values behind roundings, such as the index of the largest score, that may differ."""
 
 _NARROW_BITS = 16
 
@@ -42,20 +43,20 @@ def rounded_problem(
     relative: float = 0.0,
     mismatched: float = 0.0,
 ) -> str:
-    """What is wrong with a tensor behind a QuantizeLinear; empty if nothing is.
+    """Return what is wrong with a tensor computed after a QuantizeLinear; empty if nothing is.
 
-    Two right kernels add up in different orders, so where a number lies in the middle between two quanta one rounds up
-    and the other down; behind further operators such an element moves others over the middle, and so on. So what is
-    judged is how far a tensor is off as a whole, in quanta: a wrong zero point is one, rounding down instead of to
-    the nearest 0.7, and a wrong scale, weight or bias several.
+    Two correct kernels accumulate in different orders, so where a number lies halfway between two quanta one rounds
+    up and the other down; after further operators such an element moves others across a rounding boundary, and so
+    on. The check is therefore on the error of the tensor as a whole, in quanta: a wrong zero point is one, rounding
+    down instead of to nearest 0.7, and a wrong scale, weight or bias several.
 
     Args:
-        found: How far it is from what it should be, by `compare`.
-        actual: The tensor.
-        expected: What it should be.
-        roundings: How many roundings in a row it is behind.
-        relative: Error of numbers, relative to their scale, that is allowed anyway.
-        mismatched: Share of differing elements that is allowed anyway.
+        found: Difference between the tensor and its expected value, by `compare`.
+        actual: The tensor computed.
+        expected: The expected value.
+        roundings: Number of consecutive roundings before the tensor.
+        relative: Error of numbers, relative to their scale, that is allowed in any case.
+        mismatched: Share of differing elements that is allowed in any case.
     """
     if found.reason:
         return found.reason
@@ -82,7 +83,7 @@ def rounded_problem(
 
 
 def is_narrow(array: np.ndarray[Any, Any]) -> bool:
-    """Whether an array holds integers of at most 16 bits, ml_dtypes' included.
+    """Return whether an array holds integers of at most 16 bits, including ml_dtypes' types.
 
     Examples:
         >>> is_narrow(np.zeros(2, np.uint8)), is_narrow(np.zeros(2, np.int64)), is_narrow(np.zeros(2, bool))

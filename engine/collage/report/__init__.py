@@ -1,1 +1,1 @@
-"""Renders what the pipeline found out: a `Record` and the smaller reports, as JSON, tables and text."""
+"""Render the engine's findings, a `Record` and the smaller reports, as JSON, tables and text."""

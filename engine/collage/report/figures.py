@@ -1,4 +1,4 @@
-"""How figures read: the same number looks the same in tables, explanations and progress."""
+"""Format figures uniformly in tables, explanations and progress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def milliseconds(value: float) -> str:
-    """Four significant digits, as far as a clock is worth them.
+    """Format milliseconds with four significant digits, about the precision of the clock.
 
     Examples:
         >>> [milliseconds(v) for v in (0.012345, 3.7, 160.04)]
@@ -16,7 +16,7 @@ def milliseconds(value: float) -> str:
 
 
 def microseconds(value: float | None) -> str:
-    """One decimal below a thousand; a dash where there is no number.
+    """Format microseconds, with one decimal below a thousand; a dash if there is no value.
 
     Examples:
         >>> [microseconds(v) for v in (3.14, 1234.5, None, math.inf)]
@@ -30,7 +30,7 @@ def microseconds(value: float | None) -> str:
 
 
 def interval(bounds: tuple[float, float], digits: int = 4) -> str:
-    """An interval, both ends with as many significant digits.
+    """Format an interval, both ends with the same number of significant digits.
 
     Examples:
         >>> interval((1.05, 1.112), 3)
@@ -41,7 +41,7 @@ def interval(bounds: tuple[float, float], digits: int = 4) -> str:
 
 
 def span(bounds: tuple[float, float], digits: int = 4) -> str:
-    """An interval where columns are scarce.
+    """Format an interval in compact form, for narrow columns.
 
     Examples:
         >>> span((95.04, 96.96))
@@ -51,7 +51,7 @@ def span(bounds: tuple[float, float], digits: int = 4) -> str:
 
 
 def ratio(value: float) -> str:
-    """A ratio of latencies.
+    """Format a ratio of latencies.
 
     Examples:
         >>> ratio(0.6549)
@@ -61,7 +61,7 @@ def ratio(value: float) -> str:
 
 
 def error(value: float) -> str:
-    """An error relative to a tensor's scale.
+    """Format an error relative to a tensor's scale.
 
     Examples:
         >>> [error(v) for v in (0.0, 3.1234e-06, math.inf)]
@@ -73,7 +73,7 @@ def error(value: float) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """A share; a dash if there is no whole.
+    """Format a share in per cent; a dash if the whole is zero.
 
     Examples:
         >>> percent(1, 8), percent(1, 0)
@@ -83,7 +83,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def change(value: float, base: float) -> str:
-    """How much larger or smaller than the base, with its sign.
+    """Format the relative change from a base, with its sign.
 
     Examples:
         >>> change(110, 100), change(95, 100)
@@ -93,7 +93,7 @@ def change(value: float, base: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration a user waits for.
+    """Format the duration of an operation that the user waits for.
 
     Examples:
         >>> [seconds(v) for v in (0.234, 7.25, 61.0, 3700.0)]
@@ -108,7 +108,7 @@ def seconds(value: float) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes in binary units.
+    """Format a number of bytes in binary units.
 
     Examples:
         >>> size(512), size(3 * 1024**3)
@@ -123,7 +123,7 @@ def size(count: int) -> str:
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """A count with its noun.
+    """Format a count with its noun.
 
     Examples:
         >>> counted(1, "node"), counted(412, "node"), counted(2, "entry", "entries")

@@ -1,4 +1,4 @@
-"""Text files that are either the old one or the whole new one."""
+"""Replace text files atomically: a reader finds either the old file or the complete new one."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collage_core.ir.io.replacement import Replacement
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file in UTF-8 under a temporary name beside it, then renames it into place.
+    """Write a file in UTF-8 under a temporary name beside it, then rename it into place.
 
     Raises:
-        OSError: If it cannot be written; an earlier file is then untouched.
+        OSError: If it cannot be written; an existing file is then left unchanged.
     """
     write_pieces(path, (text,))
 
 
 def write_pieces(path: str | os.PathLike[str], pieces: Iterable[str]) -> None:
-    """Like `write_text`, for text too long to hold at once.
+    """Write a file like `write_text`, for text too long to hold in memory at once.
 
     Raises:
-        OSError: If it cannot be written; an earlier file is then untouched.
+        OSError: If it cannot be written; an existing file is then left unchanged.
     """
     with Replacement(path) as file:
         for piece in pieces:

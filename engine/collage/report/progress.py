@@ -1,4 +1,4 @@
-"""Progress of long work: what is being done, how far it is, how long it will still take."""
+"""Show the progress of long work: current step, share done, time left."""
 
 from __future__ import annotations
 
@@ -15,54 +15,54 @@ from collage.report.figures import seconds
 
 
 class Progress(Protocol):
-    """Takes news of long work. Work is phases one after another, each of steps."""
+    """Receives progress updates of long work, which is a sequence of phases, each a sequence of steps."""
 
     def phase(self, name: str, total: int | None = None) -> None:
-        """Begins a phase and ends the one before.
+        """Begin a phase and end the previous one.
 
         Args:
-            name: What is being done, e.g. `"measuring"`.
-            total: Steps it will take; None if nobody knows.
+            name: Name of the phase, e.g. `"measuring"`.
+            total: Number of steps; None if unknown.
         """
 
     def advance(self, steps: int = 1, *, total: int | None = None) -> None:
-        """Reports finished steps of the current phase.
+        """Report finished steps of the current phase.
 
         Args:
             steps: Steps finished since the last call; 0 to change the total only.
-            total: How many steps the phase takes by what is known now; None if that did not change.
+            total: Current estimate of the phase's number of steps; None if unchanged.
         """
 
     def message(self, text: str) -> None:
-        """Shows one line that stays, such as a toolchain that crashed."""
+        """Show one permanent line, for events such as a toolchain crash."""
 
     def done(self) -> None:
-        """Ends the last phase and gives the screen back. May be called again."""
+        """End the last phase and release the screen; may be called more than once."""
 
 
 class SilentProgress:
     """Shows nothing."""
 
     def phase(self, name: str, total: int | None = None) -> None:
-        """Ignores it."""
+        """Ignore the phase."""
 
     def advance(self, steps: int = 1, *, total: int | None = None) -> None:
-        """Ignores it."""
+        """Ignore the phase."""
 
     def message(self, text: str) -> None:
-        """Ignores it."""
+        """Ignore the phase."""
 
     def done(self) -> None:
-        """Ignores it."""
+        """Ignore the phase."""
 
 
 class LineProgress:
-    """A line when a phase begins, one every few seconds, one when it ends: for logs and pipes.
+    """Writes a line when a phase begins, one every few seconds, and one when it ends: for logs and pipes.
 
     Args:
-        stream: Where lines go.
+        stream: Receives the lines.
         interval_s: Least time between two lines about the same phase.
-        clock: Seconds that never go back.
+        clock: Monotonic clock, in seconds.
     """
 
     def __init__(self, stream: IO[str], interval_s: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -75,14 +75,14 @@ class LineProgress:
         self._began = self._spoke = 0.0
 
     def phase(self, name: str, total: int | None = None) -> None:
-        """Ends the phase before with a line, and begins one with a line."""
+        """Write a line that ends the previous phase, and one that begins the new phase."""
         self.done()
         self._name, self._total, self._finished = name, total, 0
         self._began = self._spoke = self._clock()
         self.message(f"{name}{f' (0/{total})' if total else ''} ...")
 
     def advance(self, steps: int = 1, *, total: int | None = None) -> None:
-        """Writes a line if the last one is old enough."""
+        """Write a line if the last one is old enough."""
         self._finished += steps
         self._total = self._total if total is None else total
         now = self._clock()
@@ -91,11 +91,11 @@ class LineProgress:
             self.message(f"{self._name} {self._count()}, {seconds(now - self._began)}{self._left(now)}")
 
     def message(self, text: str) -> None:
-        """Writes the line."""
+        """Write the line."""
         print(text, file=self._stream, flush=True)
 
     def done(self) -> None:
-        """Says how long the phase took."""
+        """Write how long the phase took."""
         if self._name:
             count = f" {self._count()}" if self._finished else ""
             self.message(f"{self._name}{count} done in {seconds(self._clock() - self._began)}")
@@ -110,10 +110,10 @@ class LineProgress:
 
 
 class BarProgress:
-    """A bar per phase with time left, for terminals.
+    """Shows a bar per phase with the time left, for terminals.
 
     Args:
-        console: A console on a terminal; best on standard error, so that results can be piped.
+        console: A console on a terminal; preferably on standard error, so that results can be piped.
     """
 
     def __init__(self, console: Console) -> None:
@@ -129,22 +129,22 @@ class BarProgress:
         self._task: TaskID | None = None
 
     def phase(self, name: str, total: int | None = None) -> None:
-        """Fills the bar before and begins one."""
+        """Complete the previous phase's bar and begin a new one."""
         self._finish()
         self._bars.start()
         self._task = self._bars.add_task(name, total=total)
 
     def advance(self, steps: int = 1, *, total: int | None = None) -> None:
-        """Moves the bar."""
+        """Advance the bar."""
         if self._task is not None:
             self._bars.update(self._task, advance=steps, total=total)
 
     def message(self, text: str) -> None:
-        """Prints the line above the bars."""
+        """Print the line above the bars."""
         self._bars.console.print(Text(text))
 
     def done(self) -> None:
-        """Stops drawing; what was drawn stays."""
+        """Stop drawing; bars already drawn stay on screen."""
         self._finish()
         self._bars.stop()
 
@@ -157,12 +157,12 @@ class BarProgress:
 
 
 def progress_for(console: Console) -> Progress:
-    """Bars on a terminal, lines elsewhere."""
+    """Return a progress display: bars on a terminal, lines elsewhere."""
     return BarProgress(console) if console.is_terminal else LineProgress(console.file)
 
 
 def time_left_s(elapsed_s: float, finished: int, total: int | None) -> float | None:
-    """Time the rest takes at the pace so far; None if nothing can be said.
+    """Estimate the remaining time at the current pace; None if no estimate is possible.
 
     Examples:
         >>> time_left_s(10.0, 5, 20)

@@ -1,13 +1,12 @@
-"""Running partitioned models: memory, kernels, sessions and the package format."""
+"""Running partitioned models: memory, kernels and sessions; `collage.runtime.package` has the file format."""
 
 from collage.runtime.bound_run import BoundRun
 from collage.runtime.executable import Executable
 from collage.runtime.kernels.launching import BoundStep, DeviceWork, Does, Launch
 from collage.runtime.kernels.loading import Load, LoweredAgain, Relower
-from collage.runtime.load import load, loader
-from collage.runtime.package import Package, export_model, load_package, save_package
+from collage.runtime.load import loader
 from collage.runtime.profiling import Profile, StepProfile
-from collage.runtime.session import NodeArg, Session
+from collage.runtime.session import NodeArg
 
 __all__ = [
     "BoundRun",
@@ -19,14 +18,8 @@ __all__ = [
     "Load",
     "LoweredAgain",
     "NodeArg",
-    "Package",
     "Profile",
     "Relower",
-    "Session",
     "StepProfile",
-    "export_model",
-    "load",
-    "load_package",
     "loader",
-    "save_package",
 ]

@@ -1,9 +1,9 @@
-"""Places values that live at different times over the same memory.
+"""Place values with disjoint lifetimes over the same memory.
 
 Offsets come from *greedy by size* (Y. Pisarchyk and J. Lee, "Efficient Memory Management for Deep Neural Net
 Inference", MLSys 2020 workshop, algorithm 3): the largest block first, each into the smallest gap that fits
 between the blocks already placed that are alive at the same time. It is within a few percent of the lower bound
-on real networks, and needs nothing but lifetimes.
+on real networks, and needs only lifetimes.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class Block:
             raise ValueError(f"block {self.name!r} has no size or ends before it starts")
 
     def alive_with(self, other: Block) -> bool:
-        """Whether both are alive at some step. What a step reads is alive together with what it writes."""
+        """Return whether both blocks are alive at some step; a step's inputs and outputs are alive together."""
         return self.first <= other.last and other.first <= self.last
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ArenaPlan:
-    """Where each block lies.
+    """Offsets of all blocks in an arena.
 
     Attributes:
-        offsets: Bytes from the start of the arena, by block name; multiples of the alignment asked for.
+        offsets: Bytes from the start of the arena, by block name; multiples of the requested alignment.
         nbytes: Size of the arena.
     """
 
@@ -58,11 +58,11 @@ class ArenaPlan:
 
 
 def plan_arena(blocks: Iterable[Block], alignment: int = ALIGNMENT_BYTES) -> ArenaPlan:
-    """Gives every block an offset so that blocks alive together never overlap.
+    """Assign every block an offset so that blocks alive together never overlap.
 
     Args:
-        blocks: What needs memory.
-        alignment: What each block starts at a multiple of, in bytes.
+        blocks: Blocks of memory to place.
+        alignment: Alignment of each block's offset, in bytes.
 
     Examples:
         >>> plan = plan_arena([
@@ -91,10 +91,10 @@ def plan_arena(blocks: Iterable[Block], alignment: int = ALIGNMENT_BYTES) -> Are
 
 
 def allocate(nbytes: int) -> np.ndarray[Any, Any]:
-    """An aligned array of bytes; its content is undefined.
+    """Allocate an aligned array of bytes; its content is undefined.
 
     Raises:
-        MemoryNeededError: If this machine does not have so many, whatever its kernel would promise.
+        MemoryNeededError: If this machine does not have that much memory, even if its kernel would overcommit.
     """
     if nbytes > (there := memory_bytes()):
         raise MemoryNeededError(nbytes, f"this machine has {there / 2**30:.1f} GiB")

@@ -61,17 +61,17 @@ class BoundRun:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """What each input holds: for tensors of static shape the array to write into, on the device it is on."""
+        """Value of each input: for tensors of static shape the array to write into, on its device."""
         return {name: self._shown(buffer) for name, buffer in self.input_buffers.items()}
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """What each output holds after a call; not a copy, so the next call overwrites it."""
+        """Value of each output after a call; not a copy, so the next call overwrites it."""
         return {name: self._shown(buffer) for name, buffer in self.output_buffers.items()}
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        """How the kernels on devices are launched by now, and why some are not in a graph."""
+        """Current launch mode of the kernels on devices, and why some are not in a graph."""
         made = []
         for unit in self._units:
             if isinstance(unit, Stretch):
@@ -83,13 +83,13 @@ class BoundRun:
 
     @property
     def device_work(self) -> DeviceWork:
-        """What a run has devices do, as things stand by now."""
+        """Device work of a run, as currently launched."""
         done = [step.does for step in self.steps]
         return DeviceWork(launches=self.launches, copies=done.count(Does.COPY), synchronisations=done.count(Does.WAIT))
 
     @property
     def is_settled(self) -> bool:
-        """Whether later runs launch everything on devices as the last one did: no stretch is yet to be captured."""
+        """Whether later runs launch device work exactly as the last one did: no stretch remains to be captured."""
         return all(unit.is_settled for unit in self._units if isinstance(unit, Stretch))
 
     def run(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Calls that move values between devices, and that wait for a device."""
+"""Make the calls that copy values between devices and wait for a device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOT_CAPTURED = "it copies between the host and a device"
 
 
 def bound_transfer(action: Transfer, places: Places, rim: Rim, devices: Devices) -> BoundStep:
-    """The call of a copy between the CPU's memory and a device's, named `device_copy VALUE to DEVICE`."""
+    """Return the step that copies between CPU and device memory, named `device_copy VALUE to DEVICE`."""
     device = devices[action.device]
     source, target = (places.of(action.root, where, rim) for where in (action.source, action.target))
     if action.target == "cpu":
@@ -36,7 +36,7 @@ def bound_transfer(action: Transfer, places: Places, rim: Rim, devices: Devices)
 
 
 def bound_copy_out(action: CopyOut, places: Places, rim: Rim, devices: Devices, name: str) -> BoundStep:
-    """The call of a copy into an output's own memory."""
+    """Return the step that copies a value into an output's own memory."""
     source, target = places.of(action.output, action.device, rim), rim.outputs[name]
     if action.device == "cpu":
         call = functools.partial(np.copyto, target.array, source.array)
@@ -54,6 +54,6 @@ def bound_copy_out(action: CopyOut, places: Places, rim: Rim, devices: Devices, 
 
 
 def bound_wait(action: Synchronise, devices: Devices) -> BoundStep:
-    """The call that waits for a device."""
+    """Return the step that waits for a device."""
     wait = devices[action.device].synchronise
     return BoundStep(name=f"synchronise {action.device}", target="host", nodes=(), call=wait, does=Does.WAIT)

@@ -1,39 +1,24 @@
-"""The partitioned model made runnable: kernels loaded, values placed, calls bound once."""
+"""Make a partitioned model executable: load kernels, place values, bind calls once."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from collage.devices.opening import Devices
 from collage.devices.providers import Providers
-from collage.devices.this_host import this_host
+from collage.runtime.binding import bound_action
 from collage.runtime.bound_run import BoundRun
-from collage.runtime.copying import bound_copy_out, bound_transfer, bound_wait
-from collage.runtime.kernels.clashes import LibraryWatch
-from collage.runtime.kernels.launching import BoundStep, Does
-from collage.runtime.kernels.loading import Load, Loaded, Loader, LoweredAgain, Relower
+from collage.runtime.kernel_source import KernelSource
+from collage.runtime.kernels.launching import BoundStep
+from collage.runtime.kernels.loading import Load, Loaded, LoweredAgain, Relower
 from collage.runtime.places import Given, Places, Rim, homes
-from collage.runtime.schedule import Compute, CopyOut, Schedule, Synchronise, Transfer, schedule
-from collage.runtime.scratch import removed_with
+from collage.runtime.schedule import Schedule, schedule
 from collage.runtime.wiring import Wiring, wire
-from collage_core.contract import (
-    Artifact,
-    BoundCall,
-    Buffer,
-    Host,
-    ReentrantKernel,
-    Target,
-    TensorSpec,
-    ValueKind,
-)
-from collage_core.errors import KernelError, KernelLoadError
-from collage_core.passes.call_sites import CallSite, call_sites
+from collage_core.contract import Artifact, Host, Target, TensorSpec
+from collage_core.passes.call_sites import call_sites
 
 Array = np.ndarray[Any, Any]
 
@@ -41,11 +26,12 @@ Array = np.ndarray[Any, Any]
 class Executable:
     """Loaded kernels over one planned arena. Make one with `Executable.build`.
 
-    Values inside lie in the arena; graph inputs and outputs have memory of their own, so that they can be bound
-    to a caller's arrays. One run at a time: all bound runs share the kernels and the arena. `clone` for more.
+    Internal values lie in the arena; graph inputs and outputs have their own memory, so that they can be bound to a
+    caller's arrays. All bound runs share the kernels and the arena, so only one may run at a time; use `clone` to run
+    in parallel.
     """
 
-    def __init__(self, wiring: Wiring, kernels: Mapping[str, Loaded], source: _Source) -> None:
+    def __init__(self, wiring: Wiring, kernels: Mapping[str, Loaded], source: KernelSource) -> None:
         self._wiring = wiring
         self._kernels = kernels
         self._source = source
@@ -88,57 +74,50 @@ class Executable:
         """
         sites = call_sites(model)
         wiring = wire(model, sites)
-        providers = providers or Providers.discover()
-        scratch = Path(tempfile.mkdtemp(prefix="collage-"))
-        loader = Loader(
-            load=load,
+        source = KernelSource.open(
+            {site.name: site for site in sites},
+            artifacts,
+            targets,
+            load,
             threads=threads,
-            scratch=scratch,
-            host=host or this_host(providers),
-            weights=weights,
             relower=relower,
-            devices=Devices(providers.open),
+            weights=weights,
+            host=host,
+            providers=providers or Providers.discover(),
         )
-        source = _Source(loader, {site.name: site for site in sites}, artifacts, targets)
-        watch = LibraryWatch(providers.libraries)
-        kernels: dict[str, Loaded] = {}
-        for site in sites:
-            kernels[site.name] = source(site.name)
-            watch.look(targets[site.name].toolchain)
-        watch.look_again()
-        return cls(wiring, kernels, source)
+        return cls(wiring, source.all(), source)
 
     @property
     def inputs(self) -> tuple[ir.Value, ...]:
-        """The model's inputs in order, weights excepted."""
+        """The model's inputs in order, without weights."""
         return self._wiring.inputs
 
     @property
     def outputs(self) -> tuple[ir.Value, ...]:
-        """The model's outputs in order."""
+        """Return the model's outputs in order."""
         return self._wiring.outputs
 
     @property
     def arena_bytes(self) -> int:
-        """Memory of all values inside, and of the kernels' scratch."""
+        """Memory of all internal values and of the kernels' scratch, in bytes."""
         return sum(self.arenas.values())
 
     @property
     def arenas(self) -> dict[str, int]:
-        """Bytes of memory by device: values inside, replicas of those of other devices, and the kernels' scratch."""
+        """Bytes of memory by device: internal values, replicas of other devices' values, and the kernels' scratch."""
         return {device: plan.nbytes for device, plan in self._memory.places.plans.items()}
 
     @property
     def lowered_again(self) -> tuple[LoweredAgain, ...]:
-        """Kernels that were built anew because their artifacts do not fit this machine."""
+        """Kernels that were lowered again because their artifacts do not fit this machine."""
         return self._source.lowered_again
 
     def spec(self, value: ir.Value) -> TensorSpec:
-        """What is known of an input or output."""
+        """Return the tensor spec of an input or output."""
         return self._wiring.specs[value]
 
     def clone(self) -> Executable:
-        """The same executable with memory of its own, to run beside this one.
+        """Return the same executable with memory of its own, for concurrent runs.
 
         Reentrant kernels are shared, with their weights and threads; the others are loaded again.
 
@@ -146,10 +125,7 @@ class Executable:
             KernelLoadError: If a kernel cannot be loaded again.
         """
         source = self._source.apart()
-        kernels = {
-            name: loaded if isinstance(loaded.kernel, ReentrantKernel) and source.on_cpu(name) else source(name)
-            for name, loaded in self._kernels.items()
-        }
+        kernels = {name: source.for_clone(name, loaded) for name, loaded in self._kernels.items()}
         return Executable(self._wiring, kernels, source)
 
     def bind(self, inputs: Mapping[str, Given] | None = None, outputs: Mapping[str, Given] | None = None) -> BoundRun:
@@ -186,112 +162,23 @@ class Executable:
         return self._memories[key]
 
     def _bound(self, memory: _Memory, place: int, rim: Rim) -> BoundStep:
-        """An action's call; one that touches no graph input or output is the same in every bound run.
+        """Return the call of an action; one that touches no graph input or output is shared by all bound runs.
 
-        Steps are remembered by their place in the run: only call sites have names of their own.
+        Shared steps are keyed by their position in the run, because only call sites have names of their own.
         """
         if place in memory.inner:
             return memory.inner[place]
         action, places = memory.schedule.actions[place], memory.places
-        match action:
-            case Compute():
-                bound = self._bound_compute(action, places, rim)
-            case Transfer():
-                bound = bound_transfer(action, places, rim, self._devices)
-            case CopyOut():
-                bound = bound_copy_out(action, places, rim, self._devices, self._wiring.specs[action.output].name)
-            case Synchronise():
-                bound = bound_wait(action, self._devices)
+        bound = bound_action(action, places, rim, kernels=self._kernels, devices=self._devices, wiring=self._wiring)
         if not places.at_rim(action, rim):
             memory.inner[place] = bound
         return bound
 
-    def _bound_compute(self, action: Compute, places: Places, rim: Rim) -> BoundStep:
-        step, device = action.step, action.device
-        reads = [places.of(value, device, rim) for value in step.reads]
-        writes = [places.of(value, device, rim) for value in step.writes]
-        if step.view is not None:
-            call = _view_call(step.view, reads[0], writes[0])
-            return BoundStep(name=step.name, target=step.target, nodes=step.nodes, call=call, does=Does.HOST)
-        try:
-            call = self._kernels[step.name].kernel.bind(reads, writes, places.workspace(step.name))
-        except Exception as error:
-            raise KernelLoadError(step.name, step.target, step.nodes, f"it refuses its buffers: {error}") from error
-        return BoundStep(
-            name=step.name,
-            target=step.target,
-            nodes=step.nodes,
-            call=call,
-            device=device,
-            not_captured=self._kernels[step.name].not_captured,
-        )
-
 
 class _Memory:
-    """One schedule of an executable, its places, and the calls over them that no bound run changes."""
+    """One schedule of an executable, its buffers, and the calls on internal values, shared by all bound runs."""
 
     def __init__(self, planned: Schedule, places: Places) -> None:
         self.schedule = planned
         self.places = places
         self.inner: dict[int, BoundStep] = {}
-
-
-class _Source:
-    """Loads kernels for an executable and its clones, and removes what they left on disk with the last of them."""
-
-    def __init__(
-        self,
-        loader: Loader,
-        sites: Mapping[str, CallSite],
-        artifacts: Mapping[str, Artifact],
-        targets: Mapping[str, Target],
-    ) -> None:
-        self._loader = loader
-        self._sites = sites
-        self._artifacts = artifacts
-        self._targets = targets
-        self._keeps: _Source | None = None
-        if loader.owns_scratch:
-            removed_with(self, loader.scratch)
-
-    @property
-    def devices(self) -> Devices:
-        """Those of the executable, each with a stream of its own."""
-        return self._loader.devices
-
-    @property
-    def places(self) -> dict[str, str]:
-        """Device of each call site."""
-        return {name: target.device for name, target in self._targets.items()}
-
-    def on_cpu(self, name: str) -> bool:
-        """Whether a call site runs on the CPU, and not on a stream."""
-        return self._targets[name].device == "cpu"
-
-    def apart(self) -> _Source:
-        """The same for a clone: with streams of its own where devices take part, and with what they hold shared."""
-        if not any(True for _ in self.devices):
-            return self
-        apart = _Source(self._loader.apart(), self._sites, self._artifacts, self._targets)
-        apart._keeps = self
-        return apart
-
-    @property
-    def lowered_again(self) -> tuple[LoweredAgain, ...]:
-        """What had to be."""
-        return tuple(self._loader.again.values())
-
-    def __call__(self, name: str) -> Loaded:
-        """The kernel of a call site."""
-        site = self._sites[name]
-        if name not in self._artifacts or name not in self._targets:
-            raise KernelError(f"call site {name!r} of {site.target} has no artifact or no target")
-        return self._loader(site, self._targets[name], self._artifacts[name])
-
-
-def _view_call(view: Callable[[Any], Any], source: Buffer, target: Buffer) -> BoundCall:
-    """A view of a value whose place or shape changes from run to run."""
-    if target.spec.kind is ValueKind.FOREIGN and source.spec.kind is not ValueKind.FOREIGN:
-        # a foreign value outlives the place it was made from
-        return lambda: target.put(np.array(view(source.value)))
-    return lambda: target.put(view(source.value))

@@ -1,4 +1,4 @@
-"""From a package on disk to a session, without anything that searches or measures."""
+"""Make a session from a package on disk, without importing any search or measurement code."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def load(
 
 
 def loader(registry: Registry | None) -> Load:
-    """The `load` of whichever toolchain a target belongs to.
+    """Return a loader that calls the `load` of the toolchain a target belongs to.
 
     Args:
-        registry: Where toolchains come from; None to import each when it is first needed.
+        registry: Source of toolchains; None to import each when it is first needed.
     """
     toolchains = _Toolchains(registry)
 
@@ -74,7 +74,7 @@ def loader(registry: Registry | None) -> Load:
 
 
 class _Toolchains:
-    """Toolchains by name, or why there is none of that name."""
+    """Toolchains by name, or the reason why one is missing."""
 
     def __init__(self, registry: Registry | None) -> None:
         self._registry = registry

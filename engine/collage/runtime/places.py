@@ -1,4 +1,4 @@
-"""Where every value of an executable lies: inside, in a device's arena; at the rim, in arrays a caller may give."""
+"""Place an executable's values: internal ones in a device's arena, graph inputs and outputs in callers' arrays."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from collage_core.errors import FeedError
 
 Array = np.ndarray[Any, Any]
 Given: TypeAlias = Any
-"""What a caller gives an input or output: an array, one of a device (DLPack), or a device's name for memory there."""
+"""A caller's input or output: an array, a device array (DLPack), or a device's name to allocate memory there."""
 
 _DLPACK_CPU = 1  # kDLCPU in dlpack.h
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rim:
-    """Places at the rim of one bound run.
+    """Buffers at the boundary of one bound run.
 
     Attributes:
-        roots: Where each root is on a device that it is given on, or where it is written straight into an output.
-        inputs: Place of each graph input, by name.
-        outputs: Place of each graph output, by name.
+        roots: Buffer of each root on the device where the caller gives it, or where it is written straight into an
+            output.
+        inputs: Buffer of each graph input, by name.
+        outputs: Buffer of each graph output, by name.
     """
 
     roots: Mapping[Place, Buffer]
@@ -39,17 +40,17 @@ class Rim:
 
 
 class Places:
-    """The memory of one executable, as one schedule uses it.
+    """The memory of one executable under one schedule.
 
-    The host's share lies where the devices that take part copy from and to without a detour.
+    Host memory is allocated so that the participating devices copy from and to it directly.
 
     Args:
-        schedule: What reads and writes what, and where.
+        schedule: Actions with the values they read and write, and their devices.
         workspace_bytes: Scratch memory by step name.
-        devices: Those that take part.
+        devices: The participating devices.
 
     Attributes:
-        plans: Where each block lies, by device.
+        plans: Offsets of all blocks, by device.
     """
 
     def __init__(self, schedule: Schedule, workspace_bytes: Mapping[str, int], devices: Devices) -> None:
@@ -76,18 +77,18 @@ class Places:
         }
 
     def workspace(self, step: str) -> Buffer | None:
-        """Scratch memory of a step; None if it needs none."""
+        """Return the scratch memory of a step; None if it needs none."""
         return self._workspaces.get(step)
 
     def at_rim(self, action: Action, rim: Rim) -> bool:
-        """Whether a place an action touches changes from one bound run to the next."""
+        """Return whether an action touches a place that changes between bound runs."""
         if isinstance(action, CopyOut):
             return True
         reads, writes = self._schedule.touched(action)
         return any(place in rim.roots for place in (*reads, *writes))
 
     def of(self, value: ir.Value, device: str, rim: Rim) -> Buffer:
-        """The place of a value on a device in one bound run."""
+        """Return the place of a value on a device in one bound run."""
         root = self._wiring.roots[value]
         key = (root, device)
         place = rim.roots.get(key) or self._inside.get(key)
@@ -96,11 +97,11 @@ class Places:
         return place if root is value else _reshaped(place, self._wiring.specs[value])
 
     def rim(self, inputs: Mapping[str, Given], outputs: Mapping[str, Given]) -> Rim:
-        """Places for one bound run.
+        """Return the places for one bound run.
 
         Args:
-            inputs: What a caller wants inputs to be read from, each on the device its schedule says.
-            outputs: What a caller wants outputs to be written into, likewise.
+            inputs: Caller-provided sources of inputs, each on the device given by its schedule.
+            outputs: Caller-provided destinations of outputs, likewise.
 
         Raises:
             FeedError: If a name is unknown, or an array does not fit or overlaps one that is written.
@@ -137,7 +138,7 @@ class Places:
         return self._devices[device].taken(spec, given)
 
     def _make(self, root: ir.Value, device: str) -> Buffer:
-        """A place inside: in the arena, or a constant's own memory, or an object slot."""
+        """Create an internal place: in the arena, a constant's own memory, or an object slot."""
         spec = self._wiring.specs[root]
         if root.const_value is not None and root.producer() is None:
             return self._constant(spec, root.const_value, device)
@@ -165,12 +166,12 @@ class Places:
 
 
 def homes(wiring: Wiring, devices: Devices, given: Mapping[str, Given], kind: str) -> dict[ir.Value, str]:
-    """On which devices what a caller gives is, where that is not the CPU.
+    """Return the devices on which caller-provided inputs or outputs are, where that is not the CPU.
 
     Args:
-        wiring: The model.
-        devices: Those that are open.
-        given: By name of an input or output.
+        wiring: The wired model.
+        devices: The open devices.
+        given: Caller-provided memory by name of an input or output.
         kind: `"input"` or `"output"`.
 
     Raises:
@@ -255,7 +256,7 @@ def _given_or_new(spec: TensorSpec, given: Given, new: Callable[[int], Array]) -
 
 
 def _reshaped(place: Buffer, spec: TensorSpec) -> Buffer:
-    """The same memory as another value; only planned values share memory."""
+    """Return a buffer for another value on the same memory; only planned values share memory."""
     if place.device != "cpu":
         return Buffer.at(spec, device=place.device, pointer=place.pointer, keeps=place)
     return Buffer(spec, place.array.reshape(spec.static_shape))

@@ -1,4 +1,4 @@
-"""Where the time of a run goes, kernel by kernel."""
+"""Profile a run, kernel by kernel."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class StepProfile:
     """Times of one step.
 
     Attributes:
-        name: Call-site id, or the name of what the host did.
+        name: Call-site id, or a description of the host's work.
         target: Name of the target that ran it; `"host"` for Collage itself.
         nodes: Names of the nodes it computes.
-        starts_us: When each run of it started, since the profile did.
-        samples_us: How long each took, in the same order.
+        starts_us: Start of each execution, in microseconds since the start of the profile.
+        samples_us: Duration of each execution, in the same order.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Profile:
     steps: tuple[StepProfile, ...]
 
     def chrome_trace(self) -> dict[str, Any]:
-        """The profile as JSON for `chrome://tracing` and Perfetto, one row per target.
+        """Return the profile as JSON for `chrome://tracing` and Perfetto, one row per target.
 
         Format: "Trace Event Format", complete events (`"ph": "X"`, microseconds).
         """

@@ -1,12 +1,12 @@
-"""The order of a run on several devices: kernels as wired, with copies between devices and waits for them.
+"""Schedule a run on several devices: kernels as wired, with copies between devices and waits for them.
 
-A value has a *home*: the device of the kernel that writes it; of a model's input, where the caller gives it. Where a
-kernel on another device reads it, or the caller wants it elsewhere, a `Transfer` makes a replica there, once per run.
-From one device to another beside the CPU it goes through the host's memory. Transfers and kernels of a device are only
-enqueued, so a step on the host that reads a replica comes after a `Synchronise`; each run ends with one for every
-device that has work left. Copies to a device come right after what the host writes, copies to the host right before
-what reads them: so work of a device is interrupted by steps of the host only, and its stretches are as long as they can
-be without changing the order of kernels.
+A value has a *home*: the device of the kernel that writes it or, for a model's input, the device where the
+caller gives it. Where a kernel on another device reads it, or the caller wants it elsewhere, a `Transfer` makes
+a replica there, once per run. Copies between two devices other than the CPU go through host memory. Transfers
+and device kernels are only enqueued, so a host step that reads a replica comes after a `Synchronise`; each run
+ends with one for every device that has work left. Copies to a device come right after the host step that writes
+the value, copies to the host right before the step that reads it. Device work is thus interrupted only by host
+steps, and its stretches are as long as possible without changing the order of kernels.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Compute:
     """A kernel or a view.
 
     Attributes:
-        step: What it is.
-        device: Where it runs and finds its values.
+        step: The step.
+        device: Device that runs it and holds its values.
     """
 
     step: Step
@@ -44,9 +44,9 @@ class Transfer:
     """A copy of a root between a device and the CPU.
 
     Attributes:
-        root: What is copied.
-        source: From where; one of both is `"cpu"`.
-        target: To where.
+        root: The root to copy.
+        source: Source device; either this or `target` is `"cpu"`.
+        target: Destination device.
     """
 
     root: ir.Value
@@ -55,17 +55,17 @@ class Transfer:
 
     @property
     def device(self) -> str:
-        """On whose stream it is enqueued."""
+        """Device on whose stream the copy is enqueued."""
         return self.source if self.target == "cpu" else self.target
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CopyOut:
-    """A copy into the memory of an output that no kernel writes straight into.
+    """A copy into the memory of an output that no kernel writes directly.
 
     Attributes:
-        output: The output; where it is wanted, its root is too.
-        device: Where that is.
+        output: The output; its root is present on the device where the output is wanted.
+        device: That device.
     """
 
     output: ir.Value
@@ -84,11 +84,11 @@ Action: TypeAlias = Compute | Transfer | CopyOut | Synchronise
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """What a run does, in order.
+    """Actions of a run, in order.
 
     Attributes:
-        wiring: What reads and writes what.
-        actions: In order.
+        wiring: Steps with the values they read and write.
+        actions: In execution order.
         given: Device on which the caller gives an input or wants an output, by value; `"cpu"` where none is named.
         owned: Places that a run writes straight into an output's memory, each with that output.
     """
@@ -100,11 +100,11 @@ class Schedule:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """All that take part, the CPU first."""
+        """All participating devices, the CPU first."""
         return ("cpu", *sorted({action.device for action in self.actions} - {"cpu"}))
 
     def touched(self, action: Action) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
-        """Places an action reads, and those it writes."""
+        """Return the places that an action reads, and those that it writes."""
         roots = self.wiring.roots
         match action:
             case Compute(step=step, device=device):
@@ -117,13 +117,13 @@ class Schedule:
         return (), ()
 
     def blocks(self, device: str, workspace_bytes: Mapping[str, int]) -> list[Block]:
-        """Everything that needs a place in the arena of one device: values inside, replicas, and workspaces.
+        """Return all blocks for the arena of one device: internal values, replicas and workspaces.
 
-        What a device is to read from the host's memory is read at some time before the host next waits for it, so it
-        stays until then.
+        Host memory read by a device is read at an unknown time before the host next waits for that device, so it stays
+        alive until then.
 
         Args:
-            device: Whose arena.
+            device: Device that owns the arena.
             workspace_bytes: Scratch memory by call-site id; a missing one is 0.
         """
         first: dict[ir.Value, int] = {}
@@ -157,15 +157,15 @@ class Schedule:
 
 
 def schedule(wiring: Wiring, devices: Mapping[str, str], given: Mapping[ir.Value, str] | None = None) -> Schedule:
-    """Puts copies and waits between the steps of a wired model.
+    """Insert copies and waits between the steps of a wired model.
 
     Args:
-        wiring: The model.
+        wiring: The wired model.
         devices: Device of each call site, by its id; the CPU for those not named.
-        given: Devices on which inputs are given and outputs wanted, where it is not the CPU; of planned values.
+        given: Devices of caller-provided inputs and outputs other than on the CPU; of planned values only.
 
     Raises:
-        KernelLoadError: If a kernel on a device has a value whose shape is not known beforehand.
+        KernelLoadError: If a kernel on a device has a value whose shape is not known statically.
     """
     return _Scheduling(wiring, devices, given or {}).done()
 
@@ -215,7 +215,7 @@ class _Scheduling:
             self._distribute(value)
 
     def _outputs(self) -> dict[Place, ir.Value]:
-        """Brings each output where it is wanted; says which are written there straight away."""
+        """Schedule the copies that move outputs to their devices; return the outputs written there directly."""
         owned: dict[Place, ir.Value] = {}
         copied = []
         outputs = [
@@ -240,7 +240,7 @@ class _Scheduling:
         return owned
 
     def _distribute(self, root: ir.Value) -> None:
-        """Copies to devices as soon as the host has a value, so that nothing they do is interrupted for it."""
+        """Copy a value to its devices as soon as the host has it, so that device work is not interrupted later."""
         if self._at[root][0] == "cpu":
             for device in self._wanted.get(root, ()):
                 self._bring(root, device)

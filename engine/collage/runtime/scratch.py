@@ -1,4 +1,4 @@
-"""Directories that go when what needs them does."""
+"""Create directories that are removed together with their owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a model as with `onnxruntime.InferenceSession`."""
+"""Run a model as with `onnxruntime.InferenceSession`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NodeArg:
 
     Attributes:
         name: Its name.
-        shape: Extent of each axis: a number, a symbol, or None where nothing is known.
+        shape: Extent of each axis: a number, a symbol, or None if unknown.
         type: Such as `tensor(float)` or `seq(tensor(int64))`.
     """
 
@@ -40,10 +40,10 @@ class NodeArg:
 
 
 class Session:
-    """A model ready to run. Thread-safe: runs of one session wait for each other, so `clone` it to run in parallel.
+    """A model ready to run. Thread-safe: runs of one session are serialised, so `clone` it to run in parallel.
 
     Args:
-        executable: What to run. The session takes it over.
+        executable: The executable to run. The session takes ownership.
     """
 
     def __init__(self, executable: Executable) -> None:
@@ -54,11 +54,11 @@ class Session:
         self._outputs = [value.name or "" for value in executable.outputs]
 
     def get_inputs(self) -> list[NodeArg]:
-        """The model's inputs in order."""
+        """Return the model's inputs in order."""
         return [_describe(value) for value in self._executable.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
-        """The model's outputs in order."""
+        """Return the model's outputs in order."""
         return [_describe(value) for value in self._executable.outputs]
 
     def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
@@ -108,7 +108,7 @@ class Session:
 
     @property
     def bound_call(self) -> BoundCall:
-        """What `run_bound` calls, for loops that count nanoseconds. Keep the session while it is in use."""
+        """The call behind `run_bound`, for loops that count nanoseconds. Keep the session alive while it is in use."""
         return self._default.call
 
     def run_bound(self) -> list[Any]:
@@ -122,9 +122,9 @@ class Session:
         """Time every kernel in place.
 
         Args:
-            feeds: Input values as for `run`; None for what the inputs hold.
-            runs: Timed runs.
-            warmup: Runs before them.
+            feeds: Input values as for `run`; None for the current content of the inputs.
+            runs: Number of timed runs.
+            warmup: Number of untimed runs before them.
         """
         values = [] if feeds is None else self._checked(feeds)
         with self._lock:
@@ -134,13 +134,13 @@ class Session:
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        """How kernels on devices are launched in `run` by now, and why some are not in a graph."""
+        """Current launch mode of the kernels on devices in `run`, and why some are not in a graph."""
         return self._default.launches
 
     def device_work(self) -> DeviceWork:
-        """What each run has devices do, once it is settled how they are launched: if need be it is run until then.
+        """Return the device work of each run, once the launch modes are settled; run the model until then if needed.
 
-        Runs are on what the inputs hold from the last `run`.
+        These runs use the inputs of the last `run`.
         """
         with self._lock:
             while not self._default.is_settled:  # at most twice: a run to warm up, and one that captures
@@ -149,13 +149,13 @@ class Session:
 
     @property
     def lowered_again(self) -> tuple[LoweredAgain, ...]:
-        """Kernels that were built anew because their artifacts do not fit this machine; they are unmeasured."""
+        """Kernels that were lowered again because their artifacts do not fit this machine; they are unmeasured."""
         return self._executable.lowered_again
 
     def clone(self) -> Session:
-        """A session beside this one, with memory of its own, to run in another thread.
+        """Return a session with memory of its own, to run in another thread.
 
-        Reentrant kernels are shared, weights and threads included; what else there is is loaded again.
+        Reentrant kernels are shared, weights and threads included; other kernels are loaded again.
         """
         return Session(self._executable.clone())
 
@@ -175,7 +175,7 @@ class Session:
 
 
 class _Input:
-    """The place of one input, with what is cheap to compare looked up once: checking is part of every run."""
+    """Buffer of one input, with its cheap-to-compare properties precomputed: every run checks its inputs."""
 
     __slots__ = ("_array", "_buffer", "_dtype", "_shape", "spec")
 
@@ -188,7 +188,7 @@ class _Input:
         self._shape = buffer.spec.shape
 
     def checked(self, value: Any) -> Any:
-        """The value as `put` takes it."""
+        """Check a value and return it in the form that `put` takes."""
         plain = self._array is not None and type(value) is np.ndarray
         if plain and value.shape == self._shape and value.dtype == self._dtype:
             return value
@@ -214,7 +214,7 @@ def _unknown(kind: str, name: str, known: Collection[str]) -> FeedError:
 
 
 def _fitted(value: Any, spec: TensorSpec) -> Any:
-    """A value as an array of the input's dtype and shape; sequences and optional values likewise."""
+    """Convert a value to an array of the input's dtype and shape; sequences and optional values likewise."""
     if spec.dtype is None:
         return fitted_foreign(value, spec)
     array = _as_array(value, spec)

@@ -1,7 +1,7 @@
-"""Operators that only give a tensor another shape; the runtime does them itself.
+"""Execute operators that only give a tensor another shape, in the runtime itself.
 
-Of a planned value they cost nothing: result and source are one place in memory. The functions here serve
-values whose place or shape is known only while running.
+For a planned value they cost nothing: result and source are one place in memory. The functions here serve values
+whose place or shape is known only at run time.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ View = Callable[[Any], Any]
 
 
 def view_of(node: ir.Node) -> View | Unsupported:
-    """What a host node does to its data input.
+    """Return the view that a host node takes of its data input.
 
     Args:
         node: Identity, Reshape, Squeeze, Unsqueeze or Flatten whose further inputs are constants.
 
     Returns:
-        The function, or why the node is no view.
+        The view function, or why the node is not a view.
     """
     if node.domain not in ("", "ai.onnx"):
         return Unsupported(f"{node.domain}::{node.op_type} is not a view")
@@ -53,7 +53,7 @@ def view_of(node: ir.Node) -> View | Unsupported:
 
 
 def _second_input(node: ir.Node) -> tuple[int, ...] | None:
-    """The constant second input, or the attribute of the same meaning that operator sets below 13 have."""
+    """Return the constant second input, or its equivalent attribute in operator sets below 13."""
     second = node.inputs[1] if len(node.inputs) > 1 else None
     if second is not None:
         constant = second.const_value

@@ -1,4 +1,4 @@
-"""Which step of a run reads and writes which value, and which values share one place in memory."""
+"""Determine which step of a run reads and writes which value, and which values share one place in memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from collage_core.passes.call_sites import CallSite
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing a run does.
+    """One step of a run.
 
     Attributes:
-        name: Call-site id of a kernel; name of a host node, which others may have too.
+        name: Call-site id of a kernel; name of a host node, which need not be unique.
         target: Name of the target that runs it; `"host"` for a view.
         nodes: Names of the nodes it computes.
         site: The call site; None for a view.
-        view: What a host node does; None for a kernel.
+        view: The host node's operation; None for a kernel.
         reads: Values it reads, in the kernel's order.
         writes: Values it writes, in the kernel's order.
     """
@@ -39,17 +39,17 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """A partitioned model as the runtime sees it.
+    """A partitioned model in the runtime's representation.
 
     A planned value and the views of it share one place: that of their *root*, the value a kernel writes or
     the caller gives. Every other value is its own root.
 
     Attributes:
         inputs: Graph inputs that are not weights, in order.
-        outputs: Graph outputs in order; the same value may come twice.
+        outputs: Graph outputs in order; the same value may occur twice.
         steps: Kernels, and views of values that are not planned, in execution order.
-        specs: What is known of each value.
-        roots: The value whose place each value has.
+        specs: Specification of each value.
+        roots: Root of each value.
     """
 
     inputs: tuple[ir.Value, ...]
@@ -60,7 +60,7 @@ class Wiring:
 
 
 def workspace_name(step: str) -> str:
-    """Name of a step's scratch memory among the arena's blocks; no value's name starts so."""
+    """Return the name of a step's scratch memory among the arena's blocks; no value's name has this prefix."""
     return f"\0workspace of {step}"
 
 

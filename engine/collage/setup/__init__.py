@@ -1,1 +1,1 @@
-"""Set up a run: the model with its inputs, the toolchains and their targets, and what devices cost."""
+"""Set up a run: the model with its inputs, the toolchains and their targets, and the devices' copy costs."""

@@ -1,4 +1,4 @@
-"""What copies between devices cost."""
+"""Compute the costs of copies between devices."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from collage_core.contract.device import HOST
 
 
 class HostCopies:
-    """Costs of copies by figures of each device: from one to another beside the CPU it goes through the host's memory.
+    """Costs of copies from each device's figures; copies between two devices other than the CPU go through the host.
 
     Args:
-        figures: By source and destination, of which one is `"cpu"`; there is no way between others.
-        starts_us: What starting a stretch of kernels takes, by device; nothing on those not named.
+        figures: By source and destination, one of which is `"cpu"`; there are no other direct copies.
+        starts_us: Time to start a stretch of kernels, by device; zero for devices not named.
     """
 
     def __init__(
@@ -26,11 +26,13 @@ class HostCopies:
 
     @classmethod
     def of(cls, figures: Iterable[DeviceFigures], eager: Iterable[str] = ()) -> HostCopies:
-        """Costs by what devices take. The host waits for what it is brought, so a copy to it costs the wait as well.
+        """Compute copy costs from device figures.
+
+        The host waits for data copied to it, so a copy to the host also costs the wait.
 
         Args:
-            figures: Of each device beside the CPU.
-            eager: Devices all of whose targets launch kernels one by one: no graph starts there.
+            figures: Figures of each device other than the CPU.
+            eager: Devices all of whose targets launch kernels one by one, where no graph is launched.
         """
         known = {each.device: each for each in figures}
         pairs: dict[tuple[str, str], CopyFigures] = {}

@@ -1,4 +1,4 @@
-"""What devices take for what kernels do not, measured once per machine and device by the workers that time kernels."""
+"""Measure copy, launch and synchronisation costs per device, once per machine, in the workers that time kernels."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from collage_core.contract import CopyFigures, Host, Target, Unsupported
 from collage_core.contract.device import HOST
 
 ASSUMED = CopyFigures(latency_us=10.0, bytes_per_us=12_000.0)
-"""Where measuring failed: about what sixteen lanes of PCI Express 3.0 leave of their 15.75 GB/s, and a call that waits.
-It only decides which plans are tried: those are timed end to end, copies included."""
+"""Figures assumed where measuring failed.
+
+About what sixteen lanes of PCI Express 3.0 leave of their 15.75 GB/s, and a call that waits. They only decide which
+plans are tried; those are timed end to end, copies included.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,17 +32,17 @@ class MeasuredDevice:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFigures:
-    """What a device takes.
+    """Copy, launch and synchronisation costs of a device.
 
     Attributes:
         device: Its name.
         to_device: Copies from the host.
-        from_device: Copies to the host, without what waiting for them takes.
+        from_device: Copies to the host, without the wait for them.
         within: Copies within the device.
-        wait_us: What it takes the host to wait for a stream that is done.
-        start_us: What launching a graph adds to the copy before it, until its first kernel begins.
-        cache_bytes: Size of its last-level cache; 0 if it is not known.
-        assumed: Why nothing of this was measured; empty if it was.
+        wait_us: Time for the host to wait for an idle stream.
+        start_us: Time a graph launch adds to the copy before it, until the graph's first kernel begins.
+        cache_bytes: Size of its last-level cache; 0 if unknown.
+        assumed: Why the figures are assumed; empty if they are measured.
     """
 
     device: str
@@ -53,7 +56,7 @@ class DeviceFigures:
 
     @classmethod
     def of(cls, device: str, times: DeviceTimes) -> DeviceFigures:
-        """What follows from measured times."""
+        """Derive device figures from measured times."""
         start_us = 0.0
         if times.graphs:  # a graph's time is a line over its length, as a copy's over its size
             [smallest, *_] = sorted(times.to_device)
@@ -70,7 +73,7 @@ class DeviceFigures:
 
     @classmethod
     def unmeasured(cls, device: str, reason: str) -> DeviceFigures:
-        """What is assumed where measuring failed."""
+        """Return the default figures, for a device that could not be measured."""
         return cls(
             device=device,
             to_device=ASSUMED,
@@ -84,7 +87,7 @@ class DeviceFigures:
 
     @property
     def said(self) -> str:
-        """What a user should know; empty if all is measured."""
+        """Note for the user about assumed figures; empty if all are measured."""
         if not self.assumed:
             return ""
         return (
@@ -94,25 +97,25 @@ class DeviceFigures:
 
 
 class DeviceMeter(Protocol):
-    """Measures devices. Asked once per machine and device: what it answers is kept in the tuning database."""
+    """Measures devices. Called once per machine and device: the result is kept in the tuning database."""
 
     def times(self, device: str) -> DeviceTimes | Unsupported:
-        """What a device takes, measured where kernels are.
+        """Measure the times of a device in the worker that also times its kernels.
 
         Args:
             device: Its name, as in `Target.device`.
 
         Returns:
-            Times, or why there are none.
+            The times, or why there are none.
         """
 
 
 class WorkerMeter:
-    """Has a device measured in the worker of a toolchain with a target there: the first that can.
+    """Measures a device in the worker of the first toolchain with a target there that can do so.
 
     Args:
         pool: The workers.
-        targets: The targets that take part.
+        targets: The participating targets.
     """
 
     def __init__(self, pool: WorkerPool, targets: Iterable[Target]) -> None:
@@ -137,13 +140,13 @@ class WorkerMeter:
 def device_figures(
     database: TuningStore, host: Host, devices: Iterable[str], meter: DeviceMeter
 ) -> tuple[DeviceFigures, ...]:
-    """What devices beside the CPU take.
+    """Return copy, launch and synchronisation figures of the devices other than the CPU.
 
     Args:
-        database: Knows what was measured, and keeps what is; what failed is tried again the next time.
+        database: Source of cached times, and store of new ones; failed measurements are repeated the next time.
         host: This machine.
-        devices: Those of the targets that take part; the CPU among them is left out.
-        meter: Measures what is not known.
+        devices: Devices of the participating targets; the CPU is ignored.
+        meter: Measures times that are not in the database.
     """
     found = []
     for device in sorted(set(devices) - {HOST}):
@@ -160,10 +163,10 @@ def device_figures(
 
 
 def warm_devices(figures: Sequence[DeviceFigures], weights_bytes: int) -> frozenset[str]:
-    """Devices whose caches hold all of a model's weights, so that a run finds those the last one read.
+    """Return the devices whose caches hold all of a model's weights, so that weights stay cached between runs.
 
     Args:
-        figures: Of the devices.
-        weights_bytes: Of the whole model.
+        figures: Figures of the devices.
+        weights_bytes: Size of the whole model's weights.
     """
     return frozenset(each.device for each in figures if weights_bytes <= each.cache_bytes)

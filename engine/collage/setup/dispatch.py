@@ -1,4 +1,4 @@
-"""What the runtime's loop adds to every kernel, measured once per machine on the loop itself."""
+"""Measure the runtime loop's overhead per kernel, once per machine, on the loop itself."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def dispatch_us(database: TuningStore, host: Host) -> float:
 
 
 def _measured_us() -> float:
-    """Fastest of many runs of a loop over calls that do nothing: what is left is the loop."""
+    """Measure the loop alone: the fastest of many runs over calls that do nothing, per call."""
     steps = [BoundStep(name=f"k{i}", target="", nodes=(), call=_nothing) for i in range(_KERNELS)]
     call = BoundRun(steps=steps, inputs={}, outputs={}, order=[]).call
     fastest = float("inf")

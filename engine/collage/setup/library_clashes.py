@@ -1,10 +1,11 @@
-"""Two of one library where there is room for one: what `doctor` finds before a search, and what a search makes of it.
+"""Detect clashing libraries, for `doctor` and before a search, and decide which toolchains they separate.
 
-A library is asked for by its name, and the loader gives whichever of that name came first into the process ("Shared
-objects are searched for", ld.so(8)): the second toolchain gets the first one's, or its parts from both. cuDNN notices
-the latter (`CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH`); its frontend refuses to start where it finds the runtimes of
-two CUDAs (NVIDIA/cudnn-frontend, issue 211). Either way what was measured in processes of their own does not hold in a
-common one, so such toolchains share no plan: each is searched with those it can be with, and the best is kept.
+A library is requested by name, and the loader returns the first one of that name in the process ("Shared
+objects are searched for", ld.so(8)): the second toolchain gets the first one's library, or parts from both.
+cuDNN notices the latter (`CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH`); its frontend refuses to start if it finds
+two CUDA runtimes (NVIDIA/cudnn-frontend, issue 211). In either case measurements from separate processes do not
+hold in a common one, so such toolchains share no plan: each is searched with the toolchains compatible with it,
+and the best plan is kept.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collage.setup.targets import ToolchainStatus
 
 
 def loaded_clashes(loaded: Mapping[str, Sequence[str]], known: Libraries) -> tuple[ClashFacts, ...]:
-    """Libraries that two toolchains have loaded from different places, or in different versions.
+    """Return the libraries that two toolchains have loaded from different places or in different versions.
 
     Copies with the same content are one library.
 
@@ -54,7 +55,7 @@ def loaded_clashes(loaded: Mapping[str, Sequence[str]], known: Libraries) -> tup
 
 
 def kept_apart(statuses: Iterable[ToolchainStatus], clashes: Iterable[ClashFacts]) -> tuple[ToolchainStatus, ...]:
-    """What toolchains offer, each target also excluding those toolchains whose libraries clash with its own."""
+    """Return the toolchain statuses with each target also excluding the toolchains its libraries clash with."""
     against: dict[str, set[str]] = {}
     for clash in clashes:
         for one, other in itertools.permutations(clash.between, 2):
@@ -76,7 +77,7 @@ def installed_clashes(
     search_path: str | None = None,
     cache: Iterable[str] | None = None,
 ) -> tuple[ClashFacts, ...]:
-    """What is wrong with installed libraries, whoever loads them; nothing is loaded to find out.
+    """Return what is wrong with installed libraries, whichever toolchain loads them. Nothing is loaded.
 
     Distributions that bring the same file, of which one has overwritten the other's; libraries that `LD_LIBRARY_PATH`
     has the loader prefer to those beside them in a wheel; and parts of a library that a wheel lacks and the system
@@ -140,7 +141,7 @@ def _preferred(libraries: Iterable[LibraryFile], folders: Iterable[str]) -> Iter
 
 
 def _completed(libraries: Iterable[LibraryFile], system: Iterable[LibraryFile]) -> Iterable[ClashFacts]:
-    """Parts that a library opens by name, and does without where it finds none; the first of each family."""
+    """Yield the optional parts that a library would open from the system; the first of each family."""
     own = [each for each in libraries if each.family.opens_parts]
     names, said = {each.name for each in own}, set[str]()
     for other in system:
@@ -159,7 +160,7 @@ def _completed(libraries: Iterable[LibraryFile], system: Iterable[LibraryFile]) 
 
 
 def _loader_cache() -> tuple[str, ...]:
-    """Files of libraries in the loader's cache, as `ldconfig -p` prints them behind arrows."""
+    """Return the library files in the loader's cache, as `ldconfig -p` prints them after arrows."""
     program = shutil.which("ldconfig") or shutil.which("ldconfig", path="/sbin:/usr/sbin")
     if program is None:
         return ()

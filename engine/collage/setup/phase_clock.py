@@ -1,4 +1,4 @@
-"""How long each phase of a run takes."""
+"""Measure the duration of each phase of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PhaseClock:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Adds the time spent inside to a phase."""
+        """Add the time spent inside to a phase."""
         began = time.monotonic()
         try:
             yield
@@ -24,9 +24,9 @@ class PhaseClock:
             self.add(name, time.monotonic() - began)
 
     def add(self, name: str, seconds: float) -> None:
-        """Adds time to a phase."""
+        """Add time to a phase."""
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     def total(self) -> dict[str, float]:
-        """All phases, and the whole."""
+        """Return the time of all phases, and the total."""
         return {**self.seconds, "total": time.monotonic() - self._began}

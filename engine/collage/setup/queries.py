@@ -1,4 +1,4 @@
-"""The libraries' own opinions on a whole model, asked once per model and version."""
+"""Query the libraries about a whole model, once per model and library version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 from collage.errors import WorkerError
 from collage.measure.wire.function_codec import FunctionEncoder
 from collage.report.progress import Progress
-from collage.setup.environment import Environment
+from collage.setup.toolchains import Toolchains
 from collage.store import MAX_ATTEMPTS, BlobSpace, document_from_bytes, document_to_bytes
 from collage_core.candidates.proposals import TargetRule, target_rule
 from collage_core.candidates.refusals import TargetFailure
@@ -19,7 +19,7 @@ from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
 
 QUERY_DEADLINE_S = 120.0
-"""Seconds a worker has to say what its library thinks of a whole model."""
+"""Seconds a worker has to answer its library's query about a whole model."""
 
 
 # These are blobs, not documents of their own, because they belong to a library version: `collage db gc` removes them.
@@ -57,34 +57,34 @@ class FailedQuery:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Phase 1.
+    """Result of phase 1.
 
     Attributes:
-        rules: Each target that takes part, with its rule and its library's refusals.
-        failures: The others.
+        rules: Each participating target, with its rule and its library's refusals.
+        failures: Targets whose plugin failed.
     """
 
     rules: tuple[TargetRule, ...]
     failures: tuple[TargetFailure, ...]
 
 
-def ask_targets(graph: DataflowGraph, environment: Environment, progress: Progress) -> Asked:
-    """Phase 1: each selected target with its rule and its library's refusals.
+def ask_targets(graph: DataflowGraph, toolchains: Toolchains, progress: Progress) -> Asked:
+    """Return each selected target with its rule and its library's refusals.
 
     A plugin that fails here costs itself only.
 
     Args:
         graph: The prepared model's graph.
-        environment: The toolchains.
+        toolchains: Those at work.
         progress: Is told of failures.
     """
     whole = SubGraph(graph, graph.all_mask) if graph.needs_kernel else None
     rules: list[TargetRule] = []
     failures: list[TargetFailure] = []
-    for status in environment.statuses:
+    for status in toolchains.statuses:
         for target in status.selected:
             try:
-                query = {} if whole is None else _query(whole, target, environment)
+                query = {} if whole is None else _query(whole, target, toolchains)
                 rules.append(target_rule(status.toolchain, target, query))
             except CollageError as error:
                 failures.append(TargetFailure.of(target, error))
@@ -92,17 +92,8 @@ def ask_targets(graph: DataflowGraph, environment: Environment, progress: Progre
     return Asked(rules=tuple(rules), failures=tuple(failures))
 
 
-def target_rules(graph: DataflowGraph, environment: Environment, progress: Progress) -> tuple[TargetRule, ...]:
-    """The rules of `ask_targets`.
-
-    Raises:
-        CollageError: If no target is left.
-    """
-    return usable_rules(ask_targets(graph, environment, progress))
-
-
 def usable_rules(asked: Asked) -> tuple[TargetRule, ...]:
-    """The rules.
+    """Return the rules, of which there is at least one.
 
     Raises:
         CollageError: If there is none.
@@ -113,49 +104,50 @@ def usable_rules(asked: Asked) -> tuple[TargetRule, ...]:
     return asked.rules
 
 
-def _query(whole: SubGraph, target: Target, environment: Environment) -> dict[int, str]:
-    """Refusals by node index."""
-    toolchain = environment.registry.toolchains[target.toolchain]
+def _query(whole: SubGraph, target: Target, toolchains: Toolchains) -> dict[int, str]:
+    """Return refusals by node index."""
+    toolchain = toolchains.registry.toolchains[target.toolchain]
     if not toolchain.implements("collage_query"):
         return {}
     graph = whole.graph
     space = BlobSpace(toolchain="collage-query", fingerprint=target.fingerprint)
     name = f"{target.name}/{whole.structural_hash}"
-    held = environment.database.get_blob(space, name)
+    held = toolchains.database.get_blob(space, name)
     known = None if held is None else document_from_bytes(held, KnownRefusals)
     if known is None:
-        answer = _answer(whole, target, environment, space, f"{name}/failed")
+        answer = _answer(whole, target, toolchains, space, f"{name}/failed")
         refused = tuple((index, answer[node]) for index, node in enumerate(graph.names) if node in answer)
         known = KnownRefusals(refused=refused)
-        environment.database.put_blob(space, name, document_to_bytes(known))
+        toolchains.database.put_blob(space, name, document_to_bytes(known))
     return dict(known.refused)
 
 
 def _answer(
-    whole: SubGraph, target: Target, environment: Environment, space: BlobSpace, failed: str
+    whole: SubGraph, target: Target, toolchains: Toolchains, space: BlobSpace, failed: str
 ) -> Mapping[str, str]:
-    """What the worker says.
+    """Return the worker's answer to a query.
 
-    What ends the worker is asked twice, as a candidate would be measured, and what hangs once; then it is remembered.
+    A query that crashes the worker is repeated once, as for a candidate's measurement; one that times out is
+    not. The failure is then stored in the database.
 
     Raises:
-        PluginError: If the plugin or its worker fails to say.
+        PluginError: If the plugin or its worker fails to answer.
     """
-    held = environment.database.get_blob(space, failed)
+    held = toolchains.database.get_blob(space, failed)
     known = None if held is None else document_from_bytes(held, FailedQuery)
     if known is not None and known.deadline_s >= QUERY_DEADLINE_S:
         raise PluginError(target.toolchain, "collage_query", known.reason)
-    function = FunctionEncoder(environment.store).encode(kernel_function(whole, "model"))
+    function = FunctionEncoder(toolchains.store).encode(kernel_function(whole, "model"))
     attempt = 1
     while True:
         try:
-            return environment.pool.worker(target.toolchain).query(target, function, QUERY_DEADLINE_S) or {}
+            return toolchains.pool.worker(target.toolchain).query(target, function, QUERY_DEADLINE_S) or {}
         except WorkerError as error:
             if error.kind == "start":
                 raise
             reason = f"worker {error.kind}: {error.reason}"
             if error.kind == "deadline" or attempt == MAX_ATTEMPTS:
                 remembered = document_to_bytes(FailedQuery(deadline_s=QUERY_DEADLINE_S, reason=reason))
-                environment.database.put_blob(space, failed, remembered)
+                toolchains.database.put_blob(space, failed, remembered)
                 raise PluginError(target.toolchain, "collage_query", reason) from error
             attempt += 1

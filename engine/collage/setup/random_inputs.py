@@ -1,4 +1,4 @@
-"""Values for a model's inputs: given by the user, or invented so that the model accepts them."""
+"""Provide values for a model's inputs: given by the user, or generated so that the model accepts them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Given: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 """Values for a model's inputs: by name, or in an NPZ file as `collage.values.npz` says."""
 
 _FULL_RANGE: Final = (onnx_ir.DataType.UINT8, onnx_ir.DataType.INT8, onnx_ir.DataType.UINT16, onnx_ir.DataType.INT16)
-"""Pixels and quantized activations; wider integers are indices, masks and counts."""
+"""Types drawn over their full range: pixels and quantised activations; wider integers are indices, masks, counts."""
 
 _CARRIES_VALUES: Final = frozenset(
     {"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose"}
@@ -33,23 +33,23 @@ _CARRIES_VALUES: Final = frozenset(
 
 
 def required_inputs(graph: DataflowGraph) -> list[onnx_ir.Value]:
-    """Graph inputs that are not constants."""
+    """Return the graph inputs that are not constants."""
     return [value for value in graph.model.graph.inputs if constant_of(value) is None]
 
 
 def random_inputs(graph: DataflowGraph, seed: int) -> dict[str, Any]:
-    """Invents a value for each input.
+    """Generate a random value for each input.
 
-    Floats are standard normal. Booleans are random. Bytes and 16-bit integers, as pixels and quantized values
-    are, cover their range; wider ones are indices below the extent of the axis they select from, and where
-    they select nothing, zeros and ones, as masks are.
+    Floats are standard normal. Booleans are random. Bytes and 16-bit integers, used for pixels and quantized
+    values, cover their range. Wider integers are indices below the extent of the axis they select from; those
+    that select nothing are zeros and ones, as in masks.
 
     Args:
         graph: A prepared model: inputs have static shapes.
         seed: The same seed gives the same values.
 
     Raises:
-        FeedError: If an input is no tensor, or its shape is not known.
+        FeedError: If an input is not a tensor, or its shape is not known.
     """
     values: dict[str, Any] = {}
     for number, value in enumerate(required_inputs(graph)):
@@ -73,16 +73,16 @@ def random_inputs(graph: DataflowGraph, seed: int) -> dict[str, Any]:
 
 
 def checked_inputs(graph: DataflowGraph, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values for all inputs of a prepared model, and no others; see `checked_values`."""
+    """Return values for exactly the inputs of a prepared model; see `checked_values`."""
     return checked_values((graph.spec(value) for value in required_inputs(graph)), values)
 
 
 def checked_values(specs: Iterable[TensorSpec], values: Mapping[str, Any]) -> dict[str, Any]:
-    """A value for each input of a model, and no others, with the shapes and types it needs.
+    """Return a value for exactly the inputs of a model, with the required shapes and types.
 
     Args:
-        specs: The inputs.
-        values: Values by name, or the arrays that stand for them in a file.
+        specs: Specs of the inputs.
+        values: Values by name, or the arrays that represent them in a file.
 
     Raises:
         FeedError: If one is missing, unknown or does not fit.
@@ -129,7 +129,7 @@ def _type_name(spec: TensorSpec) -> str:
 
 
 def given_values(inputs: Given) -> dict[str, Any]:
-    """Values as they are given, or the arrays of the file they are in.
+    """Return values as they are given, or the arrays of the file that contains them.
 
     Raises:
         FeedError: If the file cannot be read.
@@ -138,7 +138,7 @@ def given_values(inputs: Given) -> dict[str, Any]:
 
 
 def load_inputs(graph: DataflowGraph, inputs: Given) -> dict[str, Any]:
-    """Values for all inputs of a prepared model.
+    """Load values for all inputs of a prepared model.
 
     Raises:
         FeedError: If a file cannot be read, or a value does not fit the model.
@@ -174,7 +174,10 @@ def _random(spec: TensorSpec, random: np.random.Generator, bound: int | None) ->
 
 
 def _index_bound(graph: DataflowGraph, value: onnx_ir.Value) -> int | None:
-    """Smallest extent of the axes that elements of `value` select from, followed through what carries them on."""
+    """Return the smallest extent of the axes that elements of `value` select from.
+
+    Operators that pass the values on are followed.
+    """
     bound: int | None = None
     seen: set[onnx_ir.Value] = set()
     waiting = [value]
@@ -193,7 +196,7 @@ def _index_bound(graph: DataflowGraph, value: onnx_ir.Value) -> int | None:
 
 
 def _selected_extents(graph: DataflowGraph, node: onnx_ir.Node, position: int) -> list[int]:
-    """Extents of the axes a node selects from with its input at `position`; none if it selects nothing."""
+    """Return the extents of the axes a node selects from with its input at `position`; empty if none."""
     if node.op_type == "OneHot" and position == 0:
         depth = constant_of(node.inputs[1])
         return [] if depth is None or not depth.size else [int(depth.numpy().reshape(-1)[0])]

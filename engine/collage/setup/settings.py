@@ -1,22 +1,28 @@
-"""What the options of a run mean for measuring, and for how many candidates are made."""
+"""What the options of a run mean: for whom it is set up, how it measures, and how many candidates it makes."""
 
 from __future__ import annotations
 
-from typing import Literal, cast
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Literal, Self, cast
 
-from collage.measure.driver.source import MeasureSettings
+from collage.measure.driver.settings import MeasureSettings
 from collage.measure.wire.outcomes import BuildSettings, Tolerance
-from collage.options import OptimizeOptions
+from collage.options import BenchOptions, OptimizeOptions
 from collage_core.fusion import CandidateBounds
+
+PRIVATE = "memory:"
+"""URL of a tuning database that ends with the process."""
 
 
 def candidate_bounds(options: OptimizeOptions) -> CandidateBounds:
-    """The bounds of the options' preset."""
+    """Return the bounds of the options' preset."""
     return CandidateBounds.preset(cast(Literal["quick", "default", "extensive"], options.preset))
 
 
 def measure_settings(options: OptimizeOptions, threads: int) -> MeasureSettings:
-    """How candidates are built, checked and timed.
+    """Return how candidates are built, checked and timed.
 
     Args:
         options: What the user said.
@@ -38,3 +44,55 @@ def measure_settings(options: OptimizeOptions, threads: int) -> MeasureSettings:
         inexact_tolerance=Tolerance(relative=inexact, mismatched=inexact),
         deadline_s=preset.deadline_s,
     )
+
+
+def plain_settings(threads: int) -> MeasureSettings:
+    """Return the settings of whoever builds and checks kernels, and decides nothing by their times."""
+    return MeasureSettings(build=BuildSettings(threads=threads))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SetupChoices:
+    """What a user chooses about the toolchains at work and how they are measured.
+
+    Attributes:
+        toolchains: Comma-separated targets; every installed toolchain but those on request if None.
+        exclude: Toolchains or targets to leave out.
+        inexact: Whether targets that do not compute in the model's own dtypes may take part.
+        reference: Toolchain that computes what ONNX's evaluator cannot; the first exact one if None.
+        tuning_db: URL of the tuning database; the user's own if None.
+        threads: CPU threads; one per physical core if None.
+        measuring: How candidates are measured, by CPU threads.
+    """
+
+    toolchains: str | None = None
+    exclude: tuple[str, ...] = ()
+    inexact: bool = False
+    reference: str | None = None
+    tuning_db: str | None = None
+    threads: int | None = None
+    measuring: Callable[[int], MeasureSettings] = plain_settings
+
+    @classmethod
+    def of(cls, options: OptimizeOptions) -> Self:
+        """Return what the options of `optimize` say."""
+        return cls(
+            toolchains=options.toolchains,
+            exclude=options.exclude,
+            inexact=options.max_error is not None,
+            reference=options.reference,
+            tuning_db=options.tuning_db,
+            threads=options.threads,
+            measuring=functools.partial(measure_settings, options),
+        )
+
+    @classmethod
+    def of_bench(cls, options: BenchOptions) -> Self:
+        """Return what the options of `bench` say, which compares with whoever there is and remembers nothing."""
+        return cls(
+            toolchains=options.toolchains,
+            exclude=options.exclude,
+            inexact=True,
+            tuning_db=PRIVATE,
+            threads=options.threads,
+        )

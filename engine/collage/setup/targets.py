@@ -1,4 +1,4 @@
-"""Phase 1: which targets the installed toolchains offer here, and which of them the user wants."""
+"""Phase 1: determine the targets the installed toolchains offer here, and select those the user wants."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from collage_core.errors import PluginError, UsageError, did_you_mean
 from collage_core.registry import Registry, Toolchain
 
 ON_REQUEST = frozenset({"reference"})
-"""Toolchains that take part only when named: slow, and meant for what nobody else runs."""
+"""Toolchains that take part only when named: slow, meant for operators without any other kernel."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainStatus:
-    """One toolchain and what it offers.
+    """One toolchain and its targets.
 
     Attributes:
         toolchain: The toolchain.
         targets: Every usable target, selected or not, the default one first.
         unusable: Why there is none; empty if there are some.
-        selected: The targets that take part.
-        skipped: Reason by name of each usable target that does not.
+        selected: The participating targets.
+        skipped: Reason for each usable target that does not take part, by target name.
     """
 
     toolchain: Toolchain
@@ -36,7 +36,7 @@ class ToolchainStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What the user asked for.
+    """The user's selection of targets.
 
     Attributes:
         wanted: Targets named with `--toolchains`; None for all.
@@ -50,7 +50,7 @@ class Selection:
 
     @classmethod
     def parse(cls, toolchains: str | None, exclude: Iterable[str], *, inexact: bool) -> Selection:
-        """Reads the options.
+        """Parse the options.
 
         Raises:
             UsageError: If a target is misspelt, or none is named.
@@ -65,7 +65,7 @@ class Selection:
         return cls(wanted=wanted, excluded=excluded, inexact=inexact)
 
     def toolchains(self, registry: Registry) -> tuple[str, ...]:
-        """Names of the toolchains whose workers are to be asked, sorted.
+        """Return the names of the toolchains whose workers are queried, sorted.
 
         Raises:
             UsageError: If a named toolchain is not installed, or failed to load.
@@ -77,10 +77,10 @@ class Selection:
         return tuple(name for name in registry.toolchains if name not in ON_REQUEST | whole)
 
     def reason_against(self, target: Target) -> str:
-        """Why a usable target does not take part; empty if it does.
+        """Return why a usable target is not selected; empty if it is.
 
-        A toolchain named without options brings every target it offers of the kind the user allows, but for those on
-        request; one named with options brings just that target.
+        A toolchain named without options selects all its targets of the kind the user allows, except those
+        available only on request; a toolchain named with options selects just that target.
         """
         if any(covers(spelling, target) for spelling in self.excluded):
             return "excluded"
@@ -120,10 +120,10 @@ def check_reference(reference: str | None, registry: Registry) -> None:
 
 
 def statuses(registry: Registry, pool: WorkerPool, host: Host, selection: Selection) -> tuple[ToolchainStatus, ...]:
-    """Asks each wanted toolchain for its targets.
+    """Query each selected toolchain for its targets.
 
     Raises:
-        UsageError: If a target named with `--toolchains` or `--exclude` is none of its toolchain's.
+        UsageError: If a target named with `--toolchains` or `--exclude` is not one of its toolchain's.
     """
     found = []
     for name, answer in answers(registry, pool, host, selection.toolchains(registry)).items():
@@ -147,13 +147,15 @@ def statuses(registry: Registry, pool: WorkerPool, host: Host, selection: Select
 def answers(
     registry: Registry, pool: WorkerPool, host: Host, names: Iterable[str]
 ) -> dict[str, tuple[Target, ...] | Unsupported]:
-    """Targets by toolchain, or why it has none: workers are asked, of those that have not refused the machine already.
+    """Return the targets of each toolchain, or why it has none.
+
+    Workers are started only for toolchains whose host check accepts the machine.
 
     Args:
         registry: The toolchains.
-        pool: Their workers.
+        pool: Workers of the toolchains.
         host: The machine.
-        names: Toolchains of both.
+        names: Names of the toolchains to query.
     """
     checked = {name: _checked(registry.toolchains[name], host) for name in names}
     pool.begin(name for name, answer in checked.items() if answer)
@@ -168,10 +170,10 @@ def _checked(toolchain: Toolchain, host: Host) -> Supported | Unsupported:
 
 
 def selected_targets(found: Sequence[ToolchainStatus]) -> tuple[Target, ...]:
-    """The targets that take part, by toolchain.
+    """Return the selected targets, by toolchain.
 
     Raises:
-        UsageError: If there is none; says why for each toolchain.
+        UsageError: If there is none; the message gives the reason for each toolchain.
     """
     chosen = tuple(target for status in found for target in status.selected)
     if chosen:
@@ -188,7 +190,7 @@ def selected_targets(found: Sequence[ToolchainStatus]) -> tuple[Target, ...]:
 
 
 def covers(spelling: TargetSpelling, target: Target) -> bool:
-    """Whether a target is meant: a toolchain named without options stands for all its targets."""
+    """Return whether a spelling selects a target; a toolchain without options stands for all its targets."""
     if not spelling.options:
         return spelling.toolchain == target.toolchain and spelling.device in (None, target.device)
     return spelling.matches(target)

@@ -1,4 +1,4 @@
-"""The model at hand: as given, prepared, indexed, and with inputs to run it on."""
+"""The model of a run: as given, prepared, indexed, and with inputs to run it on."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir
 
-from collage.measure.driver.capture import Capture
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.value_files import write_values
 from collage.prepare.default_inputs import default_inputs, without_defaults
@@ -22,7 +21,6 @@ from collage.prepare.in_subprocess import prepare_in_subprocess
 from collage.prepare.shapes import free_inputs
 from collage.prepare.steps import check, prepare
 from collage.prepare.validity import blamed_on
-from collage.reference import Fallback
 from collage.report.facts.record import ModelFacts
 from collage.setup.facts import external_files, file_sha256, model_facts, opened
 from collage.setup.random_inputs import Given, checked_inputs, checked_values, given_values, random_inputs
@@ -33,7 +31,6 @@ from collage_core.ir.values.content import content_hash
 from collage_core.ir.values.tensor_spec import TensorSpec
 
 _FRESH_SEED_OFFSET = 1
-_REFERENCE_S = 3600.0
 
 
 class Workload:
@@ -53,6 +50,8 @@ class Workload:
         key: Hash of the model with its weights, input shapes and inputs.
         seed: As given.
         notes: What the user should know about how the model is taken.
+        reference_s: Seconds after which a reference run is taken for one that never ends: a Loop may ask for 2^63
+            steps.
 
     Raises:
         ModelError: If it is not a model Collage can use.
@@ -92,20 +91,24 @@ class Workload:
         for key, array in sorted(to_arrays(self._arrays or {}).items()):
             digest.update(f"{key}={content_hash(array)}".encode())
         self.key = digest.hexdigest()
+        self.reference_s = 3600.0
 
     @functools.cached_property
     def inputs(self) -> Mapping[str, Any]:
         """Values to search on, by input name.
 
         Raises:
-            FeedError: If no values can be made up.
+            FeedError: If no values can be generated.
         """
         if self._arrays is not None:
             return checked_inputs(self.graph, self._arrays)
         return random_inputs(self.graph, self.seed)
 
     def fresh_inputs(self) -> Mapping[str, Any]:
-        """Values the search does not see; the user's own where they were given, since others may make no sense."""
+        """Return inputs that the search does not use.
+
+        These are the user's own where they were given, since random ones may be meaningless.
+        """
         if not self.has_fresh_inputs:
             return self.inputs
         return random_inputs(self.graph, self.seed + _FRESH_SEED_OFFSET)
@@ -116,26 +119,14 @@ class Workload:
         return self._arrays is None
 
     def inputs_document(self, folder: Path, store: BlobStore) -> Path:
-        """The inputs as another process reads them; written when first asked for."""
+        """Return the file from which another process reads the inputs; it is written on first use."""
         path = folder / "inputs.json"
         if not path.exists():
             write_values(path, self.inputs, store)
         return path
 
-    def capture(self, store: BlobStore, fallback: Fallback | None) -> Callable[[], Capture]:
-        """Every value of one reference run, taken when first asked for.
-
-        A run of more than an hour is taken for one that never ends: a Loop may ask for 2^63 steps.
-        """
-
-        @functools.cache
-        def take() -> Capture:
-            return Capture.take(self.graph, self.inputs, store, fallback=fallback, deadline_s=_REFERENCE_S)
-
-        return take
-
 
 def _input_specs(model: onnx_ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> list[TensorSpec]:
-    """What the inputs of a model as given have to be, which shapes being bound as they are."""
+    """Return the specs of a model's inputs as given, with bound shapes replaced."""
     inputs = [spec_of(value) for value in model.graph.inputs if not value.is_initializer()]
     return [dataclasses.replace(spec, shape=shapes.get(spec.name, spec.shape)) for spec in inputs]

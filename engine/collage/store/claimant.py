@@ -1,4 +1,4 @@
-"""Which process began something, and whether it still runs: what a living one began is no sign of a death."""
+"""Identify the process that began an attempt, and whether it still runs; only a dead one indicates a crash."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ import platform
 import time
 
 _SAME_START_S = 1.0
-"""The system's clock moves, and with it what it says about the start of a process."""
+"""Largest difference in seconds between start times of the same process: adjusting the system clock shifts them."""
 _LONGEST_S = 3600.0
-"""What was begun on another machine, or in another container, cannot be looked for. No attempt takes so long."""
+"""Seconds after which an attempt begun on another machine or in another container counts as ended.
+
+Such a process cannot be looked up, and no attempt takes so long.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Claimant:
-    """A process, told apart from a later one of the same number.
+    """A process, distinguished from a later one with the same process identifier.
 
     Attributes:
         machine: Name of its machine or container.
-        pid: Its number there.
-        started: When it started, in seconds since 1970.
+        pid: Its process identifier there.
+        started: Start time, in seconds since 1970.
 
     Examples:
         >>> Claimant.this().lives(time.time())
@@ -34,7 +37,7 @@ class Claimant:
 
     @classmethod
     def this(cls) -> Claimant:
-        """This process."""
+        """Return the claimant for this process."""
         return _process(os.getpid())
 
     @property
@@ -43,10 +46,10 @@ class Claimant:
         return self._is(Claimant.this())
 
     def lives(self, seen: float) -> bool:
-        """Whether it still runs, or may do so.
+        """Return whether the process still runs, or may still run.
 
         Args:
-            seen: When it was last heard of, in seconds since 1970.
+            seen: Time of its last sign of life, in seconds since 1970.
         """
         if self.machine != platform.node():
             return abs(time.time() - seen) < _LONGEST_S

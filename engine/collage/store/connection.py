@@ -1,9 +1,9 @@
-"""Opening a SQLite file that is, or becomes, a tuning database, and nothing else.
+"""Open a SQLite file as a tuning database, creating it if needed and rejecting other databases.
 
 Durability: write-ahead log with `synchronous=FULL`. SQLite then syncs the log at every commit, so a commit that
-returned survives the process, and the machine, being stopped at any point; with `NORMAL` the last commits may be
-lost when the machine stops (https://www.sqlite.org/pragma.html#pragma_synchronous). Readers never wait for a
-writer. Where the file system has no shared memory SQLite keeps its rollback journal, which is as durable.
+returned survives a stop of the process or the machine at any point; with `NORMAL` the last commits may be lost when the
+machine stops (https://www.sqlite.org/pragma.html#pragma_synchronous). Readers never wait for a writer. Where the file
+system has no shared memory, SQLite keeps its rollback journal, which is as durable.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _KINDS: dict[int, type[DatabaseError]] = {
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turns SQLite's errors into ours."""
+    """Translate SQLite's errors into Collage's."""
     try:
         yield
     except sqlite3.Error as error:
@@ -87,19 +87,19 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def connect(path: Path, read_only: bool, busy_timeout_s: float, *, salvage: bool = False) -> sqlite3.Connection:
-    """Opens a tuning database, making a new one where there is no file or an empty one.
+    """Open a tuning database; create it where there is no file or an empty one.
 
-    One that is to be written is looked through before, at the speed of reading it: in a damaged one a write may
-    overwrite what could still be read.
+    A database opened for writing is first checked as a whole, which takes as long as reading it: in a damaged one a
+    write may overwrite data that could still be read.
 
     Args:
-        path: The file.
+        path: Path of the database.
         read_only: Open for reading.
-        busy_timeout_s: How long to wait for another process that writes.
+        busy_timeout_s: Time to wait for another process that writes, in seconds.
         salvage: Open for reading although pages are missing.
 
     Raises:
-        DatabaseError: One of its kinds; whatever is there was left as it was.
+        DatabaseError: One of its subclasses; an existing file is left unchanged.
     """
     url = f"sqlite:///{path}"
     if path.is_dir():
@@ -177,22 +177,22 @@ def _refuse_unwritable(path: Path, url: str) -> None:
 
 
 def _has_log(path: Path) -> bool:
-    """Whether somebody who was stopped left what the file itself does not have yet."""
+    """Return whether a write-ahead log holds changes that the file itself does not have yet."""
     log = path.with_name(f"{path.name}-wal")
     return log.exists() and log.stat().st_size > 0
 
 
 def _unshared(path: Path) -> str:
-    """A parameter of the URI that opens a file in a directory that cannot be written.
+    """Return a URI parameter that opens a file in a directory that cannot be written.
 
-    Readers of a write-ahead log share a file beside it, and SQLite gives up where it cannot make one. There is no log
-    to read where nobody left one, and nobody can write there (https://www.sqlite.org/wal.html#readonly).
+    Readers of a write-ahead log share a file beside it, and SQLite fails where it cannot create one. Without a log
+    there is nothing to share, and nobody can write there (https://www.sqlite.org/wal.html#readonly).
     """
     return "" if os.access(path.parent, os.W_OK) or _has_log(path) else "&immutable=1"
 
 
 def _why_not_opened(path: Path, text: str) -> tuple[type[DatabaseError], str]:
-    """What is behind SQLite's `unable to open database file`."""
+    """Return the error class and reason behind SQLite's `unable to open database file`."""
     with contextlib.suppress(OSError):
         if os.statvfs(path.parent).f_bavail == 0:
             return DatabaseDiskError, f"{text}: the disk is full"

@@ -1,4 +1,4 @@
-"""Where the tuning database is."""
+"""Locate the tuning database."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from collage.store.sqlite import SqliteStore
 from collage.store.tuning_store import TuningStore
 
 VARIABLE = "COLLAGE_TUNING_DB"
-"""Environment variable that names the database where the user names none."""
+"""Environment variable with the default location of the database."""
 
 
 def default_path() -> Path:
-    """The user's own database.
+    """Return the path of the user's own database.
 
-    Among the user's data, not their caches: what cost hours to measure is not to be swept away with what can be
-    downloaded again.
+    It is kept among the user's data, not the caches: measurements that took hours must not be deleted together with
+    files that can be downloaded again.
     """
     return platformdirs.user_data_path("collage", appauthor=False) / "tuning.sqlite3"
 
@@ -33,19 +33,19 @@ def open_database(
     salvage: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> TuningStore:
-    """Opens a tuning database, making it where there is none.
+    """Open a tuning database; create it if it does not exist.
 
     Args:
-        url: `sqlite:///relative/path`, `sqlite:////absolute/path`, a plain path, or `memory:` for one that ends
-            with the process. If absent, what the environment variable `COLLAGE_TUNING_DB` says; if it says
-            nothing, `default_path()`.
-        read_only: Open for reading; there must be one.
-        salvage: Open for reading although it is damaged, to save what is left.
+        url: `sqlite:///relative/path`, `sqlite:////absolute/path`, a plain path, or `memory:` for a database that
+            ends with the process. If absent, the value of the environment variable `COLLAGE_TUNING_DB`; if that is
+            unset, `default_path()`.
+        read_only: Open for reading; the database must exist.
+        salvage: Open for reading although it is damaged, to recover what is left.
         environment: The environment variables.
 
     Raises:
-        DatabaseError: If it cannot be used; whatever is there is left as it was.
-        DatabaseNameError: If `url` names no database.
+        DatabaseError: If it cannot be used; an existing file is left unchanged.
+        DatabaseNameError: If `url` does not name a database.
 
     Examples:
         >>> with open_database("memory:") as store:
@@ -61,14 +61,14 @@ def open_database(
 def database_file(
     url: str | os.PathLike[str] | None = None, *, environment: Mapping[str, str] = os.environ
 ) -> Path | None:
-    """The file of a tuning database, whether it is there or not; None if it is kept in memory.
+    """Return the file of a tuning database, whether it exists or not; None if it is kept in memory.
 
     Args:
         url: See `open_database`.
         environment: The environment variables.
 
     Raises:
-        DatabaseNameError: If `url` names no database.
+        DatabaseNameError: If `url` does not name a database.
     """
     named = os.fspath(url) if url is not None else environment.get(VARIABLE) or default_path()
     text = os.fspath(named)

@@ -14,7 +14,7 @@ from collage.store.tuning_store import Damaged, Removed, StoreStats
 
 
 class MemoryStore(TypedDocuments):
-    """See `TuningStore`; nothing is kept beyond the process. Values are kept as JSON: nobody can alter them."""
+    """See `TuningStore`; nothing is kept beyond the process. Values are kept as JSON, so they are immutable."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What the tuning database stores, and its JSON."""
+"""Records of the tuning database, and their JSON."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ import cattrs
 from collage.documents.strict import strict_converter
 
 Outcome = Literal["measured", "refused", "failed"]
-"""Timed; refused by its toolchain (a value, not an error); or accepted and then not built, run or right."""
+"""Measured; refused by the toolchain (a value, not an error); or failed to build, run or verify after acceptance."""
 
 Purpose = Literal["select", "confirm", "end_to_end", "verify"]
-"""Why it was taken: to choose candidates; again, for those chosen; to compare whole plans; or to check numbers."""
+"""Purpose of a measurement: to choose candidates, confirm chosen ones, compare whole plans, or check outputs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class RecordKey:
-    """What a measurement holds for: change any of it and the old time says nothing.
+    """Validity of a measurement: if any attribute changes, the old time no longer applies.
 
     Attributes:
-        structural_hash: What was measured: hash of a kernel function, or of a whole plan.
+        structural_hash: Hash of the measured kernel function, or of a whole plan.
         target: Full name of the target, with options and device.
         fingerprint: Versions of the target's libraries.
         host: Fingerprint of processor and device.
@@ -45,21 +45,21 @@ class RecordKey:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TuningRecord:
-    """One try at building, checking and timing a candidate, or at timing a plan.
+    """One attempt to build, check and time a candidate, or to time a plan.
 
     Attributes:
-        key: What it holds for.
+        key: Conditions under which it is valid.
         outcome: How it ended.
         purpose: Why it was made.
-        created: When, as ISO 8601 with offset.
-        samples_us: Time of one call in each sample, in the order taken; some exactly if it was measured.
+        created: Creation time, as ISO 8601 with offset.
+        samples_us: Time of one call in each sample, in the order taken; non-empty exactly if it was measured.
         warmup_runs: Untimed runs before the first sample.
         reason: Why it was refused or failed; empty if measured.
-        stage: Where that happened: `"lower"`, `"load"`, `"verify"`, `"measure"`, ...
+        stage: Stage of the refusal or failure: `"lower"`, `"load"`, `"verify"`, `"measure"`, ...
         error: Largest error against the reference, relative to the tensor's scale; None if not compared, or not
             finite (then `reason` says so).
         variant: Which of the toolchain's variants.
-        extra: Anything else worth keeping, as JSON; names are the writer's own.
+        extra: Additional data, as JSON; its keys are defined by the writer.
     """
 
     key: RecordKey
@@ -90,13 +90,13 @@ class TuningRecord:
 
     @property
     def content_id(self) -> str:
-        """Hash of all of it; equal records are one record."""
+        """Hash of the whole content; equal records are one record."""
         return content_id(to_json(self))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class BlobSpace:
-    """Whose blobs: what one version of a library cached is of no use to another.
+    """Owner of cached blobs; one version of a library cannot use those of another.
 
     Attributes:
         toolchain: Name of the toolchain, or of the part of core that keeps them.
@@ -129,11 +129,11 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def dumps(value: object) -> str:
-    """JSON, one spelling per value.
+    """Serialize a value as canonical JSON.
 
     Raises:
         ValueError: If a number is not finite.
-        TypeError: If something in it is not JSON.
+        TypeError: If a part is not a JSON value.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -151,10 +151,10 @@ def json_text(value: object) -> str:
 
 
 def loads(text: str) -> Any:
-    """Reads strict JSON.
+    """Parse strict JSON.
 
     Raises:
-        ValueError: If it is not.
+        ValueError: If it is invalid.
     """
     try:
         return json.loads(text, parse_constant=_refuse_constant)
@@ -163,7 +163,7 @@ def loads(text: str) -> Any:
 
 
 def content_id(text: str) -> str:
-    """SHA-256 of a text."""
+    """Return the SHA-256 of a text."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
@@ -197,7 +197,7 @@ def to_json(value: TuningRecord | RecordKey | BlobSpace | StoredDocument) -> str
 
 
 def from_json(text: str, kind: type[_Value]) -> _Value:
-    """Reads what `to_json` wrote, strictly: nothing missing, nothing unknown, nothing converted.
+    """Parse the output of `to_json` strictly: no missing or unknown fields, no conversions.
 
     Raises:
         ValueError: If it is anything else.
@@ -206,7 +206,7 @@ def from_json(text: str, kind: type[_Value]) -> _Value:
 
 
 def structure(value: object, kind: type[_Value]) -> _Value:
-    """Reads parsed JSON as a record.
+    """Convert parsed JSON to a record.
 
     Raises:
         ValueError: If it is anything else.

@@ -51,16 +51,16 @@ def _columns(key: RecordKey) -> tuple[str | int, ...]:
 class SqliteStore(TypedDocuments):
     """See `TuningStore`.
 
-    One connection, used by one thread at a time. Not to be taken across a fork; open it again there.
+    One connection, used by one thread at a time. Do not use it across a fork; open it again in the child.
 
     Args:
-        path: The file; made, with its directory, unless `read_only`.
+        path: The file; created, with its directory, unless `read_only`.
         read_only: Open for reading; the file must exist.
         busy_timeout_s: How long to wait for another process that writes.
         salvage: Open a damaged file for reading; with `read_only`.
 
     Raises:
-        DatabaseError: If it is no tuning database that this version can use; the file is left as it was.
+        DatabaseError: If it is not a tuning database that this version can use; the file is left unchanged.
     """
 
     def __init__(
@@ -328,7 +328,10 @@ def _insert(connection: sqlite3.Connection, row: tuple[str | int, ...]) -> bool:
 
 
 def _counting(connection: sqlite3.Connection, key: RecordKey) -> list[tuple[Claimant, int]]:
-    """Who began attempts that count at a key, and how many: this process, and those that died."""
+    """Return the claimants whose attempts count at a key, with the number of attempts begun.
+
+    These are this process and those that died.
+    """
     query = f"SELECT {_CLAIMANT_COLUMNS}, begun, seen FROM attempt WHERE {_KEY}"
     found = [
         (Claimant(machine=machine, pid=pid, started=started), begun, seen)

@@ -1,4 +1,4 @@
-"""What there is to tune in a model of marked kernels, and what the tuning database knows about it."""
+"""Extract the tuning tasks of a model of marked kernels, and apply the tuning database's records to it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class TuningTask:
     """One kernel function of a model, to be measured once however often it is called.
 
     Attributes:
-        structural_hash: What measurements of it are kept under.
-        function: What a toolchain lowers: the function with the weights of its first call.
-        toolchain: Who the model gives it to; empty if that is open.
+        structural_hash: Hash under which its measurements are kept.
+        function: The function to lower, with the weights of its first call.
+        toolchain: Toolchain the model assigns it to; empty if none.
         calls: Names of the nodes that call it, in execution order.
     """
 
@@ -42,12 +42,12 @@ class TuningTask:
 
     @property
     def weight(self) -> int:
-        """How often it runs in one run of the model."""
+        """Number of executions in one run of the model."""
         return len(self.calls)
 
 
 def extract_tasks(model: onnx_ir.Model) -> tuple[TuningTask, ...]:
-    """The distinct kernels of a model whose kernels are marked, in order of their first call."""
+    """Return the distinct kernels of a model with marked kernels, in order of their first call."""
     graph = DataflowGraph(model)
     found: dict[tuple[str, str], TuningTask] = {}
     for index, toolchain in sorted(graph.compilers.items()):
@@ -67,10 +67,10 @@ def extract_tasks(model: onnx_ir.Model) -> tuple[TuningTask, ...]:
 
 
 class ExtractTasks(InPlacePass):
-    """`extract_tasks` in a pipeline of passes: the model goes through as it is.
+    """`extract_tasks` as a pass for pipelines; the model is unchanged.
 
     Attributes:
-        tasks: Those of the model it saw last.
+        tasks: Tasks of the last model.
     """
 
     def __init__(self) -> None:
@@ -78,23 +78,23 @@ class ExtractTasks(InPlacePass):
         self.tasks: tuple[TuningTask, ...] = ()
 
     def call(self, model: onnx_ir.Model) -> PassResult:
-        """Notes the tasks of a model."""
+        """Record the tasks of a model."""
         self.tasks = extract_tasks(model)
         return PassResult(model, modified=False)
 
 
 class ApplyHistory(InPlacePass):
-    """Gives marked kernels nobody owns yet to whoever is fastest by the tuning database; measures nothing.
+    """Assigns unowned marked kernels to the fastest target in the tuning database; measures nothing.
 
-    A record counts if it was taken on this machine, with as many threads, with the library's present version. Of the
-    records of one kernel and target the fresh ones of those chosen before decide, otherwise the last, as they do in a
-    search; a target whose last attempt failed, was refused or was too inexact is out. Ties fall to the target given
-    first. The function then says who runs it, at which cost (`collage.cost_us`) and which variant (`collage.variant`).
-    Kernels the database knows nothing of stay as they are.
+    A record counts if it was taken on this machine, with the same number of threads and the library's present
+    version. Among the records of one kernel and target, confirming ones decide, otherwise the last, as in a search.
+    A target whose last attempt failed, was refused or was too inexact is excluded. Ties go to the target given
+    first. The function then names its owner, the cost (`collage.cost_us`) and the variant (`collage.variant`).
+    Kernels without records stay unchanged.
 
     Args:
-        database: What was measured.
-        targets: Who may get kernels.
+        database: The recorded measurements.
+        targets: Targets that may get kernels.
         host: The machine the kernels are to run on.
         threads: CPU threads of each kernel.
         tolerance: Largest error of a kernel that may be chosen, relative to its tensor's scale.
@@ -120,7 +120,7 @@ class ApplyHistory(InPlacePass):
         self._launch = launch
 
     def call(self, model: onnx_ir.Model) -> PassResult:
-        """Rewrites the metadata of a model's marked functions."""
+        """Rewrite the metadata of a model's marked functions."""
         modified = False
         graph = DataflowGraph(model)
         decided: set[onnx_ir.OperatorIdentifier] = set()
@@ -136,7 +136,7 @@ class ApplyHistory(InPlacePass):
         return PassResult(model, modified=modified)
 
     def _best(self, marked: SubGraph) -> Mapping[str, str] | None:
-        """Metadata of the fastest target."""
+        """Return the metadata of the fastest target."""
         found: list[tuple[float, int, Mapping[str, str]]] = []
         for number, target in enumerate(self._targets):
             key = RecordKey(

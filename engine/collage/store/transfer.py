@@ -1,4 +1,4 @@
-"""Export to JSON lines, import, merge."""
+"""Export a tuning database to JSON lines, import it, and merge databases."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Transferred:
 
 
 def export_lines(store: TuningStore, damaged: Damaged | None = None) -> Iterator[str]:
-    """The store as lines of JSON, without line ends: a header, then records, blobs and documents.
+    """Yield the store as lines of JSON, without line ends: a header, then records, blobs and documents.
 
-    Attempts stay behind: they are about what happened on this machine.
+    Attempts are not exported: they concern this machine only.
 
     Args:
         store: What to export.
-        damaged: Is told of what cannot be read, which is left out; None to raise.
+        damaged: Receives what cannot be read, which is left out; None to raise.
     """
     yield dumps({"format": FORMAT, "version": FORMAT_VERSION})
     for record in store.all_records(damaged):
@@ -79,7 +79,7 @@ def _read(read: Callable[[], _Value], damaged: Damaged | None) -> _Value | None:
 
 
 def import_lines(store: TuningStore, lines: Iterable[str], source: str = "import") -> Transferred:
-    """Adds what `export_lines` wrote. Importing again adds nothing.
+    """Add what `export_lines` wrote. Importing again adds nothing.
 
     Args:
         store: Where to.
@@ -106,7 +106,7 @@ def import_lines(store: TuningStore, lines: Iterable[str], source: str = "import
 
 
 def merge(store: TuningStore, other: TuningStore) -> Transferred:
-    """Adds what another store holds. Merging again adds nothing."""
+    """Add the content of another store; merging again adds nothing."""
     adding = _Adding(store)
     for record in other.all_records():
         adding.record(record)
@@ -153,7 +153,7 @@ def _import_line(adding: _Adding, line: Any) -> None:
 
 
 class _Adding:
-    """Adds to a store what it lacks, records in batches."""
+    """Adds missing entries to a store, records in batches."""
 
     def __init__(self, store: TuningStore) -> None:
         self._store = store

@@ -12,10 +12,10 @@ from collage.store.documents import D, Document
 from collage.store.records import BlobSpace, Purpose, RecordKey, StoredDocument, TuningRecord
 
 Damaged: TypeAlias = Callable[[DatabaseError], None]
-"""Is told what cannot be read."""
+"""Receives an error for each entry that cannot be read."""
 
 MAX_ATTEMPTS = 2
-"""Measuring is begun so often without an outcome before a candidate is left alone: it kills what measures it."""
+"""Attempts without an outcome after which a candidate is skipped, because it kills the measuring process."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class StoreStats:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """What a garbage collection removed."""
+    """Numbers of items removed by a garbage collection."""
 
     records: int
     blobs: int
@@ -66,57 +66,60 @@ class TuningStore(Protocol):
 
     @property
     def url(self) -> str:
-        """How a user names it."""
+        """URL by which a user names the store."""
 
     def append(self, record: TuningRecord) -> bool:
-        """Adds a record and ends all open attempts at its key, but those of other processes that still run.
+        """Add a record and end all open attempts at its key, except those of other running processes.
 
         Returns:
-            Whether it was new.
+            Whether the record was new.
         """
 
     def append_all(self, records: Iterable[TuningRecord]) -> int:
-        """Adds many records, all or none. Leaves attempts as they are: the records were taken elsewhere.
+        """Add many records, all or none; leave attempts unchanged, because the records were taken elsewhere.
 
         Returns:
-            How many were new.
+            The number of new records.
         """
 
     def records(self, key: RecordKey, purpose: Purpose | None = None) -> tuple[TuningRecord, ...]:
-        """All records of a key in the order they were added, or only those made for one purpose."""
+        """Return the records of a key in insertion order: all, or only those made for one purpose."""
 
     def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:
-        """Every record in the order they were added; those added meanwhile may or may not be among them.
+        """Yield every record in insertion order; records added meanwhile may or may not be included.
 
         Args:
-            damaged: Is told of records that cannot be read, which are left out; None to raise.
+            damaged: Receives the records that cannot be read, which are left out; None to raise.
         """
 
     def begin_attempt(self, key: RecordKey) -> int:
-        """Notes, before a measurement starts, that it will.
+        """Record that a measurement is about to start.
 
         Returns:
-            What `attempts` says now. Beyond `MAX_ATTEMPTS` one should rather not start.
+            The current value of `attempts`. Beyond `MAX_ATTEMPTS` the caller should not start it.
         """
 
     def attempts(self, key: RecordKey) -> int:
-        """Attempts at this key that no record ended: this process's, and those of others that have died since."""
+        """Return the number of attempts at this key that no record ended.
+
+        Attempts of this process are counted, and those of others that have died since.
+        """
 
     def clear_attempts(self, key: RecordKey) -> None:
-        """Forgets this process's attempts at a key."""
+        """Remove this process's attempts at a key."""
 
     def put_blob(self, space: BlobSpace, key: str, data: bytes) -> None:
-        """Keeps bytes; replaces those kept under the same space and key."""
+        """Store bytes; replace those under the same space and key."""
 
     def get_blob(self, space: BlobSpace, key: str) -> bytes | None:
-        """The bytes, or None if there are none.
+        """Return the bytes, or None if there are none.
 
         Raises:
             DatabaseDamagedError: If they are not those that were put.
         """
 
     def blob_keys(self) -> tuple[tuple[BlobSpace, str], ...]:
-        """Every blob's space and key, sorted."""
+        """Return every blob's space and key, sorted."""
 
     def put_document(self, name: str, document: Document) -> None:
         """Keep a document; replaces the one of the same kind and name.
@@ -149,13 +152,13 @@ class TuningStore(Protocol):
         """Return every document's kind and name, sorted."""
 
     def stats(self) -> StoreStats:
-        """How much it holds."""
+        """Return statistics of the store's content."""
 
     def gc(self, keep: Collection[str]) -> Removed:
-        """Removes records, attempts and blobs of every fingerprint that is not in `keep`."""
+        """Remove records, attempts and blobs of every fingerprint that is not in `keep`."""
 
     def close(self) -> None:
-        """Releases what it holds; closing again does nothing, any other call is an error."""
+        """Release the store's resources; closing again does nothing, any other call is an error."""
 
     def __enter__(self) -> TuningStore: ...
 

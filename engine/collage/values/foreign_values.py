@@ -1,4 +1,4 @@
-"""What a caller gives for an input that is no tensor: a sequence, or an optional value."""
+"""Convert a caller's non-tensor inputs: sequences and optional values."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from collage_core.ir.values.tensor_spec import TensorSpec
 
 
 def fitted_foreign(value: Any, spec: TensorSpec) -> Any:
-    """A copy of a value, its arrays of the type the model says; the caller may change its own while the model runs.
+    """Copy an input value and convert its arrays to the dtype the model declares.
+
+    The caller may change the original while the model runs.
 
     Args:
         value: A list of arrays for a sequence; an array, a list, or None for an optional value.
-        spec: What the input is.
+        spec: Type of the input.
 
     Raises:
-        FeedError: If it is something else.
+        FeedError: If the value does not fit the declared type.
 
     Examples:
         >>> from collage_core.ir.values.tensor_spec import ValueKind
@@ -43,7 +45,7 @@ def fitted_foreign(value: Any, spec: TensorSpec) -> Any:
 
 
 def expected_foreign(spec: TensorSpec) -> str:
-    """What an input that is no tensor takes, for a message."""
+    """Describe the values a non-tensor input accepts, for error messages."""
     kind = spec.type_name
     if not kind:
         return "a value that is no tensor"

@@ -1,8 +1,8 @@
-"""How values look as plain arrays, as an NPZ file holds them.
+"""Represent values as plain arrays, as NPZ files store them.
 
-A tensor is one array under its name. Strings are arrays of text. Types NumPy has not (bfloat16, 8-bit floats, 4-bit
-integers) are float32 or int8, which hold each of their values. The members of a sequence `s` are `s[0]`, `s[1]` and so
-on; one without members is an array without elements, `s[]`. An optional value that is absent is left out.
+A tensor is one array under its name. Strings are arrays of text. Types that NumPy lacks (bfloat16, 8-bit floats,
+4-bit integers) are stored as float32 or int8, which represent all their values. The members of a sequence `s` are
+`s[0]`, `s[1]` and so on; an empty sequence is an empty array, `s[]`. An absent optional value is left out.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from collage_core.errors import FeedError
 
 
 def to_arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-    """Values as plain arrays.
+    """Convert values to plain arrays.
 
     Raises:
-        FeedError: If one is no value of a model.
+        FeedError: If one is not a model value.
 
     Examples:
         >>> sorted(to_arrays({"s": [np.ones(1), np.zeros(2)], "none": [], "absent": None, "x": np.ones(3)}))
@@ -42,15 +42,15 @@ def to_arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def from_arrays(arrays: Mapping[str, Any], types: Mapping[str, str]) -> dict[str, Any]:
-    """What arrays stand for.
+    """Convert plain arrays to values; the inverse of `to_arrays`.
 
     Args:
-        arrays: Plain arrays; values that are none (lists of arrays, None) stay as they are.
+        arrays: Plain arrays; other values (lists of arrays, None) are kept as they are.
         types: Type of each value as ONNX names it, such as `tensor(float)` or `seq(tensor(int64))`.
 
     Returns:
-        Values by name. Arrays that belong to none of `types`, or come after a gap in a sequence, are among them under
-        their own names; tensors and sequences that are not given are not.
+        Values by name. Arrays that belong to none of `types`, or come after a gap in a sequence, are included under
+        their own names; missing tensors and sequences are not included.
 
     Examples:
         >>> from_arrays({"s[0]": np.ones(1), "s[1]": np.ones(1), "q": 3}, {"s": "seq(tensor(float))"})
@@ -72,7 +72,7 @@ def from_arrays(arrays: Mapping[str, Any], types: Mapping[str, str]) -> dict[str
 
 
 def how_to_give(name: str, kind: str) -> str:
-    """How a file gives an input that is no tensor.
+    """Describe how a file provides an input that is not a tensor.
 
     Examples:
         >>> how_to_give("s", "optional(tensor(float))")
@@ -102,7 +102,7 @@ def element_type(kind: str) -> np.dtype[Any] | None:
 
 
 def _restored(value: Any, dtype: np.dtype[Any] | None) -> Any:
-    """An array as the type NumPy has not; a list of them likewise."""
+    """Convert an array, or each array of a list, back to an extension dtype."""
     if isinstance(value, list | tuple):
         return [_restored(member, dtype) for member in value]
     if dtype is None or not _is_foreign(dtype) or not isinstance(value, np.ndarray) or value.dtype == dtype:
@@ -122,12 +122,12 @@ def _plain(name: str, value: Any) -> np.ndarray[Any, Any]:
 
 
 def _is_foreign(dtype: np.dtype[Any]) -> bool:
-    """Whether NumPy itself does not have a type, so that a file of it says nothing but its size."""
+    """Return whether a dtype is an extension dtype, of which a file records only the size."""
     return dtype.isbuiltin == 2
 
 
 def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """A type of NumPy's own with all values of one that is not."""
+    """Return a built-in NumPy dtype that holds all values of an extension dtype."""
     if "int" not in dtype.name:
         return np.dtype(np.float32)
     return np.dtype(np.uint8 if dtype.name.startswith("u") else np.int8)

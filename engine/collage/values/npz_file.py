@@ -1,4 +1,4 @@
-"""Reading NPZ files from anybody."""
+"""Read untrusted NPZ files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import psutil
 from collage_core.errors import FeedError
 
 _DEFLATED: Final = 1032
-"""How many times larger deflated bytes get at most (zlib's manual, "Maximum Compression Factor")."""
+"""Maximum expansion factor of deflated data (zlib's manual, "Maximum Compression Factor")."""
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """Every array of an NPZ file.
+    """Read every array of an NPZ file.
 
-    What an array says of itself is not believed: nothing is allocated that the file does not hold.
+    Sizes declared in the file are validated first: nothing is allocated beyond the data that the file holds.
 
     Raises:
         FeedError: If it cannot be read, is no NPZ file of plain arrays, or holds more than the machine's memory.
@@ -41,7 +41,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _most_held(member: zipfile.ZipInfo) -> float:
-    """Bytes that an entry can have once it is inflated."""
+    """Return the maximum number of bytes that an entry can have once it is inflated."""
     return {
         zipfile.ZIP_STORED: member.compress_size,
         zipfile.ZIP_DEFLATED: member.compress_size * _DEFLATED,

@@ -1,8 +1,9 @@
-"""The kernel that rounds float32 numbers to 16 bits, as the few lines of PTX it is.
+"""The kernel that rounds float32 numbers to 16 bits, as PTX.
 
-PTX and not a cubin, since the driver makes machine code of it for whatever device there is when it loads it; and not a
-library's, since none is on every machine that runs a package and rounds without a compiler (CuPy's needs NVRTC). The
-instruction is `cvt.rn`, to the nearest, ties to even (PTX ISA, "cvt"; from `sm_53` for float16, `sm_80` for bfloat16).
+PTX rather than a cubin, because the driver compiles it for the installed device when it loads it; rather
+than a library's kernel, because no library that is present on every machine that runs a package rounds
+without a compiler (CuPy's kernel needs NVRTC). The instruction is `cvt.rn`, round to nearest, ties to even
+(PTX ISA, "cvt"; from `sm_53` for float16, `sm_80` for bfloat16).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 THREADS = 256
-"""Of a block; each rounds one number."""
+"""Threads per block; each rounds one number."""
 
 _PTX = """\
 .version 7.0
@@ -61,4 +62,4 @@ KERNELS: Mapping[str, tuple[str, bytes]] = MappingProxyType(
         "R_16BF": _entry("round_to_bfloat16", "bf16", "sm_80"),
     }
 )
-"""Name and PTX of the kernel for a type, which is named as in `cudaDataType`."""
+"""Name and PTX of the kernel by type, named as in `cudaDataType`."""

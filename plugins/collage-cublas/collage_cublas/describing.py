@@ -1,4 +1,4 @@
-"""A product as the library's descriptors."""
+"""Express a product as cuBLASLt descriptors."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from collage_cublas.product import Matrices, Product
 
 
 class Described:
-    """Descriptors of one product, given back when closed.
+    """Descriptors of one product, destroyed when closed.
 
     Args:
-        library: Where they are made.
-        product: What they describe.
-        bias: Address of the bias; where it is not known yet, one aligned as places on a device are, since the heuristic
-            goes by how it is aligned (`CUBLASLT_MATMUL_DESC_BIAS_POINTER`).
+        library: Library in which they are created.
+        product: Product to describe.
+        bias: Address of the bias. While it is unknown, a placeholder with the alignment of device memory, since the
+            heuristic depends on the alignment (`CUBLASLT_MATMUL_DESC_BIAS_POINTER`).
     """
 
     def __init__(self, library: Library, product: Product, bias: int = DEVICE_ALIGNMENT_BYTES) -> None:
@@ -49,7 +49,7 @@ class Described:
         self.close()
 
     def close(self) -> None:
-        """Gives the descriptors back."""
+        """Destroy the descriptors."""
         while self._made:
             with contextlib.suppress(CublasError):
                 self._library.destroy(self._made.pop())
@@ -66,7 +66,7 @@ class Described:
         workspace_bytes: int = 0,
         stream: int = 0,
     ) -> Matmul:
-        """The call, at these addresses; without a residual C is D, which a factor of 0 keeps from being read."""
+        """Return the call with these addresses; without a residual C is D, not read because its factor is 0."""
         return Matmul(
             desc=self._desc,
             alpha=self._product.alpha,

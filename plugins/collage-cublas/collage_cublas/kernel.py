@@ -25,11 +25,11 @@ from collage_cublas.product import Product
 
 
 def load(library: Library, handle: Callable[[], int], artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-    """Nothing is searched for: the algorithm's bytes are good for the version they came from, and for no other.
+    """Load a product with the algorithm stored in the artifact; no heuristic is queried.
 
-    NVIDIA's documentation of `cublasLtMatmulAlgo_t` promises that they can be kept and used again with the same version
-    of the library. So under another one this refuses, and core has the function lowered again, which asks the
-    heuristic of that version.
+    NVIDIA's documentation of `cublasLtMatmulAlgo_t` promises that an algorithm can be stored and used again
+    with the same version of the library. Under another version this refuses, and core has the function lowered
+    again, which queries the heuristic of that version.
 
     Raises:
         CublasError: If the library does not start on the device.
@@ -53,10 +53,10 @@ class ProductKernel:
 
     Args:
         library: The library.
-        handle: Of the library on the device.
-        stream: Where to enqueue.
-        artifact: From `lower`.
-        weights: On the device, by name.
+        handle: Handle of the library on the device.
+        stream: Stream to enqueue on.
+        artifact: Artifact made by `lower`.
+        weights: Weights on the device, by name.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class ProductKernel:
         return call
 
     def _after_casts(self, product: BoundCall, inputs: Sequence[Buffer], rounded: Mapping[int, int]) -> BoundCall:
-        """The product behind what rounds its inputs, on the same stream."""
+        """Return a call that rounds the product's inputs and then computes it, on the same stream."""
         calls = [
             self._library.rounding(
                 self._handle,

@@ -1,8 +1,9 @@
-"""The part of cuBLASLt that is used, as a thin layer: everything above it runs against the library or an emulation.
+"""A thin layer over the used part of cuBLASLt; all code above it runs with the library or an emulation.
 
-Through ctypes: a dozen functions are called, of one shared library that machines already have from different places
-(the wheels of CUDA 12 and 13, a toolkit, PyTorch), so no binding has to be installed that fits one of them. Names and
-numbers are those of `cublasLt.h`, `cublas_api.h` and `library_types.h` of CUDA 13; those of CUDA 12 are the same.
+It uses ctypes: a dozen functions are called, of one shared library that machines already have from different
+places (the wheels of CUDA 12 and 13, a toolkit, PyTorch), so no matching binding has to be installed. Names and
+numbers are those of `cublasLt.h`, `cublas_api.h` and `library_types.h` of CUDA 13; those of CUDA 12 are the
+same.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from collage_cuda import Contexts
 Call: TypeAlias = Callable[[], None]
 
 ALGORITHM_BYTES = 64
-"""Of a `cublasLtMatmulAlgo_t`."""
+"""Size of a `cublasLtMatmulAlgo_t`."""
 
 _ALLOC_FAILED = 3  # CUBLAS_STATUS_ALLOC_FAILED in cublas_api.h
 _OF_A_PRODUCT = (7, 8, 15)  # CUBLAS_STATUS_INVALID_VALUE, _ARCH_MISMATCH and _NOT_SUPPORTED
 
 
 class CublasError(LoweringError, KernelError):
-    """A call failed, for no reason that lies in the product; its message has the function and the status in words.
+    """A call failed for a reason other than the product; the message names the function and the status.
 
-    Core asks the device afterwards whether it still answers, since the library's words may hide that it does not.
+    Core checks afterwards whether the device still answers, since the library's message may hide that it does not.
     """
 
 
 class NotSupportedError(CublasError):
-    """The library has nothing for the product on this device, and never will have in this version."""
+    """This version of the library does not support the product on this device."""
 
 
 class DataType(enum.IntEnum):
@@ -46,7 +47,7 @@ class DataType(enum.IntEnum):
 
 
 class Compute(enum.IntEnum):
-    """`cublasComputeType_t`: how products are rounded before they are summed; sums are float32 in all of these."""
+    """`cublasComputeType_t`: how factors are rounded before products are summed; all of these sum in float32."""
 
     F32 = 68
     FAST_16F = 74
@@ -89,7 +90,7 @@ class Preference(enum.Enum):
 
 
 class Config(enum.Enum):
-    """`cublasLtMatmulAlgoConfigAttributes_t`: what distinguishes algorithms."""
+    """`cublasLtMatmulAlgoConfigAttributes_t`: the attributes that distinguish algorithms."""
 
     ID = 0
     TILE_ID = 1
@@ -99,7 +100,7 @@ class Config(enum.Enum):
 
 
 class Reduction(enum.IntFlag):
-    """`cublasLtReductionScheme_t`: how parts of a sum that were computed side by side (split-K) are added up."""
+    """`cublasLtReductionScheme_t`: how partial sums that are computed in parallel (split-K) are combined."""
 
     NONE = 0
     INPLACE = 1
@@ -121,9 +122,9 @@ class Found:
     """One result of the heuristic.
 
     Attributes:
-        algorithm: The 64 bytes of a `cublasLtMatmulAlgo_t`, good for the version that made them.
+        algorithm: The 64 bytes of a `cublasLtMatmulAlgo_t`, valid for the library version that made them.
         workspace_bytes: Scratch memory it needs.
-        config: What it is, by `Config`.
+        config: Its attributes, by `Config`.
     """
 
     algorithm: bytes
@@ -156,42 +157,42 @@ class Matmul:
 
 
 class Descriptors(Protocol):
-    """What needs no GPU: descriptors are filled and read in the CPU's memory."""
+    """The part of the library that needs no GPU: descriptors are written and read in host memory."""
 
     def version(self) -> int:
-        """`CUBLAS_VERSION`: 131000 for 13.10.0."""
+        """Return `CUBLAS_VERSION`: 131000 for 13.10.0."""
 
     def matmul_desc(self, compute: Compute, scale: DataType) -> int:
-        """A new description of a product."""
+        """Create a descriptor of a product."""
 
     def layout(self, dtype: DataType, rows: int, cols: int, ld: int) -> int:
-        """A new description of a column-major matrix."""
+        """Create a descriptor of a column-major matrix."""
 
     def preference(self) -> int:
-        """New preferences of a search."""
+        """Create the preferences of a heuristic search."""
 
     def set(self, descriptor: int, attribute: Desc | Layout | Preference, value: int) -> None:
-        """Sets an attribute."""
+        """Set an attribute."""
 
     def get(self, descriptor: int, attribute: Desc | Layout | Preference) -> int:
-        """Reads an attribute."""
+        """Read an attribute."""
 
     def destroy(self, descriptor: int) -> None:
-        """Gives a descriptor back."""
+        """Destroy a descriptor."""
 
 
 class Library(Descriptors, Protocol):
-    """The whole."""
+    """The complete interface: descriptors, and the calls that need a device."""
 
     def create(self, device: str) -> int:
-        """A handle on a device, such as `"cuda:0"`; the first call that needs one.
+        """Create a handle on a device, such as `"cuda:0"`; this is the first call that needs a device.
 
         Raises:
             CublasError: If the device or the library does not start.
         """
 
     def heuristic(self, handle: int, matmul: Matmul, preference: int, count: int) -> list[Found]:
-        """Up to `count` algorithms, best guess first; of `matmul` only descriptors count.
+        """Return up to `count` algorithms, best guess first; only the descriptors of `matmul` are used.
 
         Raises:
             NotSupportedError: If the library has none.
@@ -199,21 +200,21 @@ class Library(Descriptors, Protocol):
         """
 
     def bound(self, handle: int, matmul: Matmul) -> Call:
-        """What enqueues the product on its stream and returns; it raises `CublasError`, and does not wait."""
+        """Return a call that enqueues the product on its stream without waiting; it raises `CublasError`."""
 
     def rounding(self, handle: int, dtype: DataType, *, source: int, target: int, count: int, stream: int) -> Call:
-        """What enqueues the rounding of float32 numbers to 16 bits; otherwise as `bound`.
+        """Return a call that enqueues the rounding of float32 numbers to 16 bits; otherwise like `bound`.
 
         Args:
-            handle: Says the device.
+            handle: Handle on the device.
             dtype: `R_16F` or `R_16BF`.
             source: Address of the numbers.
-            target: Where they go.
-            count: How many they are.
-            stream: Where to enqueue.
+            target: Address of the result.
+            count: Number of elements.
+            stream: Stream on which to enqueue.
 
         Raises:
-            CublasError: If the driver does not take the kernel.
+            CublasError: If the driver does not accept the kernel.
         """
 
 
@@ -240,11 +241,11 @@ _WIDTHS = dict.fromkeys(
     ),
     8,
 )
-"""Bytes of attributes; 4 of those not named."""
+"""Size in bytes by attribute; 4 for attributes not listed."""
 
 
 class CublasLt:
-    """The library itself.
+    """The installed library.
 
     Args:
         library: The loaded `libcublasLt`.

@@ -1,4 +1,4 @@
-"""Finding `libcublasLt` and whether this machine's driver runs it."""
+"""Find `libcublasLt`, and check that this machine's driver can run it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from collage_cublas.library import CublasLt
 from collage_cuda import OLDEST_DRIVERS, PrimaryContexts
 
 OLDEST_VERSION = 120000
-"""Of cuBLASLt, as `cublasLtGetVersion` counts: 12.0 has every attribute and epilogue used, under the same numbers."""
+"""Oldest supported cuBLASLt, encoded as by `cublasLtGetVersion`.
+
+12.0 has every attribute and epilogue used, with the same numbers.
+"""
 
 FOLDERS = {13: "cu13/lib", 12: "cublas/lib"}
-"""Where the wheels `nvidia-cublas` and `nvidia-cublas-cu12` put it, inside `nvidia`."""
+"""Folder of the library below `nvidia` in the wheels `nvidia-cublas` and `nvidia-cublas-cu12`, by CUDA version."""
 
 
 def spelt(version: int) -> str:
-    """A version of cuBLASLt as people write it (`CUBLAS_VERSION` in `cublas_api.h`).
+    """Format a version of cuBLASLt for humans (`CUBLAS_VERSION` in `cublas_api.h`).
 
     Examples:
         >>> spelt(130000), spelt(131002)
@@ -28,7 +31,7 @@ def spelt(version: int) -> str:
 
 
 def open_library(majors: tuple[int, ...] = tuple(OLDEST_DRIVERS)) -> CublasLt:
-    """Loads cuBLASLt: from a wheel, else from where the system's loader looks.
+    """Load cuBLASLt: from a wheel, else from the system loader's search path.
 
     Args:
         majors: Major versions of CUDA to try, in this order.
@@ -47,7 +50,7 @@ def open_library(majors: tuple[int, ...] = tuple(OLDEST_DRIVERS)) -> CublasLt:
 
 
 def wheels(major: int) -> Iterator[Path]:
-    """The library in NVIDIA's wheel for one major version of CUDA, if that is installed. Nothing is imported."""
+    """Yield the library in NVIDIA's wheel for one major version of CUDA, if installed; nothing is imported."""
     found = importlib.util.find_spec("nvidia")
     for folder in (found.submodule_search_locations or ()) if found else ():
         path = Path(folder) / FOLDERS[major] / f"libcublasLt.so.{major}"

@@ -1,4 +1,4 @@
-"""Algorithms of the library's heuristic, each a variant."""
+"""Lower a product to artifacts: each algorithm of the library's heuristic is a variant."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def lower(
     function: KernelFunction,
     build: BuildContext,
 ) -> Iterator[Artifact] | Unsupported:
-    """Asks for as many algorithms as core will try, or takes those it was told before from the blob cache.
+    """Query as many algorithms as core will try, or read earlier answers from the blob cache.
 
     Args:
-        library: The library.
-        handle: Gives its handle on the device, which is not needed where the cache has all.
-        target: Says the precision.
-        device: What it is built for.
-        function: Labelled with one of `FORMS`.
+        library: The cuBLASLt library.
+        handle: Returns its handle on the device; not called where the cache has all algorithms.
+        target: Target that determines the precision.
+        device: Device to build for.
+        function: Function labelled with one of `FORMS`.
         build: Limits, and how many variants or which one.
 
     Returns:
-        The variants, those of a precision's ways in turn; or why there is none.
+        The variants, alternating between a precision's ways; or why there is none.
 
     Raises:
-        CublasError: If the library fails at something that it does not refuse.
-        DeviceError: If the device has not the memory, or is lost.
+        CublasError: If the library fails other than by refusing.
+        DeviceError: If the device does not have the memory, or is lost.
     """
     form = FORMS.get(function.composite)
     if form is None:
@@ -88,7 +88,7 @@ def lower(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Variant:
-    """One algorithm for one way."""
+    """One algorithm for one way to multiply."""
 
     way: Way
     product: Product
@@ -103,7 +103,7 @@ class _Variant:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Lowering:
-    """What the ways of one candidate share."""
+    """State shared by all ways of one candidate."""
 
     library: Library
     handle: Callable[[], int]
@@ -113,7 +113,7 @@ class _Lowering:
     precision: str
 
     def variants(self, way: Way, product: Product, operands: Sources) -> list[_Variant]:
-        """The algorithms of one way; none if another way's variant is wanted.
+        """Return the algorithms of one way; none if another way's variant is requested.
 
         Raises:
             NotSupportedError: If the library has none.
@@ -127,7 +127,7 @@ class _Lowering:
         return [_Variant(way, product, operands, found) for found in self._algorithms(way, product, limit)]
 
     def artifact(self, variant: _Variant) -> Artifact:
-        """A variant as bytes. What is rounded lies behind what the algorithm uses."""
+        """Serialize a variant; in its workspace, rounded operands lie after the algorithm's memory."""
         found, operands = variant.found, variant.sources
         used = -(-found.workspace_bytes // DEVICE_ALIGNMENT_BYTES) * DEVICE_ALIGNMENT_BYTES
         casts = [[position, used + offset, elements] for position, offset, elements in operands.casts]
@@ -152,7 +152,7 @@ class _Lowering:
         )
 
     def _algorithms(self, way: Way, product: Product, limit: int) -> list[Found]:
-        """Those remembered if they suffice, else what the heuristic says now."""
+        """Return the cached algorithms if they suffice, else those the heuristic returns now."""
         build = self.build
         kinds = reductions(product.dtype)
         if build.deterministic:
@@ -180,9 +180,9 @@ class _Lowering:
 
 
 def variant_name(found: Found) -> str:
-    """By what it is, not by its place in a list that may be ordered otherwise next time.
+    """Return a name derived from the algorithm itself, not from its place in a list whose order may change.
 
-    Algorithm, tile and stages are numbers of the library's; the hash is of all 64 bytes.
+    Algorithm, tile and stages are the library's identifiers; the hash is of all 64 bytes.
     """
     get = found.config.get
     digest = hashlib.sha256(found.algorithm).hexdigest()[:8]
@@ -191,29 +191,31 @@ def variant_name(found: Found) -> str:
 
 
 def splits(found: Found) -> int:
-    """In how many parts, computed side by side, it sums up."""
+    """Return the number of parts, computed in parallel, into which an algorithm splits the sum."""
     return max(1, found.config.get(Config.SPLITK_NUM, 1))
 
 
 def is_deterministic(found: Found) -> bool:
-    """Whether it always adds up in the same order.
+    """Return whether an algorithm always accumulates in the same order.
 
-    NVIDIA's cuBLAS documentation, "Results Reproducibility": a version of the library gives the same bits in every run
-    on GPUs of the same architecture with as many multiprocessors, unless several streams are active; then it may
-    choose another implementation for want of workspace, which `cublasLtMatmul` with a workspace of the caller's does
-    not. That is how it is called here, with an algorithm that was chosen before.
+    NVIDIA's cuBLAS documentation, "Results Reproducibility": a version of the library gives the same bits in
+    every run on GPUs of the same architecture with the same number of multiprocessors, unless several streams
+    are active; then it may choose another implementation for want of workspace, which `cublasLtMatmul` with a
+    workspace of the caller's does not. It is called that way here, with an algorithm that was chosen before.
 
-    The section on `cublasLtReductionScheme_t` promises less: of sums that are split and added up in the output itself
-    it says that counters keep the parts from meeting, not which comes first. So these are not counted on. Parts that
-    are stored in the workspace are reduced in a step of their own.
+    The section on `cublasLtReductionScheme_t` promises less: for sums that are split and accumulated in the
+    output itself it says that counters keep the parts from colliding, not which comes first. Such algorithms
+    are therefore not treated as deterministic. Parts that are stored in the workspace are reduced in a step of
+    their own.
     """
     return splits(found) == 1 or not found.config.get(Config.REDUCTION_SCHEME, 0) & Reduction.INPLACE
 
 
 def reductions(dtype: DataType) -> Reduction:
-    """How parts of a sum may be added up so that the result is as exact as without parts.
+    """Return the reduction schemes whose results are as exact as those without a split sum.
 
-    In place and in the output's type, parts are rounded to that type: to float32, as they are anyway, or to 16 bits.
+    In-place schemes and those in the output's type round parts to that type: to float32, which happens anyway,
+    or to 16 bits.
     """
     exact = Reduction.NONE | Reduction.COMPUTE_TYPE
     return exact | Reduction.INPLACE | Reduction.OUTPUT_TYPE if dtype == DataType.R_32F else exact
@@ -225,7 +227,7 @@ def _kept(found: Found) -> list[object]:
 
 
 def _remembered(kept: bytes | None) -> tuple[int, list[Found]]:
-    """For how many was asked, and what was answered."""
+    """Return the number of algorithms that were requested, and those that were returned."""
     if kept is None:
         return 0, []
     read = json.loads(kept)

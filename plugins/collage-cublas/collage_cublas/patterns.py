@@ -1,8 +1,8 @@
-"""Which groups of operators are one call of cuBLASLt, and what comes close but is refused, with the reason.
+"""Groups of operators that are one call of cuBLASLt, and similar ones that are refused, with the reason.
 
 A call computes `activation(alpha * a b + beta * c + bias)` (NVIDIA's cuBLAS documentation, `cublasLtMatmul` and
-`cublasLtEpilogue_t`), and this order decides what fits: the residual `c` goes before the activation, and a number that
-operands or the product are multiplied by is a factor of `alpha` only as long as nothing has been added.
+`cublasLtEpilogue_t`), and this order decides what fits: the residual `c` is added before the activation, and a
+constant that scales an operand or the product can be part of `alpha` only until something has been added.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collage_core.patterns.library.epilogue import Activation
 from collage_core.patterns.library.linear import matmul_pattern
 from collage_cublas.library import Epilogue
 from collage_cublas.reading import product_of
+from collage_cuda.forms import refused_form
 
 _ACTIVATIONS: Mapping[Epilogue, Activation | None] = MappingProxyType(
     {
@@ -32,15 +33,15 @@ _ACTIVATIONS: Mapping[Epilogue, Activation | None] = MappingProxyType(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A group of operators one call computes.
+    """A group of operators that one call computes.
 
     Attributes:
         bias: Whether a vector is added.
-        residual: Whether a matrix is.
+        residual: Whether a matrix is added.
         activation: `RELU`, `GELU` or `DEFAULT`.
-        transposed: Whether Transpose nodes before the product, of `a` or `b`, belong to it.
-        scaled: Whether a constant number that `a`, `b` or the product is multiplied or divided by does.
-        viewed: Whether a view between the product and something that follows does.
+        transposed: Whether Transpose nodes before the product, of `a` or `b`, belong to the group.
+        scaled: Whether a constant factor or divisor of `a`, `b` or the product belongs to the group.
+        viewed: Whether a view between the product and a following operator belongs to the group.
     """
 
     bias: bool
@@ -70,7 +71,7 @@ class Form:
 
     @property
     def pattern(self) -> Pattern:
-        """What the group looks like; made anew each time."""
+        """Pattern of the group, newly built on each access."""
         operands = []
         if self.transposed:
             # one at least; a Transpose that others read too stays where it is, and its result is multiplied
@@ -89,7 +90,7 @@ class Form:
 
 @functools.cache
 def matcher_of(form: Form) -> Matcher:
-    """Finds a form again in what is lowered."""
+    """Return a matcher that finds a form in the function being lowered."""
     return Matcher(form.pattern)
 
 
@@ -98,10 +99,10 @@ def _operand(*, transposed: bool) -> Pattern:
 
 
 def _forms() -> Iterator[Form]:
-    """What is after the product, each with what may be before it; the larger before the smaller.
+    """Yield each epilogue of a product with each supported prologue; larger forms before smaller ones.
 
-    A view stands behind a product of matrices, which come without Transposes and factors: those are attention's, whose
-    scores are tensors and are not activated. What would be looked for in vain is not among the forms.
+    A view occurs only after products of matrices without Transposes and factors: those belong to attention, whose
+    scores are tensors and have no activation. Forms that never occur are left out.
     """
     for activation, residual, bias in itertools.product(_ACTIVATIONS, (True, False), (True, False)):
         form = Form(activation=activation, residual=residual, bias=bias)
@@ -114,7 +115,7 @@ def _forms() -> Iterator[Form]:
 
 
 FORMS: Mapping[str, Form] = MappingProxyType({form.name: form for form in _forms()})
-"""By name, the larger before the smaller."""
+"""Accepted forms by name, larger ones before smaller ones."""
 
 
 def _dense() -> Pattern:
@@ -137,18 +138,18 @@ NEVER: Mapping[str, tuple[Pattern, str]] = MappingProxyType(
         ),
     }
 )
-"""What comes close, and why it is another computation."""
+"""Similar groups that are refused: the pattern, and why it is a different computation."""
 
 
 def register(table: PatternTable, target: Target) -> None:
-    """Fills the table of a target."""
+    """Register a target's patterns."""
     for entry in _entries(target.option("precision")):
         table.add(entry)
 
 
 @functools.cache
 def _entries(precision: str) -> tuple[FusionPattern, ...]:
-    """The table of a precision, made once: a large pattern is analysed when it is first matched."""
+    """Return a precision's pattern table, built once: a large pattern is analysed when it is first matched."""
     taken = [
         FusionPattern(
             name=name,
@@ -158,10 +159,7 @@ def _entries(precision: str) -> tuple[FusionPattern, ...]:
         )
         for name, form in FORMS.items()
     ]
-    refused = [
-        FusionPattern(name=name, pattern=pattern, check=functools.partial(_refuse, reason))
-        for name, (pattern, reason) in NEVER.items()
-    ]
+    refused = [refused_form(name, pattern, reason) for name, (pattern, reason) in NEVER.items()]
     return (*taken, *refused)
 
 
@@ -174,7 +172,3 @@ def _attributes(form: Form, match: Match) -> dict[str, str]:
     parts = [name for name, there in (("bias", form.bias), ("residual", form.residual)) if there]
     activation = [] if form.activation == Epilogue.DEFAULT else [(form.activation.name or "").lower()]
     return {"epilogue": "+".join([*parts, *activation]) or "none"}
-
-
-def _refuse(reason: str, match: Match) -> Unsupported:
-    return Unsupported(reason)

@@ -27,16 +27,19 @@ from collage_cublas.patterns import register
 from collage_cuda import TENSOR_CORES, cuda_majors, gpu_targets, usable_gpus
 
 OLDEST_CAPABILITY = (7, 0)
-"""Volta: below it nothing here was looked up, and CUDA 13 has dropped all that is older than 7.5."""
+"""Oldest supported compute capability, Volta.
+
+Older devices were not checked, and CUDA 13 has dropped all below 7.5.
+"""
 
 
 class CublasPlugin:
     """Hooks of the toolchain `cublas`; keeps the process's one library, and a handle for each device.
 
-    A handle is thread-safe, and holds neither stream nor workspace: each call is given its own.
+    A handle is thread-safe and holds neither stream nor workspace: each call passes its own.
 
     Args:
-        open_library: Gives the library for the major versions of CUDA it may be of; called when it is first needed.
+        open_library: Returns the library for the accepted major versions of CUDA; called at first use.
     """
 
     def __init__(self, open_library: Callable[[tuple[int, ...]], Library] = open_library) -> None:
@@ -46,13 +49,13 @@ class CublasPlugin:
 
     @hookimpl
     def collage_check_host(self, host: Host) -> Supported | Unsupported:
-        """Whether there is a GPU, and a driver for a CUDA there is a cuBLASLt of."""
+        """Check that there is a GPU, and a driver for a CUDA version that cuBLASLt exists for."""
         found = usable_gpus(host, least=OLDEST_CAPABILITY)
         return found if isinstance(found, Unsupported) else Supported()
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
-        """`cublas@cuda:N`, and with `precision=tf32`, `fp16` and `bf16`."""
+        """Return `cublas@cuda:N`, and its variants with `precision=tf32`, `fp16` and `bf16`."""
         usable = usable_gpus(host, least=OLDEST_CAPABILITY)
         if isinstance(usable, Unsupported):
             return usable
@@ -75,14 +78,14 @@ class CublasPlugin:
 
     @hookimpl
     def collage_register_patterns(self, table: PatternTable, target: Target) -> None:
-        """Products with what may follow them in one call."""
+        """Register products with the operators that one call can fuse after them."""
         register(table, target)
 
     @hookimpl
     def collage_lower(
         self, target: Target, function: KernelFunction, build: BuildContext
     ) -> Iterator[Artifact] | Unsupported:
-        """Algorithms of the library's heuristic."""
+        """Return artifacts for the algorithms of the library's heuristic."""
         device = build.host.device(target.device)
         if device is None:
             return Unsupported(f"the machine has no {target.device}")
@@ -91,7 +94,7 @@ class CublasPlugin:
 
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-        """The product with one algorithm."""
+        """Return the product as a kernel with one algorithm."""
         device = run.host.device(run.device)
         try:
             library = self._opened(cuda_majors(device.driver if device else ""))

@@ -1,10 +1,11 @@
-"""A product of strided tensors as the one call cuBLASLt has for it, and that call as an artifact keeps it.
+"""Map a product of strided tensors to one cuBLASLt call, and serialise that call for artifacts.
 
-cuBLASLt knows column-major matrices, `d = epilogue(alpha * op(a) op(b) + beta * c)`, repeated along one batch axis of
-constant stride; its bias has an element per row of `d`. A row-major matrix is its transpose in columns, so a row-major
-product is `d^T = b^T a^T`: the library's first operand is the model's second. Nothing here depends on that: each
-operand is a set of strides along the axes of the product (batch, m, n, k), axes are merged where all operands let them,
-and the axis along which `d` is contiguous becomes the library's rows.
+cuBLASLt computes on column-major matrices, `d = epilogue(alpha * op(a) op(b) + beta * c)`, repeated along
+one batch axis of constant stride; its bias has an element per row of `d`. A row-major matrix is its
+transpose in column-major order, so a row-major product is `d^T = b^T a^T`: the library's first operand is
+the model's second. Nothing here relies on that: each operand is a set of strides along the axes of the
+product (batch, m, n, k), axes are merged where all operands allow it, and the axis along which `d` is
+contiguous becomes the library's rows.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ from collage_cublas.library import Compute, DataType, Epilogue
 from collage_cublas.strides import Strided
 
 MOST_ELEMENTS = 2**31 - 1
-"""Of one extent: the batch count is an `int32_t` (`CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT`), and so are kernels' sizes."""
+"""Largest extent of an axis.
+
+The batch count is an `int32_t` (`CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT`), and so are the kernels' sizes.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Matrices:
-    """Equal column-major matrices in memory.
+    """A batch of column-major matrices of equal shape in memory.
 
     Attributes:
-        rows: Elements that lie side by side.
-        cols: How many such columns.
+        rows: Elements of a column, contiguous in memory.
+        cols: Number of columns.
         ld: Elements from one column to the next.
         batch_stride: Elements from one matrix to the next; 0 if all products read the same one.
     """
@@ -40,12 +44,12 @@ class Matrices:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Operands:
-    """A row-major product with what is added to it, as views over what is in memory.
+    """A row-major product and its addends, as strided views of memory.
 
     Attributes:
-        a: `[..., m, k]`, perhaps broadcast and transposed by its strides.
+        a: `[..., m, k]`; may be broadcast or transposed by its strides.
         b: `[..., k, n]`.
-        d: `[..., m, n]`; gives the extents of the batch.
+        d: `[..., m, n]`; determines the extents of the batch.
         bias: Broadcast to `d`, one number per row or per column of it.
         residual: Broadcast to `d`, a number for each of its elements.
     """
@@ -59,21 +63,21 @@ class Operands:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """One call of `cublasLtMatmul` but for addresses and algorithm.
+    """One call of `cublasLtMatmul`, except for addresses and algorithm.
 
     Attributes:
         b_first: Whether the library's first operand is the model's `b`, as always when `d` is row-major.
         first: The library's A.
-        first_transposed: Whether it is multiplied transposed.
+        first_transposed: Whether A is transposed.
         second: The library's B.
-        second_transposed: The same.
+        second_transposed: Whether B is transposed.
         result: D.
         residual: C, if something is added with a factor `beta`.
-        batch: How many products.
-        dtype: Of the matrices that are added and written, and of the bias.
-        factors: Of the two matrices that are multiplied.
-        compute: How products are summed up.
-        epilogue: Bias and activation, which come after C is added.
+        batch: Number of products.
+        dtype: Type of C, D and the bias.
+        factors: Type of A and B.
+        compute: How products are rounded and summed.
+        epilogue: Bias and activation, applied after C is added.
         alpha: Factor of the product.
         beta: Factor of C.
     """
@@ -94,13 +98,13 @@ class Product:
     beta: float = 0.0
 
     def to_json(self) -> dict[str, Json]:
-        """As artifacts keep it."""
+        """Return the form stored in artifacts."""
         types = {"dtype": self.dtype.name, "factors": self.factors.name, "compute": self.compute.name}
         return {**dataclasses.asdict(self), **types, "epilogue": int(self.epilogue)}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Product:
-        """From what `to_json` gave."""
+        """Create a product from the output of `to_json`."""
         matrices = {
             name: Matrices(**kept[name]) for name in ("first", "second", "result", "residual") if kept[name] is not None
         }
@@ -115,13 +119,13 @@ class Product:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Axis:
-    """An axis of the product: how long it is, and each operand's stride along it."""
+    """An axis of the product: its extent, and each operand's stride along it."""
 
     extent: int
     strides: Mapping[str, int]
 
     def over(self, inner: _Axis) -> _Axis | None:
-        """This axis and the next inner one as one, if each operand steps through both at the same pace."""
+        """Merge this axis with the next inner one, if each operand's strides allow it; else None."""
         if inner.extent == 1:
             return self
         if self.extent == 1 or all(s == inner.strides[name] * inner.extent for name, s in self.strides.items()):
@@ -139,19 +143,19 @@ def described(
     alpha: float,
     beta: float,
 ) -> Product | Unsupported:
-    """Finds the call that computes `activation(alpha * a b + beta * residual + bias)`.
+    """Find the call that computes `activation(alpha * a b + beta * residual + bias)`.
 
     Args:
-        operands: What is multiplied and added, without an extent of 0.
-        dtype: Of what is added, and of the result.
-        factors: Of what is multiplied.
-        compute: How products are summed up.
+        operands: Factors and addends, without an extent of 0.
+        dtype: Type of the addends and of the result.
+        factors: Type of the factors.
+        compute: Accumulation type of the product.
         activation: `RELU`, `GELU`, or `DEFAULT` for none.
         alpha: Factor of the product.
         beta: Factor of the residual, which is left out where that is 0.
 
     Returns:
-        The call; or why no strides of the library say this.
+        The call; or why the library's strides cannot express it.
     """
     *batch, m, n, k = _axes(operands)
     if max(axis.extent for axis in (*batch, m, n, k)) > MOST_ELEMENTS:
@@ -185,7 +189,7 @@ def described(
 
 
 def _axes(operands: Operands) -> list[_Axis]:
-    """Batch axes, m, n, k."""
+    """Return the axes: batch axes, m, n, k."""
     a, b, d = operands.a, operands.b, operands.d
     *batch, m, n = d.shape
     k = a.shape[-1]
@@ -200,7 +204,10 @@ def _axes(operands: Operands) -> list[_Axis]:
 
 
 def _merged(batch: list[_Axis], m: _Axis, n: _Axis) -> tuple[list[_Axis], _Axis, _Axis]:
-    """With as few batch axes as strides allow: neighbours as one, and what one operand repeats as rows or columns."""
+    """Merge batch axes as far as strides allow.
+
+    Neighbouring axes become one, and axes along which one operand is repeated become rows or columns.
+    """
     left: list[_Axis] = []
     for axis in batch:
         if axis.extent == 1:
@@ -219,7 +226,7 @@ def _merged(batch: list[_Axis], m: _Axis, n: _Axis) -> tuple[list[_Axis], _Axis,
 
 
 def _with_rows(rows: _Axis, cols: _Axis, k: _Axis, batch: _Axis, *, b_first: bool) -> dict[str, Any] | str:
-    """The matrices if `rows` become the library's; or why not."""
+    """Return the matrices with `rows` as the library's rows; or why that is not possible."""
     names = ("b", "a") if b_first else ("a", "b")
     first, second = _either(names[0], rows, k, batch), _either(names[1], k, cols, batch)
     for name, found in zip(names, (first, second), strict=True):
@@ -256,7 +263,7 @@ def _with_rows(rows: _Axis, cols: _Axis, k: _Axis, batch: _Axis, *, b_first: boo
 
 
 def _either(name: str, rows: _Axis, cols: _Axis, batch: _Axis) -> tuple[Matrices, bool] | None:
-    """An operand as it is or transposed; where both would do, with the longer columns."""
+    """Return an operand as it is or transposed; where both are possible, that with the longer columns."""
     found = [
         (matrices, transposed)
         for matrices, transposed in (
@@ -269,7 +276,7 @@ def _either(name: str, rows: _Axis, cols: _Axis, batch: _Axis) -> tuple[Matrices
 
 
 def _matrices(name: str, rows: _Axis, cols: _Axis, batch: _Axis) -> Matrices | None:
-    """One operand as column-major matrices; None if its strides are no such thing.
+    """Return one operand as column-major matrices; None if its strides do not describe such matrices.
 
     A leading dimension below the number of rows is not allowed (`CUBLASLT_MATRIX_LAYOUT_LD`).
     """

@@ -1,12 +1,12 @@
-"""What a match computes: its operands as they lie in memory; Transposes, views, factors and broadcasting taken in.
+"""Read a match as one product: Transposes, views, factors and broadcasting are folded into its operands.
 
-A factor becomes part of `alpha`, which scales the float32 sum of products before anything is added: the same number in
-exact arithmetic, rounded in another order. A divisor's reciprocal and all factors are multiplied in double precision
-and rounded once, to float32, so `alpha` itself is off by at most 2^-24 of it, and not at all where they are powers of
-two; a quotient is off by as much. That is less than the order of the sum makes, and less than a model that scales
-16-bit operands loses. So factors are taken on every target; only 0, which has the library not read what it multiplies
-(infinities would vanish), and what float32 cannot say are not. What a target's precision rounds to 16 bits is rounded
-before it is scaled.
+A factor becomes part of `alpha`, which scales the float32 sum of products before anything is added: equal
+in exact arithmetic, but rounded in a different order. A divisor's reciprocal and all factors are multiplied
+in double precision and rounded once, to float32, so the relative error of `alpha` is at most 2^-24, and 0
+for powers of two; that of a quotient is the same. The summation order has a larger effect, and a model that
+scales 16-bit operands loses more. Factors are therefore accepted on every target, except for 0, with which
+the library does not read the operands (infinities would vanish), and for values that float32 cannot
+represent. Operands that a target's precision rounds to 16 bits are rounded before they are scaled.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from collage_cublas.ways import WAYS, Way
 DTYPES: Mapping[str, DataType] = MappingProxyType(
     {"FLOAT": DataType.R_32F, "FLOAT16": DataType.R_16F, "BFLOAT16": DataType.R_16BF}
 )
-"""What is multiplied, by its name in ONNX; sums are float32 for all of them."""
+"""Types of the factors, by ONNX name; sums are float32 for all of them."""
 
 
 def product_of(
     match: Match, *, activation: Epilogue, precision: str = "", way: Way | None = None
 ) -> Product | Unsupported:
-    """The call a match comes to.
+    """Return the call for a match.
 
     Args:
-        match: Of one of `patterns.FORMS`.
-        activation: The form's.
-        precision: The target's, one of `WAYS`; nothing for the model's own.
-        way: Which of its ways; they differ in types only.
+        match: Match of one of `patterns.FORMS`.
+        activation: The form's activation.
+        precision: The target's, one of `WAYS`; empty for the model's own.
+        way: Which of the precision's ways; they differ in types only.
 
     Returns:
         The call, or why there is none.
@@ -96,7 +96,7 @@ def product_of(
 
 
 def stored(match: Match, name: str) -> tuple[onnx_ir.Value, tuple[int, ...] | None]:
-    """What is in memory of a captured operand, and the order in which a Transpose inside the match reads its axes."""
+    """Return the value in memory of a captured operand, and the axis order of a Transpose inside the match."""
     value, order = match.captures[name], None
     numbers = [match.captures.get(f"{name}_{role}") for role in ("factor", "divisor")]
     while (producer := match.producer(value)) is not None and match.nodes >> producer.index & 1:
@@ -108,7 +108,7 @@ def stored(match: Match, name: str) -> tuple[onnx_ir.Value, tuple[int, ...] | No
 
 
 def _factors(match: Match) -> list[float]:
-    """The numbers that `a`, `b` and the product are multiplied by; infinite where they are divided by 0."""
+    """Return the factors of `a`, `b` and the product; a division by 0 gives infinity."""
     found = []
     for name in ("a", "b", "product"):
         if (factor := match.constant(f"{name}_factor")) is not None:
@@ -132,7 +132,7 @@ def _odd_values(specs: Mapping[str, TensorSpec]) -> str:
 
 
 def _matrix(match: Match, name: str, *, transposed: bool) -> Strided:
-    """A factor with its two axes; ONNX's MatMul gives a vector its second one."""
+    """Return a factor with its two axes; a vector gets its second one as in ONNX's MatMul."""
     value, order = stored(match, name)
     view = Strided.row_major(match.graph.spec(value).static_shape)
     if order is not None:
@@ -143,7 +143,10 @@ def _matrix(match: Match, name: str, *, transposed: bool) -> Strided:
 
 
 def _added(match: Match, name: str, result: TensorSpec) -> Strided | Unsupported | None:
-    """What is added, for each element of the product: broadcast to what it is added to, perhaps a view of that."""
+    """Return the view of an addend that has an element for each element of the product.
+
+    It is broadcast to the value it is added to, which may be a view of the product.
+    """
     if name not in match.captures:
         return None
     value = match.captures[name]
@@ -162,12 +165,12 @@ def _added(match: Match, name: str, result: TensorSpec) -> Strided | Unsupported
 
 
 def _adds(node: NodeContext, value: onnx_ir.Value) -> bool:
-    """Whether a node adds a value to something, and does not multiply by it alone."""
+    """Return whether a node adds a value to another, and not only multiplies by it."""
     return node.op_type == "Add" or (node.op_type == "Gemm" and value is (*node.node.inputs, None, None, None)[2])
 
 
 def _like_result(view: Strided, match: Match) -> Strided:
-    """A result with the axes of rows and columns that it lacks where a factor is a vector."""
+    """Return a result with the row and column axes that it lacks where a factor is a vector."""
     if len(match.spec("a").static_shape) == 1:
         view = view.with_axis(max(0, len(view.shape) - (len(match.spec("b").static_shape) > 1)))
     return view.with_axis(len(view.shape)) if len(match.spec("b").static_shape) == 1 else view

@@ -1,4 +1,4 @@
-"""Where the operands of a product come from, and what is rounded before it."""
+"""Locate the operands of a product, and the inputs that are rounded before it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from collage_cublas.ways import WAYS, Way
 
 
 def ways_for(precision: str, found: Match) -> tuple[Way, ...]:
-    """The ways of a precision, the better guess first: without a weight, casting is all extra work.
+    """Return the ways of a precision, the better guess first: without a weight, every cast is extra work.
 
     Args:
-        precision: The target's.
-        found: The product.
+        precision: The target's precision.
+        found: Match of the product.
     """
     has_weight = any(constant_of(stored(found, name)[0]) is not None for name in ("a", "b"))
     return WAYS[precision] if has_weight else WAYS[precision][::-1]
@@ -37,13 +37,13 @@ def ways_for(precision: str, found: Match) -> tuple[Way, ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where a call's operands come from.
+    """Where the operands of a call come from.
 
     Attributes:
         operands: By operand, an input's position or a weight's name.
-        constants: What is asked for, by the weight's name.
-        casts: Inputs that are rounded first: position, where in the workspace, and how many elements.
-        cast_bytes: What these take of the workspace, at its end.
+        constants: Constant to request from core, by the weight's name.
+        casts: Inputs that are rounded first: position, offset in the workspace, and number of elements.
+        cast_bytes: Workspace for the rounded inputs, at its end.
     """
 
     operands: Mapping[str, int | str]
@@ -53,15 +53,16 @@ class Sources:
 
 
 def sources(function: KernelFunction, found: Match, way: Way) -> Sources | Unsupported:
-    """Where the operands of a product come from.
+    """Return the sources of a product's operands.
 
     Args:
-        function: What is lowered.
+        function: Function to lower.
         found: The product in it.
-        way: How it is made.
+        way: How the product is computed.
 
     Returns:
-        These, casts at offsets from where they begin; or which weight is out of the factors' range.
+        The sources, with offsets of casts relative to the start of their region; or which weight is out of the
+        factors' range.
     """
     positions = {value: place for place, value in enumerate(function.model.graph.inputs)}
     operands: dict[str, int | str] = {}

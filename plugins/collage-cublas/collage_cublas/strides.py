@@ -1,4 +1,4 @@
-"""How a tensor lies in memory, in elements: what a Transpose and broadcasting change without moving anything."""
+"""Strides of a tensor in elements: Transposes and broadcasting change them without moving data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Strided:
-    """Extents, and how far apart neighbours along each axis are.
+    """Extents and strides of a tensor.
 
     Attributes:
         shape: Elements along each axis.
@@ -28,15 +28,15 @@ class Strided:
 
     @classmethod
     def row_major(cls, shape: Sequence[int]) -> Self:
-        """As buffers hold tensors."""
+        """Return the row-major strides of a shape, as in buffers."""
         return cls(tuple(shape), tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape))))
 
     def permuted(self, order: Sequence[int]) -> Strided:
-        """What ONNX's Transpose with `perm=order` gives."""
+        """Return the result of ONNX's Transpose with `perm=order`."""
         return Strided(tuple(self.shape[axis] for axis in order), tuple(self.strides[axis] for axis in order))
 
     def broadcast(self, shape: Sequence[int]) -> Strided:
-        """Repeated as NumPy and ONNX do.
+        """Broadcast as NumPy and ONNX do.
 
         Raises:
             ValueError: If it cannot be broadcast to `shape`.
@@ -49,17 +49,17 @@ class Strided:
         return Strided(tuple(shape), tuple(s if one != 1 else 0 for s, one in zip(strides, own, strict=True)))
 
     def with_axis(self, axis: int) -> Strided:
-        """With an axis of one element inserted before the axis of this number."""
+        """Insert an axis of one element before the axis of this number."""
         return Strided((*self.shape[:axis], 1, *self.shape[axis:]), (*self.strides[:axis], 0, *self.strides[axis:]))
 
     def reshaped(self, shape: Sequence[int]) -> Strided | None:
-        """What ONNX's Reshape gives, where that moves nothing.
+        """Return the result of ONNX's Reshape if no data has to move, else None.
 
-        Axes are taken together until both sides have as many elements; those of one such group have to be one axis in
-        memory, which is then split anew.
+        Axes are grouped until both sides have the same number of elements; the axes of one group must be contiguous in
+        memory, and are then split again.
 
         Args:
-            shape: Of as many elements, none of its extents 0.
+            shape: New shape with the same number of elements, and no extent of 0.
 
         Examples:
             >>> Strided((4, 6), (0, 1)).reshaped((2, 2, 6))

@@ -1,4 +1,4 @@
-"""What the plugin takes, as the tables in its README: from the pattern table, and from what decides on a machine.
+"""Tables of supported patterns and requirements for the README, made from the pattern table and the host checks.
 
 python -m collage_cublas.table                      prints them
 python -m collage_cublas.table --write README.md    puts them into a page, between its marks
@@ -6,9 +6,7 @@ python -m collage_cublas.table --write README.md    puts them into a page, betwe
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 from collage_cublas.library import Epilogue
 from collage_cublas.loading import OLDEST_VERSION, spelt
@@ -16,34 +14,20 @@ from collage_cublas.patterns import FORMS, NEVER, Form
 from collage_cublas.plugin import OLDEST_CAPABILITY
 from collage_cublas.reading import DTYPES
 from collage_cuda import OLDEST_DRIVERS
-
-BEGIN, END = "<!-- python -m collage_cublas.table --write README.md -->", "<!-- end -->"
+from collage_cuda.readme_tables import ReadmeTables, table_rows
 
 _BEFORE = ((False, False), (True, False), (False, True), (True, True))
-"""Transposed and scaled."""
+"""Values of `transposed` and `scaled`, one pair per column."""
 
 
 def tables() -> str:
-    """All tables, in Markdown."""
+    """Return all tables, in Markdown."""
     return "\n".join([*_needs(), "", *_forms(), "", *_refusals()])
-
-
-def written(page: str) -> str:
-    """A page with the tables between its marks.
-
-    Raises:
-        ValueError: If it has not both marks.
-    """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page has no {BEGIN} with {END} behind it")
-    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
 
 
 def _needs() -> Iterator[str]:
     drivers = ", ".join(f"{oldest} for CUDA {major}" for major, oldest in OLDEST_DRIVERS.items())
-    yield from _rows(
+    yield from table_rows(
         ("Needs", ""),
         [
             ("cuBLASLt", f"{spelt(OLDEST_VERSION)} or newer, of CUDA {' or '.join(map(str, OLDEST_DRIVERS))}"),
@@ -55,7 +39,7 @@ def _needs() -> Iterator[str]:
 
 
 def _forms() -> Iterator[str]:
-    """A row for what follows the product, a column for what comes before it or between."""
+    """Yield the table's lines: rows for operators after the product, columns for those before it or between."""
     forms = set(FORMS.values())
     rows = []
     for activation in (Epilogue.DEFAULT, Epilogue.RELU, Epilogue.GELU):
@@ -67,7 +51,7 @@ def _forms() -> Iterator[str]:
             ]
             viewed = Form(bias=bias, residual=residual, activation=activation, viewed=True) in forms
             rows.append((_after(plain), *(_mark(each) for each in (*takes, viewed)), f"`{_names(activation, bias)}`"))
-    yield from _rows(
+    yield from table_rows(
         (
             "Added, then applied",
             "plain",
@@ -94,7 +78,7 @@ def _names(activation: Epilogue, bias: bool) -> str:
 
 
 def _refusals() -> Iterator[str]:
-    yield from _rows(
+    yield from table_rows(
         ("Never", "Why"),
         [(name.removeprefix("cublas.").replace("_", " "), reason) for name, (_, reason) in NEVER.items()],
     )
@@ -104,21 +88,8 @@ def _mark(there: bool) -> str:
     return "yes" if there else "-"
 
 
-def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    for cells in (head, ["---"] * len(head), *rows):
-        yield f"| {' | '.join(cells)} |"
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints the tables, or writes them into a page."""
-    parser = argparse.ArgumentParser(prog="collage_cublas.table", description=main.__doc__)
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="a Markdown file with the two marks")
-    page = parser.parse_args(arguments).write
-    if page is None:
-        print(tables())
-        return
-    page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
+README = ReadmeTables("collage_cublas.table", tables)
 
 
 if __name__ == "__main__":
-    main()
+    README.main()

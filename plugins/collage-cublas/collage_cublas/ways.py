@@ -1,11 +1,11 @@
-"""How a product of float32 is made in a target's `precision`, and what that takes besides the product.
+"""Ways to multiply float32 in a target's `precision`, and the work each needs besides the product.
 
-A lower precision of 16 bits can be had in two ways, each with sums, bias, residual and result in float32 (NVIDIA's
-cuBLAS documentation, the table of types of `cublasLtMatmul`, and `cublasComputeType_t`). Neither is always the faster
-one, so both are offered as variants:
+A lower precision of 16 bits can be had in two ways, each with sums, bias, residual and result in float32
+(NVIDIA's cuBLAS documentation, the table of types of `cublasLtMatmul`, and `cublasComputeType_t`). Neither is
+always faster, so both are offered as variants:
 
-- `cast`: both factors are held in 16 bits. A weight is converted once, when it is loaded, so that half as much of it is
-  read in each run. An input is rounded into the kernel's workspace before the product, by a kernel of its own.
+- `cast`: both factors are held in 16 bits. A weight is converted once, when it is loaded, which halves the bytes
+  read in each run. An input is rounded into the kernel's workspace by a separate kernel before the product.
 - `fast`: both factors are float32, and the library is allowed to round them itself.
 """
 
@@ -23,9 +23,9 @@ class Way:
     """One way to multiply.
 
     Attributes:
-        name: Begins the names of its variants; empty where there is one way only.
-        factors: What both factors are held in; None for what the model has them in.
-        compute: How products are rounded before they are summed.
+        name: Prefix of the names of its variants; empty where there is only one way.
+        factors: Type of both factors; None for that of the model.
+        compute: How factors are rounded before products are summed.
     """
 
     name: str
@@ -41,4 +41,4 @@ WAYS: Mapping[str, tuple[Way, ...]] = MappingProxyType(
         "bf16": (Way("cast", DataType.R_16BF, Compute.F32), Way("fast", None, Compute.FAST_16BF)),
     }
 )
-"""By what the option `precision` of a target says."""
+"""Ways by value of a target's option `precision`."""

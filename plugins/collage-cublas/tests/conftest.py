@@ -12,9 +12,9 @@ from collage_cublas.library import CublasLt, Descriptors
 from collage_cublas.loading import wheels
 from collage_cuda import PrimaryContexts
 from collage_testing.kit import build_context
+from collage_testing.kit.gpu_plugins import HOST
 
 from .emulator import Notes
-from .machine import HOST
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,10 @@ from collage_core.registry import Toolchain
 from collage_cublas.library import Descriptors
 from collage_testing import GraphBuilder, dense, operator_models
 from collage_testing.kit import FakeDevice, check_plugin
+from collage_testing.kit.gpu_plugins import HOST
 
 from .emulator import Emulator
-from .machine import HOST, plugin_over
+from .machine import plugin_over
 
 FLOAT16, BFLOAT16 = onnx_ir.DataType.FLOAT16, onnx_ir.DataType.BFLOAT16
 

@@ -40,9 +40,10 @@ from collage_cublas.library import (
 from collage_testing import GraphBuilder, dense
 from collage_testing.kit import FakeDevice
 from collage_testing.kit.contexts import MemoryBlobs, run_context
+from collage_testing.kit.gpu_plugins import H100, HOST
 
 from .emulator import ALGORITHMS, Emulator
-from .machine import H100, HOST, TARGET, TF32, largest, plugin_over, proposals
+from .machine import TARGET, TF32, largest, plugin_over, proposals
 
 
 def function(model: onnx_ir.Model | None = None) -> KernelFunction:

@@ -17,16 +17,16 @@ README = Path(__file__).parents[1] / "README.md"
 def test_the_readme_holds_what_the_command_writes(tmp_path: Path) -> None:
     copy = tmp_path / "README.md"
     text = README.read_text(encoding="utf-8")
-    between = text[text.index(table.BEGIN) : text.index(table.END)]
-    copy.write_text(text.replace(between, f"{table.BEGIN}\nstale\n"), encoding="utf-8")
+    between = text[text.index(table.README.begin) : text.index(table.README.end)]
+    copy.write_text(text.replace(between, f"{table.README.begin}\nstale\n"), encoding="utf-8")
 
-    table.main(["--write", str(copy)])
+    table.README.main(["--write", str(copy)])
 
     assert copy.read_text(encoding="utf-8") == text
 
 
 def test_every_form_is_one_yes_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    table.main([])
+    table.README.main([])
 
     assert len(re.findall(r"\byes\b", capsys.readouterr().out)) == len(FORMS)
 
@@ -44,4 +44,4 @@ def test_epilogues_are_named_as_the_library_names_them() -> None:
 
 def test_a_page_without_marks_is_refused() -> None:
     with pytest.raises(ValueError, match="the page has no"):
-        table.written("# collage-cublas")
+        table.README.written("# collage-cublas")

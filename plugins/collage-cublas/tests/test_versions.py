@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from collage.reference import evaluate
-from collage.runtime import Executable, Session, loader
+from collage.runtime import Executable, loader
 from collage.runtime.kernels.loading import Relower
+from collage.runtime.session import Session
 from collage.setup.random_inputs import random_inputs
 from collage_core.contract import Artifact, BuildContext
 from collage_core.errors import DeviceMemoryError, KernelLoadError
@@ -23,9 +24,10 @@ from collage_cublas.plugin import CublasPlugin
 from collage_testing import dense
 from collage_testing.kit import FakeDevice, fake_providers
 from collage_testing.kit.contexts import MemoryBlobs
+from collage_testing.kit.gpu_plugins import HOST
 
 from .emulator import Emulator, Notes
-from .machine import HOST, TARGET, plugin_over, proposals
+from .machine import TARGET, plugin_over, proposals
 
 
 class Later(Notes):

@@ -1,7 +1,7 @@
-"""Devices by CUDA's driver, which every machine with a GPU has, for libraries that work on whatever device is current.
+"""Access devices through CUDA's driver API, for libraries that use the current device.
 
-Contexts are the primary ones, which CuPy, PyTorch and CUDA's runtime use. The functions are those of the driver API;
-devices have its numbers, as `Device.name` has them.
+Every machine with a GPU has the driver. Contexts are the primary ones, which CuPy, PyTorch and CUDA's runtime use.
+Devices have the driver's numbers, as `Device.name` has them.
 """
 
 from __future__ import annotations
@@ -21,54 +21,54 @@ _ONE: Final = (ctypes.c_uint(1), ctypes.c_uint(1))
 
 
 class Contexts(Protocol):
-    """Devices, which may be made current.
+    """Devices that can be made current.
 
-    All calls raise `OSError` if the driver is missing, or refuses, and `DeviceError` if it says that the device has not
-    the memory, is lost or in use elsewhere.
+    All calls raise `OSError` if the driver is missing or refuses, and `DeviceError` if it reports that the
+    device is out of memory, lost or in use elsewhere.
     """
 
     def current(self, device: str) -> contextlib.AbstractContextManager[None]:
-        """Makes a device current, in this thread and for as long as the context manager is entered."""
+        """Make a device current in this thread while the context manager is entered."""
 
     def kernel(self, device: str, name: str, code: bytes) -> Launch:
-        """A kernel of a device, loaded once.
+        """Return a kernel of a device, loaded once.
 
         Args:
             device: The device.
-            name: Of the kernel.
-            code: PTX or machine code that has it.
+            name: Name of the kernel.
+            code: PTX or machine code that contains the kernel.
         """
 
     def placed(self, device: str, array: np.ndarray[Any, Any]) -> DeviceArray:
-        """Copies a C-contiguous array to memory of a device, and waits for it."""
+        """Copy a C-contiguous array to device memory and wait for the copy."""
 
 
 class Launch(Protocol):
     """A loaded kernel."""
 
     def __call__(self, blocks: int, threads: int, stream: int, arguments: Any) -> None:
-        """Enqueues it, and does not wait.
+        """Enqueue the kernel without waiting.
 
         Args:
-            blocks: How many.
-            threads: Of each.
-            stream: Where.
-            arguments: Array of pointers to its arguments.
+            blocks: Number of thread blocks.
+            threads: Threads per block.
+            stream: Handle of the stream to enqueue on.
+            arguments: Array of pointers to the kernel's arguments.
 
         Raises:
             OSError: If the driver refuses.
-            DeviceError: If it says that the device is the reason.
+            DeviceError: If the driver's error code identifies a device problem.
         """
 
 
 class DeviceArray:
-    """Memory of a device, given back when this is collected.
+    """Device memory that is freed when this object is collected.
 
     Args:
-        pointer: Its address.
+        pointer: Address of the memory.
 
     Attributes:
-        pointer: The same.
+        pointer: Address of the memory.
     """
 
     __slots__ = ("__weakref__", "pointer")
@@ -81,7 +81,7 @@ class PrimaryContexts:
     """CUDA's primary contexts, each retained once for the life of the process; see `Contexts`.
 
     Args:
-        driver: The library; the installed one, loaded when it is first needed, if None.
+        driver: The driver library; if None, the installed one, loaded on first use.
     """
 
     def __init__(self, driver: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""What CUDA's error codes say, as core's errors: of the runtime, and of the driver, which has the same numbers.
+"""Translate CUDA's error codes into core's errors, for the runtime and the driver, which share their numbers.
 
 The numbers are those of `cudaError_t` in driver_types.h; `CUresult` in cuda.h agrees wherever both have a code.
 """
@@ -19,7 +19,7 @@ from collage_core.errors import (
 )
 
 INSTALL: Final = "Install `collage-cuda[cuda13]`, or `collage-cuda[cuda12]` where the driver is one of CUDA 12"
-"""What to do where CuPy is missing, or of another CUDA than the driver."""
+"""Advice if CuPy is missing, or built for another CUDA version than the driver's."""
 
 _ERRORS: Final[Mapping[int, type[DeviceError]]] = {  # cudaError_t in driver_types.h
     2: DeviceMemoryError,  # cudaErrorMemoryAllocation
@@ -56,12 +56,12 @@ _ERRORS: Final[Mapping[int, type[DeviceError]]] = {  # cudaError_t in driver_typ
 
 
 def cuda_error(device: str, status: int, text: str) -> DeviceError:
-    """The error to raise when CUDA answers with a code; a plain `DeviceError` for codes of no kind that matters.
+    """Create the error for a CUDA error code; a plain `DeviceError` for codes without a specific class.
 
     Args:
         device: The device's name.
-        status: The code.
-        text: What failed, with what CUDA says of it.
+        status: The error code.
+        text: The failed call and CUDA's error message.
 
     Examples:
         >>> cuda_error("cuda:0", 2, "cuMemAlloc failed with 2: out of memory")

@@ -1,4 +1,4 @@
-"""What plugins for NVIDIA's GPUs ask of a machine before they load a library."""
+"""Machine checks that plugins for NVIDIA GPUs make before they load a library."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from types import MappingProxyType
 from collage_core.contract import Device, Host, Joins, Obstacle, Target, Unsupported
 
 OLDEST_DRIVERS: Mapping[int, int] = MappingProxyType({13: 580, 12: 525})
-"""First branch of the driver that runs each major version of CUDA, the newest first ("CUDA Compatibility", minor
-version compatibility, table 1)."""
+"""Oldest driver branch that supports each major version of CUDA, newest first.
+
+Source: "CUDA Compatibility", minor version compatibility, table 1.
+"""
 
 TENSOR_CORES: Mapping[str, tuple[int, int]] = MappingProxyType({"tf32": (8, 0), "fp16": (7, 0), "bf16": (8, 0)})
-"""First compute capability whose tensor cores take operands of a precision: Volta's float16, from Ampere on all of them
-(CUDA C++ Programming Guide, "Element Types and Matrix Sizes" of `wmma`)."""
+"""First compute capability whose tensor cores accept operands of a precision.
+
+Volta for float16, Ampere and later for all of them (CUDA C++ Programming Guide, "Element Types and Matrix Sizes" of
+`wmma`).
+"""
 
 
 def capability(device: Device) -> tuple[int, int]:
@@ -29,10 +34,12 @@ def capability(device: Device) -> tuple[int, int]:
 
 
 def cuda_majors(driver: str) -> tuple[int, ...]:
-    """Major versions of CUDA a driver runs, the newest first; all that are known of one nobody can read.
+    """Return the major versions of CUDA that a driver supports, newest first.
+
+    All known versions are returned if the driver's version cannot be parsed.
 
     Args:
-        driver: Its version.
+        driver: Version of the driver.
 
     Examples:
         >>> cuda_majors("580.65.06"), cuda_majors("550.54"), cuda_majors("470.82")
@@ -43,10 +50,10 @@ def cuda_majors(driver: str) -> tuple[int, ...]:
 
 
 def wheel_driver(distribution: str) -> int | None:
-    """First branch of the driver that runs what one of NVIDIA's wheels brings, as installed; None if nobody can say.
+    """Return the oldest driver branch that supports an installed NVIDIA wheel; None if unknown.
 
     Args:
-        distribution: Name of the wheel, with `{}` where the major version of CUDA stands.
+        distribution: Name of the wheel, with `{}` in place of the major version of CUDA.
     """
     for major, oldest in OLDEST_DRIVERS.items():
         try:
@@ -58,11 +65,11 @@ def wheel_driver(distribution: str) -> int | None:
 
 
 def driver_problem(device: Device, oldest: int | None) -> Unsupported | None:
-    """Why a device's driver will not do; None if it will, or nobody can say.
+    """Return why a device's driver is too old; None if it is new enough, or its version is unknown.
 
     Args:
         device: The device.
-        oldest: First branch of the driver that will; None if that is not known.
+        oldest: Oldest supported driver branch; None if unknown.
     """
     branch = _branch(device.driver)
     if oldest is None or branch is None or branch >= oldest:
@@ -78,13 +85,13 @@ def usable_gpus(
     least: tuple[int, int] = (0, 0),
     oldest_driver: Callable[[Device], int | None] = lambda device: min(OLDEST_DRIVERS.values()),
 ) -> tuple[Device, ...] | Unsupported:
-    """NVIDIA's GPUs that a toolchain can be for, or why there is none and what to do.
+    """Return the NVIDIA GPUs a toolchain can support, or why there is none and what to do.
 
     Args:
         host: The machine.
-        least: Compute capability it begins with.
-        oldest_driver: First branch of the driver that runs on a device what it makes or comes in; None if that is not
-            known.
+        least: Lowest supported compute capability.
+        oldest_driver: Returns the oldest driver branch that runs the toolchain's code or libraries on a device; None
+            if unknown.
     """
     found = [device for device in host.devices if device.kind == "cuda"]
     if not found:
@@ -113,15 +120,15 @@ def gpu_targets(
     precisions: Iterable[str],
     rounds: Mapping[str, Iterable[str]] = MappingProxyType({}),
 ) -> list[Target]:
-    """Targets of some GPUs: the plain one of each first, then the precisions that its tensor cores take.
+    """Create the targets of GPUs: the plain target of each first, then the precisions its tensor cores support.
 
     Args:
         devices: The GPUs.
-        toolchain: Whose targets.
+        toolchain: Name of the toolchain.
         fingerprint: As in `Target`.
         joins: As in `Target`.
-        precisions: Values of the option `precision`, of those in `TENSOR_CORES`.
-        rounds: Operators that a precision rounds, as in `Target`; of one that is not here nobody can say.
+        precisions: Values of the option `precision`, among those in `TENSOR_CORES`.
+        rounds: Operators rounded by each precision, as in `Target`; unknown for a precision that is missing.
     """
     known, wanted = tuple(devices), tuple(precisions)
     plain = [Target(toolchain=toolchain, device=each.name, fingerprint=fingerprint, joins=joins) for each in known]

@@ -22,24 +22,25 @@ class _Memory(ctypes.Structure):
 
 
 class Nvml(Protocol):
-    """The part of NVIDIA's management library that is asked; functions give 0 when all is well."""
+    """The functions used of NVIDIA's management library; each returns 0 on success."""
 
     def __getattr__(self, name: str) -> Any:
-        """One of its functions."""
+        """Return one of the library's functions."""
 
 
 def nvidia_devices(library: Nvml | None = None, order: Callable[[], Sequence[str]] = cuda_order) -> tuple[Device, ...]:
-    """NVIDIA's devices, by their management library: it comes with the driver, and starts nothing on the devices.
+    """Return NVIDIA's devices as reported by NVML.
 
-    It numbers them by bus, CUDA may not. Devices that are alike have one order or the other; where they are not, and
-    the environment does not say that CUDA goes by the bus too, CUDA is asked.
+    NVML comes with the driver and does not create a CUDA context. NVML numbers devices by PCI bus, which may differ
+    from CUDA's order. Identical devices need no reordering; with different devices CUDA is queried, unless the
+    environment sets CUDA's order to the PCI bus as well.
 
     Args:
-        library: The library; the installed one if None.
-        order: Gives UUIDs in CUDA's order, of those it shows; none if it cannot say.
+        library: NVML; the installed library if None.
+        order: Returns the UUIDs of visible devices in CUDA's order; empty if unknown.
 
     Returns:
-        The devices; none where there is no driver, or its library does not answer.
+        The devices; empty if there is no driver, or NVML fails.
     """
     if library is None:
         try:
@@ -64,10 +65,10 @@ def nvidia_devices(library: Nvml | None = None, order: Callable[[], Sequence[str
 
 
 def _numbered(found: list[tuple[Device, str]], order: Callable[[], Sequence[str]]) -> list[Device]:
-    """The devices that CUDA shows, as it numbers them.
+    """Return the devices visible to CUDA, in CUDA's order.
 
     Args:
-        found: All of them by bus, with their UUIDs.
+        found: All devices by PCI bus, with their UUIDs.
         order: See `nvidia_devices`.
     """
     kinds = {(device.model, device.compute_capability) for device, _ in found}
@@ -80,7 +81,7 @@ def _numbered(found: list[tuple[Device, str]], order: Callable[[], Sequence[str]
 
 
 def _device(library: Nvml, index: int, driver: str) -> tuple[Device, str] | None:
-    """A device and its UUID; None for one that does not answer, because it fell off the bus, say."""
+    """Query a device and its UUID; return None if it does not respond, e.g. because it fell off the bus."""
     handle = ctypes.c_void_p()
     if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(handle)):
         return None
@@ -104,7 +105,10 @@ def _device(library: Nvml, index: int, driver: str) -> tuple[Device, str] | None
 
 
 def _visible(found: list[tuple[Device, str]], chosen: str | None) -> list[tuple[Device, str]]:
-    """Those `CUDA_VISIBLE_DEVICES` names, by number or beginning of UUID; as for CUDA, nothing after a wrong name."""
+    """Filter devices by `CUDA_VISIBLE_DEVICES`, whose entries are numbers or UUID prefixes.
+
+    As in CUDA, entries after an invalid one are ignored.
+    """
     if chosen is None:
         return found
     left = []

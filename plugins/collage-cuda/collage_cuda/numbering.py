@@ -1,9 +1,9 @@
-"""In which order CUDA numbers a machine's GPUs, without starting it in the process that asks.
+"""Determine the order in which CUDA numbers a machine's GPUs, without starting CUDA in the calling process.
 
-CUDA puts the fastest first, by a rule of its own, unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` says otherwise ("CUDA
-environment variables" in its programming guide), and its management library goes by the bus. Only CUDA can tell, and
-starting it takes memory on every device for as long as the process lives; so another process asks and ends. This file
-is also what that process runs, alone: it imports nothing but the standard library.
+By default CUDA puts the fastest device first, by a rule of its own, unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` is set
+("CUDA environment variables" in its programming guide); its management library uses the order of the bus. Only CUDA
+knows its order, and starting CUDA takes memory on every device for the life of the process; so a short-lived separate
+process queries it. This file is also what that process runs, alone: it imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ _UUID_BYTES = 16  # CUuuid in cuda.h
 
 
 def cuda_order() -> tuple[str, ...]:
-    """UUIDs of the devices that CUDA shows to this process, by its numbers, as NVIDIA's tools write them.
+    """Return the UUIDs of the devices visible to CUDA in this process, in CUDA's order.
+
+    CUDA is queried in a subprocess.
 
     Returns:
-        None of them where CUDA does not start.
+        UUIDs in the form that NVIDIA's tools print; empty if CUDA cannot be initialised.
     """
     command = [sys.executable, "-I", __file__]
     try:
@@ -33,13 +35,13 @@ def cuda_order() -> tuple[str, ...]:
 
 
 def device_uuids(driver: Any) -> tuple[str, ...]:
-    """The same, in this process.
+    """Return the UUIDs of the devices visible to CUDA, by initialising CUDA in this process.
 
     Args:
-        driver: CUDA's driver, `libcuda`.
+        driver: CUDA's driver library, `libcuda`.
 
     Raises:
-        OSError: If it refuses.
+        OSError: If a driver call fails.
     """
 
     def call(function: str, *arguments: Any) -> None:

@@ -1,6 +1,6 @@
-"""NVIDIA's devices by CuPy, which is imported only here and only when one is opened.
+"""NVIDIA devices through CuPy, which is imported only here and only when a device is opened.
 
-CuPy's documentation is the source of what its calls do.
+CuPy's documentation is the reference for its calls.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _DLPACK_CUDA: Final = 2  # kDLCUDA in dlpack.h
 
 
 def device_error(device: str, error: Exception) -> DeviceError:
-    """What CuPy raised, by its CUDA error code, as one of core's errors.
+    """Convert an exception from CuPy to one of core's errors, by its CUDA error code.
 
     Args:
         device: The device's name.
-        error: `CUDARuntimeError`, `CUDADriverError`, `OutOfMemoryError` or anything else.
+        error: `CUDARuntimeError`, `CUDADriverError`, `OutOfMemoryError` or any other exception.
     """
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, MemoryError):
@@ -39,9 +39,9 @@ class CudaStream:
     """A stream of one device; see `DeviceStream`.
 
     Args:
-        cupy: The library.
-        name: The device's name.
-        ordinal: Its number for CUDA in this process.
+        cupy: The CuPy module.
+        name: Name of the device.
+        ordinal: CUDA's number of the device in this process.
     """
 
     def __init__(self, cupy: types.ModuleType, name: str, ordinal: int) -> None:
@@ -53,10 +53,10 @@ class CudaStream:
 
     @classmethod
     def open(cls, name: str) -> CudaStream:
-        """A new stream of a device.
+        """Open a new stream on a device.
 
         Args:
-            name: `"cuda:0"`.
+            name: Name of the device, such as `"cuda:0"`.
 
         Raises:
             DeviceError: If CuPy, a driver or the device is missing, or the driver too old.
@@ -69,7 +69,7 @@ class CudaStream:
 
     @classmethod
     def with_library(cls, cupy: Any, name: str) -> CudaStream:
-        """`open`, by a given CuPy."""
+        """Open a new stream with a given CuPy module; see `open`."""
         with _failing_on(name):
             if not cupy.cuda.runtime.driverGetVersion():
                 raise DeviceUnavailableError(name, "no NVIDIA driver is installed")
@@ -91,7 +91,7 @@ class CudaStream:
 
     @property
     def cache_bytes(self) -> int:
-        """See `DeviceStream.cache_bytes`: the second-level cache, which all of a device's processors share."""
+        """See `DeviceStream.cache_bytes`: the L2 cache, which all multiprocessors of the device share."""
         runtime = self._cupy.cuda.runtime
         with _failing_on(self.name):
             return int(runtime.deviceGetAttribute(runtime.cudaDevAttrL2CacheSize, self._ordinal))
@@ -190,18 +190,23 @@ class CudaStream:
 
     @contextlib.contextmanager
     def _on(self) -> Iterator[None]:
-        """Makes the device current, and leaves it so: since CUDA 12 going back to another starts CUDA on that one."""
+        """Make the device current and leave it current.
+
+        Since CUDA 12, switching back to another device initialises CUDA on that device.
+        """
         with _failing_on(self.name):
             self._cupy.cuda.runtime.setDevice(self._ordinal)
             yield
 
 
 class CudaMemory:
-    """See `DeviceMemory`. cudaMalloc aligns to 256 bytes; freeing waits for the device, so nothing enqueued loses it.
+    """See `DeviceMemory`.
+
+    `cudaMalloc` aligns to 256 bytes. Freeing waits for the device, so enqueued work never loses its memory.
 
     Args:
-        memory: CuPy's object, which frees the memory when it goes.
-        nbytes: How much was asked for.
+        memory: CuPy's memory object, which frees the memory when it is collected.
+        nbytes: Requested size.
     """
 
     __slots__ = ("_memory", "nbytes")
@@ -220,9 +225,9 @@ class CudaEvent:
     """See `Event`.
 
     Args:
-        cupy: The library.
-        device: The device's name.
-        stream: The stream it is a point of.
+        cupy: The CuPy module.
+        device: Name of the device.
+        stream: Stream in which the event is recorded.
     """
 
     def __init__(self, cupy: Any, device: str, stream: Any) -> None:
@@ -248,9 +253,9 @@ class CudaGraph:
     """See `DeviceGraph`.
 
     Args:
-        device: The device's name.
-        stream: Where it is launched.
-        graph: CuPy's object.
+        device: Name of the device.
+        stream: Stream on which the graph is launched.
+        graph: CuPy's graph object.
     """
 
     def __init__(self, device: str, stream: Any, graph: Any) -> None:
@@ -265,7 +270,7 @@ class CudaGraph:
 
 @contextlib.contextmanager
 def _failing_on(device: str) -> Iterator[None]:
-    """Has what CUDA reports in its block raised as one of core's errors; others pass."""
+    """Convert CUDA errors raised in the block to core's errors; let other exceptions pass."""
     try:
         yield
     except DeviceError:

@@ -1,4 +1,4 @@
-"""Activations that end a fused graph: how models write them, and which node of a cuDNN graph they are.
+"""Activations at the end of a fused graph: the patterns models use, and the cuDNN node for each.
 
 Meanings are those of `cudnnPointwiseMode_t` (NVIDIA's cuDNN backend documentation).
 """
@@ -22,7 +22,7 @@ class Node:
 
     Attributes:
         kind: Method of `pygraph`; its tensor argument is `input`.
-        attributes: Its numbers.
+        attributes: Its numeric arguments.
     """
 
     kind: str
@@ -34,8 +34,8 @@ class Form:
     """An activation.
 
     Attributes:
-        pattern: As the shared builders take it.
-        node: What it is, given a match that captured its result as `activation`; or why it is nothing.
+        pattern: In the form the shared builders take.
+        node: Returns its node, given a match that captured its result as `activation`; or why cuDNN has none.
     """
 
     pattern: Activation
@@ -91,4 +91,4 @@ ACTIVATIONS: Mapping[str, Form] = MappingProxyType(
         "tanh": Form("Tanh", _plain("tanh")),
     }
 )
-"""By name, those of several operators first."""
+"""Activations by name, those of several operators first."""

@@ -1,7 +1,8 @@
-"""Attention as cuDNN's node for it.
+"""Describe attention as cuDNN's node for it.
 
-Its rules are those of the frontend's `sdpa` (`sdpa_support_surface.h` of version 1.26): 16-bit floats; heads of a
-multiple of 8 elements that lie side by side; a mask that is added in the tensors' type, or a diagonal.
+Its rules are those of the frontend's `sdpa` (`sdpa_support_surface.h` of version 1.26): 16-bit floats;
+heads of a multiple of 8 elements, contiguous in memory; a mask that is added in the tensors' type, or a
+causal mask.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from collage_cudnn.described import Described, Drawing, common_dtype, one_result
 from collage_cudnn.graph import DataType, Layout, row_major
 
 MOST_SIZE = 256
-"""Of a head on Hopper, 128 on other devices in some versions; the library knows better and refuses when asked."""
+"""Largest head on Hopper; on other devices 128 in some versions: the library refuses larger ones when queried."""
 
 
 def describe_attention(match: Match, layout: Layout) -> Described | Unsupported:
-    """The graph of softmax(scale * Q K^T + mask) V.
+    """Describe the graph of softmax(scale * Q K^T + mask) V.
 
     Args:
-        match: Of `attention_pattern`.
-        layout: Of no matter.
+        match: Match of `attention_pattern`.
+        layout: Ignored.
     """
     if (outside := one_result(match)) is not None:
         return outside
@@ -79,7 +80,7 @@ def describe_attention(match: Match, layout: Layout) -> Described | Unsupported:
 
 
 def _keys(of: Attention, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, int, int, int]]:
-    """Strides of the keys as `[batch, heads, keys, size]`, and these extents."""
+    """Return the strides of the keys as `[batch, heads, keys, size]`, and these extents."""
     if of.key_layout == "heads_last":
         batch, keys, heads, size = shape
         return (keys * heads * size, size, heads * size, 1), (batch, heads, keys, size)
@@ -95,7 +96,7 @@ def _is_causal_operator(match: Match) -> bool:
 
 
 def _bias(match: Match, masks: list[Mask], dtype: DataType, scores: tuple[int, ...]) -> tuple[int, ...] | Unsupported:
-    """Extents of the one mask that is added, as `[batch, heads, queries, keys]`, each that of the scores or 1."""
+    """Return the extents of the one added mask, `[batch, heads, queries, keys]`, each the scores' or 1."""
     if len(masks) > 1:
         return Unsupported("it is masked twice; cuDNN adds one mask")
     [mask] = masks

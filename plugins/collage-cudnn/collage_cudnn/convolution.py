@@ -1,7 +1,8 @@
-"""Convolutions, transposed ones as the gradient of their data, with what follows them, as cuDNN graphs.
+"""Describe convolutions with their epilogue as cuDNN graphs; transposed ones as the gradient of their data.
 
-ConvTranspose computes what a convolution's backward pass gives its data: its weight is `[in, out / groups, ...]`, which
-is that convolution's filter as it is. How many groups there are, cuDNN sees by the channels of image and filter.
+ConvTranspose computes the data gradient of a convolution: its weight is `[in, out / groups, ...]`, which is
+that convolution's filter without change. cuDNN derives the number of groups from the channels of image and
+filter.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from collage_cudnn.graph import DataType, Layout, Tensor
 from collage_cudnn.weights import Recipe
 
 Window = tuple[list[int], list[int], list[int], list[int]]
-"""Strides, dilations, pads before, pads behind, of two axes at least."""
+"""Strides, dilations, leading pads and trailing pads, along at least two axes."""
 
 
 TENSOR_CORES_ONLY = frozenset({"gelu", "gelu_tanh", "silu", "quick_gelu", "softplus"})
-"""Activations for which cuDNN 9.20 has kernels made at run time only, on compute capability 9.0; it was asked."""
+"""Activations for which cuDNN 9.20 has only run-time compiled kernels on compute capability 9.0, as it reports."""
 
 
 def describe_convolution(match: Match, layout: Layout, *, activation: str, exact: bool) -> Described | Unsupported:
-    """The graph of activation(conv(x, weight) + bias + residual).
+    """Describe the graph of activation(conv(x, weight) + bias + residual).
 
     Args:
-        match: Of `conv_pattern`.
-        layout: In which images lie while it computes.
+        match: Match of `conv_pattern`.
+        layout: Memory layout of images during the computation.
         activation: A name of `ACTIVATIONS`; empty for none.
-        exact: Whether float32 is multiplied as such.
+        exact: Whether float32 is multiplied without conversion to TF32.
     """
     if (outside := one_result(match)) is not None:
         return outside
@@ -90,7 +91,7 @@ def describe_convolution(match: Match, layout: Layout, *, activation: str, exact
 
 
 def _by_tensor_cores(node: NodeContext, operands: Mapping[str, TensorSpec], activation: str) -> str:
-    """Why exact float32 has no kernel that computes a convolution with what follows; empty if it has."""
+    """Return why exact float32 has no kernel for a convolution with its epilogue; empty if it has."""
     if node.op_type == "ConvTranspose":
         return "what follows a transposed convolution of float32 is computed with tensor cores only: precision=tf32"
     depthwise = operands["weight"].static_shape[1] == 1
@@ -100,7 +101,7 @@ def _by_tensor_cores(node: NodeContext, operands: Mapping[str, TensorSpec], acti
 
 
 def _with_two_axes(shape: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
-    """What gives a tensor the axis that it lacks in a convolution over one axis: rows, of which there is one."""
+    """Return a function that adds the row axis, of extent 1, missing in a convolution over one axis."""
     return lambda dims: (*dims[:2], 1, *dims[2:]) if len(shape) == 3 else tuple(dims)
 
 
@@ -134,7 +135,10 @@ def _window(node: NodeContext, x: Sequence[int], weight: Sequence[int], result: 
 def _pads_by_shape(
     strides: Sequence[int], extents: Sequence[int], image: Sequence[int], taps: Sequence[int], *, lower: bool
 ) -> list[int]:
-    """Pads that make so many taps of an image, the odd one at the end or, for `lower`, at the beginning."""
+    """Compute the pads that give a convolution of `image` the output extents `taps`.
+
+    An odd pad element is put at the end or, for `lower`, at the beginning.
+    """
     before, behind = [], []
     for stride, extent, size, count in zip(strides, extents, image, taps, strict=True):
         whole = max(0, (count - 1) * stride + extent - size)

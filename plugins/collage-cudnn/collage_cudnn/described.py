@@ -1,4 +1,4 @@
-"""What a group of operators is for cuDNN: a graph, and what its inputs are in the model."""
+"""A group of operators described for cuDNN: a graph, and the model's values for its inputs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DTYPES: Mapping[onnx_ir.DataType | None, DataType] = {each.value: each for each 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operand:
-    """What a tensor of a graph is in the model.
+    """The model's values for a tensor of a graph.
 
     Attributes:
-        values: The value it is; several where a weight is made of several.
-        stored: Extents and strides of how it lies in memory before anything is converted.
-        recipe: How it is made of constants; `AS_IS` is also for what is computed.
+        values: Value of the tensor; several where a weight is made from several.
+        stored: Extents and strides in memory before any conversion.
+        recipe: How the tensor is made from constants; also `AS_IS` for computed values.
     """
 
     values: tuple[onnx_ir.Value, ...]
@@ -33,13 +33,13 @@ class Operand:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A group as a graph.
+    """A group described as a graph.
 
     Attributes:
         graph: The graph.
         operands: Its inputs, by name.
-        result: What comes out.
-        stored: How core wants that to lie in memory.
+        result: The model's value that the graph computes.
+        stored: Extents and strides in which core expects the result in memory.
     """
 
     graph: Graph
@@ -49,15 +49,15 @@ class Described:
 
 
 Describe = Callable[[Match, Layout], Described | Unsupported]
-"""Reads a match; layouts matter to convolutions only, everything else takes tensors as they lie."""
+"""Describes a match; layouts matter to convolutions only, all other operators take tensors as they are stored."""
 
 
 class Drawing:
-    """A graph being drawn for a match; collects inputs and operations.
+    """A cuDNN graph under construction for a match; collects inputs and operations.
 
     Args:
-        match: Whose values it is about.
-        dtype: Of everything in memory.
+        match: Match whose values the graph computes.
+        dtype: Type of all tensors in memory.
     """
 
     def __init__(self, match: Match, dtype: DataType) -> None:
@@ -78,16 +78,16 @@ class Drawing:
         recipe: Recipe = Recipe.AS_IS,
         number: float = 0.0,
     ) -> Tensor:
-        """Adds an input.
+        """Add an input.
 
         Args:
-            name: Its name.
-            dims: Extents as the graph sees them.
-            strides: Strides as the graph sees them.
-            values: What it is in the model.
-            stored: Strides as it lies in memory; row-major unless told.
-            recipe: How it is made of constants.
-            number: For a recipe that takes one.
+            name: Name of the input.
+            dims: Extents in the graph.
+            strides: Strides in the graph.
+            values: The model's value or values for the input.
+            stored: Strides in memory; row-major by default.
+            recipe: How the input is made from constants.
+            number: Parameter of a recipe that takes one.
         """
         tensor = Tensor(name, tuple(dims), tuple(strides))
         lies = Tensor(name, tuple(dims), row_major(dims) if stored is None else tuple(stored))
@@ -106,7 +106,7 @@ class Drawing:
         attributes: Mapping[str, Json] | None = None,
         scalars: Mapping[str, float] | None = None,
     ) -> Tensor:
-        """Adds an operation.
+        """Add an operation.
 
         Args:
             kind: Method of `pygraph`.
@@ -129,10 +129,10 @@ class Drawing:
         return result
 
     def done(self, dims: Sequence[int]) -> Described:
-        """The whole.
+        """Return the described graph.
 
         Args:
-            dims: Extents of the result, which core wants row-major.
+            dims: Extents of the result, which is row-major for core.
         """
         graph = Graph(dtype=self._dtype, inputs=tuple(self._inputs), operations=tuple(self._operations))
         lies = Tensor(graph.output.name, tuple(dims), row_major(dims))
@@ -140,7 +140,7 @@ class Drawing:
 
 
 def common_dtype(specs: Mapping[str, TensorSpec]) -> DataType | Unsupported:
-    """The type of all of these, where they have one that cuDNN takes here, and extents that are known and not 0."""
+    """Return the common type of the tensors, if cuDNN supports it here and extents are known and not 0."""
     found = {spec.dtype.name if spec.dtype else "no tensor" for spec in specs.values()}
     known = {dtype.name for dtype in DTYPES if dtype is not None}
     if len(found) > 1 or not found <= known:
@@ -154,7 +154,7 @@ def common_dtype(specs: Mapping[str, TensorSpec]) -> DataType | Unsupported:
 
 
 def one_result(match: Match) -> Unsupported | None:
-    """Why a match is none for cuDNN, if what is between its operators is read outside."""
+    """Reject a match if a value inside it has users outside; None if it has none."""
     if len(match.exits) > 1:
         return Unsupported(f"{', '.join(match.exits)} are read outside, and a graph here writes one result")
     return None

@@ -1,4 +1,4 @@
-"""What a graph adds and applies behind a convolution or a product."""
+"""Addends and activations that follow a convolution or a product in a graph."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from collage_cudnn.graph import Tensor
 def finish(
     drawing: Drawing, match: Match, value: Tensor, bias: Tensor | None, residual: Tensor | None, activation: str
 ) -> Unsupported | None:
-    """Draws activation(value + residual + bias), in this order.
+    """Add activation(value + residual + bias) to the graph, in this order.
 
-    cuDNN's compiled kernels for a convolution add the residual before the bias; drawn the other way round, the graph is
-    left to kernels made at run time, which take channels-last only and float32 by tensor cores only.
+    cuDNN's compiled kernels for a convolution add the residual before the bias; in the other order the graph is
+    left to kernels compiled at run time, which support channels-last only, and float32 by tensor cores only.
 
     Args:
-        drawing: Where `value` is the last result, and bias and residual are inputs.
-        match: For what the activation's node says.
-        value: What it starts from.
-        bias: Broadcast to it.
-        residual: Of its extents.
+        drawing: Graph in which `value` is the last result, and bias and residual are inputs.
+        match: Match that holds the activation's node and attributes.
+        value: Tensor to which the epilogue is applied.
+        bias: Tensor broadcast to `value`.
+        residual: Tensor with the extents of `value`.
         activation: A name of `ACTIVATIONS`; empty for none.
 
     Returns:
-        Why the activation is none of cuDNN's, if it is not.
+        Why cuDNN does not support the activation; None if it does.
     """
     for added in (residual, bias):
         if added is not None:
@@ -42,7 +42,7 @@ def finish(
 
 
 def along_one_axis(shape: Sequence[int | None], result: Sequence[int], axis: int) -> bool:
-    """Whether a value has an element for each place of one axis of a result, and is repeated along all others.
+    """Return whether a value varies along one axis of a result only and is broadcast along all others.
 
     Examples:
         >>> along_one_axis((8, 1, 1), (2, 8, 5, 5), 1), along_one_axis((5,), (2, 8, 5, 5), 1)

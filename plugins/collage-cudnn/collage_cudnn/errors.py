@@ -1,8 +1,9 @@
-"""What cuDNN says when something fails, as errors: the graph, the device or something else is to blame.
+"""Turn failures of cuDNN into errors that tell whether the graph, the device or something else is to blame.
 
-The frontend's own classes do not tell: it raises `cudnnGraphNotSupportedError` for every plan that cannot be made, also
-where a kernel could not be loaded (`GRAPH_EXECUTION_PLAN_CREATION_FAILED` in its headers; seen with version 1.26). So
-the name of the backend's status decides, of which the thousands digit is the sort (`cudnnStatus_t` in cudnn_graph.h).
+The frontend's own classes do not tell: it raises `cudnnGraphNotSupportedError` for every plan that cannot be
+made, also when a kernel could not be loaded (`GRAPH_EXECUTION_PLAN_CREATION_FAILED` in its headers; seen with
+version 1.26). So the name of the backend's status decides; its thousands digit is the category (`cudnnStatus_t`
+in cudnn_graph.h).
 """
 
 from __future__ import annotations
@@ -12,37 +13,41 @@ import re
 from collage_core.errors import DeviceError, DeviceMemoryError, DriverTooOldError, KernelError, LoweringError
 
 _STATUS = re.compile(r"(?<!Reason): CUDNN_STATUS_([A-Z_]+)")
-"""A status that was returned; behind `Reason:` is a condition of the source, which may name others."""
+"""A returned status. Text after `Reason:` is a condition of the library's source, which may name other statuses."""
 
 _MEMORY = ("ALLOC_FAILED", "ALLOCATION_FAILED")
 _BROKEN = ("EXECUTION_FAILED", "INTERNAL_ERROR")
 _LACKING = ("NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING",)
-"""NVRTC, or the driver: engines that compile say so where it is missing, and none where it is there (seen with 9.20.0
-and the properties of an H100)."""
+"""Status for a missing NVRTC or driver.
+
+Engines that compile at run time return it only where one is missing (seen with 9.20.0 and the properties of an
+H100).
+"""
 _OF_A_GRAPH = ("NOT_SUPPORTED", "BAD_PARAM")
 _OF_A_DRIVER = ("NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER", "NOT_SUPPORTED_INCOMPATIBLE_CUDART")
 _OF_AN_INSTALLATION = "NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE"
 
 
 class CudnnError(LoweringError, KernelError):
-    """A call failed, for no reason that lies in the graph; the message has what failed and the library's words.
+    """A call failed for a reason other than the graph; the message names the operation and quotes the library.
 
-    Core asks the device afterwards whether it still answers, since the library's words may hide that it does not.
+    Core checks afterwards whether the device still answers, since the library's message may hide that it does not.
     """
 
 
 class NotSupportedError(CudnnError):
-    """The library has nothing for the graph on this device, and never will have in this version."""
+    """This version of the library does not support the graph on this device."""
 
 
 def cudnn_error(device: str, text: str, *, refused: bool = False) -> CudnnError | DeviceError:
-    """The error to raise when the library complains.
+    """Return the error to raise for a message of the library.
 
     Args:
         device: The device's name.
-        text: What it says. Its first line names what failed; others are a log of all it tried, where lack of memory, of
-            NVRTC or the driver and failures of the device count, but what single engines do not support does not.
-        refused: Whether the frontend says that the graph is not supported; believed unless a status says otherwise.
+        text: The message. Its first line names the failed call; the others are a log of all attempts, in which
+            lack of memory, of NVRTC or the driver and failures of the device are significant, but not what
+            single engines do not support.
+        refused: Whether the frontend reports the graph as not supported; believed unless a status says otherwise.
 
     Examples:
         >>> cudnn_error("cuda:0", "cudnnFinalize failed, cudnn_status: CUDNN_STATUS_NOT_SUPPORTED_LAYOUT")

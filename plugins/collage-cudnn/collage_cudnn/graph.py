@@ -1,7 +1,8 @@
-"""A cuDNN graph as a value: what is asked of the library, without the library.
+"""A cuDNN graph as a plain value, independent of the library.
 
-cuDNN describes tensors by extents in the order batch, channels, space and by strides, so a layout is nothing but
-strides (NVIDIA's cuDNN frontend documentation, "Graphs"). Operations are named as methods of its `pygraph`.
+cuDNN describes tensors by extents in the order batch, channels, space and by strides, so a layout is merely a
+choice of strides (NVIDIA's cuDNN frontend documentation, "Graphs"). Operations are named as methods of its
+`pygraph`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collage_core.contract import Json
 
 
 class DataType(enum.Enum):
-    """Element types, by the frontend's names, with ONNX's."""
+    """Element types, by the frontend's names, with their ONNX types."""
 
     FLOAT = onnx_ir.DataType.FLOAT
     HALF = onnx_ir.DataType.FLOAT16
@@ -31,13 +32,13 @@ class DataType(enum.Enum):
 
 
 class Layout(enum.Enum):
-    """How a tensor of batch, channels and space lies in memory."""
+    """Memory layout of a tensor of batch, channels and space."""
 
     CHANNELS_FIRST = "nchw"
     CHANNELS_LAST = "nhwc"
 
     def strides(self, dims: Sequence[int]) -> tuple[int, ...]:
-        """Elements between neighbours along each axis of a packed tensor.
+        """Return the number of elements between neighbours along each axis of a packed tensor.
 
         Examples:
             >>> Layout.CHANNELS_FIRST.strides((2, 3, 4, 5)), Layout.CHANNELS_LAST.strides((2, 3, 4, 5))
@@ -51,7 +52,7 @@ class Layout(enum.Enum):
 
 
 def row_major(dims: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a packed tensor as ONNX and core have it.
+    """Return the row-major strides of a packed tensor, as in ONNX and core.
 
     Examples:
         >>> row_major((2, 3, 4))
@@ -61,7 +62,7 @@ def row_major(dims: Sequence[int]) -> tuple[int, ...]:
 
 
 def lie_alike(dims: Sequence[int], first: Sequence[int], second: Sequence[int]) -> bool:
-    """Whether two strides put every element at the same place: those of axes with one element do not count.
+    """Return whether two strides place every element alike; axes with one element are ignored.
 
     Examples:
         >>> lie_alike((2, 3, 1, 1), (3, 1, 1, 1), (3, 1, 3, 3))
@@ -86,7 +87,7 @@ class Tensor:
 
     @property
     def span(self) -> int:
-        """Elements from its first to its last, both counted."""
+        """Elements from the first to the last, both included."""
         return 1 + sum((extent - 1) * stride for extent, stride in zip(self.dims, self.strides, strict=True))
 
 
@@ -97,9 +98,9 @@ class Operation:
     Attributes:
         kind: Method of `pygraph`.
         reads: Names of tensors by the method's argument.
-        writes: Its result, whose extents and strides are said and not left to inference.
-        attributes: Other arguments: numbers, lists of numbers, truth values.
-        scalars: Arguments that are tensors of one float32 known when the graph is made.
+        writes: Its result, with explicit extents and strides; nothing is left to inference.
+        attributes: Other arguments: numbers, lists of numbers, Booleans.
+        scalars: Arguments that are one-element float32 tensors known when the graph is made.
     """
 
     kind: str
@@ -111,12 +112,12 @@ class Operation:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """What one execution plan computes. Inner results and sums are float32, whatever the type in memory.
+    """The computation of one execution plan; intermediate results and sums are float32, whatever the type in memory.
 
     Attributes:
-        dtype: Of everything in memory.
-        inputs: What is read from memory; tensor number n has the identifier n + 1.
-        operations: In an order in which they can be computed; the last one's result goes to memory.
+        dtype: Type of all tensors in memory.
+        inputs: Tensors read from memory; tensor number n has the identifier n + 1.
+        operations: In topological order; the last one's result is written to memory.
     """
 
     dtype: DataType
@@ -134,16 +135,16 @@ class Graph:
 
     @property
     def output(self) -> Tensor:
-        """What is written to memory."""
+        """The tensor written to memory."""
         return self.operations[-1].writes
 
     @property
     def in_memory(self) -> tuple[Tensor, ...]:
-        """Inputs, then the output: tensor number n has the identifier n + 1, by which plans know it."""
+        """Inputs, then the output: tensor number n has the identifier n + 1, which plans refer to."""
         return (*self.inputs, self.output)
 
     def to_json(self) -> dict[str, Any]:
-        """As keys and tests keep it."""
+        """Return the form stored in cache keys and compared in tests."""
         return {
             "dtype": self.dtype.name,
             "inputs": [dataclasses.asdict(tensor) for tensor in self.inputs],

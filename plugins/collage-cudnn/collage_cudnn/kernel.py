@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from collage_core.contract import (
-    DEVICE_ALIGNMENT_BYTES,
     Artifact,
     BoundCall,
     Buffer,
@@ -15,24 +14,24 @@ from collage_core.contract import (
     RunContext,
     Unsupported,
 )
-from collage_core.errors import KernelError
+from collage_cuda.places import BoundPlaces
 from collage_cudnn.library import Library, Placed
 from collage_cudnn.lower import plan_file
-from collage_cudnn.program import Copy, Place, Program
+from collage_cudnn.program import Copy, Program
 
 
 def load(library: Library, handle: int, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-    """Nothing is built again: a serialised plan is good for the version and the device it was made for.
+    """Load an artifact; nothing is built, because a serialised plan is valid for its version and device.
 
     Args:
-        library: The library.
-        handle: On the run's device and stream.
-        artifact: From `lower`.
-        run: Where it will run.
+        library: The cuDNN library.
+        handle: Handle on the run's device and stream.
+        artifact: Artifact returned by `lower`.
+        run: Run context: device, stream and weights.
 
     Raises:
         CudnnError: If the driver fails.
-        DeviceError: If a weight finds no place on the device, or that is lost.
+        DeviceError: If a weight does not fit into the device's memory, or the device is lost.
     """
     try:
         weights = {name: run.weight(content) for name, content in artifact.constants.items()}
@@ -45,15 +44,15 @@ def load(library: Library, handle: int, artifact: Artifact, run: RunContext) -> 
 
 
 class ProgramKernel:
-    """Steps on one stream.
+    """A sequence of steps on one stream.
 
     Args:
         library: The library.
-        handle: With the stream.
-        artifact: With the plans.
-        program: The steps.
-        weights: On the device, by name.
-        made: Weights made for it.
+        handle: Handle of the library, bound to the stream.
+        artifact: Artifact with the plans.
+        program: Steps to enqueue.
+        weights: Weights on the device, by name.
+        made: Weights derived when the kernel is loaded.
     """
 
     def __init__(
@@ -74,42 +73,25 @@ class ProgramKernel:
 
     def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
         """See `Kernel.bind`."""
-        if self._artifact.workspace_bytes and workspace is None:
-            raise KernelError(f"its steps need {self._artifact.workspace_bytes} bytes of workspace")
-        for buffer in (*inputs, *outputs, *self._weights.values()):
-            if buffer.pointer % DEVICE_ALIGNMENT_BYTES:
-                raise KernelError(
-                    f"{buffer.spec.name!r} is at {buffer.pointer:#x}; plans are made for places at multiples of "
-                    f"{DEVICE_ALIGNMENT_BYTES}: copy it to one"
-                )
-        scratch = 0 if workspace is None else workspace.pointer
-
-        def address(place: Place) -> int:
-            match place.kind:
-                case "scratch":
-                    return scratch + int(place.at)
-                case "weight":
-                    return self._weights[str(place.at)].pointer
-                case "made":
-                    return self._made[int(place.at)].pointer
-            return (inputs if place.kind == "input" else outputs)[int(place.at)].pointer
-
-        own = scratch + self._program.scratch_bytes
-        steps = [
-            self._library.converted(step.conversion, self._handle, address(step.source), address(step.destination))
+        places = BoundPlaces(
+            inputs=inputs,
+            outputs=outputs,
+            workspace=workspace,
+            weights=self._weights,
+            made=dict(enumerate(self._made)),
+        )
+        places.check(self._artifact.workspace_bytes, "plans are made for places")
+        own = places.scratch + self._program.scratch_bytes
+        return places.call(
+            self._library.converted(
+                step.conversion, self._handle, places.address(step.source), places.address(step.destination)
+            )
             if isinstance(step, Copy)
             else self._library.executed(
                 self._artifact.files[plan_file(step.graph)],
                 self._handle,
-                {number: address(place) for number, place in enumerate(step.places, 1)},
+                {number: places.address(place) for number, place in enumerate(step.places, 1)},
                 own,
             )
             for step in self._program.steps
-        ]
-
-        def call() -> None:
-            for step in steps:
-                step()
-
-        call.__dict__["keeps"] = (inputs, outputs, workspace, self._weights, self._made)
-        return call
+        )

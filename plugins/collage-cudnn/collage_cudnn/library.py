@@ -1,8 +1,8 @@
-"""The part of cuDNN that is used: everything above it runs against the library or an emulation.
+"""The used part of cuDNN; all code above it runs with the library or an emulation.
 
-Graphs go through NVIDIA's frontend, whose version 1.26 needs no GPU to describe and validate them. Tensors are copied
-from one layout to another by `cudnnTransformTensor`, through ctypes: as a graph of its own, cuDNN 9.20 refuses that
-copy ("NOT_SUPPORTED_LAYOUT"; it was asked).
+Graphs go through NVIDIA's frontend, whose version 1.26 needs no GPU to describe and validate them. Tensors are
+copied from one layout to another by `cudnnTransformTensor`, through ctypes: cuDNN 9.20 refuses that copy as a
+graph of its own ("NOT_SUPPORTED_LAYOUT", observed).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collage_cudnn.errors import CudnnError, NotSupportedError, cudnn_error
 from collage_cudnn.graph import DataType, Graph, Operation
 
 MULTIPLYING = frozenset({"conv_fprop", "conv_dgrad", "matmul", "sdpa"})
-"""Operations that may multiply by tensor cores. Of what else is fused, every engine says that it does."""
+"""Operations that may multiply on tensor cores. Every engine reports tensor cores for the other fused operations."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Found:
 
     Attributes:
         name: Engine and knobs, as the frontend writes them.
-        position: Its number among all that the heuristics know, those that cannot be built counted.
+        position: Its number among all plans of the heuristics, including those that cannot be built.
         workspace_bytes: Scratch memory it needs.
-        data: The plan and its graph, serialised; good for the version and the device it was made for.
+        data: The plan and its graph, serialised; valid for the library version and the device it was made for.
     """
 
     name: str
@@ -44,13 +44,13 @@ class Found:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conversion:
-    """A copy of a tensor into other strides.
+    """A copy of a tensor with different strides.
 
     Attributes:
-        dtype: Of its elements.
+        dtype: Element type.
         dims: Extents.
-        before: Strides of what is read.
-        after: Strides of what is written.
+        before: Strides of the source.
+        after: Strides of the destination.
     """
 
     dtype: DataType
@@ -60,11 +60,11 @@ class Conversion:
 
 
 Enqueue = Callable[[], None]
-"""Enqueues one step and returns; raises what `Library` may raise."""
+"""Enqueues one step and returns; raises the errors of `Library`."""
 
 
 class Placed(Protocol):
-    """Memory of a device that is given back when nobody holds this any more."""
+    """Device memory that is freed when the last reference to this object is gone."""
 
     @property
     def pointer(self) -> int:
@@ -72,62 +72,62 @@ class Placed(Protocol):
 
 
 class Library(Protocol):
-    """What is asked of cuDNN and of the device.
+    """The calls to cuDNN and to the device.
 
-    All calls raise `CudnnError` if the library fails, its subclass `NotSupportedError` if the graph is the reason, and
-    `DeviceError` if the device is: it has not the memory, is lost, or its driver is too old.
+    All calls raise `CudnnError` if the library fails, its subclass `NotSupportedError` if the graph is the reason,
+    and `DeviceError` if the device is: it lacks memory, is lost, or its driver is too old.
     """
 
     def version(self) -> int:
-        """Of the loaded library, as `cudnnGetVersion` counts: 92000 for 9.20.0."""
+        """Return the version of the loaded library, as `cudnnGetVersion` encodes it: 92000 for 9.20.0."""
 
     def handle(self, device: str, stream: int | None) -> int:
-        """A new handle on a device; with a stream, whatever it enqueues goes there."""
+        """Create a handle on a device; with a stream, its work is enqueued there."""
 
     def put_on(self, handle: int, stream: int) -> None:
-        """Has what a handle enqueues go to a stream."""
+        """Set the stream on which a handle's work is enqueued."""
 
     def plans(
         self, graph: Graph, handle: int, *, exact: bool, workspace_limit_bytes: int, only: str | int | None = None
     ) -> Iterator[Found]:
-        """Plans of the library's heuristics, best guess first, each built when it is asked for.
+        """Yield plans of the library's heuristics, best guess first, each built on demand.
 
         Args:
-            graph: What they compute.
-            handle: On the device they are for.
-            exact: Without tensor cores where float32 is multiplied.
-            workspace_limit_bytes: Most scratch memory.
-            only: Name or position of the only one that is wanted; no other is built.
+            graph: Graph that the plans compute.
+            handle: Handle on the device they are for.
+            exact: Whether float32 products do without tensor cores.
+            workspace_limit_bytes: Limit of scratch memory.
+            only: Name or position of the only requested plan; no other is built.
 
         Raises:
-            CudnnError: If not one of them can be built; a `NotSupportedError` unless one failed for another reason.
+            CudnnError: If none of them can be built; a `NotSupportedError` unless one failed for another reason.
             DeviceError: As soon as the device fails.
         """
 
     def executed(self, data: bytes, handle: int, places: Mapping[int, int], workspace: int) -> Enqueue:
-        """A plan with its places.
+        """Return a call that enqueues a plan with its tensors' addresses.
 
         Args:
-            data: From `plans`.
-            handle: With a stream.
+            data: Plan returned by `plans`.
+            handle: Handle with a stream.
             places: Address of each tensor in memory, by identifier.
             workspace: Address of its scratch memory.
         """
 
     def converted(self, conversion: Conversion, handle: int, source: int, destination: int) -> Enqueue:
-        """A copy into another layout."""
+        """Return a call that enqueues a copy into another layout."""
 
     def place(self, array: np.ndarray[Any, Any], handle: int) -> Placed:
-        """Copies an array to memory of the handle's device, and waits for it."""
+        """Copy an array to memory of the handle's device, and wait for it."""
 
 
 class Cudnn:
-    """The library itself.
+    """The installed library.
 
     Args:
         frontend: The module `cudnn`, with the library loaded.
-        backend: The same library, for what the frontend has not.
-        contexts: Makes devices current, and gives memory.
+        backend: The same library, for functions the frontend lacks.
+        contexts: Makes devices current, and allocates memory.
     """
 
     def __init__(self, frontend: Any, backend: Any, contexts: Contexts) -> None:
@@ -189,11 +189,11 @@ class Cudnn:
             raise problem
 
     def drawn(self, graph: Graph, **where: Any) -> Any:
-        """A graph as the frontend's, validated.
+        """Convert a graph to the frontend's form and validate it.
 
         Args:
-            graph: The graph.
-            **where: The handle it is for, as the constructor of `pygraph` takes it.
+            graph: The described graph.
+            **where: Handle to build for, as the constructor of `pygraph` takes it.
 
         Raises:
             CudnnError: If the frontend refuses it, or fails.
@@ -226,16 +226,16 @@ class Cudnn:
     def prepared(
         self, drawn: Any, graph: Graph, *, exact: bool, workspace_limit_bytes: int, device: str = "cuda"
     ) -> int:
-        """Asks the heuristics about a graph that was drawn; returns how many plans they know.
+        """Query the heuristics about a graph; return how many plans they found.
 
-        Plans that may give other bits each time are left out. NVIDIA's cuDNN documentation, "Reproducibility
-        (Determinism)": on GPUs of one architecture a version of the library gives the same bits in every run, but for
-        routines that use atomic operations, among them an algorithm for the gradient of a convolution's data, which is
-        what a transposed one is. Of an engine the note `CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC` says it
+        Non-deterministic plans are left out. NVIDIA's cuDNN documentation, "Reproducibility (Determinism)": on GPUs
+        of one architecture a version of the library gives the same bits in every run, except for routines that use
+        atomic operations, among them an algorithm for the gradient of a convolution's data, which is the operation
+        of a transposed convolution. The note `CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC` marks an engine of that kind
         (`cudnnBackendNumericalNote_t`).
 
         Raises:
-            CudnnError: If they know none, and why.
+            CudnnError: If there is none, with the reason.
         """
         frontend, notes = self._frontend, self._frontend.numerical_note
         unwanted = [notes.NONDETERMINISTIC, notes.REDUCED_PRECISION_REDUCTION]
@@ -250,7 +250,7 @@ class Cudnn:
         return int(drawn.get_execution_plan_count())
 
     def built(self, drawn: Any, index: int, device: str = "cuda") -> Found:
-        """Builds one of the plans.
+        """Build one of the plans.
 
         Raises:
             CudnnError: If it cannot be built; a `NotSupportedError` also if it was left out.
@@ -305,7 +305,7 @@ class Cudnn:
             return self._contexts.placed(device, array)
 
     def _operation(self, whole: Any, operation: Operation, tensors: Mapping[str, Any]) -> Any:
-        """Draws an operation; returns its result."""
+        """Add an operation to the frontend's graph; return its result."""
         arguments: dict[str, Any] = {argument: tensors[name] for argument, name in operation.reads.items()}
         attributes = dict(operation.attributes)
         if operation.kind == "sdpa":
@@ -326,7 +326,7 @@ class Cudnn:
     def _descriptor(
         self, device: str, conversion: Conversion, strides: Sequence[int], owner: contextlib.ExitStack
     ) -> ctypes.c_void_p:
-        """Describes a tensor; its owner destroys what this makes."""
+        """Create a tensor descriptor; its owner destroys it."""
         made = ctypes.c_void_p()
         self._call(device, "cudnnCreateTensorDescriptor", ctypes.byref(made))
         owner.callback(self._call, device, "cudnnDestroyTensorDescriptor", made)
@@ -353,12 +353,12 @@ class Cudnn:
 
     @property
     def _failures(self) -> tuple[type[Exception], ...]:
-        """What the frontend raises: the second for arguments it does not understand."""
+        """Exceptions of the frontend; it raises `ValueError` for arguments it does not understand."""
         return (RuntimeError, ValueError, self._frontend.cudnnGraphNotSupportedError)
 
     @contextlib.contextmanager
     def _failing(self, device: str) -> Iterator[None]:
-        """Has what the frontend or the driver says in its block raised as an error of this module."""
+        """Convert errors of the frontend or the driver raised in the block into errors of this module."""
         failures: tuple[type[Exception], ...] = (OSError, *self._failures)
         try:
             yield
@@ -374,7 +374,7 @@ class Cudnn:
 
 
 _CODES = {DataType.FLOAT: 0, DataType.HALF: 2, DataType.BFLOAT16: 9}
-"""`cudnnDataType_t`."""
+"""Values of `cudnnDataType_t`."""
 
 
 _DESELECTED = (

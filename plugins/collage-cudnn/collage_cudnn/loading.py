@@ -1,4 +1,4 @@
-"""Finding the frontend and cuDNN."""
+"""Find the frontend and cuDNN."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from collage_cuda import PrimaryContexts, wheel_driver
 from collage_cudnn.library import Cudnn
 
 FRONTEND = "1.26.0"
-"""The version of nvidia-cudnn-frontend this was written against; 1.32 asks the driver even to validate."""
+"""Version of nvidia-cudnn-frontend this code is written against; 1.32 needs the driver even to validate."""
 
 OLDEST_VERSION = 91100
-"""Of cuDNN, as `cudnnGetVersion` counts: 9.11 has the rules of attention the frontend's version goes by."""
+"""Oldest supported cuDNN, encoded as by `cudnnGetVersion`.
+
+9.11 has the attention rules that the frontend's version follows.
+"""
 
 
 def oldest_driver() -> int | None:
-    """First branch of NVIDIA's driver that runs the wheel of cuDNN that is installed; None if nobody can say."""
+    """Return the oldest branch of NVIDIA's driver that runs the installed cuDNN wheel; None if unknown."""
     return wheel_driver("nvidia-cudnn-cu{}")  # which needs the driver of its CUDA (cuDNN's support matrix)
 
 
 def frontend_version() -> str | None:
-    """Version of the frontend that is installed; None if none is. Nothing is imported."""
+    """Return the version of the installed frontend, or None; nothing is imported."""
     if importlib.util.find_spec("cudnn") is None:
         return None
     try:
@@ -33,7 +36,7 @@ def frontend_version() -> str | None:
 
 
 def open_library() -> Cudnn:
-    """Imports the frontend, which loads the library: from a wheel, else from where the system's loader looks.
+    """Import the frontend, which loads the library: from a wheel, else from the system loader's search path.
 
     Raises:
         OSError: If there is no frontend, or no library.

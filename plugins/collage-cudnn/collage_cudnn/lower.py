@@ -1,10 +1,9 @@
-"""From a kernel function to artifacts: layouts, and the library's plans in each, are the variants."""
+"""Lower a kernel function to artifacts: the variants are layouts, and the library's plans in each."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
@@ -19,6 +18,7 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
+from collage_cuda.variants import begun
 from collage_cudnn.described import Described
 from collage_cudnn.errors import CudnnError, NotSupportedError
 from collage_cudnn.graph import DataType, Graph, Layout
@@ -27,7 +27,7 @@ from collage_cudnn.parts import parts_of
 from collage_cudnn.program import Program, assembled
 
 BFLOAT16_CAPABILITY = (8, 0)
-"""Ampere, the first with bfloat16; also the first that cuDNN's attention takes, and the first with TF32."""
+"""Ampere, the first with bfloat16 and TF32, and the first that cuDNN's attention supports."""
 
 
 def lower(
@@ -38,23 +38,24 @@ def lower(
     function: KernelFunction,
     build: BuildContext,
 ) -> Iterator[Artifact] | Unsupported:
-    """Describes a function in each layout and asks the library for plans.
+    """Describe a function in each layout and request plans from the library.
 
     Args:
-        library: The library.
-        handle: Gives its handle on the device.
-        target: Says the precision.
-        device: What it is built for.
+        library: The cuDNN library.
+        handle: Returns its handle on the device.
+        target: Target that determines the precision.
+        device: Device to build for.
         function: One of the table's groups, or several that are joined.
         build: Limits, and how many variants or which one.
 
     Returns:
-        Variants; those of different layouts take turns, for the library ranks plans within one graph only. Or why the
+        Variants, alternating between layouts, because the library ranks plans within one graph only. Or why the
         library refuses the graph in every layout.
 
     Raises:
-        CudnnError: If the library fails at something that it does not refuse; also from the iterator.
-        DeviceError: If the device has not the memory, is lost or has too old a driver; also from the iterator.
+        CudnnError: If the library fails other than by refusing; also from the iterator.
+        DeviceError: If the device does not have the memory, is lost or has too old a driver; also from the
+            iterator.
     """
     programs: dict[Layout, Program] = {}
     for layout in _layouts(function):
@@ -66,19 +67,14 @@ def lower(
         program = assembled(parts, function.model.graph.inputs, function.model.graph.outputs)
         if program not in programs.values():
             programs[layout] = program
-    made = _Lowering(library, handle, target, device, function, build).variants(programs)
-    try:
-        first = next(made)
-    except StopIteration as nothing:
-        return Unsupported(str(nothing.value))
-    return itertools.chain((first,), made)
+    return begun(_Lowering(library, handle, target, device, function, build).variants(programs))
 
 
 def variant_name(layout: Layout, found: Sequence[Found]) -> str:
-    """What it is made of, so that it can be made again without the others.
+    """Return a name from which the variant can be built again without building the others.
 
-    Of one graph: layout, engine and knobs. Of several: the layout, which of its plans each graph has, and a digest of
-    what these are, lest another order of theirs go unnoticed.
+    Of one graph: layout, engine and knobs. Of several: the layout, the number of each graph's plan, and a digest of
+    the plans, so that a change in their order is detected.
 
     Examples:
         >>> variant_name(Layout.CHANNELS_LAST, [Found("eng10_k2=7", 0, 0, b"")])
@@ -94,7 +90,7 @@ def variant_name(layout: Layout, found: Sequence[Found]) -> str:
 
 
 def plans_of(variant: str, layout: Layout, graphs: int) -> Sequence[str | int] | None:
-    """Name or position of the plan that each graph has in a variant; None if the layout has no such variant.
+    """Return each graph's plan in a variant, by name or position; None if the layout has no such variant.
 
     Examples:
         >>> plans_of("nhwc_eng10_k2=7", Layout.CHANNELS_LAST, 1)
@@ -113,7 +109,10 @@ def plans_of(variant: str, layout: Layout, graphs: int) -> Sequence[str | int] |
 
 
 def _layouts(function: KernelFunction) -> tuple[Layout, Layout]:
-    """The likelier one first: 16-bit kernels are made for channels-last, exact float32 ones for channels-first."""
+    """Return the layouts, the better guess first.
+
+    16-bit kernels are made for channels-last, exact float32 ones for channels-first.
+    """
     half = any(spec.dtype != onnx_ir.DataType.FLOAT for spec in function.inputs)
     ordered = (Layout.CHANNELS_LAST, Layout.CHANNELS_FIRST)
     return ordered if half else (ordered[1], ordered[0])
@@ -132,7 +131,7 @@ def _too_old(parts: tuple[Described, ...], device: Device) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Lowering:
-    """What the layouts of one candidate share; `problems` are why there is no more."""
+    """State shared by the layouts of one candidate; `problems` explain why there are no more variants."""
 
     library: Library
     handle: Callable[[], int]
@@ -143,10 +142,10 @@ class _Lowering:
     problems: list[CudnnError] = dataclasses.field(default_factory=list)
 
     def variants(self, programs: Mapping[Layout, Program]) -> Generator[Artifact, None, str]:
-        """Variants of all layouts in turns; returns the reason if there is none.
+        """Yield variants, alternating between layouts; return the reason if there is none.
 
         Raises:
-            CudnnError: At the end, if the library failed at something that it does not refuse.
+            CudnnError: At the end, if the library failed other than by refusing.
             DeviceError: As soon as the device fails.
         """
         ways = [self._in_layout(layout, program) for layout, program in programs.items()]
@@ -164,7 +163,10 @@ class _Lowering:
         return reasons or f"it makes no variant {self.build.variant!r}"
 
     def _in_layout(self, layout: Layout, program: Program) -> Iterator[Artifact]:
-        """Variants of one layout, in the library's order: of each graph the next plan, or its last one again."""
+        """Yield variants of one layout, in the library's order: each takes the next plan of every graph.
+
+        A graph without further plans keeps its last one.
+        """
         build = self.build
         limit = build.workspace_limit_bytes - program.scratch_bytes
         if limit < 0:
@@ -212,5 +214,5 @@ class _Lowering:
 
 
 def plan_file(graph: int) -> str:
-    """File of the plan of a graph, by its number in the program."""
+    """Return the file name of a graph's plan, by the graph's number in the program."""
     return f"plan_{graph}.bin"

@@ -1,9 +1,10 @@
-"""Norms as cuDNN's nodes for them.
+"""Describe normalisations as cuDNN's nodes for them.
 
-cuDNN normalises `[batch, channels, space...]` over all axes along which the scale has more than one element, and so
-takes layer and RMS norm over the last axis as `[rows, channels, 1, 1]`; instance norm is over space. Batch norm at
-inference is a factor and a shift for each channel, made of its four vectors beforehand: cuDNN 9.20 has no engine for
-the node `batchnorm_inference` on compute capability 9.0 (it was asked), and has some for a product and a sum.
+cuDNN normalises `[batch, channels, space...]` over all axes along which the scale has more than one
+element, and so takes layer and RMS norm over the last axis as `[rows, channels, 1, 1]`; instance norm is
+over space. Batch norm at inference is a factor and a shift per channel, computed beforehand from its four
+vectors: on compute capability 9.0, cuDNN 9.20 has no engine for the node `batchnorm_inference` (observed),
+but has some for a product and a sum.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _LAST = Layout.CHANNELS_LAST
 
 
 def describe_layer_norm(match: Match, layout: Layout, *, kind: str) -> Described | Unsupported:
-    """The graph of a norm over the last axis.
+    """Describe the graph of a norm over the last axis.
 
     Args:
-        match: Of `layer_norm_pattern` or `rms_norm_pattern`.
-        layout: Of no matter.
+        match: Match of `layer_norm_pattern` or `rms_norm_pattern`.
+        layout: Ignored.
         kind: `"layernorm"` or `"rmsnorm"`.
     """
     if (outside := one_result(match)) is not None:
@@ -58,11 +59,11 @@ def describe_layer_norm(match: Match, layout: Layout, *, kind: str) -> Described
 
 
 def describe_instance_norm(match: Match, layout: Layout) -> Described | Unsupported:
-    """The graph of an InstanceNormalization.
+    """Describe the graph of an InstanceNormalization.
 
     Args:
-        match: Captures `x`, `scale` and `bias`.
-        layout: In which images lie while it computes.
+        match: Match that captures `x`, `scale` and `bias`.
+        layout: Memory layout of images during the computation.
     """
     if (outside := one_result(match)) is not None:
         return outside
@@ -84,11 +85,11 @@ def describe_instance_norm(match: Match, layout: Layout) -> Described | Unsuppor
 
 
 def describe_batch_norm(match: Match, layout: Layout, *, activation: str) -> Described | Unsupported:
-    """The graph of activation(BatchNormalization) at inference.
+    """Describe the graph of activation(BatchNormalization) at inference.
 
     Args:
-        match: Captures `x`, `scale`, `bias`, `mean` and `variance`.
-        layout: In which images lie while it computes.
+        match: Match that captures `x`, `scale`, `bias`, `mean` and `variance`.
+        layout: Memory layout of images during the computation.
         activation: A name of `ACTIVATIONS`; empty for none.
     """
     if (outside := one_result(match)) is not None:
@@ -127,7 +128,7 @@ def _dtype(match: Match, vectors: Mapping[str, onnx_ir.Value]) -> DataType | Uns
 
 
 def _image(match: Match) -> tuple[int, ...] | Unsupported:
-    """Extents with the axis of rows that an image of one axis lacks."""
+    """Return the extents, with a row axis inserted for an image of one axis."""
     shape = match.spec("x").static_shape
     if not 2 <= len(shape) <= 5:
         return Unsupported(f"it normalises {len(shape)} axes; 2 to 5 are taken")

@@ -1,4 +1,4 @@
-"""The groups that a kernel function is made of, each described: one, or a joined region's."""
+"""Describe the groups of a kernel function: a single group, or those of a joined region."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from collage_cudnn.patterns import FORMS, matcher_of
 
 
 def parts_of(function: KernelFunction, target: Target, layout: Layout) -> tuple[Described, ...] | Unsupported:
-    """Describes a function's groups, in an order in which they can be computed.
+    """Describe a function's groups, in an order in which they can be computed.
 
     Args:
         function: One of the table's groups, or a region of which each is a call.
-        target: Says the precision.
-        layout: In which images lie while graphs compute.
+        target: Target that determines the precision.
+        layout: Memory layout of images while graphs compute.
     """
     exact = target.option("precision") != "tf32"
     if function.composite:
@@ -49,7 +49,7 @@ def _described(label: str, model: onnx_ir.Model, layout: Layout, *, exact: bool)
 
 
 def _called(call: onnx_ir.Node, function: onnx_ir.Function, layout: Layout, *, exact: bool) -> Described | Unsupported:
-    """One group of a region, about the region's values."""
+    """Describe one group of a region, in terms of the region's values."""
     graph = function.clone().graph
     outer: dict[onnx_ir.Value, onnx_ir.Value] = {}
     for given, inside in zip(call.inputs, tuple(graph.inputs), strict=True):

@@ -1,7 +1,7 @@
-"""Which groups of operators are one graph of cuDNN, and what comes close but is refused, with the reason.
+"""Groups of operators that are one graph of cuDNN, and similar ones that are refused, with the reason.
 
-To add one, write what it looks like (better: a builder in `collage_core.patterns.library`) and a function that
-describes a match as a graph, and put both into `FORMS`, of which the README's table is made.
+To add one, write its pattern (better: a builder in `collage_core.patterns.library`) and a function that
+describes a match as a graph, and add both to `FORMS`, from which the README's table is made.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collage_core.patterns.library.convolution import conv_pattern
 from collage_core.patterns.library.epilogue import Activation
 from collage_core.patterns.library.linear import matmul_pattern
 from collage_core.patterns.library.normalisation import layer_norm_pattern, rms_norm_pattern
+from collage_cuda.forms import refused_form
 from collage_cudnn.activations import ACTIVATIONS
 from collage_cudnn.attention import describe_attention
 from collage_cudnn.convolution import TENSOR_CORES_ONLY, describe_convolution
@@ -33,10 +34,10 @@ class Form:
 
     Attributes:
         name: Label of the composite.
-        operators: The operator it is about, for the table in the README.
-        pattern: What it looks like; made anew each time.
-        describe: What a match is as a graph, images in a layout, products of float32 exact or not.
-        dtypes: In which types of the model, for the table.
+        operators: Operators the group is about, for the table in the README.
+        pattern: Builds the pattern, newly on each call.
+        describe: Describes a match as a graph, given the layout of images and whether float32 products are exact.
+        dtypes: Supported element types of the model, for the table.
     """
 
     name: str
@@ -50,7 +51,7 @@ _BY_TENSOR_CORES = {
     "Conv": f"float32 before {', '.join(sorted(TENSOR_CORES_ONLY))}, unless depthwise,",
     "ConvTranspose": "float32 with anything behind it",
 }
-"""What of float32 convolutions is rounded to TF32."""
+"""Float32 convolutions that are rounded to TF32, for the table."""
 
 
 def _convolution(operator: str, stem: str, activation: str) -> Form:
@@ -144,7 +145,7 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         )
     }
 )
-"""By name, larger groups before smaller ones."""
+"""Accepted forms by name, larger groups before smaller ones."""
 
 
 NEVER: Mapping[str, tuple[Callable[[], Pattern], str]] = MappingProxyType(
@@ -167,24 +168,24 @@ NEVER: Mapping[str, tuple[Callable[[], Pattern], str]] = MappingProxyType(
         ),
     }
 )
-"""What comes close, and why it is none."""
+"""Similar groups that are refused: the pattern, and the reason."""
 
 
 @functools.cache
 def matcher_of(name: str) -> Matcher:
-    """Finds a form again in what is lowered."""
+    """Return a matcher that finds a form in the function being lowered."""
     return Matcher(FORMS[name].pattern())
 
 
 def register(table: PatternTable, target: Target) -> None:
-    """Fills the table of a target."""
+    """Register a target's patterns."""
     for entry in _entries(exact=target.option("precision") != "tf32"):
         table.add(entry)
 
 
 @functools.cache
 def _entries(*, exact: bool) -> tuple[FusionPattern, ...]:
-    """The table, made once for each precision: a large pattern is analysed when it is first matched."""
+    """Return the pattern table, built once per precision: a large pattern is analysed when first matched."""
     taken = [
         FusionPattern(
             name=name,
@@ -194,10 +195,7 @@ def _entries(*, exact: bool) -> tuple[FusionPattern, ...]:
         )
         for name, form in FORMS.items()
     ]
-    refused = [
-        FusionPattern(name=name, pattern=pattern(), check=functools.partial(_refuse, reason))
-        for name, (pattern, reason) in NEVER.items()
-    ]
+    refused = [refused_form(name, pattern(), reason) for name, (pattern, reason) in NEVER.items()]
     return (*taken, *refused)
 
 
@@ -211,11 +209,7 @@ def _takes(form: Form, exact: bool, match: Match) -> Supported | Unsupported:
 
 
 def _attributes(form: Form, exact: bool, match: Match) -> dict[str, str]:
-    """The nodes of the cuDNN graph, for whoever reads an explanation."""
+    """Return the operations of the cuDNN graph, for explanations."""
     found = form.describe(match, Layout.CHANNELS_LAST, exact)
     assert not isinstance(found, Unsupported), "only what was taken is labelled"
     return {"graph": " ".join(operation.kind for operation in found.graph.operations)}
-
-
-def _refuse(reason: str, match: Match) -> Unsupported:
-    return Unsupported(reason)

@@ -28,18 +28,19 @@ from collage_cudnn.lower import lower
 from collage_cudnn.patterns import register
 
 OLDEST_CAPABILITY = (7, 5)
-"""Turing, the oldest that cuDNN 9 for CUDA 13 has kernels for."""
+"""Turing, the oldest capability for which cuDNN 9 for CUDA 13 has kernels."""
 
 
 class CudnnPlugin:
     """Hooks of the toolchain `cudnn`; keeps the process's one library, and handles.
 
-    A handle holds its stream, so there is one for each stream, and one without for building on each device.
+    A handle is bound to its stream, so there is one for each stream, and one without a stream for building on each
+    device.
 
     Args:
-        open_library: Gives the library; called when it is first needed.
-        frontend: Gives the version of the frontend that is installed, None if none is.
-        oldest: Gives the first branch of the driver that runs the library, None if nobody can say.
+        open_library: Returns the library; called at first use.
+        frontend: Returns the installed version of the frontend, None if there is none.
+        oldest: Returns the first branch of the driver that runs the library, None if it is unknown.
     """
 
     def __init__(
@@ -56,13 +57,13 @@ class CudnnPlugin:
 
     @hookimpl
     def collage_check_host(self, host: Host) -> Supported | Unsupported:
-        """Whether there is a GPU, and a driver for a CUDA there is a cuDNN for."""
+        """Check that there is a GPU, and a driver for a CUDA version that cuDNN exists for."""
         found = usable_gpus(host, least=OLDEST_CAPABILITY)
         return found if isinstance(found, Unsupported) else Supported()
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
-        """`cudnn@cuda:N`, and `cudnn(precision=tf32)@cuda:N`."""
+        """Return `cudnn@cuda:N`, and `cudnn(precision=tf32)@cuda:N`."""
         usable = usable_gpus(host, least=OLDEST_CAPABILITY)
         if isinstance(usable, Unsupported):
             return usable
@@ -92,14 +93,14 @@ class CudnnPlugin:
 
     @hookimpl
     def collage_register_patterns(self, table: PatternTable, target: Target) -> None:
-        """Convolutions, products, attention and norms, with what may follow them in one graph."""
+        """Register convolutions, products, attention and norms, with the operators one graph can fuse after them."""
         register(table, target)
 
     @hookimpl
     def collage_lower(
         self, target: Target, function: KernelFunction, build: BuildContext
     ) -> Iterator[Artifact] | Unsupported:
-        """Plans of the library's heuristics."""
+        """Return artifacts for the plans of the library's heuristics."""
         device = build.host.device(target.device)
         if device is None:
             return Unsupported(f"the machine has no {target.device}")
@@ -107,7 +108,7 @@ class CudnnPlugin:
 
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-        """The steps with one plan for each graph."""
+        """Return the steps as a kernel, with one plan for each graph."""
         if run.stream is None:
             return Unsupported("it enqueues on a stream, and none was given")
         try:

@@ -1,6 +1,6 @@
-"""Products of matrices with what follows them, as cuDNN graphs.
+"""Describe matrix products with their epilogue as cuDNN graphs.
 
-cuDNN multiplies `[batch, m, k]` by `[batch, k, n]`, where either batch may be 1; any strides say how they lie.
+cuDNN multiplies `[batch, m, k]` by `[batch, k, n]`, where either batch may be 1; strides are arbitrary.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from collections.abc import Sequence
 
 from collage_core.contract import Unsupported
 from collage_core.patterns import Match
+from collage_cuda.forms import is_turned
 from collage_cudnn.described import Described, Drawing, common_dtype, one_result
 from collage_cudnn.epilogue import along_one_axis, finish
 from collage_cudnn.graph import DataType, Layout, row_major
 
 
 def describe_product(match: Match, layout: Layout, *, activation: str, exact: bool) -> Described | Unsupported:
-    """The graph of activation(a b + bias + residual).
+    """Describe the graph of activation(a b + bias + residual).
 
     Args:
-        match: Of `matmul_pattern` with `transposed=None`.
-        layout: Of no matter.
+        match: Match of `matmul_pattern` with `transposed=None`.
+        layout: Ignored.
         activation: A name of `ACTIVATIONS`; empty for none.
-        exact: Whether float32 is multiplied as such.
+        exact: Whether float32 is multiplied without conversion to TF32.
     """
     if (outside := one_result(match)) is not None:
         return outside
@@ -41,7 +42,7 @@ def describe_product(match: Match, layout: Layout, *, activation: str, exact: bo
     if match.graph.spec(match.value).static_shape != shape:
         return Unsupported(f"what is added to {list(shape)} makes it larger")
     *_, m, n = shape
-    turned = _is_turned(match)
+    turned = is_turned(match)
     rows_of_a, batch = math.prod(a[:-1]), math.prod(shape[:-2])
     if math.prod(b[:-2]) == 1:  # one weight for all: the axes of the batch are rows
         left, right, out = (1, rows_of_a, a[-1]), (1, a[-1], n), (1, rows_of_a, n)
@@ -69,16 +70,7 @@ def describe_product(match: Match, layout: Layout, *, activation: str, exact: bo
     return drawing.done(out) if refusal is None else refusal
 
 
-def _is_turned(match: Match) -> bool:
-    """Whether `b` is given with its axes exchanged: by Gemm's attribute, or by a Transpose inside the match."""
-    node = match.node("product")
-    if node.op_type == "Gemm" and node.attribute("transB", 0):
-        return True
-    read = node.node.inputs[1]
-    return read is not match.captures["b"]
-
-
 def _exchanged(dims: Sequence[int]) -> tuple[int, ...]:
-    """Strides of `[batch, k, n]` that lies as `[batch, n, k]`."""
+    """Return the strides of `[batch, k, n]` stored as `[batch, n, k]`."""
     _, k, n = dims
     return (k * n, 1, k)

@@ -1,8 +1,8 @@
-"""What a kernel enqueues: plans, and copies between layouts, with the place of everything they read and write.
+"""Assemble the steps that a kernel enqueues: plans, layout copies, and the place of every tensor.
 
-An image that comes out of one graph in the layout in which the next one reads it stays as it is; only what enters or
-leaves a kernel lies as core has it. So a region of several graphs converts at its border alone, and what that costs is
-part of what is measured.
+An image that one graph writes in the layout the next one reads is not converted; only tensors that enter or
+leave a kernel are in core's layout. A region of several graphs therefore converts at its border alone, and
+the cost of that is part of the measurement.
 """
 
 from __future__ import annotations
@@ -15,25 +15,11 @@ import onnx_ir
 
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Json
 from collage_core.ir.values.content import constant_of
+from collage_cuda.places import Place
 from collage_cudnn.described import Described, Operand
 from collage_cudnn.graph import DataType, Graph, Tensor, lie_alike
 from collage_cudnn.library import Conversion
 from collage_cudnn.weights import Recipe, Weight
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """Where a tensor is.
-
-    Attributes:
-        kind: `"input"`, `"output"`, `"weight"` (as the model has it), `"made"` (a weight made when loading) or
-            `"scratch"`.
-        at: Number of the input, of the output or of what is made; name of the weight; bytes from the start of the
-            workspace.
-    """
-
-    kind: str
-    at: int | str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,20 +32,20 @@ class Copy:
 
     @property
     def read(self) -> tuple[Place, ...]:
-        """What it reads."""
+        """Places it reads."""
         return (self.source,)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
-    """A step that executes a plan of a graph; places are in the order of identifiers."""
+    """A step that executes a graph's plan; places are in the order of identifiers."""
 
     graph: int
     places: tuple[Place, ...]
 
     @property
     def read(self) -> tuple[Place, ...]:
-        """What it reads."""
+        """Places it reads."""
         return self.places[:-1]
 
 
@@ -68,13 +54,13 @@ Step = Copy | Run
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """Steps in order.
+    """A sequence of steps.
 
     Attributes:
-        graphs: Different graphs of the steps.
-        steps: The steps.
-        made: Weights that are made when loading.
-        scratch_bytes: Workspace for what the steps keep; that of plans comes behind it.
+        graphs: Distinct graphs of the steps.
+        steps: Steps in order of execution.
+        made: Weights derived when the kernel is loaded.
+        scratch_bytes: Workspace for intermediate tensors; the plans' workspace follows it.
     """
 
     graphs: tuple[Graph, ...]
@@ -83,7 +69,7 @@ class Program:
     scratch_bytes: int
 
     def to_json(self) -> dict[str, Json]:
-        """As artifacts keep it; graphs are in their plans."""
+        """Return the form stored in artifacts; graphs are contained in their plans."""
         return {
             "steps": [_step_to_json(step) for step in self.steps],
             "made": [weight.to_json() for weight in self.made],
@@ -92,7 +78,7 @@ class Program:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Program:
-        """From what `to_json` gave."""
+        """Create a product from the output of `to_json`."""
         return cls(
             graphs=(),
             steps=tuple(map(_step_from_json, kept["steps"])),
@@ -102,12 +88,12 @@ class Program:
 
 
 def assembled(parts: Iterable[Described], inputs: Sequence[onnx_ir.Value], outputs: Sequence[onnx_ir.Value]) -> Program:
-    """The program of one or several described groups, in an order in which they can be computed.
+    """Assemble the program of described groups, given in an order in which they can be computed.
 
     Args:
         parts: The groups; a value that one writes and another reads is the same object in both.
-        inputs: Of the whole.
-        outputs: Of the whole.
+        inputs: Inputs of the whole.
+        outputs: Outputs of the whole.
     """
     writer = _Writer(tuple(parts), inputs, outputs)
     for number, part in enumerate(writer.parts):
@@ -117,7 +103,7 @@ def assembled(parts: Iterable[Described], inputs: Sequence[onnx_ir.Value], outpu
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Lying:
-    """One way in which a value lies somewhere; `as_core` if that is how core has it, under any extents."""
+    """One copy of a value: its layout and place; `as_core` if core uses that layout, whatever the extents."""
 
     tensor: Tensor
     place: Place
@@ -125,7 +111,7 @@ class _Lying:
 
 
 class _Writer:
-    """Collects steps; keeps track of where each value lies, and in which strides."""
+    """Collects steps; tracks where each value is stored, and with which strides."""
 
     def __init__(
         self, parts: tuple[Described, ...], inputs: Sequence[onnx_ir.Value], outputs: Sequence[onnx_ir.Value]
@@ -171,7 +157,7 @@ class _Writer:
         )
 
     def _read(self, operand: Operand, tensor: Tensor, dtype: DataType) -> Place:
-        """Where a graph's input is; converts it, once for all readers, where it lies otherwise."""
+        """Return the place of a graph's input; a different layout is converted once for all readers."""
         constants = all(constant_of(value) is not None for value in operand.values)
         if constants:
             return self._weight(operand, tensor, dtype)
@@ -216,15 +202,15 @@ class _Writer:
         as_core: bool = False,
         seen: Tensor | None = None,
     ) -> Place:
-        """Copies a value into another layout.
+        """Copy a value into another layout.
 
         Args:
-            value: The value.
-            after: How it shall lie.
-            dtype: Of its elements.
-            destination: Where.
-            as_core: Whether that is how core has it.
-            seen: How it is seen where it lies as core has it.
+            value: Value to copy.
+            after: Layout of the copy.
+            dtype: Type of its elements.
+            destination: Place of the copy.
+            as_core: Whether the new layout is the one core uses.
+            seen: Tensor through which core's layout is read, if the source has it.
         """
         source = next((each for each in self._lying[value] if each.as_core), self._lying[value][0])
         before = seen if seen is not None and source.as_core else source.tensor
@@ -242,7 +228,7 @@ class _Writer:
 
 
 class _Scratch:
-    """Places in the workspace: the first gap that is large enough."""
+    """Allocator of places in the workspace: first fit."""
 
     def __init__(self) -> None:
         self._taken: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Weights that cuDNN wants otherwise than the model has them: made once, when a kernel is loaded, never in a call."""
+"""Weights that cuDNN needs in another form than the model has: derived once, when a kernel is loaded."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from collage_core.contract import Json
 
 
 class Recipe(enum.Enum):
-    """How a weight is made of the model's constants."""
+    """How a weight is derived from the model's constants."""
 
     AS_IS = "as_is"
-    """It is the constant, perhaps with its axes in another order in memory."""
+    """The constant itself, possibly with its axes in another order in memory."""
     BATCH_FACTOR = "batch_factor"
-    """Of scale, bias, mean and variance: scale / sqrt(variance + number)."""
+    """From scale, bias, mean and variance: scale / sqrt(variance + number)."""
     BATCH_SHIFT = "batch_shift"
-    """Of the same: bias - mean * scale / sqrt(variance + number)."""
+    """From the same: bias - mean * scale / sqrt(variance + number)."""
     ZEROS = "zeros"
-    """A bias where cuDNN wants one and the model has none."""
+    """A bias that cuDNN requires and the model lacks."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """A weight as a graph wants it.
+    """A weight in the form a graph needs.
 
     Attributes:
-        recipe: How it is made.
-        constants: Names of the constants it is made of.
+        recipe: How it is derived.
+        constants: Names of the constants it is derived from.
         dims: Extents in the graph.
         strides: Strides in the graph.
-        dtype: Name of its type in NumPy.
-        number: What the recipe needs beside.
+        dtype: NumPy name of its type.
+        number: Numeric parameter of the recipe.
     """
 
     recipe: Recipe
@@ -46,7 +46,7 @@ class Weight:
     number: float = 0.0
 
     def array(self, constants: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        """Its elements in the order in which they lie in memory.
+        """Return the weight's elements in memory order.
 
         Args:
             constants: The model's constants, by name.
@@ -65,18 +65,18 @@ class Weight:
         return packed(made, self.strides)
 
     def to_json(self) -> dict[str, Json]:
-        """As artifacts keep it."""
+        """Return the form stored in artifacts."""
         return {**dataclasses.asdict(self), "recipe": self.recipe.value}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Weight:
-        """From what `to_json` gave."""
+        """Create a product from the output of `to_json`."""
         lists = {name: tuple(kept[name]) for name in ("constants", "dims", "strides")}
         return cls(**{**kept, **lists, "recipe": Recipe(kept["recipe"])})
 
 
 def packed(array: np.ndarray[Any, Any], strides: Sequence[int]) -> np.ndarray[Any, Any]:
-    """The elements of an array in the order that packed strides put them in memory.
+    """Return the elements of an array in the memory order of packed strides.
 
     Examples:
         >>> packed(np.arange(6).reshape(2, 3), (1, 2)).tolist()

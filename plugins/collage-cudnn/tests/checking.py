@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import onnx_ir
 
-from collage.reference import evaluate
-from collage.setup.random_inputs import random_inputs
 from collage_core.contract import Target
-from collage_core.ir.graph.dataflow import DataflowGraph
 
 from .emulator import Emulator
 from .machine import TARGET, emulated, proposals
@@ -23,9 +20,5 @@ def check_numbers(
     Returns:
         Their labels, and the library with what it was asked.
     """
-    graph, emulator = DataflowGraph(model), Emulator()
-    values = evaluate(model, random_inputs(graph, seed=0)).values
-    found = proposals(graph, target, regions=regions)
-    sub_graphs = [candidate.sub_graph for candidate in found.candidates]
-    emulated(emulator).check(sub_graphs, values, target, tolerance=tolerance, max_variants=2)
-    return [candidate.sub_graph.label for candidate in found.candidates], emulator
+    emulator, found = Emulator(), proposals(model, target, regions=regions).candidates
+    return emulated(emulator).check_model(found, target, tolerance=tolerance, max_variants=2), emulator

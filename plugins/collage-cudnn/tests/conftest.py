@@ -8,8 +8,7 @@ import pytest
 
 from collage_core.contract import BuildContext
 from collage_testing.kit import build_context
-
-from .machine import HOST
+from collage_testing.kit.gpu_plugins import HOST
 
 
 @pytest.fixture

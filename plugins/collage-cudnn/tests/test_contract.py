@@ -9,10 +9,11 @@ import onnx_ir
 from collage_core.registry import Toolchain
 from collage_testing import operator_models
 from collage_testing.kit import FakeDevice, check_plugin
+from collage_testing.kit.gpu_plugins import HOST
 
 from .cases import attention, block, convolution, layer_norm, product
 from .emulator import Emulator
-from .machine import HOST, plugin_over
+from .machine import plugin_over
 
 
 def models() -> Mapping[str, onnx_ir.Model]:

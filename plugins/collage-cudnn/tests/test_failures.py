@@ -16,10 +16,11 @@ from collage_cudnn.graph import Graph
 from collage_cudnn.plugin import CudnnPlugin
 from collage_testing.kit import FakeDevice
 from collage_testing.kit.contexts import run_context
+from collage_testing.kit.gpu_plugins import HOST
 
 from .cases import FLOAT16, convolution
 from .emulator import Emulator
-from .machine import HOST, TARGET, largest, plugin_over
+from .machine import TARGET, largest, plugin_over
 
 MEMORY = DeviceMemoryError("cuda:0", "cudnnFinalize: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED")
 LOST = DeviceLostError("cuda:0", "cuCtxPushCurrent_v2: unspecified launch failure")

@@ -18,6 +18,7 @@ from collage_cudnn.graph import Graph
 from collage_cudnn.library import MULTIPLYING
 from collage_testing.kit import FakeDevice
 from collage_testing.kit.contexts import run_context
+from collage_testing.kit.gpu_plugins import H100, HOST
 
 from .cases import (
     BFLOAT16,
@@ -31,7 +32,7 @@ from .cases import (
     rms_norm,
 )
 from .emulator import PLANS, VERSION, Emulator
-from .machine import H100, HOST, TARGET, TF32, largest, plugin_over, proposals
+from .machine import TARGET, TF32, largest, plugin_over, proposals
 
 
 def lowered(emulator: Emulator, build: BuildContext, model: Any = None, *, regions: bool = False) -> list[Artifact]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from collage_cudnn.patterns import FORMS
-from collage_cudnn.table import table
+from collage_cudnn.table import README, table
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "README.md"
 
 
 def test_the_readme_has_the_table_of_the_patterns() -> None:
-    assert table() in README.read_text(encoding="utf-8"), "put what `python -m collage_cudnn.table` prints into it"
+    page = PAGE.read_text(encoding="utf-8")
+
+    assert README.written(page) == page, "run `python -m collage_cudnn.table --write README.md` in the plugin's folder"
 
 
 def test_the_table_names_every_form() -> None:

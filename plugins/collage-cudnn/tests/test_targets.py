@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -16,9 +14,10 @@ from collage_core.registry import Toolchain
 from collage_cudnn import loading
 from collage_cudnn.loading import FRONTEND
 from collage_cudnn.plugin import CudnnPlugin
+from collage_testing.kit.gpu_plugins import H100, HOST, check_import_loads_nothing
 
 from .emulator import Emulator
-from .machine import H100, HOST, plugin_over
+from .machine import plugin_over
 
 
 def test_every_device_has_the_plain_target_and_tf32_where_there_are_tensor_cores_for_it() -> None:
@@ -112,11 +111,4 @@ def test_this_machine_is_told_that_it_has_no_gpu_before_any_library_is_looked_fo
 
 
 def test_importing_the_plugin_loads_no_library() -> None:
-    script = (
-        "import sys, collage_cudnn.plugin\n"
-        "print(sorted(name for name in sys.modules if name.partition('.')[0] in ('cupy', 'cudnn', 'nvidia')))\n"
-        "print('libcudnn' in open('/proc/self/maps').read())"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-
-    assert done.stdout.split() == ["[]", "False"]
+    check_import_loads_nothing("collage_cudnn.plugin", "cupy", "cudnn", "nvidia")

@@ -1,4 +1,4 @@
-"""Activations that end a kernel: how models write them, and which functor of `epilogue.cuh` they are."""
+"""Activations at the end of a kernel: the patterns models use, and the functor of `epilogue.cuh` for each."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Form:
     """An activation.
 
     Attributes:
-        pattern: As the shared builders take it; None for none at all.
-        functor: In `epilogue.cuh`.
-        numbers: Its two numbers, of a match.
+        pattern: In the form the shared builders take; None for no activation.
+        functor: Name of the functor in `epilogue.cuh`.
+        numbers: Returns the functor's two parameters for a match.
     """
 
     pattern: Activation | None
@@ -73,7 +73,7 @@ ACTIVATIONS: Mapping[str, Form] = MappingProxyType(
         "": Form(None, "Identity"),
     }
 )
-"""By name, those of several operators first; the last is none."""
+"""Activations by name, those of several operators first; the last entry is no activation."""
 
 FUNCTORS = tuple(dict.fromkeys(form.functor for form in ACTIVATIONS.values()))
-"""All that a kernel may be compiled with."""
+"""All functors a kernel may be compiled with."""

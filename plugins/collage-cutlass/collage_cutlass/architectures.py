@@ -1,4 +1,4 @@
-"""Devices that are compiled for. Another one is another entry."""
+"""Device architectures that kernels are compiled for; add an entry for another one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Architecture:
     """A generation of devices.
 
     Attributes:
-        name: As nvcc has it behind `sm_` and `compute_`.
+        name: Suffix of nvcc's `sm_` and `compute_` names.
         oldest: First compute capability that runs its code.
-        below: First that does not.
+        below: First later compute capability that does not.
         shared_bytes: Shared memory one block may have (CUDA C++ programming guide, "Compute Capabilities").
         processors: Multiprocessors of its usual device, for guesses about which tile is best.
-        heuristic: That device in nvidia-matmul-heuristics.
-        wgmma: Whether it has the instructions CUTLASS 3.x is built on for Hopper.
+        heuristic: Name of that device in nvidia-matmul-heuristics.
+        wgmma: Whether it has the instructions on which CUTLASS 3.x for Hopper is built.
     """
 
     name: str
@@ -32,12 +32,12 @@ class Architecture:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What nvcc is told."""
+        """Flags of nvcc for the architecture."""
         return ("-gencode", f"arch=compute_{self.name},code=sm_{self.name}")
 
     @property
     def specifier(self) -> str:
-        """Compute capabilities that run its code, as an artifact requires them."""
+        """Compute capabilities that run its code, as an artifact's requirement."""
         oldest, below = (".".join(map(str, each)) for each in (self.oldest, self.below))
         return f">={oldest},<{below}"
 
@@ -57,10 +57,10 @@ ARCHITECTURES = (
         name="80", oldest=(8, 0), below=(8, 6), shared_bytes=163 << 10, processors=108, heuristic="A100_SXM_80GB"
     ),
 )
-"""The newest first. What is compiled for `90a` may use all that Hopper has, and runs on nothing else."""
+"""The newest first. Code compiled for `90a` may use all features of Hopper, and runs on nothing else."""
 
 
 def architecture_of(device: Device) -> Architecture | None:
-    """What is compiled for a device; None if nothing here is for it."""
+    """Return the architecture to compile for on a device; None if the device is not supported."""
     has = capability(device)
     return next((each for each in ARCHITECTURES if each.oldest <= has < each.below), None)

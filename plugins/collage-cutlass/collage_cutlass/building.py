@@ -1,4 +1,4 @@
-"""Libraries of several kernels: compiled side by side, kept, and replaced where one does not compile."""
+"""Compile several kernels in parallel, keep their libraries, and replace kernels that do not compile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collage_cutlass.menu import AnyTile
 from collage_cutlass.toolkit import CompileError, Compiler
 
 _SHARE = 0.6
-"""Of the time that is left when a compilation begins, what it may take, so that another may replace it."""
+"""Share of the remaining time that one compilation may take, so that time for a replacement is left."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class Job:
     """A kernel to compile.
 
     Attributes:
-        tile: Its tile.
-        source: Its source.
-        key: What its library is kept under.
+        tile: Tile of the kernel.
+        source: Source code.
+        key: Key of its library in the cache.
     """
 
     tile: AnyTile
@@ -39,17 +39,17 @@ def libraries(
     build: BuildContext,
     clock: Callable[[], float] = time.monotonic,
 ) -> Generator[tuple[Job, bytes], None, str]:
-    """As many libraries as core will try, in order; for each that does not compile the next one after these.
+    """Yield as many libraries as core will try, in order; a job that fails to compile is replaced by the next.
 
     Args:
-        compiler: Makes them.
-        flags: What it is told beside the source.
-        jobs: The kernels, the likeliest first.
-        build: Says how many, by how many processes, until when, and keeps them.
-        clock: In seconds.
+        compiler: Compiles the libraries.
+        flags: Compiler flags.
+        jobs: The kernels, the best guess first.
+        build: Number of variants, number of parallel compilations, deadline and blob cache.
+        clock: Returns the time in seconds.
 
     Returns:
-        Why some are missing; nothing if none is.
+        Why some are missing; empty if none is.
     """
     waiting, start = iter(jobs), clock()
     reasons: list[str] = []

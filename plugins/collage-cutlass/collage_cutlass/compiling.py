@@ -1,8 +1,8 @@
-"""Compiles the whole menu, to see that it does: `python -m collage_cutlass.compiling --folder FOLDER`.
+"""Check that the whole menu compiles: `python -m collage_cutlass.compiling --folder FOLDER`.
 
-A kernel is a template with a type, layouts, a tile and an epilogue. Each template is compiled with each type, layout
-and tile. Epilogues take turns, so that each template is compiled with each of them, too; not each with each tile, of
-which an epilogue knows nothing.
+A kernel is a template with a type, layouts, a tile and an epilogue. Each template is compiled with each
+type, layout and tile. Epilogues rotate, so that each template is compiled with each of them, too, but not
+each with each tile, since an epilogue does not depend on the tile.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from collage_cutlass.source import TEMPLATES, Kernel
 from collage_cutlass.toolkit import CompileError, Compiler, MissingToolError, find_compiler, library_key
 
 LIMIT_S = 1800.0
-"""Seconds one kernel may take."""
+"""Time limit of one kernel, in seconds."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one kernel.
+    """Result of compiling one kernel.
 
     Attributes:
-        kernel: It.
-        architecture: What it was compiled for.
-        seconds: How long it took; 0 if it was there already.
-        size_bytes: Of the library.
-        problem: Why there is none; empty if there is.
+        kernel: The kernel.
+        architecture: Architecture it was compiled for.
+        seconds: Compile time; 0 if the library existed already.
+        size_bytes: Size of the library.
+        problem: Why there is no library; empty if there is one.
     """
 
     kernel: Kernel
@@ -55,7 +55,7 @@ class Outcome:
 
 
 def menu(architecture: Architecture) -> Iterator[Kernel]:
-    """Kernels by which each template has met every type, layout and tile that a device has, and every epilogue."""
+    """Yield kernels that cover every type, layout and tile of a device, and every epilogue, for each template."""
     for kind, tile_type in TEMPLATES:
         epilogues = itertools.cycle(_epilogues())
         for layout, numbers in itertools.product((False, True) if kind == "gemm" else (False,), NUMBERS.values()):
@@ -67,7 +67,10 @@ def menu(architecture: Architecture) -> Iterator[Kernel]:
 
 
 def _epilogues() -> list[tuple[str, Source]]:
-    """Each functor with each use of the tensor beside the bias; what follows no activation precedes none, too."""
+    """Return each functor with each use of the source tensor, the operand besides the bias.
+
+    Without an activation, adding after it equals adding before it, so that case is left out.
+    """
     both = itertools.product(FUNCTORS, Source)
     return [(functor, source) for functor, source in both if (functor, source) != ("Identity", Source.AFTER)]
 
@@ -80,14 +83,14 @@ def compile_all(
     jobs: int = 1,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Outcome]:
-    """Compiles kernels side by side, but for those whose libraries are there.
+    """Compile kernels in parallel, except those whose libraries exist.
 
     Args:
-        compiler: Makes libraries.
-        kernels: What to compile, and for what.
-        folder: Of libraries, each under a name that says all that has a say in its bytes.
-        jobs: How many at a time.
-        clock: In seconds.
+        compiler: Compiles libraries.
+        kernels: Kernels to compile, with their architectures.
+        folder: Folder of libraries, each under a name derived from everything that determines its bytes.
+        jobs: Number of parallel compilations.
+        clock: Returns the time in seconds.
 
     Returns:
         Outcomes in the order of the kernels.
@@ -110,7 +113,7 @@ def compile_all(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compiles the menu of each architecture, says what came of each kernel, and how many there are."""
+    """Compile the menu of each architecture; report each kernel's outcome and the number of kernels."""
     parser = argparse.ArgumentParser(prog="collage_cutlass.compiling", description=main.__doc__)
     names = [each.name for each in ARCHITECTURES]
     parser.add_argument("--architecture", choices=names, action="append", help="of these only; all if not given")

@@ -1,4 +1,4 @@
-"""Convolutions over one or two axes, with what follows them."""
+"""Describe convolutions over one or two axes, with their epilogue."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from collage_cutlass.described import (
 from collage_cutlass.problem import Conv, Source
 
 MOST_TURNED = 32 * MOST_SIDE_BY_SIDE
-"""Pixels of an image that `turn` in `conv_sm80.cu` takes: its blocks are 32 high."""
+"""Largest number of pixels per image for `turn` in `conv_sm80.cu`: its blocks are 32 high."""
 
 
 def describe_convolution(match: Match, *, activation: str, source: Source, precision: str) -> Described | Unsupported:
-    """A convolution as one call.
+    """Describe a convolution as one call.
 
     Args:
-        match: Of one of the forms of `conv`.
+        match: Match of one of the forms of `conv`.
         activation: A name of `ACTIVATIONS`.
-        source: The form's.
-        precision: The target's.
+        source: The form's use of the source tensor.
+        precision: The target's precision.
     """
     factors = ("x", "weight")
     parts = parts_of(match, factors, "convolution", activation=activation, source=source, precision=precision)
@@ -91,7 +91,7 @@ def _along_channels(match: Match, node: NodeContext, name: str, shape: Sequence[
 def _window(
     node: NodeContext, x: Sequence[int], weight: Sequence[int], result: Sequence[int]
 ) -> tuple[list[int], list[int], list[int]]:
-    """Strides, dilations and pads; those that ONNX leaves to `auto_pad` follow from the shapes."""
+    """Return strides, dilations and pads; pads that ONNX leaves to `auto_pad` are derived from the shapes."""
     rank = len(result) - 2
     strides, dilations = (list(node.attribute(name, (1,) * rank)) for name in ("strides", "dilations"))
     automatic = node.attribute("auto_pad", "NOTSET")

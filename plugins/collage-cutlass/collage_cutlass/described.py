@@ -1,4 +1,4 @@
-"""What a group of operators is for a kernel: a problem, what follows the product, and which values are its operands."""
+"""A group of operators described for a kernel: the problem, the epilogue, and the operands' values."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from collage_cutlass.numbers import Numbers, numbers_for
 from collage_cutlass.problem import Chain, Gemm, Matrices, Problem, Source
 
 MOST = 2**31 - 1
-"""Elements of an extent, and of an image: CUTLASS 2.x counts both in `int`."""
+"""Largest extent, and largest number of elements of an image: CUTLASS 2.x counts both in `int`."""
 
 MOST_SIDE_BY_SIDE = 65535
-"""Blocks along the second and third axis of a grid (CUDA C++ programming guide, "Compute Capabilities")."""
+"""Most blocks along the second and third axis of a grid (CUDA C++ programming guide, "Compute Capabilities")."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +26,12 @@ class Described:
     """A group as a call of a kernel.
 
     Attributes:
-        problem: Extents.
-        numbers: How it is multiplied.
-        chain: What follows.
-        operands: Values by the operand they are: of a product `a` and `b`, of a convolution `x` and `filter`; `bias`
-            and `source` where there are such.
-        turned: Whether a product's second factor is a weight that the model has the other way round.
+        problem: Extents and memory layout.
+        numbers: Types, and how they are multiplied.
+        chain: Epilogue of the product.
+        operands: Values by operand: `a` and `b` of a product, `x` and `filter` of a convolution; `bias` and `source`
+            where they exist.
+        turned: Whether a product's second factor is a weight that has to be transposed when loaded.
     """
 
     problem: Problem
@@ -41,9 +41,10 @@ class Described:
     turned: bool = False
 
     def for_wgmma(self) -> Described:
-        """The same with both factors along what is summed over, where they are of four bytes and one is a weight.
+        """Return the description with both factors contiguous along k, if they have 4 bytes and one is a weight.
 
-        Where `wgmma` takes them only so (`menu.tiles_of`), a weight is worth being turned, once, when it is loaded.
+        Where `wgmma` supports only that layout (`menu.tiles_of`), transposing a weight once, when it is loaded,
+        pays off.
         """
         problem, numbers = self.problem, self.numbers
         if not isinstance(problem, Gemm) or not numbers.by_tensor_cores or numbers.itemsize != 4:
@@ -56,13 +57,13 @@ class Described:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What products and convolutions have in common.
+    """Description shared by products and convolutions.
 
     Attributes:
-        specs: Of factors and all that is added or multiplied afterwards, by name in the pattern.
-        result: Of the product itself.
-        numbers: How it is multiplied.
-        chain: What follows.
+        specs: Factors and all epilogue operands, by name in the pattern.
+        result: The product itself.
+        numbers: Types, and how they are multiplied.
+        chain: Epilogue of the product.
     """
 
     specs: Mapping[str, TensorSpec]
@@ -74,15 +75,15 @@ class Parts:
 def parts_of(
     match: Match, factors: tuple[str, str], anchor: str, *, activation: str, source: Source, precision: str
 ) -> Parts | Unsupported:
-    """Reads what products and convolutions have in common, or says why it is nothing for CUTLASS.
+    """Read the common parts of products and convolutions, or return why CUTLASS cannot compute the match.
 
     Args:
-        match: Of one of `patterns.FORMS`.
+        match: Match of one of `patterns.FORMS`.
         factors: Names of the factors in the pattern.
         anchor: Name of the product in the pattern.
         activation: A name of `ACTIVATIONS`.
-        source: The form's; a residual that may be there makes it `BEFORE`.
-        precision: The target's.
+        source: The form's use of the source tensor; an optional residual that is present makes it `BEFORE`.
+        precision: The target's precision.
     """
     if len(match.exits) > 1:
         return Unsupported(f"{', '.join(match.exits)} are read outside, and a kernel writes one result")
@@ -106,7 +107,7 @@ def parts_of(
 
 
 def operands_of(match: Match, factors: Mapping[str, str]) -> dict[str, onnx_ir.Value]:
-    """Values by operand.
+    """Return the match's values by operand.
 
     Args:
         match: The match.
@@ -117,7 +118,7 @@ def operands_of(match: Match, factors: Mapping[str, str]) -> dict[str, onnx_ir.V
 
 
 def along_one_axis(shape: Sequence[int], result: Sequence[int], axis: int) -> bool:
-    """Whether a value has an element for each place of one axis of a result, and is repeated along all others.
+    """Return whether a value varies along one axis of a result only and is broadcast along all others.
 
     Examples:
         >>> along_one_axis((8, 1, 1), (2, 8, 5, 5), 1), along_one_axis((5,), (2, 8, 5, 5), 1)
@@ -128,7 +129,7 @@ def along_one_axis(shape: Sequence[int], result: Sequence[int], axis: int) -> bo
 
 
 def misaligned(numbers: Numbers, extents: Mapping[str, int]) -> str:
-    """Which extent is no multiple of what is read at once; empty if all are.
+    """Return which extent is not a multiple of the vector access width; empty if all are.
 
     Examples:
         >>> from collage_cutlass.numbers import HALF

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from collage_core.contract import (
-    DEVICE_ALIGNMENT_BYTES,
     Artifact,
     BoundCall,
     Buffer,
@@ -16,23 +15,23 @@ from collage_core.contract import (
     RunContext,
     Unsupported,
 )
-from collage_core.errors import KernelError
+from collage_cuda.places import BoundPlaces
 from collage_cutlass.library import Library, Placed
 from collage_cutlass.problem import Gemm
-from collage_cutlass.program import Place, Program, Step
+from collage_cutlass.program import Program, Step
 
 
 def load(library: Library, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-    """Nothing is compiled: the library in the artifact is all there is.
+    """Load an artifact; nothing is compiled, because the artifact contains the library.
 
     Args:
         library: The loaded library.
-        artifact: From `lower`.
-        run: Where it will run.
+        artifact: Artifact returned by `lower`.
+        run: Run context: device, stream and weights.
 
     Raises:
-        DeviceError: If a weight finds no place on the device.
-        OSError: If the driver refuses it one.
+        DeviceError: If a weight does not fit into the device's memory.
+        OSError: If the driver refuses the allocation.
     """
     if run.stream is None:
         return Unsupported("it enqueues on a stream, and none was given")
@@ -40,7 +39,7 @@ def load(library: Library, artifact: Artifact, run: RunContext) -> Kernel | Unsu
     device = int(run.device.partition(":")[2] or 0)
     try:
         weights = {name: run.weight(artifact.constants[name]) for name in sorted(program.weights)}
-        made = {
+        made: dict[int | str, Placed] = {
             name: library.place(_turned(run.constants[artifact.constants[name]], extents), device, run.stream)
             for name, extents in program.made.items()
         }
@@ -50,20 +49,20 @@ def load(library: Library, artifact: Artifact, run: RunContext) -> Kernel | Unsu
 
 
 def _turned(weight: np.ndarray[Any, Any], extents: tuple[int, int, int]) -> np.ndarray[Any, Any]:
-    """A weight with its last two axes exchanged, in memory too."""
+    """Return a weight with its last two axes transposed in memory."""
     return np.ascontiguousarray(np.asarray(weight).reshape(extents).transpose(0, 2, 1))
 
 
 class ProgramKernel:
-    """Steps on one stream.
+    """A sequence of steps on one stream.
 
     Args:
         library: The library.
-        program: The steps.
+        program: Steps to enqueue.
         device: Number of the device.
-        stream: Where to enqueue.
-        weights: On the device, by name.
-        made: Weights made for it, by name.
+        stream: Stream to enqueue on.
+        weights: Weights on the device, by name.
+        made: Weights derived when the kernel is loaded, by name.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class ProgramKernel:
         device: int,
         stream: int,
         weights: Mapping[str, Buffer],
-        made: Mapping[str, Placed],
+        made: Mapping[int | str, Placed],
     ) -> None:
         self._library = library
         self._program = program
@@ -84,39 +83,15 @@ class ProgramKernel:
     def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
         """See `Kernel.bind`."""
         program, library = self._program, self._library
-        if program.scratch_bytes and workspace is None:
-            raise KernelError(f"its steps need {program.scratch_bytes} bytes of workspace")
-        for buffer in (*inputs, *outputs, *self._weights.values()):
-            if buffer.pointer % DEVICE_ALIGNMENT_BYTES:
-                raise KernelError(
-                    f"{buffer.spec.name!r} is at {buffer.pointer:#x}; several elements are read at once, from places "
-                    f"at multiples of {DEVICE_ALIGNMENT_BYTES}: copy it to one"
-                )
-        scratch = 0 if workspace is None else workspace.pointer
-
-        def address(place: Place) -> int:
-            match place.kind:
-                case "scratch":
-                    return scratch + int(place.at)
-                case "weight":
-                    return self._weights[str(place.at)].pointer
-                case "made":
-                    return self._made[str(place.at)].pointer
-            return (inputs if place.kind == "input" else outputs)[int(place.at)].pointer
+        at = BoundPlaces(inputs=inputs, outputs=outputs, workspace=workspace, weights=self._weights, made=self._made)
+        at.check(program.scratch_bytes, "several elements are read at once, from places")
 
         def moved(step: Step) -> BoundCall:
-            return library.move(step.move, address(step.given), address(step.result), *self._where)
+            return library.move(step.move, at.address(step.given), at.address(step.result), *self._where)
 
-        places = {name: address(place) for name, place in program.places.items()}
+        places = {name: at.address(place) for name, place in program.places.items()}
         if isinstance(program.problem, Gemm):
             middle = library.gemm(program.problem, program.chain, places, *self._where)
         else:
             middle = library.conv(program.problem, program.chain, places, *self._where)
-        steps = (*map(moved, program.before), middle, *map(moved, program.after))
-
-        def call() -> None:
-            for step in steps:
-                step()
-
-        call.__dict__["keeps"] = (inputs, outputs, workspace, self._weights, self._made)
-        return call
+        return at.call((*map(moved, program.before), middle, *map(moved, program.after)))

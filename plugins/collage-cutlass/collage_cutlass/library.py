@@ -1,4 +1,4 @@
-"""A compiled kernel, as a thin layer over its C functions: all above runs against one or against an emulation."""
+"""A thin layer over a compiled kernel's C functions; all code above it runs with a library or an emulation."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ Call: TypeAlias = Callable[[], None]
 
 
 class CutlassError(Exception):
-    """A call failed; its message has the function and CUTLASS's word for the status."""
+    """A call failed; the message names the function and CUTLASS's status."""
 
 
 class Placed(Protocol):
-    """Memory of a device, given back when this is collected."""
+    """Device memory that is freed when this object is collected."""
 
     @property
     def pointer(self) -> int:
-        """Its address."""
+        """Address of the memory."""
 
 
 class Library(Protocol):
     """The functions of one kernel.
 
-    What they return enqueues and does not wait. It raises `CutlassError`, or `DeviceError` where CUDA says that the
-    device is the reason.
+    The calls they return enqueue and do not wait. Those raise `CutlassError`, or `DeviceError` where CUDA reports
+    that the device is the reason.
     """
 
     def gemm(self, problem: Gemm, chain: Chain, places: Mapping[str, int], device: int, stream: int) -> Call:
-        """A batch of products.
+        """Return a call that enqueues a batch of products.
 
         Args:
-            problem: Extents.
-            chain: With the activation's numbers.
-            places: Addresses of `a`, `b`, `result`, and of `bias` and `source` where there are such.
+            problem: Extents of the products.
+            chain: Epilogue, with the activation's parameters.
+            places: Addresses of `a`, `b`, `result`, and of `bias` and `source` where they exist.
             device: Number of the device.
-            stream: Where to enqueue.
+            stream: Stream on which to enqueue.
         """
 
     def conv(self, problem: Conv, chain: Chain, places: Mapping[str, int], device: int, stream: int) -> Call:
-        """A convolution; otherwise as `gemm`, with `x` and `filter` for `a` and `b`."""
+        """Return a call that enqueues a convolution; otherwise like `gemm`, with `x` and `filter` for `a` and `b`."""
 
     def move(self, move: Move, given: int, result: int, device: int, stream: int) -> Call:
-        """A copy."""
+        """Return a call that enqueues a copy."""
 
     def place(self, array: np.ndarray[Any, Any], device: int, stream: int) -> Placed:
-        """Copies an array to new memory of a device, where kernels on a stream will find it.
+        """Copy an array to new memory of a device, visible to kernels on a stream.
 
         Raises:
-            DeviceError: If there is too little, or the device is lost.
+            DeviceError: If there is too little memory, or the device is lost.
             OSError: If the driver refuses.
         """
 
@@ -97,17 +97,17 @@ class MoveArguments(ctypes.Structure):
 
 
 class Compiled:
-    """A library that nvcc made.
+    """A library compiled by nvcc.
 
-    It has CUDA's runtime inside, so it needs the driver and nothing else, and that when it is first called.
+    It contains the CUDA runtime, so it needs only the driver, and that not before its first call.
 
     Args:
         data: The shared library.
-        folder: Where to put it while it is loaded; it is gone afterwards.
-        contexts: Devices, for memory of weights.
+        folder: Folder for the file while it is loaded; the file is removed afterwards.
+        contexts: Devices, for the memory of weights.
 
     Raises:
-        OSError: If it cannot be loaded, or is of another version of this plugin.
+        OSError: If it cannot be loaded, or was made by another version of this plugin.
     """
 
     def __init__(self, data: bytes, folder: Path | None = None, contexts: Contexts | None = None) -> None:
@@ -176,7 +176,7 @@ class Compiled:
         return self._contexts.placed(f"cuda:{device}", array)
 
     def chain(self, chain: Chain, x: float, bias: float, source: float) -> float:
-        """What follows the product, of one element and on the host: for checks where there is no device."""
+        """Evaluate the epilogue for one element on the host, for tests without a device."""
         values = (chain.first, chain.second, x, bias, source)
         return float(self._library.collage_chain(*map(ctypes.c_float, values)))
 
@@ -191,7 +191,7 @@ class Compiled:
         return call
 
     def _error(self, function: str, status: int, arguments: Any) -> Exception:
-        """What a call's answer other than 0 means (`collage::answered` in `calls.cuh`)."""
+        """Return the error for a call's non-zero status (`collage::answered` in `calls.cuh`)."""
         if status > 0:
             return CutlassError(f"{function}: {self._library.collage_status(status).decode()}")
         text = f"{function}: {self._library.collage_error(-status).decode()}"

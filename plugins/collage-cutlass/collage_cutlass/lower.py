@@ -1,9 +1,8 @@
-"""From a kernel function to artifacts: tiles are the variants, compiled side by side and kept."""
+"""Lower a kernel function to artifacts: tiles are the variants, compiled in parallel and cached."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Generator, Iterator
 
 from collage_core.contract import (
@@ -16,6 +15,7 @@ from collage_core.contract import (
     Unsupported,
 )
 from collage_core.patterns import Mismatch, match_model
+from collage_cuda.variants import begun
 from collage_cutlass.architectures import Architecture, architecture_of
 from collage_cutlass.building import Job, libraries
 from collage_cutlass.described import Described
@@ -29,15 +29,15 @@ from collage_cutlass.toolkit import Compiler, library_key, oldest_driver
 LIBRARY = "kernel.so"
 SOURCE = "kernel.cu"
 HURRY_S = 100.0
-"""A kernel of CUTLASS 3.x takes most of a minute to compile; where a candidate has less than this, it comes last."""
+"""Deadline in seconds below which kernels of CUTLASS 3.x come last: one takes most of a minute to compile."""
 
 REPLACED = 2
-"""Most tiles that are begun for each variant core will try."""
+"""Most tiles whose compilation is started per variant that core will try, replacements included."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Parts:
-    """What all variants share."""
+    """State shared by all variants."""
 
     program: Program
     constants: dict[str, str]
@@ -51,14 +51,14 @@ def lower(
     function: KernelFunction,
     build: BuildContext,
 ) -> Iterator[Artifact] | Unsupported:
-    """Describes a function, and compiles as many kernels for it as core will try.
+    """Describe a function, and compile as many kernels for it as core will try.
 
     Args:
-        compiler: Makes libraries.
-        shortlist: Says which tiles are likely.
-        target: Says the precision.
-        device: What it is built for.
-        function: Labelled with one of `FORMS`.
+        compiler: Compiles libraries.
+        shortlist: Returns the recommended tiles.
+        target: Target that determines the precision.
+        device: Device to build for.
+        function: Function labelled with one of `FORMS`.
         build: Limits, and how many variants or which one.
 
     Returns:
@@ -94,12 +94,7 @@ def lower(
     if not tiles:
         return Unsupported(f"no tile is named {build.variant!r}")
     jobs = [_job(compiler, architecture, found, tile) for tile in tiles[: REPLACED * max(1, build.max_variants)]]
-    made = _variants(compiler, architecture, build, _Parts(program, constants), jobs)
-    try:
-        first = next(made)
-    except StopIteration as nothing:
-        return Unsupported(str(nothing.value))
-    return itertools.chain((first,), made)
+    return begun(_variants(compiler, architecture, build, _Parts(program, constants), jobs))
 
 
 def _job(compiler: Compiler, architecture: Architecture, found: Described, tile: AnyTile) -> Job:
@@ -110,7 +105,7 @@ def _job(compiler: Compiler, architecture: Architecture, found: Described, tile:
 def _variants(
     compiler: Compiler, architecture: Architecture, build: BuildContext, parts: _Parts, jobs: list[Job]
 ) -> Generator[Artifact, None, str]:
-    """The variants in order; returns the reason if there is none."""
+    """Yield the variants in order; return the reason if there is none."""
     made = libraries(compiler, architecture.flags, jobs, build)
     while True:
         try:

@@ -1,10 +1,10 @@
-"""Tiles kernels are compiled with, and which of them is likely to be the best for a problem.
+"""Tiles that kernels are compiled with, and a ranking of them for a problem.
 
-Those of CUTLASS 2.x are a part of what its own generator makes for sm_80 (`cutlass_library/generator.py`, functions
-`GenerateSM80_TensorOp_16816`, `_1688` and `GenerateSM80_Simt_f32`): whatever is there is known to compile. Those of 3.x
-are what nvidia-matmul-heuristics names most for an H100, with schedules after CUTLASS's documentation ("Efficient GEMM
-in CUDA", "Hopper Warp Specialization"): two groups of warps share a tile of 128 rows or more (cooperative), or take
-turns with tiles of their own (ping-pong).
+Those of CUTLASS 2.x are a subset of what its own generator makes for sm_80 (`cutlass_library/generator.py`,
+functions `GenerateSM80_TensorOp_16816`, `_1688` and `GenerateSM80_Simt_f32`), all of which are known to
+compile. Those of 3.x are the ones nvidia-matmul-heuristics names most often for an H100, with schedules
+after CUTLASS's documentation ("Efficient GEMM in CUDA", "Hopper Warp Specialization"): two groups of warps
+share a tile of 128 rows or more (cooperative), or alternate with tiles of their own (ping-pong).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from collage_cutlass.problem import Conv, Gemm, Matrices, Problem
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
-    """How a product is cut by CUTLASS 2.x.
+    """Tile shape of a product in CUTLASS 2.x.
 
     Attributes:
-        block: Rows, columns and depth that a block of threads computes at once.
-        warps: Along how many of each it is cut into warps.
-        stages: How many such depths are on their way from memory at once.
+        block: Rows, columns and depth that a thread block computes at once.
+        warps: Number of warps along rows, columns and depth.
+        stages: Number of depth slices in flight from memory at once.
     """
 
     block: tuple[int, int, int]
@@ -37,13 +37,13 @@ class Tile:
 
     @property
     def warp(self) -> tuple[int, int, int]:
-        """What one warp computes."""
+        """Rows, columns and depth that one warp computes."""
         (m, n, k), (by_m, by_n, by_k) = self.block, self.warps
         return (m // by_m, n // by_n, k // by_k)
 
     @property
     def name(self) -> str:
-        """Of the variant.
+        """Name of the variant.
 
         Examples:
             >>> Tile((128, 64, 32), (2, 2, 1), 6).name
@@ -52,19 +52,19 @@ class Tile:
         return f"tile{_times(self.block)}_warps{_times(self.warps[:2])}_stages{self.stages}"
 
     def shared_bytes(self, itemsize: int) -> int:
-        """Shared memory for operands."""
+        """Return the shared memory for operands, in bytes."""
         m, n, k = self.block
         return self.stages * (m + n) * k * itemsize
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HopperTile:
-    """How a product is cut by CUTLASS 3.x, which itself chooses as many stages as shared memory has room for.
+    """Tile shape of a product in CUTLASS 3.x, which chooses as many stages as fit in shared memory.
 
     Attributes:
-        block: Rows, columns and depth that a block of threads computes at once.
-        cluster: Blocks along rows and columns that share what they load.
-        schedule: Of the groups of warps that multiply: `Cooperative` or `Pingpong`.
+        block: Rows, columns and depth that a thread block computes at once.
+        cluster: Blocks along rows and columns that share loaded data.
+        schedule: Schedule of the groups of warps that multiply: `Cooperative` or `Pingpong`.
     """
 
     block: tuple[int, int, int]
@@ -73,7 +73,7 @@ class HopperTile:
 
     @property
     def name(self) -> str:
-        """Of the variant.
+        """Name of the variant.
 
         Examples:
             >>> HopperTile((128, 256, 64), (2, 1), "Cooperative").name
@@ -101,7 +101,7 @@ _STAGES = {(128, 128): 4, (256, 128): 3, (128, 256): 3, (128, 64): 6, (64, 128):
 
 
 def _tensor(depth: int) -> tuple[Tile, ...]:
-    """Tiles for tensor cores: 64 bytes deep, and two that are twice as deep."""
+    """Return tiles for tensor cores: 64 bytes deep, and two that are twice as deep."""
     usual = [Tile((m, n, depth), (*warps, 1), _STAGES[m, n]) for (m, n), warps in _SHAPES]
     return (*usual, Tile((128, 128, 2 * depth), (2, 2, 1), 3), Tile((64, 64, 2 * depth), (2, 2, 1), 5))
 
@@ -117,7 +117,7 @@ _SIMT = (
 TILES: Mapping[str, tuple[Tile, ...]] = MappingProxyType(
     {name: _tensor(64 // each.itemsize) if each.by_tensor_cores else _SIMT for name, each in NUMBERS.items()}
 )
-"""Of CUTLASS 2.x, by the name of the numbers."""
+"""Tiles of CUTLASS 2.x, by `Numbers.name`."""
 
 _HOPPER = (
     ((256, 128), (1, 2), "Cooperative"),
@@ -136,27 +136,29 @@ HOPPER_TILES: Mapping[str, tuple[HopperTile, ...]] = MappingProxyType(
         if each.by_tensor_cores
     }
 )
-"""Of CUTLASS 3.x for products, 128 bytes deep, by the name of the numbers."""
+"""Tiles of CUTLASS 3.x for products, 128 bytes deep, by `Numbers.name`."""
 
 Shortlist: TypeAlias = Callable[[Numbers, Gemm, Architecture, type[AnyTile]], Sequence[tuple[int, int, int]]]
-"""Blocks that somebody who knows the device likes best for a product among tiles of a kind, the best first; none if
-nobody does."""
+"""Returns the blocks that a device-specific heuristic ranks highest for a product among tiles of a kind.
+
+The best come first; the result is empty without such a heuristic.
+"""
 
 
 def ranked(
     problem: Problem, numbers: Numbers, architecture: Architecture, shortlist: Shortlist, *, in_a_hurry: bool = False
 ) -> list[AnyTile]:
-    """The tiles a device can run, the likeliest first.
+    """Return the tiles a device can run, the best guess first.
 
-    Where both kinds can be had they take turns: which is the faster for a shape is to be measured, and a small product
-    does not fill what a large tile costs to start.
+    Where both kinds are available they alternate: which is faster for a shape has to be measured, and a small
+    product does not amortise the start-up cost of a large tile.
 
     Args:
-        problem: What is computed.
-        numbers: How.
-        architecture: Where.
-        shortlist: What is asked first; tiles that it does not name follow, by waves of blocks and what each loads.
-        in_a_hurry: Whether what takes long to compile comes last.
+        problem: Problem to compute.
+        numbers: Types of the multiplication.
+        architecture: Architecture of the device.
+        shortlist: Returns the tiles to rank first; others follow, by waves of blocks and the data each block loads.
+        in_a_hurry: Whether tiles that take long to compile come last.
     """
     product = as_product(problem)
     small, large = tiles_of(Tile, numbers, architecture), list[AnyTile]()
@@ -176,14 +178,14 @@ def ranked(
 def tiles_of(
     kind: type[AnyTile], numbers: Numbers, architecture: Architecture, *, by_columns: bool = False
 ) -> list[AnyTile]:
-    """All tiles of a kind that a device can run.
+    """Return all tiles of a kind that a device can run.
 
     Args:
-        kind: Of CUTLASS 2.x, or of 3.x for products.
-        numbers: How is multiplied.
-        architecture: Where.
-        by_columns: Whether columns of a product's second factor lie side by side. `wgmma` takes factors of four bytes
-            only if both lie along what is summed over (PTX ISA, "wgmma.mma_async", on the shared memory layout).
+        kind: Tiles of CUTLASS 2.x, or of 3.x for products.
+        numbers: Types of the multiplication.
+        architecture: Architecture of the device.
+        by_columns: Whether a product's second factor is column-major. `wgmma` supports factors of four bytes
+            only if both are contiguous along k (PTX ISA, "wgmma.mma_async", on the shared memory layout).
     """
     if kind is Tile:
         fits = architecture.shared_bytes
@@ -193,7 +195,7 @@ def tiles_of(
 
 
 def as_product(problem: Problem) -> Gemm:
-    """A convolution as the product it comes to: pixels by filters, over channels and places of a filter."""
+    """Return the equivalent product of a convolution: pixels by filters, over channels and filter positions."""
     if isinstance(problem, Gemm):
         return problem
     return _implicit(problem)
@@ -206,7 +208,7 @@ def _implicit(conv: Conv) -> Gemm:
 
 
 _LOADED = 64
-"""Products in the time that loading one row or column of a tile takes; a rough balance of tensor cores and memory."""
+"""Cost of loading one row or column of a tile, in products; a rough balance of tensor cores and memory."""
 
 
 def _work(tile: AnyTile, product: Gemm, architecture: Architecture) -> float:

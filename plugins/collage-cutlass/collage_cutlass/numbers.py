@@ -1,4 +1,4 @@
-"""Types that are multiplied, and how: what a kernel's source says of each."""
+"""Types that are multiplied, how they are multiplied, and their names in a kernel's source."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class Numbers:
     """One way to multiply.
 
     Attributes:
-        name: What it is called in the menu of tiles.
-        dtype: Of the model's tensors: of what is added, of the result, and of factors as they come.
-        element: Of factors as they are multiplied, in CUTLASS.
-        result: Of everything else, in CUTLASS.
-        operator_class: Tensor cores or not.
+        name: Key in the menu of tiles.
+        dtype: Type of the model's tensors: addends, result, and factors before any rounding.
+        element: CUTLASS type of the factors as multiplied.
+        result: CUTLASS type of all other tensors.
+        operator_class: CUTLASS operator class: tensor cores or SIMT.
         instruction: Extents of one instruction of `sm_80`.
-        access: Factors' elements that are read at once; extents along which elements lie side by side have to be
-            multiples. 128 bits for tensor cores.
-        result_access: The same for the result and what is added to it.
+        access: Elements of a factor that are read at once; contiguous extents have to be multiples of it. 128 bits for
+            tensor cores.
+        result_access: The same for the result and its addends.
         itemsize: Bytes of a factor's element.
         heuristic: Types of factors, sum and result as nvidia-matmul-heuristics spells them: H is float16, T bfloat16,
             S float32.
-        narrowed: What float32 factors are rounded to before they are multiplied, in memory; None if they are not.
+        narrowed: Type to which float32 factors are rounded in memory before the product; None if they are not.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Numbers:
 
     @property
     def by_tensor_cores(self) -> bool:
-        """Whether tensor cores multiply."""
+        """Whether products are computed on tensor cores."""
         return self.operator_class == _TENSOR
 
 
@@ -114,21 +114,21 @@ BY_BFLOAT16 = dataclasses.replace(
 NUMBERS: Mapping[str, Numbers] = MappingProxyType(
     {each.name: each for each in (HALF, BFLOAT16, FLOAT, TF32, BY_HALF, BY_BFLOAT16)}
 )
-"""By name."""
+"""All ways to multiply, by name."""
 
 PLAIN: Mapping[onnx_ir.DataType, Numbers] = MappingProxyType({each.dtype: each for each in (HALF, BFLOAT16, FLOAT)})
-"""What the target without a precision does with a type."""
+"""Way to multiply each type on the target without a precision."""
 
 LOWER: Mapping[str, Numbers] = MappingProxyType({"tf32": TF32, "fp16": BY_HALF, "bf16": BY_BFLOAT16})
-"""What targets with the option `precision` do with float32, by what it says."""
+"""Way to multiply float32 on targets with the option `precision`, by its value."""
 
 
 def numbers_for(specs: Mapping[str, TensorSpec], precision: str) -> Numbers | Unsupported:
-    """How tensors are multiplied, where all have one type that is and extents that are known and not 0.
+    """Return how tensors are multiplied, if they share a supported type and extents are known and not 0.
 
     Args:
-        specs: The tensors.
-        precision: The target's: nothing, or one of `LOWER`.
+        specs: Specs of the tensors.
+        precision: The target's precision: empty, or one of `LOWER`.
     """
     found = {spec.dtype for spec in specs.values()}
     names = " and ".join(sorted(each.name if each else "no tensor" for each in found))

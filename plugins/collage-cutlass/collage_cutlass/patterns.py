@@ -1,7 +1,7 @@
-"""Which groups of operators are one kernel of CUTLASS, and what comes close but is refused, with the reason.
+"""Groups of operators that are one kernel of CUTLASS, and similar ones that are refused, with the reason.
 
-To add one, write what it looks like (better: a builder in `collage_core.patterns.library`) and a function that
-describes a match, and put both into `FORMS`, of which the README's table is made.
+To add one, write its pattern (better: a builder in `collage_core.patterns.library`) and a function that
+describes a match, and add both to `FORMS`, from which the README's table is made.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collage_core.patterns import FusionPattern, Match, Matcher, Pattern, Patter
 from collage_core.patterns.library.convolution import conv_pattern
 from collage_core.patterns.library.epilogue import vector
 from collage_core.patterns.library.linear import matmul_pattern
+from collage_cuda.forms import refused_form
 from collage_cutlass.activations import ACTIVATIONS
 from collage_cutlass.convolution import describe_convolution
 from collage_cutlass.described import Described
@@ -33,7 +34,10 @@ _STEMS: Mapping[str, tuple[Callable[..., Pattern], Describe]] = MappingProxyType
 )
 
 _SOURCES: Mapping[Source, str] = MappingProxyType({Source.AFTER: "residual", Source.SCALE: "scaled", Source.NONE: ""})
-"""What a form's name says of the tensor beside the bias; one added before the activation belongs to the last."""
+"""Suffix of a form's name by role of the tensor beside the bias.
+
+`NONE` includes a tensor that is added before the activation.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class Form:
     Attributes:
         stem: `conv` or `matmul`.
         activation: A name of `ACTIVATIONS`.
-        source: What the tensor beside the bias is for; `NONE` where one may be added before the activation.
+        source: Role of the tensor beside the bias; `NONE` if one may be added before the activation.
     """
 
     stem: str
@@ -61,7 +65,7 @@ class Form:
         return "_".join(filter(None, [f"cutlass.{self.stem}", self.activation, _SOURCES[self.source]]))
 
     def pattern(self) -> Pattern:
-        """What it looks like; made anew each time."""
+        """Create the form's pattern, anew each time."""
         build, _ = _STEMS[self.stem]
         activation = ACTIVATIONS[self.activation].pattern
         if self.source is Source.NONE:
@@ -75,25 +79,28 @@ class Form:
         return is_op(activation)(whole) if isinstance(activation, str) else activation(whole)
 
     def describe(self, match: Match, precision: str) -> Described | Unsupported:
-        """What a match is.
+        """Describe a match.
 
         Args:
-            match: Of the pattern.
-            precision: The target's: nothing, or `tf32`.
+            match: Match of the pattern.
+            precision: The target's precision: empty, or `tf32`.
         """
         _, describe = _STEMS[self.stem]
         return describe(match, activation=self.activation, source=self.source, precision=precision)
 
 
 def _forms() -> Iterator[Form]:
-    """The larger before the smaller. Without an activation, what is added after it is added before it."""
+    """Yield the forms, larger ones before smaller ones.
+
+    Without an activation, adding after it equals adding before it, so only the latter is a form.
+    """
     for source, stem, activation in itertools.product(_SOURCES, _STEMS, ACTIVATIONS):
         if activation or source is not Source.AFTER:
             yield Form(stem, activation, source)
 
 
 FORMS: Mapping[str, Form] = MappingProxyType({form.name: form for form in _forms()})
-"""By name, larger groups before smaller ones."""
+"""Accepted forms by name, larger groups before smaller ones."""
 
 NEVER: Mapping[str, tuple[Callable[[], Pattern], str]] = MappingProxyType(
     {
@@ -111,24 +118,24 @@ NEVER: Mapping[str, tuple[Callable[[], Pattern], str]] = MappingProxyType(
         ),
     }
 )
-"""What comes close, and why it is none."""
+"""Similar groups that are refused: the pattern, and the reason."""
 
 
 @functools.cache
 def matcher_of(name: str) -> Matcher:
-    """Finds a form again in what is lowered."""
+    """Return a matcher that finds a form in the function being lowered."""
     return Matcher(FORMS[name].pattern())
 
 
 def register(table: PatternTable, target: Target) -> None:
-    """Fills the table of a target."""
+    """Register a target's patterns."""
     for entry in _entries(target.option("precision")):
         table.add(entry)
 
 
 @functools.cache
 def _entries(precision: str) -> tuple[FusionPattern, ...]:
-    """The table, made once for each precision: a large pattern is analysed when it is first matched."""
+    """Return the pattern table, built once per precision: a large pattern is analysed when first matched."""
     taken = [
         FusionPattern(
             name=name,
@@ -138,10 +145,7 @@ def _entries(precision: str) -> tuple[FusionPattern, ...]:
         )
         for name, form in FORMS.items()
     ]
-    refused = [
-        FusionPattern(name=name, pattern=pattern(), check=functools.partial(_refuse, reason))
-        for name, (pattern, reason) in NEVER.items()
-    ]
+    refused = [refused_form(name, pattern(), reason) for name, (pattern, reason) in NEVER.items()]
     return (*taken, *refused)
 
 
@@ -151,7 +155,7 @@ def _takes(form: Form, precision: str, match: Match) -> Supported | Unsupported:
 
 
 def _attributes(form: Form, precision: str, match: Match) -> dict[str, str]:
-    """The epilogue, for whoever reads an explanation."""
+    """Return the epilogue, for explanations."""
     found = form.describe(match, precision)
     assert not isinstance(found, Unsupported), "only what was taken is labelled"
     added = {Source.BEFORE: ["residual"], Source.SCALE: ["scale"]}.get(found.chain.source, [])
@@ -159,7 +163,3 @@ def _attributes(form: Form, precision: str, match: Match) -> dict[str, str]:
     after = ["residual"] if found.chain.source is Source.AFTER else []
     activation = [form.activation] if form.activation else []
     return {"epilogue": " ".join([*added, *bias, *activation, *after]) or "none"}
-
-
-def _refuse(reason: str, match: Match) -> Unsupported:
-    return Unsupported(reason)

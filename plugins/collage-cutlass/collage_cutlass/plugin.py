@@ -35,7 +35,7 @@ from collage_cutlass.toolkit import Compiler, MissingToolError, find_compiler, o
 
 
 def usable_devices(host: Host) -> tuple[Device, ...] | Unsupported:
-    """The GPUs that something here is compiled for, or why there is none."""
+    """Return the GPUs of supported architectures, or why there is none."""
     found = usable_gpus(host, least=min(each.oldest for each in ARCHITECTURES))
     if isinstance(found, Unsupported):
         return found
@@ -48,12 +48,12 @@ def usable_devices(host: Host) -> tuple[Device, ...] | Unsupported:
 
 
 class CutlassPlugin:
-    """Hooks of the toolchain `cutlass`; keeps the compiler, and each library that was loaded.
+    """Hooks of the toolchain `cutlass`; keeps the compiler, and every loaded library.
 
     Args:
-        find_compiler: Gives the compiler; called when it is first needed.
-        open_library: Loads a library from its bytes, by way of a folder.
-        shortlist: Says which tiles are likely.
+        find_compiler: Returns the compiler; called at first use.
+        open_library: Loads a library from its bytes, through a folder.
+        shortlist: Ranks likely tiles.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class CutlassPlugin:
 
     @hookimpl
     def collage_check_host(self, host: Host) -> Supported | Unsupported:
-        """Whether there is a GPU that something is compiled for, and a driver for a CUDA there is an nvcc of."""
+        """Check that there is a GPU of a supported architecture, and a driver for a CUDA version with an nvcc."""
         found = usable_devices(host)
         return found if isinstance(found, Unsupported) else Supported()
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
-        """`cutlass@cuda:N`, and with `precision=tf32`, `fp16` and `bf16`."""
+        """Return `cutlass@cuda:N`, and its variants with `precision=tf32`, `fp16` and `bf16`."""
         usable = usable_devices(host)
         if isinstance(usable, Unsupported):
             return usable
@@ -92,14 +92,14 @@ class CutlassPlugin:
 
     @hookimpl
     def collage_register_patterns(self, table: PatternTable, target: Target) -> None:
-        """Products and convolutions, with what may follow them in one kernel."""
+        """Register products and convolutions, with the operators that one kernel can fuse after them."""
         register(table, target)
 
     @hookimpl
     def collage_lower(
         self, target: Target, function: KernelFunction, build: BuildContext
     ) -> Iterator[Artifact] | Unsupported:
-        """A kernel for each tile that is likely."""
+        """Return a compiled kernel for each recommended tile."""
         device = build.host.device(target.device)
         if device is None:
             return Unsupported(f"the machine has no {target.device}")
@@ -110,7 +110,7 @@ class CutlassPlugin:
 
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-        """The kernel of an artifact; neither compiler nor headers are needed."""
+        """Load the kernel of an artifact; neither compiler nor headers are needed."""
         data = artifact.files[LIBRARY]
         digest = hashlib.sha256(data).hexdigest()
         try:

@@ -1,4 +1,4 @@
-"""What one call of a compiled kernel is told: extents, and how operands lie in memory; in elements throughout."""
+"""Arguments of one call of a compiled kernel: extents, and memory layout of operands; in elements throughout."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from collage_core.contract import Json
 
 
 class Source(enum.Enum):
-    """What the tensor beside product and bias is for; the value is its name in `epilogue.cuh`."""
+    """Role of the tensor beside product and bias; the value is its name in `epilogue.cuh`."""
 
     NONE = "kNone"
     SCALE = "kScale"
-    """A number for each column that the product is multiplied by, before the bias."""
+    """A factor for each column, applied to the product before the bias."""
     BEFORE = "kBefore"
     """Added before the activation."""
     AFTER = "kAfter"
-    """Added after it."""
+    """Added after the activation."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Chain:
-    """What follows a product: activation(x * scale + bias + residual) + residual, each part if wanted.
+    """Epilogue of a product: activation(x * scale + bias + residual) + residual; each part is optional.
 
     Attributes:
         activation: Name of the functor in `epilogue.cuh`.
-        source: What the tensor beside the bias is for.
-        first: The activation's first number.
-        second: Its second.
+        source: Role of the tensor beside the bias.
+        first: The activation's first parameter.
+        second: The activation's second parameter.
     """
 
     activation: str
@@ -41,12 +41,12 @@ class Chain:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Matrices:
-    """Equal matrices in memory.
+    """A batch of matrices of equal shape in memory.
 
     Attributes:
-        ld: Elements from one row to the next; from one column to the next where they lie by columns.
+        ld: Elements from one row to the next; from one column to the next if `by_columns`.
         stride: Elements from one matrix to the next.
-        by_columns: Whether columns lie side by side, and not rows.
+        by_columns: Whether the matrices are column-major rather than row-major.
     """
 
     ld: int
@@ -60,13 +60,13 @@ class Gemm:
 
     Attributes:
         m: Rows of the result.
-        n: Its columns.
-        k: What is summed over.
-        batch: How many products.
+        n: Columns of the result.
+        k: Extent that is summed over.
+        batch: Number of products.
         a: The first factors.
-        b: The second ones.
-        result: The results, whose rows lie side by side.
-        source: The tensor beside the bias; a vector for each column has an `ld` of 0.
+        b: The second factors.
+        result: The results, row-major.
+        source: The tensor beside the bias; `ld` is 0 for a vector with an element per column.
     """
 
     m: int
@@ -79,12 +79,12 @@ class Gemm:
     source: Matrices = Matrices(0, 0)
 
     def to_json(self) -> dict[str, Json]:
-        """As artifacts keep it."""
+        """Return the form stored in artifacts."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Gemm:
-        """From what `to_json` gave."""
+        """Create a product from the output of `to_json`."""
         return cls(**{**kept, **{name: Matrices(**kept[name]) for name in ("a", "b", "result", "source")}})
 
 
@@ -94,18 +94,18 @@ class Conv:
 
     Attributes:
         n: Images.
-        h: Rows of one.
-        w: Columns.
-        c: Channels.
-        k: Filters, so channels of the result.
+        h: Rows of an image.
+        w: Columns of an image.
+        c: Channels of an image.
+        k: Filters, and channels of the result.
         r: Rows of a filter.
-        s: Columns.
+        s: Columns of a filter.
         p: Rows of the result.
-        q: Columns.
-        pads: Rows above and columns left of an image that are taken as 0; those beyond follow from `p` and `q`.
-        strides: Rows and columns from one place of the filter to the next.
-        dilations: Rows and columns from one number of the filter to the next.
-        source_is_vector: Whether the tensor beside the bias has a number for each channel only.
+        q: Columns of the result.
+        pads: Zero rows above and zero columns left of an image; those on the other sides follow from `p` and `q`.
+        strides: Rows and columns from one position of the filter to the next.
+        dilations: Rows and columns from one element of the filter to the next.
+        source_is_vector: Whether the tensor beside the bias has one number per channel.
     """
 
     n: int
@@ -123,12 +123,12 @@ class Conv:
     source_is_vector: bool = False
 
     def to_json(self) -> dict[str, Json]:
-        """As artifacts keep it."""
+        """Return the form stored in artifacts."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Conv:
-        """From what `to_json` gave."""
+        """Create a product from the output of `to_json`."""
         return cls(**{**kept, **{name: tuple(kept[name]) for name in ("pads", "strides", "dilations")}})
 
 
@@ -140,9 +140,9 @@ class Move:
     """A copy of `[batch, rows, columns]`.
 
     Attributes:
-        extents: Of what is copied.
+        extents: Extents of the source.
         turned: Whether it becomes `[batch, columns, rows]`.
-        narrowed: Whether elements are rounded from the model's to those that are multiplied.
+        narrowed: Whether elements are rounded from the model's type to that of the factors.
     """
 
     extents: tuple[int, int, int]

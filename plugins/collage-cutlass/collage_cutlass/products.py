@@ -1,4 +1,4 @@
-"""Products of matrices, with what follows them."""
+"""Describe matrix products with their epilogue."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 from collage_core.contract import Unsupported
 from collage_core.patterns import Match
+from collage_cuda.forms import is_turned
 from collage_cutlass.described import (
     MOST,
     MOST_SIDE_BY_SIDE,
@@ -19,13 +20,13 @@ from collage_cutlass.problem import Gemm, Matrices, Source
 
 
 def describe_product(match: Match, *, activation: str, source: Source, precision: str) -> Described | Unsupported:
-    """A product as one call.
+    """Describe a product as one call.
 
     Args:
-        match: Of one of the forms of `matmul`.
+        match: Match of one of the forms of `matmul`.
         activation: A name of `ACTIVATIONS`.
-        source: The form's.
-        precision: The target's.
+        source: The form's use of the source tensor.
+        precision: The target's precision.
     """
     parts = parts_of(match, ("a", "b"), "product", activation=activation, source=source, precision=precision)
     if isinstance(parts, Unsupported):
@@ -48,7 +49,7 @@ def describe_product(match: Match, *, activation: str, source: Source, precision
         return Unsupported(f"{batch} products of [{m}, {k}] and [{k}, {n}] are more than a launch counts")
     if reason := misaligned(parts.numbers, {"k": k, "n": n}):
         return Unsupported(reason)
-    turned = _is_turned(match)
+    turned = is_turned(match)
     rows = Matrices(n, m * n)
     beside = {Source.NONE: Matrices(0, 0), Source.SCALE: Matrices(0, 0)}.get(parts.chain.source, rows)
     problem = Gemm(
@@ -63,12 +64,3 @@ def describe_product(match: Match, *, activation: str, source: Source, precision
     )
     operands = operands_of(match, {"a": "a", "b": "b"})
     return Described(problem=problem, numbers=parts.numbers, chain=parts.chain, operands=operands)
-
-
-def _is_turned(match: Match) -> bool:
-    """Whether `b` is given with its axes exchanged: by Gemm's attribute, or by a Transpose inside the match."""
-    node = match.node("product")
-    if node.op_type == "Gemm" and node.attribute("transB", 0):
-        return True
-    read = node.node.inputs[1]
-    return read is not match.captures["b"]

@@ -1,4 +1,4 @@
-"""What a kernel enqueues: one call, and around it what turns images and rounds factors."""
+"""Assemble the steps that a kernel enqueues: one call, and copies that transpose images and round factors."""
 
 from __future__ import annotations
 
@@ -12,27 +12,14 @@ import onnx_ir
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES, Json, KernelFunction, Unsupported, converted, out_of_range
 from collage_core.ir.operators.narrowing import overflow
 from collage_core.ir.values.content import constant_of
+from collage_cuda.places import Place
 from collage_cutlass.described import Described
 from collage_cutlass.problem import Chain, Conv, Gemm, Move, Problem, Source
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """Where a tensor is.
-
-    Attributes:
-        kind: `"input"`, `"output"`, `"weight"` (as core gives it), `"made"` (a weight turned when loading) or
-            `"scratch"`.
-        at: Number of the input or of the output; name of the weight; bytes from the start of the workspace.
-    """
-
-    kind: str
-    at: int | str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Step:
-    """A copy, and from where to where."""
+    """A copy, with its source and destination."""
 
     move: Move
     given: Place
@@ -41,16 +28,16 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """Steps in order.
+    """A sequence of steps around one call.
 
     Attributes:
-        problem: Of the call.
-        chain: What follows the product.
-        places: Of the call's operands and its result.
+        problem: Extents and layouts of the call.
+        chain: Epilogue of the product.
+        places: Locations of the call's operands and its result.
         before: Copies before the call.
-        after: Copies behind it.
-        made: Weights that are turned when the kernel is loaded: extents, by name.
-        scratch_bytes: Workspace.
+        after: Copies after the call.
+        made: Extents, by name, of weights that are transposed when the kernel is loaded.
+        scratch_bytes: Size of the workspace.
     """
 
     problem: Problem
@@ -63,19 +50,19 @@ class Program:
 
     @property
     def weights(self) -> frozenset[str]:
-        """Names of the weights that are read as core gives them."""
+        """Names of the weights that are read as core provides them."""
         places = (*self.places.values(), *(step.given for step in self.before))
         return frozenset(str(place.at) for place in places if place.kind == "weight")
 
     def to_json(self) -> dict[str, Json]:
-        """As artifacts keep it."""
+        """Return the form stored in artifacts."""
         kept = dataclasses.asdict(self)
         chain = {**dataclasses.asdict(self.chain), "source": self.chain.source.value}
         return {**kept, "chain": chain, "kind": "gemm" if isinstance(self.problem, Gemm) else "conv"}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Program:
-        """From what `to_json` gave."""
+        """Create a product from the output of `to_json`."""
         problem = (Gemm if kept["kind"] == "gemm" else Conv).from_json(kept["problem"])
         return cls(
             problem=problem,
@@ -99,14 +86,14 @@ def _three(extents: Sequence[int]) -> tuple[int, int, int]:
 
 
 def assembled(described: Described, function: KernelFunction) -> tuple[Program, dict[str, str]] | Unsupported:
-    """The program of a described group, and what it asks for as an artifact's `constants`.
+    """Assemble the program of a described group, and the weights it needs as an artifact's `constants`.
 
     Args:
-        described: The group.
-        function: What it is found in.
+        described: The described group.
+        function: Function that contains it.
 
     Returns:
-        Both; or which weight is out of the range of what factors are rounded to.
+        Both; or which weight is out of the range of the type that factors are rounded to.
     """
     assembly = _Assembly(described, function)
     for name, value in described.operands.items():
@@ -125,15 +112,15 @@ def assembled(described: Described, function: KernelFunction) -> tuple[Program, 
 
 
 class _Assembly:
-    """A program as far as it is known.
+    """A program under construction.
 
     Args:
-        described: What is computed.
-        function: In what.
+        described: Computation to assemble.
+        function: Kernel function that contains it.
 
     Attributes:
-        places: Of operands and the result.
-        constants: Names of weights, and what they are asked for by.
+        places: Locations of operands and the result.
+        constants: Constant to request from core, by name of the weight.
     """
 
     def __init__(self, described: Described, function: KernelFunction) -> None:
@@ -149,7 +136,7 @@ class _Assembly:
         self.constants: dict[str, str] = {}
 
     def take(self, operand: str, value: onnx_ir.Value) -> Unsupported | None:
-        """Finds the place of an operand; a weight that is a factor is asked for in the type it is multiplied in."""
+        """Set the place of an operand; a weight that is a factor is requested in the type it is multiplied in."""
         tensor = constant_of(value)
         if tensor is None:
             self.places[operand] = Place("input", self._positions[value])
@@ -165,7 +152,7 @@ class _Assembly:
         return None
 
     def factors(self) -> dict[str, tuple[int, int, int]]:
-        """Extents of the factors: of those that are turned as matrices, of others in a row."""
+        """Return the extents of the factors: as matrices if they are transposed, flat otherwise."""
         of = self._described.problem
         if isinstance(of, Conv):
             return {"x": (of.n, of.c, of.h * of.w), "filter": (of.k, of.c, of.r * of.s)}
@@ -173,7 +160,7 @@ class _Assembly:
         return {**flat, "b": (flat["b"][2] // (of.k * of.n), of.k, of.n)} if self._described.turned else flat
 
     def move(self, operand: str, extents: tuple[int, int, int], *, factor: bool) -> None:
-        """Has an operand where the call wants it: turned where that moves anything, rounded where it is not yet."""
+        """Add the move that transposes or rounds an operand for the call, if it needs either."""
         given = self.places[operand]
         narrowed = factor and self._described.numbers.narrowed is not None and given.kind == "input"
         move = Move(extents, turned=1 not in extents[1:], narrowed=narrowed)
@@ -190,7 +177,7 @@ class _Assembly:
         self.places[operand] = self._moved[given, move]
 
     def give_back(self, extents: tuple[int, int, int]) -> None:
-        """Has an image, whose channels are last, turned into what the model has."""
+        """Add the move that converts a channels-last result into the model's layout."""
         if 1 in extents[1:]:
             return
         place = self._scratch(extents, narrowed=False)
@@ -198,7 +185,7 @@ class _Assembly:
         self.places["result"] = place
 
     def program(self) -> Program:
-        """What it comes to."""
+        """Return the assembled program."""
         return Program(
             problem=self._described.problem,
             chain=self._described.chain,

@@ -1,4 +1,4 @@
-"""What nvidia-matmul-heuristics likes best for a product, where that is installed."""
+"""Tiles that nvidia-matmul-heuristics ranks highest for a product, where that library is installed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from collage_cutlass.numbers import Numbers
 from collage_cutlass.problem import Gemm
 
 VERSION = "0.1.0.27"
-"""Of nvidia-matmul-heuristics: the one that was tried; its structures are not promised to stay."""
+"""Supported version of nvidia-matmul-heuristics, the one tested; its structures are not guaranteed to be stable."""
 
 _COUNT = 8
 
 
 class Heuristics:
-    """Asks the library; keeps one interface of it for each type and kind of tile, since making one is dear.
+    """Queries the library; keeps one interface of it for each type and kind of tile, since creating one is expensive.
 
-    Answers are guesses about a device of the architecture's kind. Where the library is missing or of another version
-    there are none.
+    Answers are guesses about a device of the architecture's kind; there are none if the library is missing or of
+    another version.
     """
 
     def __init__(self) -> None:
@@ -75,4 +75,4 @@ class Heuristics:
 
 
 def _kept(handle: object) -> None:
-    """Gives nothing back: there are a few interfaces at most, and they last as long as the process."""
+    """Keep an interface allocated: there are few, and they last as long as the process."""

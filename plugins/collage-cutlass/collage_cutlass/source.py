@@ -1,4 +1,4 @@
-"""The source of a kernel: a template of this package with the few lines that tell one kernel from another."""
+"""Source of a kernel: a template of this package, with the few lines that distinguish kernels."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _PARTS: Mapping[str, str] = MappingProxyType({"//@epilogue\n": "epilogue.cuh", "
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """What is compiled; extents, strides and an activation's numbers are told when it is called.
+    """Compile-time parameters of a kernel; extents, strides and an activation's parameters are arguments of its call.
 
     Attributes:
         kind: `gemm` or `conv`.
-        numbers: How it multiplies.
+        numbers: Types, and how they are multiplied.
         activation: Functor in `epilogue.cuh`.
-        source: What the tensor beside the bias is for.
-        tile: How the product is cut.
-        b_by_columns: Whether columns of a product's second factor lie side by side.
+        source: Role of the tensor beside the bias.
+        tile: Tile shape.
+        b_by_columns: Whether a product's second factor is column-major.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Kernel:
 
     @classmethod
     def of(cls, problem: Problem, numbers: Numbers, activation: str, source: Source, tile: AnyTile) -> Kernel:
-        """The kernel that computes a problem."""
+        """Return the kernel that computes a problem."""
         common = {"numbers": numbers, "activation": activation, "source": source, "tile": tile}
         if isinstance(problem, Gemm):
             return cls(kind="gemm", b_by_columns=problem.b.by_columns, **common)  # type: ignore[arg-type]
@@ -51,7 +51,7 @@ class Kernel:
 
     @property
     def text(self) -> str:
-        """The whole source: nothing but CUTLASS's headers is included."""
+        """The complete source; it includes nothing but CUTLASS's headers."""
         name = TEMPLATES[self.kind, type(self.tile)]
         text = _read(name)
         parts = {_CONFIGURATION: self._configuration(), **{mark: _read(part) for mark, part in _PARTS.items()}}

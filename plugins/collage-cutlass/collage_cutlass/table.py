@@ -1,4 +1,4 @@
-"""What the plugin needs and takes, as the tables in its README: made of the patterns, and of what decides on a machine.
+"""Tables of requirements and supported patterns for the README, made from the patterns and the host checks.
 
 python -m collage_cutlass.table                      prints them
 python -m collage_cutlass.table --write README.md    puts them into a page, between its marks
@@ -6,11 +6,10 @@ python -m collage_cutlass.table --write README.md    puts them into a page, betw
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 from collage_cuda import OLDEST_DRIVERS
+from collage_cuda.readme_tables import ReadmeTables, table_rows
 from collage_cutlass.activations import ACTIVATIONS
 from collage_cutlass.architectures import ARCHITECTURES
 from collage_cutlass.menu import HOPPER_TILES, TILES
@@ -19,34 +18,19 @@ from collage_cutlass.patterns import FORMS, NEVER
 from collage_cutlass.problem import Source
 from collage_cutlass.toolkit import HEADERS, HEADERS_VERSION, OLDEST_NVCC
 
-BEGIN, END = "<!-- python -m collage_cutlass.table --write README.md -->", "<!-- end -->"
-
 _COLUMNS = {Source.NONE: "bias, residual before", Source.AFTER: "bias; residual after", Source.SCALE: "scale, bias"}
 _OPERATORS = {"conv": "Conv", "matmul": "MatMul, Gemm"}
 
 
 def tables() -> str:
-    """All tables, in Markdown."""
+    """Return all tables, in Markdown."""
     parts = (_needs(), _architectures(), _forms(), _numbers(), _refusals())
     return "\n\n".join("\n".join(part) for part in parts)
 
 
-def written(page: str) -> str:
-    """A page with the tables between its marks.
-
-    Raises:
-        ValueError: If it has not both marks.
-    """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page has no {BEGIN} with {END} behind it")
-    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
-
-
 def _needs() -> Iterator[str]:
     drivers = ", ".join(f"{oldest} for nvcc {major}" for major, oldest in OLDEST_DRIVERS.items())
-    yield from _rows(
+    yield from table_rows(
         ("Needs", "", "To run a saved package"),
         [
             ("GPU", "one of the next table", "the same"),
@@ -58,7 +42,7 @@ def _needs() -> Iterator[str]:
 
 
 def _architectures() -> Iterator[str]:
-    yield from _rows(
+    yield from table_rows(
         ("Compiled for", "Compute capability", "Products", "Convolutions"),
         [
             (f"`sm_{each.name}`", each.specifier, "CUTLASS 3.x, 2.x" if each.wgmma else "2.x", "2.x")
@@ -68,7 +52,7 @@ def _architectures() -> Iterator[str]:
 
 
 def _forms() -> Iterator[str]:
-    """A row for each operator and activation."""
+    """Yield the table's lines: a row for each operator and activation."""
     rows = []
     for stem, operators in _OPERATORS.items():
         for activation in ACTIVATIONS:
@@ -77,11 +61,11 @@ def _forms() -> Iterator[str]:
             }
             cells = [f"`{named[source]}`" if source in named else "-" for source in _COLUMNS]
             rows.append((operators, activation or "none", *cells))
-    yield from _rows(("Operators", "Activation", *_COLUMNS.values()), rows)
+    yield from table_rows(("Operators", "Activation", *_COLUMNS.values()), rows)
 
 
 def _numbers() -> Iterator[str]:
-    yield from _rows(
+    yield from table_rows(
         ("Target", "Tensors", "Multiplied as", "Extents in multiples of", "Tiles of 2.x", "of 3.x"),
         [
             (
@@ -107,27 +91,14 @@ def _factors(numbers: Numbers) -> str:
 
 
 def _refusals() -> Iterator[str]:
-    yield from _rows(
+    yield from table_rows(
         ("Never", "Why"),
         [(name.removeprefix("cutlass.").replace("_", " "), reason) for name, (_, reason) in NEVER.items()],
     )
 
 
-def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    for cells in (head, ["---"] * len(head), *rows):
-        yield f"| {' | '.join(cells)} |"
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints the tables, or writes them into a page."""
-    parser = argparse.ArgumentParser(prog="collage_cutlass.table", description=main.__doc__)
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="a Markdown file with the two marks")
-    page = parser.parse_args(arguments).write
-    if page is None:
-        print(tables())
-        return
-    page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
+README = ReadmeTables("collage_cutlass.table", tables)
 
 
 if __name__ == "__main__":
-    main()
+    README.main()

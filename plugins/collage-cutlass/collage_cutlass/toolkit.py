@@ -1,4 +1,4 @@
-"""Finding nvcc and CUTLASS's headers, and compiling with them."""
+"""Find nvcc and CUTLASS's headers, and compile with them."""
 
 from __future__ import annotations
 
@@ -17,52 +17,52 @@ from typing import Protocol
 from collage_cuda import OLDEST_DRIVERS
 
 HEADERS = "nvidia-cutlass"
-"""The distribution whose headers are included; nothing of it is imported."""
+"""Distribution that provides the headers; it is never imported."""
 
 HEADERS_VERSION = "4.2.0.0"
-"""The version the templates were written against."""
+"""Version of the headers the templates are written against."""
 
 OLDEST_NVCC = (12, 0)
-"""The first that knows `sm_90a`."""
+"""Oldest nvcc that supports `sm_90a`."""
 
 FLAGS = ("-std=c++17", "-O3", "-DNDEBUG", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC", "-shared")
-"""What nvcc is told in any case. Without `NDEBUG` CUTLASS asserts in device code."""
+"""Flags that nvcc always gets. Without `NDEBUG` CUTLASS asserts in device code."""
 
 
 class CompileError(Exception):
-    """nvcc did not make a library; the message has what it said."""
+    """nvcc failed to make a library; the message quotes it."""
 
 
 class Compiler(Protocol):
-    """What makes a shared library of a source."""
+    """Compiles a source to a shared library."""
 
     @property
     def identity(self) -> str:
-        """Versions of everything that has a say in what it makes."""
+        """Versions of everything that affects the compiled code."""
 
     @property
     def major(self) -> int:
-        """Major version of CUDA it makes libraries for."""
+        """Major version of CUDA for which libraries are compiled."""
 
     def compiled(self, source: str, flags: tuple[str, ...], limit_s: float) -> bytes:
-        """A shared library.
+        """Compile a shared library.
 
         Args:
-            source: CUDA C++.
-            flags: Beside `FLAGS`.
-            limit_s: Seconds it may take.
+            source: CUDA C++ source.
+            flags: Flags in addition to `FLAGS`.
+            limit_s: Time limit in seconds.
 
         Raises:
-            CompileError: If there is none.
+            CompileError: If the compilation fails.
         """
 
 
 class MissingToolError(Exception):
-    """A tool is not there; the message says which, and what to install.
+    """A tool is missing; the message names it and what to install.
 
     Args:
         reason: The message.
-        version: Whether it is there in a version that will not do.
+        version: Whether the tool is present in an unsuitable version.
     """
 
     def __init__(self, reason: str, *, version: bool = False) -> None:
@@ -74,9 +74,9 @@ class Nvcc:
     """The compiler of a toolkit or a wheel.
 
     Args:
-        path: The program.
+        path: The executable.
         includes: Folders of headers.
-        version: Of the program.
+        version: Version of nvcc.
         headers: Version of CUTLASS.
     """
 
@@ -116,10 +116,10 @@ class Nvcc:
 
 
 def find_compiler() -> Nvcc:
-    """Finds what is needed to compile.
+    """Find the compiler and the headers.
 
     Raises:
-        MissingToolError: If something is not there.
+        MissingToolError: If one of them is missing.
     """
     try:
         headers = importlib.metadata.version(HEADERS)
@@ -148,7 +148,7 @@ def find_compiler() -> Nvcc:
 
 
 def header_folders() -> Iterator[Path]:
-    """Where the wheel's headers are. Nothing is imported."""
+    """Yield the folders of the wheel's headers; nothing is imported."""
     found = importlib.util.find_spec("cutlass_library")
     for each in (found.submodule_search_locations or ()) if found else ():
         path = Path(each) / "source" / "include"
@@ -157,7 +157,10 @@ def header_folders() -> Iterator[Path]:
 
 
 def oldest_driver(major: int) -> int:
-    """First branch of the driver that runs what an nvcc of a major version makes; a newer one asks for no less."""
+    """Return the oldest driver branch that runs the output of an nvcc of a major version.
+
+    An unknown, newer major version needs at least the branch of the newest known one.
+    """
     return OLDEST_DRIVERS.get(major, max(OLDEST_DRIVERS.values()))
 
 
@@ -187,12 +190,12 @@ def _version_of(path: Path) -> str:
 
 
 def library_key(compiler: Compiler, source: str, flags: tuple[str, ...]) -> str:
-    """Under which a library is kept: all that has a say in its bytes.
+    """Return the key under which a library is cached, derived from everything that determines its bytes.
 
     Args:
-        compiler: What makes it.
-        source: Of what.
-        flags: Beside `FLAGS`.
+        compiler: Compiler of the library.
+        source: Source of the library.
+        flags: Flags in addition to `FLAGS`.
     """
     told = "\n".join([compiler.identity, *FLAGS, *flags, source])
     return f"library/{hashlib.sha256(told.encode()).hexdigest()}"

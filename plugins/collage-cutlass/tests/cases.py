@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import onnx_ir
 
 from collage_testing import GraphBuilder
+from collage_testing.kit.gpu_plugins import activated
+from collage_testing.kit.gpu_plugins import scaled_weight as weight
 
 FLOAT, FLOAT16, BFLOAT16 = onnx_ir.DataType.FLOAT, onnx_ir.DataType.FLOAT16, onnx_ir.DataType.BFLOAT16
 
@@ -19,44 +20,12 @@ ACTIVATIONS = {
     "clip": "HardTanh",
     "relu": "Relu",
     "leaky_relu": "LeakyRelu",
-    "elu": "Elu",
+    "elu": "GentleElu",
     "sigmoid": "Sigmoid",
     "softplus": "Softplus",
     "tanh": "Tanh",
 }
 """How the models here spell each activation of the plugin."""
-
-
-def weight(g: GraphBuilder, name: str, *shape: int, dtype: onnx_ir.DataType = FLOAT) -> onnx_ir.Value:
-    """A weight of any of the types, whose products keep the scale of what they multiply."""
-    random = np.random.default_rng(len(name) + sum(shape))
-    array = random.standard_normal(shape) / np.sqrt(max(1, int(np.prod(shape[1:]))))
-    return g.constant(name, array.astype(dtype.numpy()))
-
-
-def activated(g: GraphBuilder, activation: str, x: onnx_ir.Value) -> onnx_ir.Value:
-    """An activation by name, as models write it."""
-    dtype = x.dtype.numpy() if x.dtype else np.float32
-
-    def number(name: str, value: float) -> onnx_ir.Value:
-        return g.constant(f"{name}_{g.count}", np.asarray(value, dtype))
-
-    match activation:
-        case "":
-            return x
-        case "Silu":
-            return g.op("Mul", x, g.op("Sigmoid", x))
-        case "QuickGelu":
-            return g.op("Mul", x, g.op("Sigmoid", g.op("Mul", x, number("factor", 1.702))))
-        case "HardTanh":
-            return g.op("Clip", x, number("least", -0.5), number("most", 0.75))
-        case "GeluTanh":
-            return g.op("Gelu", x, approximate="tanh")
-        case "LeakyRelu":
-            return g.op("LeakyRelu", x, alpha=0.2)
-        case "Elu":
-            return g.op("Elu", x, alpha=0.7)
-    return g.op(activation, x)
 
 
 def finished(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collage_core.registry import Toolchain
 from collage_testing import operator_models
 from collage_testing.kit import FakeDevice, check_plugin
+from collage_testing.kit.gpu_plugins import HOST
 
 from .cases import convolution, product
 from .emulator import FakeCompiler
-from .machine import HOST, plugin_over
+from .machine import plugin_over
 
 
 def test_the_plugin_keeps_the_contract() -> None:

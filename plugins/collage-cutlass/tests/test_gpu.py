@@ -21,11 +21,12 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
 from collage_cutlass.plugin import CutlassPlugin
 from collage_testing.kit import DeviceMachine, FakeDevice, check_plugin
+from collage_testing.kit.gpu_plugins import HOST
 
 from .cases import ACTIVATIONS, BFLOAT16, FLOAT, FLOAT16, convolution, product
 from .checking import TOLERANCES
 from .emulator import FakeCompiler
-from .machine import HOST, largest, plugin_over
+from .machine import largest, plugin_over
 
 On = Callable[[], DeviceMachine]
 

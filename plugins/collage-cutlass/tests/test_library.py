@@ -15,10 +15,11 @@ from collage_core.errors import DeviceError, DeviceLostError, DeviceMemoryError
 from collage_cutlass.library import Compiled, CutlassError
 from collage_cutlass.plugin import CutlassPlugin
 from collage_cutlass.problem import Move
+from collage_testing.kit.gpu_plugins import HOST
 
 from .cases import product
 from .emulator import FakeCompiler
-from .machine import HOST, TARGET, largest, plugin_over
+from .machine import TARGET, largest, plugin_over
 
 
 def test_bytes_that_are_no_library_are_refused_with_the_loaders_words(build: BuildContext, tmp_path: Path) -> None:

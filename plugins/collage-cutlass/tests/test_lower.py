@@ -14,10 +14,11 @@ from collage_cutlass.lower import LIBRARY, SOURCE
 from collage_cutlass.menu import HOPPER_TILES, TILES
 from collage_cutlass.toolkit import CompileError
 from collage_testing.kit.contexts import MemoryBlobs
+from collage_testing.kit.gpu_plugins import H100, HOST
 
 from .cases import FLOAT16, convolution, product
 from .emulator import FakeCompiler
-from .machine import H100, HOST, TARGET, largest, plugin_over
+from .machine import TARGET, largest, plugin_over
 
 MODEL = product("Silu", a=(64, 64), b=(64, 64), dtype=FLOAT16, constant=True, bias=(64,))
 

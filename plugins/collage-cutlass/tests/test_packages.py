@@ -9,7 +9,9 @@ import onnx_ir
 import pytest
 
 from collage.reference import compare, evaluate
-from collage.runtime import Executable, Session, load_package, loader, save_package
+from collage.runtime import Executable, loader
+from collage.runtime.package import load_package, save_package
+from collage.runtime.session import Session
 from collage.setup.random_inputs import random_inputs
 from collage_core.contract import BuildContext, Obstacle, Target, Unsupported
 from collage_core.fusion import CandidateKernel, Partitioning
@@ -20,10 +22,11 @@ from collage_core.registry import Registry, Toolchain
 from collage_cutlass.plugin import CutlassPlugin
 from collage_cutlass.toolkit import MissingToolError
 from collage_testing.kit import FakeDevice, fake_providers
+from collage_testing.kit.gpu_plugins import HOST
 
 from .cases import FLOAT16, convolution, product
 from .emulator import Emulated, FakeCompiler
-from .machine import FP16, HOST, TARGET, plugin_over, proposals
+from .machine import FP16, TARGET, plugin_over, proposals
 
 MODELS: dict[str, tuple[Callable[[], onnx_ir.Model], Target, float]] = {
     "product": (lambda: product("Silu", dtype=FLOAT16, constant=True, bias=(8,)), TARGET, 1e-2),

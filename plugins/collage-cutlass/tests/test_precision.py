@@ -19,12 +19,13 @@ from collage_core.ir.operators.narrowing import Narrowed, narrowed_products
 from collage_core.registry import Toolchain
 from collage_testing import GraphBuilder
 from collage_testing.kit import FakeDevice
+from collage_testing.kit.gpu_plugins import H100, HOST
 from collage_testing.kit.kernel_check import KernelCheck
 
 from .cases import convolution, product, weight
 from .checking import check_numbers
 from .emulator import FakeCompiler
-from .machine import BF16, FP16, H100, HOST, TF32, largest, plugin_over, proposals
+from .machine import BF16, FP16, TF32, largest, plugin_over, proposals
 
 
 def square() -> onnx_ir.Model:

@@ -9,15 +9,17 @@ import pytest
 from collage_cutlass.architectures import ARCHITECTURES
 from collage_cutlass.numbers import NUMBERS
 from collage_cutlass.patterns import FORMS
-from collage_cutlass.table import BEGIN, END, main, tables, written
+from collage_cutlass.table import README, tables
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "README.md"
 
 
 def test_the_readme_has_the_tables() -> None:
-    page = README.read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
 
-    assert written(page) == page, "run `python -m collage_cutlass.table --write README.md` in the plugin's folder"
+    assert README.written(page) == page, (
+        "run `python -m collage_cutlass.table --write README.md` in the plugin's folder"
+    )
 
 
 def test_the_tables_name_every_form_type_and_device() -> None:
@@ -32,9 +34,9 @@ def test_the_tables_name_every_form_type_and_device() -> None:
 
 def test_another_row_changes_the_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
+    page.write_text(f"before\n{README.begin}\nold\n{README.end}\nafter\n", encoding="utf-8")
 
-    main(["--write", str(page)])
+    README.main(["--write", str(page)])
 
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n")
@@ -42,4 +44,4 @@ def test_another_row_changes_the_page(tmp_path: Path) -> None:
     assert tables() in text
     assert "old" not in text
     with pytest.raises(ValueError, match="has no"):
-        written("no marks")
+        README.written("no marks")

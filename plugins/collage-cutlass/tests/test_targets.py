@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,10 @@ from collage_core.registry import Toolchain
 from collage_cutlass import toolkit
 from collage_cutlass.plugin import CutlassPlugin
 from collage_cutlass.toolkit import HEADERS_VERSION, MissingToolError, find_compiler
+from collage_testing.kit.gpu_plugins import H100, HOST, check_import_loads_nothing
 
 from .emulator import FakeCompiler
-from .machine import H100, HOST, plugin_over
+from .machine import plugin_over
 
 
 def test_every_device_that_is_compiled_for_has_the_plain_target_and_three_precisions() -> None:
@@ -147,11 +146,4 @@ def test_nvcc_is_given_the_source_the_headers_and_the_flags(headers: Path) -> No
 
 
 def test_importing_the_plugin_loads_no_library() -> None:
-    script = (
-        "import sys, collage_cutlass.plugin\n"
-        "libraries = ('cupy', 'cutlass_library', 'nvMatmulHeuristics')\n"
-        "print(sorted(name for name in sys.modules if name.partition('.')[0] in libraries))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-
-    assert done.stdout.split() == ["[]"]
+    check_import_loads_nothing("collage_cutlass.plugin", "cupy", "cutlass_library", "nvMatmulHeuristics")

@@ -17,16 +17,19 @@ from collage_onnxruntime.weights import Array, aligned, session_values, view
 MODEL = "model.onnx"
 WEIGHTS = "weights.bin"
 BLOCKED_DOMAIN = "com.microsoft.nchwc"
-"""Operators on channels in blocks of one vector register; weights are stored for that register's width."""
+"""Domain of operators on channels blocked by the width of a vector register; weights are stored for that width."""
 
 
 def vector_isa(host: Host) -> str:
-    """What the width of a channel block depends on (`MlasNchwcGetBlockSize` in microsoft/onnxruntime)."""
+    """Return the CPU feature that determines the width of a channel block.
+
+    Source: `MlasNchwcGetBlockSize` in microsoft/onnxruntime.
+    """
     return "avx512f" if "avx512f" in host.cpu_flags else host.system.rpartition(" ")[2]
 
 
 def one_line(error: BaseException) -> str:
-    """ONNX Runtime's message without its number prefix, on one line."""
+    """Return ONNX Runtime's message without its number prefix, on one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     prefix, found, rest = text.partition("[ONNXRuntimeError] : ")
     if found and not prefix:
@@ -35,15 +38,15 @@ def one_line(error: BaseException) -> str:
 
 
 def load(target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-    """Makes a session without optimising again.
+    """Create a session without optimising again.
 
     Args:
-        target: Says whether threads may spin.
-        artifact: From `lower`.
+        target: Target that determines whether threads may spin.
+        artifact: Artifact returned by `lower`.
         run: Threads and the weights the artifact does not embed.
 
     Returns:
-        The kernel, or why the session cannot be made here.
+        The kernel, or why the session cannot be created here.
     """
     try:
         import onnxruntime
@@ -77,11 +80,11 @@ def load(target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupp
 
 
 class OnnxRuntimeKernel:
-    """A session and the memory it reads weights from.
+    """A session and the memory from which it reads weights.
 
     Args:
         session: An `onnxruntime.InferenceSession`.
-        inputs: Its names of the kernel function's inputs, in their order.
+        inputs: The session's names of the kernel function's inputs, in the function's order.
         outputs: The same for outputs.
         weights: Arrays the session uses without owning them.
     """
@@ -139,7 +142,7 @@ class OnnxRuntimeKernel:
         return call
 
     def _fastest_run(self, binding: Any) -> functools.partial[Any]:
-        """One run of a binding.
+        """Return the fastest call that runs a binding.
 
         A trivial session takes 5.3 us by `InferenceSession.run_with_iobinding`, which checks for GPU graphs first, and
         2.8 us by the C++ object below it with run options made once.
@@ -156,7 +159,10 @@ class OnnxRuntimeKernel:
     def _call_with_objects(
         self, inputs: Sequence[tuple[str, Buffer]], outputs: Sequence[tuple[str, Buffer]]
     ) -> BoundCall:
-        """Strings, sequences and optionals have no address: they go by value, and with them everything else."""
+        """Return a call that passes all inputs and outputs by value.
+
+        Strings, sequences and optionals have no address, so they and all other values are passed by value.
+        """
         names = [name for name, _ in outputs]
 
         def call() -> None:
@@ -182,7 +188,7 @@ def _bind_place(bind: Callable[..., None], name: str, buffer: Buffer) -> None:
 
 
 def _array_over(value: Any, dtype: np.dtype[Any]) -> Array:
-    """A view of an `OrtValue`; its own `numpy()` refuses bfloat16."""
+    """Return a view of an `OrtValue`; its own `numpy()` does not support bfloat16."""
     shape = tuple(value.shape())
     count = int(np.prod(shape, dtype=np.int64))
     if count == 0:

@@ -1,4 +1,4 @@
-"""A kernel function to the model ONNX Runtime optimised it into."""
+"""Lower a kernel function to the model ONNX Runtime optimises it into."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ _BLOCKED_OPERATORS = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalMaxPool
 
 _BLOCKED = ("blocked", "ORT_ENABLE_ALL")
 _PLAIN = ("plain", "ORT_ENABLE_EXTENDED")
-"""Variants: a name, and ONNX Runtime's level of optimisation."""
+"""Variant: its name, and ONNX Runtime's level of optimisation."""
 
 
 def lower(function: KernelFunction, build: BuildContext, *, library: str) -> Iterator[Artifact] | Unsupported:
-    """Optimises a function, once per variant.
+    """Optimise a function, once per variant.
 
     Args:
         function: The candidate.
         build: Effort and a folder to write in.
-        library: Distribution that brings ONNX Runtime.
+        library: Distribution that provides ONNX Runtime.
 
     Returns:
-        `blocked` (every optimisation) first. With effort and an operator that has a blocked-layout (NCHWc) kernel also
-        `plain`, since reordering in and out of the layout can cost a small kernel more than it gains. Or the refusal.
+        `blocked` (every optimisation) first. With effort and an operator that has a blocked-layout (NCHWc)
+        kernel also `plain`, since reordering in and out of the layout can cost a small kernel more than it
+        gains. Or the refusal.
     """
     for spec in (*function.inputs, *function.outputs):
         if reason := _cannot_cross(spec):
@@ -53,7 +54,7 @@ def _variants(first: Artifact, lowering: _Lowering) -> Iterator[Artifact]:
 
 
 class _Lowering:
-    """One function on its way; what its variants share."""
+    """One function being lowered; state shared by its variants."""
 
     def __init__(self, function: KernelFunction, build: BuildContext, library: str) -> None:
         self._function = function
@@ -66,7 +67,7 @@ class _Lowering:
         )
 
     def variant(self, name: str, level: str) -> Artifact | Unsupported:
-        """The function optimised up to one level, or ONNX Runtime's reason why not."""
+        """Return the function optimised up to one level, or ONNX Runtime's reason why not."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -142,7 +143,7 @@ def _external_initializers(
 
 
 def _with_inside(model: onnx_ir.Model, values: list[onnx_ir.Value]) -> bytes:
-    """Serializes a model with some weights in it: those inside branches and packed ones cannot be supplied."""
+    """Serialize a model with some weights embedded: those inside branches and packed ones cannot be supplied."""
     for value in values:
         if isinstance(value.const_value, onnx_ir.ExternalTensor):
             value.const_value = inside(value.const_value)

@@ -1,4 +1,4 @@
-"""What ONNX Runtime is offered: every operator of the domains its CPU provider implements."""
+"""Operators that ONNX Runtime may run: all in the domains its CPU provider implements."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 
 
 def takes(node: NodeContext) -> Supported | Unsupported:
-    """Whether a node may be proposed.
+    """Return whether a node may be proposed.
 
-    Which operator, at which version, in which dtype, is not guessed here: `collage_query` asks the library itself.
+    Supported operators, versions and dtypes are not guessed here: `collage_query` queries the library itself.
     """
     if node.node.op_identifier() in node.graph.model.functions:
         return Supported()  # a function of the model: kernel functions come with its body in place of the call

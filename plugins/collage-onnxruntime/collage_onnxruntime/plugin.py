@@ -25,7 +25,7 @@ from collage_onnxruntime.patterns import takes
 from collage_onnxruntime.query import refusals
 
 OLDEST = (1, 22)
-"""First version with everything the plugin calls; the same as the pin in `pyproject.toml`."""
+"""Oldest supported version, which has everything the plugin calls; the same as the pin in `pyproject.toml`."""
 
 
 class OnnxRuntimePlugin:
@@ -33,14 +33,14 @@ class OnnxRuntimePlugin:
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
-        """`onnxruntime`, which mixes, and `onnxruntime(spin=true)`, which runs whole models.
+        """Return `onnxruntime`, for mixed plans, and `onnxruntime(spin=true)`, for whole models.
 
-        ONNX Runtime's threads by default go on spinning for a while after a run, and take the cores away from the next
-        kernel if another library runs it: an OpenVINO convolution followed by a Gelu took 1.8 times the sum of
-        both. The default target spins inside a run and stops at its end: on two cores a MobileNet-like region ran 6 %
-        faster than with no spinning at all (5.76 ms against 6.11), and after a convolution in OpenVINO their sum
-        stayed within 5 % of its parts. A whole model may profit from spinning on, so that is a target too, but one that
-        shares its process with nobody.
+        ONNX Runtime's threads by default go on spinning for a while after a run, and take the cores away from the
+        next kernel if another library runs it: an OpenVINO convolution followed by a Gelu took 1.8 times the sum of
+        both. The default target spins inside a run and stops at its end: on two cores a MobileNet-like region ran 6
+        % faster than with no spinning at all (5.76 ms against 6.11), and after a convolution in OpenVINO their sum
+        stayed within 5 % of its parts. A whole model may profit from continued spinning, so that is a target too,
+        but one that does not share its process with other toolchains.
         """
         try:
             import onnxruntime
@@ -64,30 +64,30 @@ class OnnxRuntimePlugin:
 
     @hookimpl
     def collage_register_predicates(self, table: PatternTable, target: Target) -> None:
-        """Every operator of the domains the CPU provider knows."""
+        """Register a predicate for every operator of the domains the CPU provider knows."""
         table.predicate("*", takes)
 
     @hookimpl
     def collage_query(self, target: Target, model: KernelFunction) -> Mapping[str, str] | None:
-        """Nodes for which no session can be made, with ONNX Runtime's message."""
+        """Return the nodes for which no session can be created, with ONNX Runtime's message."""
         return refusals(model)
 
     @hookimpl
     def collage_lower(
         self, target: Target, function: KernelFunction, build: BuildContext
     ) -> Iterator[Artifact] | Unsupported:
-        """The model as ONNX Runtime optimised it."""
+        """Return the model as optimised by ONNX Runtime."""
         return lower(function, build, library=_distribution())
 
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-        """A session over the optimised model, nothing left to optimise."""
+        """Create a session for the optimised model without further optimisation."""
         return load(target, artifact, run)
 
 
 @functools.cache  # reads the metadata of everything installed: a third of a second
 def _distribution() -> str:
-    """Which distribution brings the module: `onnxruntime`, `onnxruntime-gpu`, ..."""
+    """Return the distribution that provides the module: `onnxruntime`, `onnxruntime-gpu`, ..."""
     names = importlib.metadata.packages_distributions().get("onnxruntime", ())
     return min(names, key=len, default="onnxruntime")
 

@@ -1,4 +1,4 @@
-"""Asking ONNX Runtime which nodes of a model it refuses."""
+"""Query ONNX Runtime for the nodes of a model that it refuses."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from collage_onnxruntime.weights import detach, session_values
 
 
 def refusals(function: KernelFunction) -> Mapping[str, str] | None:
-    """Reason by name of each refused node; None if only the whole is refused, never a node."""
+    """Return each refused node's reason by name; None if only the whole is refused, but no single node."""
     return refused_nodes(function.model, _refusal)
 
 
 def _refusal(model: onnx_ir.Model) -> str | None:
-    """Why no session can be made of a model; None if one can. Nothing is optimised: only kernels are looked up."""
+    """Return why no session can be created for a model; None if one can.
+
+    Nothing is optimised: only kernels are looked up.
+    """
     import onnxruntime
 
     options: Any = onnxruntime.SessionOptions()

@@ -1,4 +1,4 @@
-"""Weights apart from the model that uses them, so that none is copied through a protobuf message."""
+"""Separate weights from the model that uses them, so that none is copied through a protobuf message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import onnx_ir
 Array: TypeAlias = np.ndarray[Any, Any]
 
 INLINE_BYTES = 1024
-"""Tensors up to this size stay inside: shapes, axes and scales are read while a session is made."""
+"""Tensors up to this size stay in the model: shapes, axes and scales are read while a session is created."""
 
 ALIGNMENT = 64  # bytes: one cache line, one AVX-512 register
 
@@ -21,14 +21,14 @@ _PACKED_BELOW_BITS = 8
 
 
 def detach(model: onnx_ir.Model) -> tuple[bytes, dict[str, Array]]:
-    """Serializes a model without its large weights.
+    """Serialize a model without its large weights.
 
     Args:
-        model: Left as it is.
+        model: The model; it is not modified.
 
     Returns:
         The model, in which each large initializer refers to external data that does not exist, and those
-        initializers by name, to be given to the session.
+        initializers by name, to be supplied to the session.
     """
     copy = model.clone()
     weights: dict[str, Array] = {}
@@ -51,7 +51,7 @@ def detach(model: onnx_ir.Model) -> tuple[bytes, dict[str, Array]]:
 
 
 def can_be_supplied(dtype: onnx_ir.DataType) -> bool:
-    """Whether NumPy and ONNX Runtime have the same bytes for a tensor of this type."""
+    """Return whether NumPy and ONNX Runtime store a tensor of this type in the same bytes."""
     return (
         dtype not in (onnx_ir.DataType.STRING, onnx_ir.DataType.COMPLEX64, onnx_ir.DataType.COMPLEX128)
         and dtype.bitwidth >= _PACKED_BELOW_BITS
@@ -59,7 +59,7 @@ def can_be_supplied(dtype: onnx_ir.DataType) -> bool:
 
 
 def session_values(weights: Mapping[str, Array]) -> tuple[list[str], list[Any]]:
-    """Names and `OrtValue`s over the arrays' own memory: keep the arrays as long as the session."""
+    """Return names and `OrtValue`s over the arrays' own memory; the arrays must outlive the session."""
     import onnxruntime
 
     values = []
@@ -74,10 +74,10 @@ def session_values(weights: Mapping[str, Array]) -> tuple[list[str], list[Any]]:
 
 
 class Known:
-    """The function's constants, to recognise one in an optimised model whatever its name there.
+    """The function's constants, to recognise one in an optimised model under any name.
 
     Args:
-        weights: By name, as handed to the session.
+        weights: Arrays by name, as passed to the session.
         hashes: Content hash by the same names.
     """
 
@@ -89,7 +89,7 @@ class Known:
             self._by_type.setdefault((array.dtype, array.shape), []).append(name)
 
     def content_hash(self, name: str, array: Array) -> str | None:
-        """Hash of the constant with these very bytes, or None if the optimiser made them."""
+        """Return the hash of the constant with the same bytes, or None if the optimiser created the array."""
         alike = self._by_type.get((array.dtype, array.shape), [])
         for other in sorted(alike, key=lambda candidate: candidate != name):  # the namesake first
             if _same_bytes(self._weights[other], array):
@@ -98,7 +98,7 @@ class Known:
 
 
 def pack(arrays: Iterable[Array]) -> tuple[bytes, list[int]]:
-    """Bytes of all arrays, each aligned, and where each starts."""
+    """Return the bytes of all arrays, each aligned, and the offset of each."""
     parts: list[bytes] = []
     offsets: list[int] = []
     end = 0
@@ -111,7 +111,10 @@ def pack(arrays: Iterable[Array]) -> tuple[bytes, list[int]]:
 
 
 def aligned(data: bytes) -> Array:
-    """A copy of `data` that starts on a cache line: `bytes` objects do not, and blocked kernels read whole lines."""
+    """Return a copy of `data` aligned to a cache line.
+
+    `bytes` objects are not aligned, and blocked kernels read whole lines.
+    """
     room = np.empty(len(data) + ALIGNMENT, np.uint8)
     start = -room.ctypes.data % ALIGNMENT
     room[start : start + len(data)] = np.frombuffer(data, np.uint8)
@@ -119,7 +122,7 @@ def aligned(data: bytes) -> Array:
 
 
 def view(blob: Array, offset: int, dtype: onnx_ir.DataType, shape: tuple[int, ...]) -> Array:
-    """One tensor inside a blob that `pack` made."""
+    """Return one tensor inside a blob made by `pack`."""
     item = np.dtype(dtype.numpy())
     return blob[offset : offset + math.prod(shape) * item.itemsize].view(item).reshape(shape)
 
@@ -129,5 +132,5 @@ def _same_bytes(one: Array, other: Array) -> bool:
 
 
 def inside(tensor: onnx_ir.ExternalTensor) -> onnx_ir.TensorProtocol:
-    """The same tensor, independent of its file."""
+    """Return the same tensor, independent of its file."""
     return onnx_ir.Tensor(tensor.numpy(), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)

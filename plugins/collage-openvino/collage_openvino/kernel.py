@@ -52,12 +52,12 @@ _NOISE = (
 
 
 def element_type(dtype: onnx_ir.DataType) -> str:
-    """OpenVINO's name of an ONNX element type; `""` if tensors of it cannot be exchanged."""
+    """Return OpenVINO's name of an ONNX element type; `""` if tensors of it cannot be exchanged."""
     return _ELEMENT_TYPES.get(dtype, "")
 
 
 def one_line(error: BaseException) -> str:
-    """What an OpenVINO exception says, without the stack of source files around it."""
+    """Return the message of an OpenVINO exception on one line, without the stack of source files around it."""
     lines = [" ".join(line.split()) for line in str(error).splitlines()]
     telling = [
         line.removeprefix("-- ")
@@ -69,7 +69,7 @@ def one_line(error: BaseException) -> str:
 
 
 def properties(target: Target, threads: int) -> dict[str, Any]:
-    """Settings a model is compiled and imported with.
+    """Return the settings with which a model is compiled and imported.
 
     One stream with all threads: kernels run one after the other. Threads are not pinned to cores, since other
     libraries' threads share the cores in a mixed plan.
@@ -88,17 +88,17 @@ def properties(target: Target, threads: int) -> dict[str, Any]:
 
 
 def weightless_properties(weights: Path) -> dict[str, str]:
-    """Settings that keep weights in a file of their own instead of in the export."""
+    """Return the settings that keep weights in a file of their own instead of in the export."""
     return {"CACHE_MODE": "OPTIMIZE_SIZE", "WEIGHTS_PATH": str(weights)}
 
 
 def load(core: Any, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-    """Imports a compiled model.
+    """Import a compiled model.
 
     Args:
         core: An `openvino.Core`.
-        target: Says the precision.
-        artifact: From `lower`.
+        target: Target that determines the precision.
+        artifact: Artifact returned by `lower`.
         run: Threads, the weights the artifact does not embed, a folder for them.
 
     Returns:
@@ -129,11 +129,11 @@ class OpenVinoKernel:
     Args:
         compiled: An `openvino.CompiledModel`.
         inputs: Names of the kernel function's inputs, in their order.
-        output_count: How many outputs it has; the model's are in the same order.
+        output_count: Number of outputs; the model's are in the same order.
     """
 
     reentrant: Literal[True] = True
-    """Each bound call has a request of its own; of one stream, requests that come together wait for each other."""
+    """Each bound call has its own request; concurrent requests on one stream wait for each other."""
 
     def __init__(self, compiled: Any, inputs: Sequence[str], output_count: int) -> None:
         self._compiled = compiled
@@ -183,10 +183,10 @@ class OpenVinoKernel:
 
 
 def _fastest_run(request: Any) -> functools.partial[Any]:
-    """One run of a request whose tensors are set.
+    """Return the fastest call that runs a request whose tensors are set.
 
-    A trivial model takes 17 us by `InferRequest.infer()`, which looks for new inputs and wraps the outputs, and 13 us
-    by the method below it; sharing outputs is what keeps that one from copying them.
+    A trivial model takes 17 us by `InferRequest.infer()`, which checks for new inputs and wraps the outputs,
+    and 13 us by the method below it; with shared outputs, that method does not copy them.
     """
     try:
         from openvino._pyopenvino import InferRequest
@@ -200,7 +200,7 @@ def _is_planned(buffer: Buffer) -> bool:
 
 
 def _tensor_over(buffer: Buffer) -> Any:
-    """An `openvino.Tensor` over the buffer's memory."""
+    """Return an `openvino.Tensor` over the buffer's memory."""
     import openvino
 
     array = np.asarray(buffer.array, order="C")

@@ -1,4 +1,4 @@
-"""A kernel function to the compiled model OpenVINO exports."""
+"""Lower a kernel function to the compiled model OpenVINO exports."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _BF16_ISA = ("amx_bf16", "avx512_bf16")
 
 
 def lower(core: Any, target: Target, function: KernelFunction, build: BuildContext) -> Iterator[Artifact] | Unsupported:
-    """Compiles a function and exports it.
+    """Compile a function and export it.
 
     Args:
         core: An `openvino.Core`.
-        target: Says the precision.
+        target: Target that determines the precision.
         function: The candidate.
         build: Threads and a folder to write in.
 
@@ -68,7 +68,7 @@ def lower(core: Any, target: Target, function: KernelFunction, build: BuildConte
 
 
 def _misread(model: Any, function: KernelFunction) -> str:
-    """What the frontend made of inputs and outputs that cannot be bound; `""` if nothing."""
+    """Return why inputs and outputs made by the frontend cannot be bound; `""` if they can."""
     unknown = {str(p.get_friendly_name()) for p in model.get_parameters()} - {spec.name for spec in function.inputs}
     if unknown:
         return f"its ONNX frontend made inputs the model does not have: {', '.join(sorted(unknown))}"
@@ -83,9 +83,9 @@ def _misread(model: Any, function: KernelFunction) -> str:
 
 
 def _without_weights(core: Any, model: Any, settings: dict[str, Any], weights: Path) -> bytes | None:
-    """An export that says where in the file a weight is instead of holding it; None if it cannot be imported again.
+    """Export a model with references to a weights file; None if the export cannot be imported again.
 
-    Importing is tried because it is young: 2026.2.0 exports such blobs and then fails on some of them.
+    Importing is tested because the feature is young: 2026.2.0 exports such blobs and then fails on some of them.
     """
     settings = settings | weightless_properties(weights)
     blob = _exported(core.compile_model(model, "CPU", settings))

@@ -1,4 +1,4 @@
-"""What OpenVINO's CPU plugin is offered, and where it computes something else than ONNX says."""
+"""Nodes that may be proposed to OpenVINO's CPU plugin, and cases where it deviates from ONNX."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collage_core.contract import Supported, TensorSpec, Unsupported
 from collage_core.patterns import NodeContext
 
 DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
-"""Domains its ONNX frontend has conversions for; which operators of them, `collage_query` asks the library."""
+"""Domains its ONNX frontend has conversions for; `collage_query` asks the library about single operators."""
 
 _NARROW_INTEGERS = frozenset(
     {onnx_ir.DataType.INT8, onnx_ir.DataType.UINT8, onnx_ir.DataType.INT16, onnx_ir.DataType.UINT16}
@@ -17,7 +17,7 @@ _ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Neg", "Sum", "Pow", "Abs"})
 
 
 def takes(node: NodeContext) -> Supported | Unsupported:
-    """Whether a node may be proposed."""
+    """Return whether a node may be proposed."""
     if node.node.op_identifier() in node.graph.model.functions:
         return Supported()  # a function of the model: kernel functions come with its body in place of the call
     if node.domain not in DOMAINS:
@@ -32,7 +32,7 @@ def takes(node: NodeContext) -> Supported | Unsupported:
 
 
 def cannot_hold(spec: TensorSpec) -> str:
-    """Why the CPU plugin cannot hold a value; `""` if it can."""
+    """Return why the CPU plugin cannot hold a value; `""` if it can."""
     if spec.dtype is None:
         return f"{spec.name!r} is no tensor of a known type; OpenVINO has no sequences and optionals"
     if spec.dtype == onnx_ir.DataType.STRING:

@@ -24,19 +24,20 @@ from collage_openvino.patterns import takes
 from collage_openvino.query import refusals
 
 OLDEST = (2026, 2)
-"""First version with everything the plugin calls; the same as the pin in `pyproject.toml`."""
+"""Oldest supported version, which has everything the plugin calls; the same as the pin in `pyproject.toml`."""
 
 
 def targets(version: str, capabilities: Collection[str], flags: Collection[str]) -> list[Target]:
-    """The targets a CPU has.
+    """Return the targets of a CPU.
 
-    bfloat16 is offered where the CPU multiplies it (AVX512_BF16, AMX_BF16), and on request where OpenVINO emulates it:
-    on any CPU with AVX-512, 4 to 50 times slower than float32 (measured, OpenVINO 2026.4.1), but with its rounding.
+    bfloat16 is offered where the CPU multiplies it (AVX512_BF16, AMX_BF16), and on request where OpenVINO
+    emulates it: on any CPU with AVX-512, 4 to 50 times slower than float32 (measured, OpenVINO 2026.4.1), but
+    with its rounding.
 
     Args:
-        version: Of OpenVINO.
+        version: Version of OpenVINO.
         capabilities: Its `OPTIMIZATION_CAPABILITIES` of the device, e.g. `{"FP32", "BF16", "INT8"}`.
-        flags: Of the CPU, e.g. `{"avx2", "avx512f"}`.
+        flags: CPU feature flags, e.g. `{"avx2", "avx512f"}`.
     """
     fingerprint = f"openvino {version}"
     found = [Target(toolchain="openvino", fingerprint=fingerprint, joins=Joins.ANY)]
@@ -61,7 +62,7 @@ class OpenVinoPlugin:
         self._core: Any = None
 
     def core(self) -> Any:
-        """The `openvino.Core`, made when first needed: it loads plugins and starts a thread pool.
+        """Return the `openvino.Core`, created on first use: it loads plugins and starts a thread pool.
 
         Raises:
             ImportError: If OpenVINO is not installed or cannot be loaded.
@@ -74,7 +75,7 @@ class OpenVinoPlugin:
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
-        """`openvino`, and `openvino(precision=bf16)` where the CPU has it or AVX-512 emulates it."""
+        """Return `openvino`, and `openvino(precision=bf16)` where the CPU has it or AVX-512 emulates it."""
         try:
             import openvino
         except Exception as error:
@@ -89,24 +90,24 @@ class OpenVinoPlugin:
 
     @hookimpl
     def collage_register_predicates(self, table: PatternTable, target: Target) -> None:
-        """Every operator of the frontend's domains, on values the CPU plugin holds exactly."""
+        """Register every operator of the frontend's domains, on values the CPU plugin holds exactly."""
         table.predicate("*", takes)
 
     @hookimpl
     def collage_query(self, target: Target, model: KernelFunction) -> Mapping[str, str] | None:
-        """Nodes that alone cannot be compiled, with OpenVINO's message."""
+        """Return the nodes that cannot be compiled on their own, with OpenVINO's message."""
         return refusals(self.core(), target, model)
 
     @hookimpl
     def collage_lower(
         self, target: Target, function: KernelFunction, build: BuildContext
     ) -> Iterator[Artifact] | Unsupported:
-        """The exported compiled model."""
+        """Return the exported compiled model as an artifact."""
         return lower(self.core(), target, function, build)
 
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-        """The compiled model, imported."""
+        """Import the compiled model."""
         try:
             core = self.core()
         except Exception as error:

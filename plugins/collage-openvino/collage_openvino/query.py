@@ -1,4 +1,4 @@
-"""Asking OpenVINO which nodes of a model it refuses."""
+"""Query OpenVINO for the nodes of a model that it refuses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from collage_openvino.weights import read, source_of
 
 
 def refusals(core: Any, target: Target, function: KernelFunction) -> Mapping[str, str] | None:
-    """Reason by name of each refused node; None if only the whole is refused, never a node."""
+    """Return each refused node's reason by name; None if only the whole is refused, but no single node."""
     return refused_nodes(function.model, lambda model: _refusal(core, target, model))
 
 
 def _refusal(core: Any, target: Target, model: onnx_ir.Model) -> str | None:
-    """Why a model cannot be compiled; None if it can."""
+    """Return why a model cannot be compiled; None if it can."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             core.compile_model(read(core, source_of(model), Path(folder)), "CPU", properties(target, 1))

@@ -1,4 +1,4 @@
-"""Weights in a file beside the model, laid out so that the same file can be made again when the model is loaded."""
+"""Weights in a file beside the model, with a layout from which the same file can be rebuilt at load time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MODEL = "model.onnx"
 WEIGHTS = "weights.bin"
 
 INLINE_BYTES = 1024
-"""Tensors up to this size stay inside: shapes, axes and scales are read during conversion."""
+"""Tensors up to this size stay in the model: shapes, axes and scales are read during conversion."""
 
 EMBED_BYTES = 1 << 20
-"""Up to this total, weights are embedded: a file to be written at each load costs more than it saves."""
+"""Up to this total, weights are embedded: writing a file at each load costs more than it saves."""
 
 _ALIGNMENT = 4096  # OpenVINO maps the file; a tensor that starts on a page is aligned for every kernel
 _PACKED_BELOW_BITS = 8
@@ -29,7 +29,7 @@ _PACKED_BELOW_BITS = 8
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Weight:
-    """A large initializer that is kept beside the model.
+    """A large initializer stored beside the model.
 
     Attributes:
         constant: Name of the function's constant it is a copy of.
@@ -45,7 +45,7 @@ class Source:
     """A model ready for `openvino.Core.read_model`.
 
     Attributes:
-        proto: The serialized model; its large weights are in the file `WEIGHTS` if there are any in `weights`.
+        proto: The serialized model; its large weights are in the file `WEIGHTS` if `weights` is not empty.
         weights: Those weights, in the order of the file.
     """
 
@@ -54,12 +54,12 @@ class Source:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all weights kept beside the model."""
+        """Bytes of all weights stored beside the model."""
         return sum(weight.array.nbytes for weight in self.weights)
 
 
 def source_of(model: onnx_ir.Model) -> Source:
-    """Prepares a model, left as it is; model-local functions are inlined, since the frontend has no rule for calls."""
+    """Prepare a copy of a model; its functions are inlined, since the frontend has no rule for calls."""
     copy = model.clone()
     if copy.functions:
         InlinePass()(copy)
@@ -93,10 +93,10 @@ def source_of(model: onnx_ir.Model) -> Source:
 
 
 def _one_initializer_per_use(graph: onnx_ir.Graph) -> dict[str, str]:
-    """Gives every further use of a matrix an initializer of its own; returns whose twin each new one is.
+    """Give every further use of a matrix its own initializer; return the original's name for each copy.
 
-    Seen with 2026.4.1: of two products with the same square constant, one of them transposed, the second is computed
-    with the packed weights of the first. Two equal constants are packed apart.
+    Seen with 2026.4.1: of two products with the same square constant, one of them transposed, the second is
+    computed with the packed weights of the first. Two equal constants are packed separately.
     """
     twins: dict[str, str] = {}
     for name, value in list(graph.initializers.items()):
@@ -113,7 +113,7 @@ def _one_initializer_per_use(graph: onnx_ir.Graph) -> dict[str, str]:
 
 
 def offsets(sizes: Sequence[int]) -> list[int]:
-    """Where each tensor starts in the file, a function of the sizes alone.
+    """Return the offset of each tensor in the file, which depends only on the sizes.
 
     Examples:
         >>> offsets([10, 5000, 1])
@@ -128,7 +128,7 @@ def offsets(sizes: Sequence[int]) -> list[int]:
 
 
 def write_weights(path: Path, arrays: Sequence[Array]) -> None:
-    """Writes the file that models made by `source_of` refer to."""
+    """Write the file that models made by `source_of` refer to."""
     places = offsets([array.nbytes for array in arrays])
     with path.open("wb") as stream:
         for array, place in zip(arrays, places, strict=True):
@@ -137,7 +137,7 @@ def write_weights(path: Path, arrays: Sequence[Array]) -> None:
 
 
 def read(core: Any, source: Source, folder: Path) -> Any:
-    """Has OpenVINO read a model; `folder` must stay until it is compiled.
+    """Parse a model with OpenVINO; `folder` must exist until it is compiled.
 
     Raises:
         RuntimeError: If OpenVINO cannot convert it.

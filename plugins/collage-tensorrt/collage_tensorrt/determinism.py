@@ -1,15 +1,17 @@
-"""Whether an engine gives equal bits for equal inputs, going by what NVIDIA documents.
+"""Decide whether an engine is deterministic, according to NVIDIA's documentation.
 
-NVIDIA, *TensorRT Developer Guide*, "How TensorRT Works", "Determinism": two builds may choose different kernels, since
-these are timed; but an engine that has been built is deterministic, in that the same input in the same environment
-gives the same output, with the exception of random fills (`IFillLayer`), whose state lives in the execution context.
-Such chance is the model's own. So an engine says that it is deterministic, except for two things:
+NVIDIA, *TensorRT Developer Guide*, "How TensorRT Works", "Determinism": two builds may choose different
+kernels, since these are timed; but an engine that has been built is deterministic, in that the same input
+in the same environment gives the same output, with the exception of random fills (`IFillLayer`), whose
+state lives in the execution context. That randomness belongs to the model. So an engine is declared
+deterministic, with two exceptions:
 
-- Scattering. Which of several values for one place stays is left open by ONNX; and what is to be added up goes to the
-  plug-in ScatterElements, which uses atomic operations (`reducer.cuh` in NVIDIA/TensorRT), so it adds in the order in
-  which they come. The guide's promise is about layers, not about plug-ins.
-- TensorRT for RTX where a size is left open: by default it runs a general kernel first, and the one for the size at
-  hand once that has been compiled in the background (`DynamicShapesKernelSpecializationStrategy` in its API reference).
+- Scattering. ONNX does not define which of several values for one position is kept; and sums go to the plug-in
+  ScatterElements, which uses atomic operations (`reducer.cuh` in NVIDIA/TensorRT), so it adds in order of arrival.
+  The guide's guarantee is about layers, not about plug-ins.
+- TensorRT for RTX with an open size: by default it runs a general kernel first, and the one for the actual size
+  once that has been compiled in the background (`DynamicShapesKernelSpecializationStrategy` in its API
+  reference).
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ SCATTERING = frozenset({"Scatter", "ScatterElements", "ScatterND"})
 
 
 def why_other_bits(edition: Edition, model: onnx_ir.Model) -> str:
-    """Why engines of a model may give other bits each time; empty if they do not.
+    """Return why engines of a model may be non-deterministic; empty if they are deterministic.
 
     Args:
-        edition: Which TensorRT.
-        model: What is computed.
+        edition: Edition of TensorRT.
+        model: The model to check.
     """
     graphs: list[onnx_ir.Graph | onnx_ir.Function] = [model.graph, *model.functions.values()]
     for node in itertools.chain.from_iterable(RecursiveGraphIterator(graph) for graph in graphs):

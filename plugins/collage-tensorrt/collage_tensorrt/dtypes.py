@@ -1,4 +1,4 @@
-"""Element types: ONNX's, and what TensorRT calls them."""
+"""Element types of ONNX and their TensorRT names."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ _NAMES = MappingProxyType(
         onnx_ir.DataType.BOOL: "BOOL",
     }
 )
-"""What crosses a kernel's boundary: the same bytes on both sides. 4-bit types are packed there, a byte each here."""
+"""Types that cross a kernel's boundary, with the same bytes on both sides.
+
+4-bit types are packed there, but occupy a byte each here.
+"""
 
 _INSIDE = (onnx_ir.DataType.INT4, onnx_ir.DataType.FLOAT4E2M1)
 
 
 def library_type(dtype: onnx_ir.DataType | None) -> str:
-    """TensorRT's name of an element type; `""` if tensors of it cannot be exchanged."""
+    """Return TensorRT's name of an element type; `""` if tensors of it cannot be exchanged."""
     return "" if dtype is None else _NAMES.get(dtype, "")
 
 
 def cannot_hold(spec: TensorSpec) -> str:
-    """Why an engine cannot compute with a value; `""` if it can, as far as its type tells."""
+    """Return why an engine cannot compute with a value, judging by its type; `""` if it can."""
     if spec.dtype is None:
         return f"{spec.name!r} is no tensor of a known type; TensorRT has no sequences and optionals"
     if spec.dtype == onnx_ir.DataType.DOUBLE:

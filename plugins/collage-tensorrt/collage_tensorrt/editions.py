@@ -16,13 +16,13 @@ class Edition:
     """One edition of TensorRT.
 
     Attributes:
-        toolchain: Name of the toolchain it is.
-        title: What it is called.
-        modules: Names its module may have, the usual one first.
-        distribution: Name of the distribution of its bindings, with `{}` where the major version of CUDA stands.
-        install: What to install.
-        ahead_of_time: Whether it builds for a device that need not be there, one of those it lists by compute
-            capability. The other edition builds for the device that is current, by trying kernels on it.
+        toolchain: Name of its toolchain.
+        title: Display name.
+        modules: Possible names of its module, the usual one first.
+        distribution: Name of the distribution of its bindings, with `{}` for the major version of CUDA.
+        install: Distribution to install.
+        ahead_of_time: Whether it builds for a device that need not be present, one of those it lists by compute
+            capability. The other edition builds for the current device, by trying kernels on it.
     """
 
     toolchain: str
@@ -33,7 +33,7 @@ class Edition:
     ahead_of_time: bool
 
     def find(self) -> Any:
-        """Its module.
+        """Import the edition's module.
 
         Raises:
             ImportError: If it is not installed, cannot be loaded, or has no builder, as the runtime-only wheels.
@@ -47,7 +47,7 @@ class Edition:
         return library
 
     def oldest_driver(self) -> int | None:
-        """First branch of NVIDIA's driver that runs the edition as installed; None if nobody can say."""
+        """Return the oldest branch of NVIDIA's driver that runs the installed edition; None if unknown."""
         return wheel_driver(self.distribution)
 
 
@@ -71,7 +71,7 @@ RTX = Edition(
 
 
 def listed(library: Any, device: Device) -> Any:
-    """A library's member for a device it builds for ahead of time; None if it lists none such."""
+    """Return a library's enum member for a device with ahead-of-time builds; None if it has none."""
     return library.ComputeCapability.__members__.get(f"SM{device.compute_capability.replace('.', '')}")
 
 

@@ -1,4 +1,4 @@
-"""Building engines: what the builder is told, and what it remembers."""
+"""Build engines: the builder's settings, and its timing cache."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from collage_tensorrt.network import Network, read
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What an engine is built for.
+    """Settings of an engine build.
 
     Attributes:
-        device: Where it will run.
+        device: Device that will run the engine.
         level: `builder_optimization_level`, 0 to 5.
-        workspace_bytes: Most scratch memory of one layer.
-        tf32: Whether products of float32 may be rounded to TF32.
+        workspace_bytes: Largest scratch memory of one layer.
+        tf32: Whether float32 products may be rounded to TF32.
     """
 
     device: Device
@@ -39,15 +39,15 @@ def build_engine(
     settings: Settings,
     blobs: BlobCache,
 ) -> bytes | str:
-    """An engine of a model, or why there is none.
+    """Build an engine of a model, or return why there is none.
 
     Args:
-        edition: Which TensorRT.
-        library: Its module.
-        model: The model.
-        inputs: Its inputs, whose shapes are static.
-        settings: What to build.
-        blobs: Keeps how fast kernels were found to be, so that the next engine need not try them again.
+        edition: Edition of TensorRT.
+        library: Module of the edition.
+        model: The model to build.
+        inputs: Specs of its inputs, whose shapes are static.
+        settings: Build settings.
+        blobs: Caches the timings of kernels, so that the next engine does not repeat them.
 
     Raises:
         DeviceError: If the device has too little memory, or is lost.
@@ -79,9 +79,9 @@ def build_engine(
 
 
 def _add_profile(network: Network, config: Any, inputs: Sequence[TensorSpec]) -> None:
-    """Fixes what a model leaves open to the shapes its kernel has, which are those of `--input-shapes`.
+    """Fix a model's dynamic dimensions to the kernel's shapes, which are those of `--input-shapes`.
 
-    Prepared models leave nothing open, and such a network needs no profile: it is for functions that come otherwise.
+    Prepared models have none, and such a network needs no profile: this is for functions from other sources.
     """
     if not network.free:
         return
@@ -94,7 +94,7 @@ def _add_profile(network: Network, config: Any, inputs: Sequence[TensorSpec]) ->
 
 @dataclasses.dataclass(slots=True)
 class _Timings:
-    """A timing cache of the library over the toolchain's blobs. RTX tries nothing, so its own is a no-op (1.2 on)."""
+    """The library's timing cache, stored in the toolchain's blobs; a no-op for RTX (from 1.2), which times nothing."""
 
     config: Any
     cache: Any
@@ -111,7 +111,7 @@ class _Timings:
         return cls(config, cache, blobs, key)
 
     def keep(self) -> None:
-        """Puts what is known now, with what others have found out meanwhile."""
+        """Store the current timings, combined with those that others have stored meanwhile."""
         meanwhile = self.blobs.get(self.key)
         if meanwhile:
             self.cache.combine(self.config.create_timing_cache(meanwhile), False)

@@ -1,11 +1,12 @@
-"""Products of float32 as TensorRT multiplies 16-bit tensors: operands rounded, sums of float32, the result rounded.
+"""Rewrite float32 products so that TensorRT multiplies in 16 bits: rounded operands, float32 sums, rounded result.
 
-In a strongly typed network a product computes in the type of its operands, which is its result's, too. One of float32
-with a Cast to a 16-bit type and back on each operand, and another behind it, is what TensorRT multiplies in 16 bits,
-with sums of float32; Torch-TensorRT's option `use_fp32_acc` writes it so. What becomes of it was seen in the layers of
-engines that TensorRT for RTX 1.7.1 built: without the Casts behind a product it rounds the operands in a kernel of
-their own and multiplies in float32, which gains nothing. A Gemm's bias keeps it from 16 bits, a convolution's is
-rounded with it. So the result is rounded, once, and a bias is added afterwards, in float32.
+In a strongly typed network a product computes in the type of its operands, which is its result's, too.
+TensorRT multiplies in 16 bits, with float32 sums, if a float32 product has a Cast to a 16-bit type and back
+on each operand, and another pair behind it; Torch-TensorRT's option `use_fp32_acc` writes it this way. The
+effect was observed in the layers of engines that TensorRT for RTX 1.7.1 built: without the Casts behind a
+product it rounds the operands in a kernel of their own and multiplies in float32, which gains nothing. A
+Gemm's bias prevents 16-bit products, a convolution's bias is rounded with them. So the result is rounded
+once, and a bias is added afterwards, in float32.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ _FLOAT = onnx_ir.DataType.FLOAT
 
 
 def halved(function: KernelFunction, dtype: onnx_ir.DataType) -> KernelFunction | Unsupported:
-    """A function with its products of float32 in a 16-bit type; everything else, and what it gives, stays float32.
+    """Return a function with its float32 products in a 16-bit type; everything else stays float32.
+
+    The outputs stay float32, too.
 
     Args:
         function: The function; it is not changed.
         dtype: `FLOAT16` or `BFLOAT16`.
 
     Returns:
-        It, with the same name, inputs and outputs; or which weight is out of the type's range.
+        The function, with the same name, inputs and outputs; or which weight is out of the type's range.
     """
     narrowed = in_precision(function, dtype)
     if isinstance(narrowed, Unsupported):
@@ -43,7 +46,7 @@ def halved(function: KernelFunction, dtype: onnx_ir.DataType) -> KernelFunction 
 
 
 def _is_narrowed(node: onnx_ir.Node, dtype: onnx_ir.DataType) -> bool:
-    """Whether all operands that a node multiplies were of the type before they were widened."""
+    """Return whether all operands that a node multiplies were widened from the type."""
     if node.domain not in ("", "ai.onnx") or node.op_type not in PRODUCTS:
         return False
     operands = (node.inputs[place] for place in PRODUCTS[node.op_type])
@@ -55,12 +58,12 @@ def _is_narrowed(node: onnx_ir.Node, dtype: onnx_ir.DataType) -> bool:
 
 
 class _Rounding:
-    """Rounds one product's result, before what is added to it.
+    """Rounds one product's result before its addends.
 
     Args:
-        graph: Is changed.
+        graph: Graph to modify.
         node: The product.
-        dtype: The type.
+        dtype: Type to round to.
     """
 
     def __init__(self, graph: onnx_ir.Graph, node: onnx_ir.Node, dtype: onnx_ir.DataType) -> None:
@@ -71,7 +74,7 @@ class _Rounding:
         self._made: list[onnx_ir.Node] = []
 
     def apply(self) -> None:
-        """Puts the product without its bias, both Casts, and the bias in the place of the product."""
+        """Replace the product by one without its bias, two Casts, and the addition of the bias."""
         [old] = self._node.outputs
         factors, *added = (each for each in self._terms())
         value = self._op("Cast", self._op("Cast", factors, to=self._dtype.value), to=_FLOAT.value)
@@ -82,7 +85,7 @@ class _Rounding:
         onnx_ir.convenience.replace_nodes_and_values(self._graph, self._node, [self._node], self._made, [old], [value])
 
     def _terms(self) -> Iterator[onnx_ir.Value]:
-        """The product of both factors alone; then the bias, as it is added to that."""
+        """Yield the product of both factors alone; then the bias, as it is added to the product."""
         node = self._node
         kept = {key: each for key, each in node.attributes.items() if key not in ("alpha", "beta")}
         yield self._op(node.op_type, *(each for each in node.inputs[:2] if each is not None), **kept)
@@ -98,7 +101,7 @@ class _Rounding:
         yield self._op("Unsqueeze", bias, self._constant("axes", np.array(axes, np.int64)))
 
     def _number(self, attribute: str) -> onnx_ir.Value | None:
-        """A Gemm's factor as a constant; None if it is 1."""
+        """Return a Gemm's factor as a constant; None if it is 1."""
         given = self._node.attributes.get(attribute)
         if given is None or given.as_float() == 1.0:
             return None
@@ -117,7 +120,7 @@ class _Rounding:
         return result
 
     def _named(self, label: str) -> str:
-        """A name nothing in the graph has."""
+        """Return a name that is unused in the graph."""
         taken = {str(value.name) for node in self._graph for value in node.outputs}
         taken |= {str(value.name) for value in self._graph.inputs} | set(self._graph.initializers)
         name = f"{self._name}.halved.{label}"

@@ -20,15 +20,15 @@ from collage_tensorrt.messages import log_of, trouble, why
 
 
 def load(library: Any, artifact: Artifact, run: RunContext) -> SizedKernel | Unsupported:
-    """Reads an engine on the device that is current.
+    """Load an engine on the current device.
 
     Args:
-        library: The module of the edition that built it.
-        artifact: From `lower`.
-        run: The stream.
+        library: Module of the edition that built it.
+        artifact: Artifact returned by `lower`.
+        run: Run context that holds the stream.
 
     Returns:
-        The kernel, which now knows its scratch memory; or why the engine cannot run here.
+        The kernel, with the size of its scratch memory now known; or why the engine cannot run here.
 
     Raises:
         DeviceError: If the device has too little memory, or is lost.
@@ -62,15 +62,15 @@ class EngineKernel:
 
     Args:
         library: The library.
-        log: What the library complains to.
+        log: Logger of the library.
         runtime: Owns the engine.
         engine: The engine.
         inputs: Names of its inputs in the kernel function's order.
-        outputs: The same of outputs.
-        run: On which device, and the stream to enqueue on.
+        outputs: The same for outputs.
+        run: Device and stream to enqueue on.
 
     Attributes:
-        workspace_bytes: What the engine needs on this device; nobody knows before it is read there.
+        workspace_bytes: Scratch memory the engine needs on this device; unknown until the engine is loaded there.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ def _names(engine: Any) -> list[str]:
 
 
 def _why_unreadable(library: Any, runtime: Any, log: Any, data: bytes) -> str:
-    """What the library's own diagnosis and its complaints say of an engine it does not read."""
+    """Return the library's own diagnosis and messages for an engine it cannot read."""
     said = why(log, "the engine cannot be read here, and the library does not say why")
     if not hasattr(runtime, "get_engine_validity"):  # TensorRT for RTX has it
         return said

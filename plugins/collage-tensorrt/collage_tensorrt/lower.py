@@ -1,4 +1,4 @@
-"""A region as engines, one per level of effort that is worth trying."""
+"""Lower a region to engines, one for each optimization level worth trying."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ from collage_tensorrt.halved import halved
 ENGINE = "engine.plan"
 
 LEVELS = ((2,), (3,), (3, 5))
-"""`builder_optimization_level` by effort, a variant each. 2 tries only what its heuristics put first; 3 is the
-library's default; 5 compiles and compares all it can, which may take minutes, so it comes when there is time for more
-than one variant."""
+"""Values of `builder_optimization_level` by effort, a variant each.
+
+2 tries only what its heuristics put first; 3 is the library's default; 5 compiles and compares all it can,
+which may take minutes, so it is used when there is time for more than one variant.
+"""
 
 _MOST = 5
 
@@ -42,18 +44,18 @@ def lower(
     function: KernelFunction,
     build: BuildContext,
 ) -> Iterator[Artifact] | Unsupported:
-    """Builds engines.
+    """Build engines.
 
     Args:
-        edition: Which TensorRT.
-        library: Its module.
-        activate: Makes a device the current one, where kernels are tried on it.
-        target: For which device, in which precision.
+        edition: Edition of TensorRT.
+        library: Module of the edition.
+        activate: Makes a device the current one, if kernels are timed on it.
+        target: Target with its device and precision.
         function: The candidate.
-        build: How much effort, and what cache.
+        build: Effort and blob cache.
 
     Raises:
-        DeviceError: If kernels have to be tried on the device and it cannot be used.
+        DeviceError: If kernels have to be timed on the device and it cannot be used.
     """
     for spec in (*function.inputs, *function.outputs):
         if spec.kind is not ValueKind.PLANNED:
@@ -106,7 +108,7 @@ def _engine(
     build: BuildContext,
     level: int,
 ) -> Artifact | str:
-    """One engine, or why there is none."""
+    """Build one engine, or return why there is none."""
     settings = Settings(
         device=device,
         level=level,
@@ -131,9 +133,11 @@ def _engine(
 
 
 def requirements(edition: Edition, device: Device) -> tuple[Requirement, ...]:
-    """What an engine needs. One made by trying kernels is made for that model of device; the other for its like.
+    """Return the requirements of an engine.
 
-    The library's version is in the metadata: not every TensorRT is a Python distribution.
+    An engine whose kernels were timed on a device requires that device model; one built ahead of time runs on any
+    device of its compute capability. The library's version is in the metadata: not every TensorRT is a Python
+    distribution.
     """
     found = [Requirement(kind="compute_capability", name=device.kind, specifier=f"=={device.compute_capability}")]
     if (oldest := edition.oldest_driver()) is not None:

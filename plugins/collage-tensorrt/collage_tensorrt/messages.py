@@ -1,4 +1,4 @@
-"""What the library says, in one line that a user can act on."""
+"""Condense the library's messages to one line that a user can act on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation in driver_types.h
 
 
 def log_of(library: Any) -> Any:
-    """A logger of the library; its attribute `errors` has what was complained about, a line each."""
+    """Create a logger for the library; its attribute `errors` holds the error messages, one line each."""
 
     def start(self: Any) -> None:
         library.ILogger.__init__(self)
@@ -33,14 +33,14 @@ def log_of(library: Any) -> Any:
 
 
 def why(log: Any, otherwise: str) -> str:
-    """The first complaint of a logger that says more than that there was one; `otherwise` if there is none."""
+    """Return a logger's first specific error message; `otherwise` if there is none."""
     return next(iter(log.errors), otherwise)
 
 
 def trouble(device: str, log: Any) -> DeviceError | None:
-    """The error to raise if what a logger was told is about the device: too little memory, or that it is lost.
+    """Return the error to raise if a logged message is about the device: too little memory, or device lost.
 
-    TensorRT for RTX gives CUDA's code, TensorRT 10 its words alone.
+    TensorRT for RTX logs CUDA's code, TensorRT 10 only its text.
     """
     for text in log.errors:
         found = _CODE.search(text)
@@ -52,7 +52,7 @@ def trouble(device: str, log: Any) -> DeviceError | None:
 
 
 def parser_reason(error: Any) -> str:
-    """What the importer says of one node: its operator, the sort of refusal, and the words if there are any.
+    """Format the importer's error for one node: its operator, the kind of refusal, and the text if there is any.
 
     Args:
         error: A `ParserError`.
@@ -66,7 +66,7 @@ def parser_reason(error: Any) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""A message without line breaks and what says nothing, cut where it gets long.
+    r"""Return a message without line breaks and boilerplate, truncated if too long.
 
     Examples:
         >>> one_line("Invalid Node - add_0\nSUM requires other types")

@@ -1,4 +1,4 @@
-"""An ONNX model as a network of the library, and whether it is still the model."""
+"""Import an ONNX model as a network of the library, and check that it still matches the model."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from collage_tensorrt.messages import log_of, parser_reason, why
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """A model the importer took.
+    """A model the importer accepted.
 
     Attributes:
-        builder: What builds it.
+        builder: Builder of the network.
         network: The library's network.
-        log: Collects what the library complains about.
-        free: Names of inputs the model leaves a size of open.
+        log: Collects the library's error messages.
+        free: Names of inputs for which the model leaves a size open.
         keeps: The parser and the bytes it read: weights of the network are in their memory until an engine is built.
     """
 
@@ -33,11 +33,11 @@ class Network:
 
 
 def read(library: Any, model: onnx_ir.Model) -> Network | str:
-    """Has the importer read a model, strongly typed: each tensor has ONNX's type, and no other is tried.
+    """Parse a model with the importer as strongly typed: each tensor has ONNX's type and no other is tried.
 
     Args:
         library: The library.
-        model: One whose graph's inputs and outputs have types and shapes.
+        model: A model whose graph inputs and outputs have types and shapes.
 
     Returns:
         The network; or why there is none that could be bound to the model's inputs and outputs.

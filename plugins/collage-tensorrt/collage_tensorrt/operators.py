@@ -1,8 +1,9 @@
-"""Which operators TensorRT takes, in which types, by asking it: `python -m collage_tensorrt.operators [tensorrt]`.
+"""Query TensorRT for its operators and their types: `python -m collage_tensorrt.operators [tensorrt]`.
 
-The questions are ONNX's own node tests, each of one node: as they are; with all inputs but the first as constants,
-which is how shapes, axes and weights come in models; and with the first output alone, since no model wants the others
-of a LayerNormalization. The types are those of the first input, and of all that ONNX says have the same.
+The queries are ONNX's own node tests, of one node each: unchanged; with all inputs but the first as
+constants, which is how shapes, axes and weights come in models; and with the first output alone, since no
+model uses the others of a LayerNormalization. The types are those of the first input, and of all values
+that ONNX requires to have the same type.
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ TYPES = MappingProxyType(
         D.BOOL: "bool",
     }
 )
-"""Types that are asked about, and what the table calls them."""
+"""Types that are queried, with their names in the table."""
 
 _QUOTED = re.compile(r"'[\w/.:-]+'")
 
 _CASES = 12
-"""Questions about an operator in one type, until one is answered with yes."""
+"""Most queries about an operator in one type; the first accepted one ends them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One node to ask about.
+    """A query about one node.
 
     Attributes:
         model: A model of that node.
-        inputs: What its inputs hold in ONNX's test, in order; None for what is no array.
+        inputs: Values of its inputs in ONNX's test, in order; None for inputs that are not arrays.
     """
 
     model: onnx_ir.Model
@@ -67,12 +68,12 @@ class Case:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What is known of one operator.
+    """Result for one operator.
 
     Attributes:
-        operator: Its name.
-        types: Those it is taken in.
-        reason: Why it is not, in the first type it was asked about in; empty if it is taken in some.
+        operator: Name of the operator.
+        types: Types in which it is accepted.
+        reason: Why it is refused in the first type queried; empty if it is accepted in some type.
     """
 
     operator: str
@@ -81,7 +82,7 @@ class Row:
 
 
 def rows(library: Any, cases: Iterable[Case]) -> Iterator[Row]:
-    """Asks about each operator of some cases, by name."""
+    """Yield a row for each operator of some cases, by name."""
     grouped: dict[str, list[Case]] = {}
     for case in cases:
         grouped.setdefault(case.node.op_type, []).append(case)
@@ -105,7 +106,7 @@ def rows(library: Any, cases: Iterable[Case]) -> Iterator[Row]:
 
 
 def page(found: Sequence[Row]) -> str:
-    """The table of a README, in Markdown."""
+    """Return the table of a README, in Markdown."""
     taken = [row for row in found if row.types]
     refused: dict[str, list[str]] = {}
     for row in found:
@@ -122,7 +123,7 @@ def page(found: Sequence[Row]) -> str:
 
 
 def onnx_cases() -> Iterator[Case]:
-    """ONNX's node tests of standard operators that are in the newest opset, each as its one node."""
+    """Yield ONNX's node tests of standard operators in the newest opset, each as its single node."""
     from onnx.backend.test.loader import load_model_tests
 
     with warnings.catch_warnings():
@@ -137,7 +138,7 @@ def onnx_cases() -> Iterator[Case]:
 
 
 def _asked(case: Case, dtype: onnx_ir.DataType) -> Iterator[onnx_ir.Model]:
-    """The case in a type, in all forms it has; nothing if ONNX does not have it in that type."""
+    """Yield a case in a type, in all its forms; nothing if ONNX does not have it in that type."""
     if not case.node.inputs or case.node.inputs[0] is None:
         if dtype is D.FLOAT:
             yield case.model
@@ -162,7 +163,7 @@ def _asked(case: Case, dtype: onnx_ir.DataType) -> Iterator[onnx_ir.Model]:
 
 
 def _retype(node: onnx_ir.Node, schema: Any, parameter: str, dtype: onnx_ir.DataType) -> None:
-    """Gives all values of a type parameter another type."""
+    """Change the type of all values of a type parameter."""
     for values, formals in ((node.inputs, schema.inputs), (node.outputs, schema.outputs)):
         for place, value in enumerate(values):
             formal = formals[min(place, len(formals) - 1)]  # the last may stand for many
@@ -171,7 +172,7 @@ def _retype(node: onnx_ir.Node, schema: Any, parameter: str, dtype: onnx_ir.Data
 
 
 def _bind(model: onnx_ir.Model, arrays: Sequence[np.ndarray[Any, Any] | None]) -> bool:
-    """Makes all inputs but the first constants; False if there is none, or no array for one."""
+    """Turn all inputs but the first into constants; return False if there are none or one has no array."""
     graph = model.graph
     if len(graph.inputs) < 2:
         return False
@@ -186,7 +187,7 @@ def _bind(model: onnx_ir.Model, arrays: Sequence[np.ndarray[Any, Any] | None]) -
 
 
 def _narrow(model: onnx_ir.Model) -> bool:
-    """Leaves all outputs but the first away; False if there are none."""
+    """Remove all outputs but the first; return False if there are none to remove."""
     graph, node = model.graph, model.graph.node(0)
     if len(graph.outputs) < 2:
         return False
@@ -197,7 +198,7 @@ def _narrow(model: onnx_ir.Model) -> bool:
 
 
 def _reason(library: Any, model: onnx_ir.Model) -> str:
-    """Why a node is not taken: by the plugin's own predicate, else by the importer; empty if it is."""
+    """Return why a node is refused: by the plugin's own predicate, else by the importer; empty if it is not."""
     answer = takes(NodeContext(DataflowGraph(model), 0))
     return (problem(library, model) or "") if answer else answer.reason
 
@@ -207,7 +208,7 @@ def _onnx_name(dtype: onnx_ir.DataType) -> str:
 
 
 def _general(reason: str, operator: str) -> str:
-    """A reason without what is of one operator or one model alone."""
+    """Return a reason without the parts that are specific to one operator or one model."""
     said = reason.removeprefix(f"{operator}: ").replace(f"{operator} plugin", "plugin")
     return _QUOTED.sub("'...'", said)
 

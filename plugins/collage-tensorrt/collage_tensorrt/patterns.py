@@ -1,4 +1,4 @@
-"""What TensorRT is offered: every standard operator on values it holds. Which of them, its importer says."""
+"""Nodes that may be proposed to TensorRT: standard operators on supported types; its importer decides further."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collage_tensorrt.dtypes import cannot_hold
 
 
 def takes(node: NodeContext) -> Supported | Unsupported:
-    """Whether a node may be proposed at all."""
+    """Return whether a node may be proposed at all."""
     if node.node.op_identifier() in node.graph.model.functions:
         return Supported()  # a function of the model: kernel functions come with its body in place of the call
     if node.domain:

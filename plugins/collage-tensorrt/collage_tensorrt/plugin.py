@@ -55,13 +55,13 @@ class TensorRtPlugin:
 
     @hookimpl
     def collage_check_host(self, host: Host) -> Supported | Unsupported:
-        """Whether there is a GPU, and a driver for a CUDA there is a TensorRT for."""
+        """Check that there is a GPU, and a driver for a CUDA version that TensorRT exists for."""
         found = usable_gpus(host)
         return found if isinstance(found, Unsupported) else Supported()
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
-        """Each device's target, and those of the lower precisions that its tensor cores take."""
+        """Return each device's target, and those of the lower precisions that its tensor cores support."""
         edition, devices = self._edition, usable_gpus(host)
         if isinstance(devices, Unsupported):
             return devices
@@ -82,7 +82,7 @@ class TensorRtPlugin:
         )
 
     def _problem(self, library: Any, device: Device) -> Unsupported | None:
-        """Why nothing can be built for a device, if nothing can."""
+        """Return why nothing can be built for a device, or None."""
         if (problem := driver_problem(device, self._edition.oldest_driver())) is not None:
             return problem
         if self._edition.ahead_of_time:
@@ -103,24 +103,24 @@ class TensorRtPlugin:
 
     @hookimpl
     def collage_register_predicates(self, table: PatternTable, target: Target) -> None:
-        """Every standard operator; which of them, `collage_query` asks the importer."""
+        """Register every standard operator; `collage_query` asks the importer which of them it supports."""
         table.predicate("*", takes)
 
     @hookimpl
     def collage_query(self, target: Target, model: KernelFunction) -> Mapping[str, str] | None:
-        """What the importer refuses."""
+        """Return the nodes that the importer refuses, with reasons."""
         return refusals(self._find(), model.model)
 
     @hookimpl
     def collage_lower(
         self, target: Target, function: KernelFunction, build: BuildContext
     ) -> Iterator[Artifact] | Unsupported:
-        """Engines."""
+        """Build engines for a function."""
         return lower(self._edition, self._find(), self._activate, target, function, build)
 
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-        """The engine, read."""
+        """Load the engine."""
         try:
             library = self._find()
         except Exception as error:
@@ -129,11 +129,11 @@ class TensorRtPlugin:
 
 
 def targets(edition: Edition, version: str, devices: Iterable[Device]) -> list[Target]:
-    """Targets of devices that can be built for, and of the precisions their tensor cores take.
+    """Return targets of the devices that engines can be built for, and of their tensor cores' precisions.
 
     Args:
-        edition: Which TensorRT.
-        version: Its version.
+        edition: Edition of TensorRT.
+        version: Version of TensorRT.
         devices: CUDA devices.
     """
     return gpu_targets(

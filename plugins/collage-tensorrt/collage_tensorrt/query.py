@@ -1,4 +1,4 @@
-"""Asking the importer which nodes of a model it refuses. This needs no GPU."""
+"""Query the importer for the nodes of a model that it refuses; this needs no GPU."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from collage_tensorrt.network import read
 
 
 def problem(library: Any, model: onnx_ir.Model) -> str | None:
-    """Why a model cannot become a network; None if it can."""
+    """Return why a model cannot become a network; None if it can."""
     answer = read(library, model)
     return answer if isinstance(answer, str) else None
 
 
 def refusals(library: Any, model: onnx_ir.Model) -> Mapping[str, str] | None:
-    """Reason by name of each node the importer refuses.
+    """Return the reason for each node the importer refuses, by the node's name.
 
-    It names the nodes that fail its checks all at once, but goes on to the others only when there are none, and stops
-    at the first that fails there. So, unless it takes the whole, each distinct node is asked about alone: about a
-    millisecond each.
+    The importer reports all nodes that fail its checks at once, but continues to the others only when there are
+    none, and stops at the first that fails there. So, unless it accepts the whole model, each distinct node is
+    queried on its own, at about a millisecond each.
     """
     return refused_nodes(model, lambda part: problem(library, part))

@@ -1,4 +1,4 @@
-"""The least that can be built, to see whether anything can."""
+"""Smallest possible build, to check whether anything can be built."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import onnx_ir
 
 
 class NoBlobs:
-    """A blob cache that keeps nothing: what a trial finds out is worth nothing."""
+    """A blob cache that stores nothing, since the results of a trial are not reused."""
 
     def get(self, key: str) -> bytes | None:
         """See `BlobCache.get`."""
@@ -17,7 +17,7 @@ class NoBlobs:
 
 
 def smallest_model() -> onnx_ir.Model:
-    """One Relu of one number."""
+    """Return a model of one Relu on one element."""
     x = onnx_ir.val("x", dtype=onnx_ir.DataType.FLOAT, shape=[1])
     node = onnx_ir.node("Relu", [x], name="relu")
     [y] = node.outputs

@@ -11,8 +11,10 @@ import onnx_ir
 import pytest
 
 from collage.reference import evaluate
-from collage.reference.compare import relative_error
-from collage.runtime import Executable, Session, load_package, loader, save_package
+from collage.reference.discrepancy import relative_error
+from collage.runtime import Executable, loader
+from collage.runtime.package import load_package, save_package
+from collage.runtime.session import Session
 from collage.setup.random_inputs import random_inputs
 from collage_core.contract import Target
 from collage_core.ir.graph.dataflow import DataflowGraph

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.models import MODELS
 from collage.prepare.steps import prepare
-from collage.runtime import load_package, save_package
+from collage.runtime.package import load_package, save_package
 from collage_core.candidates.proposals import Proposals
 from collage_core.contract import Artifact, BuildContext
 from collage_core.fusion import kernel_function

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import subprocess
 import sys
 import types
 from typing import Any
@@ -18,6 +17,7 @@ from collage_core.registry import Toolchain
 from collage_tensorrt import editions
 from collage_tensorrt.editions import RTX, TENSORRT
 from collage_tensorrt.plugin import TensorRtPlugin, tensorrt, tensorrt_rtx
+from collage_testing.kit.gpu_plugins import check_import_loads_nothing
 
 from .emulated import Library
 from .machine import EDITIONS, H200, HOST, RTX_4090, emulated, fake, plugin_over
@@ -200,11 +200,4 @@ def test_this_machine_is_told_that_it_has_no_gpu(plugin: TensorRtPlugin) -> None
 
 
 def test_importing_the_plugin_loads_no_library() -> None:
-    script = (
-        "import sys, collage_tensorrt.plugin\n"
-        "print(sorted(name for name in sys.modules if name.startswith(('tensorrt', 'cupy', 'nvidia'))))\n"
-        "print('nvinfer' in open('/proc/self/maps').read())"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-
-    assert done.stdout.split() == ["[]", "False"]
+    check_import_loads_nothing("collage_tensorrt.plugin", "tensorrt", "tensorrt_rtx", "cupy", "nvidia", "nvinfer")

@@ -1,4 +1,4 @@
-"""Generated source to a cubin, ahead of time: Triton's compiler needs no GPU for it."""
+"""Compile generated source to a cubin, ahead of time; Triton's compiler needs no GPU for it."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from collage_triton.nest import Parameter
 from collage_triton.tiles import Tile
 
 ALIGNED_BYTES = 16
-"""What the faster of an artifact's two cubins takes addresses to be multiples of: the widest load of a thread."""
+"""Address alignment assumed by the faster of an artifact's two cubins: the widest load of a thread."""
 
 _SHARED_KIB: Mapping[str, int] = MappingProxyType(
     {"8.0": 163, "8.6": 99, "8.7": 163, "8.9": 99, "12.0": 99, "12.1": 99}
 )
-"""Most shared memory of a program, by compute capability; 227 from 9.0 on. CUDA C++ Programming Guide, table
-"Technical Specifications per Compute Capability"."""
+"""Most shared memory of a program in KiB, by compute capability; 227 from 9.0 on.
+
+CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability".
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compiled:
-    """A kernel's machine code and what launching it takes.
+    """A kernel's machine code and its launch parameters.
 
     Attributes:
-        cubin: For one compute capability.
-        name: Of the function in it.
-        threads: Of a program.
+        cubin: Machine code for one compute capability.
+        name: Name of its function.
+        threads: Threads of a program.
         shared_bytes: Dynamic shared memory of a program.
-        scratch: Pointers that follow the kernel's own arguments; none of these kernels uses what they point to.
+        scratch: Pointers that follow the kernel's own arguments; these kernels do not use them.
     """
 
     cubin: bytes
@@ -46,13 +48,13 @@ class Compiled:
 def compile_kernel(
     source: str, parameters: Sequence[Parameter], tile: Tile, capability: str, *, aligned: bool, cache: Path
 ) -> Compiled:
-    """Compiles a kernel.
+    """Compile a kernel.
 
     Args:
-        source: Its module.
-        parameters: Its arguments.
-        tile: Says how many warps.
-        capability: Of the device it will run on: `"9.0"`.
+        source: Source of its module.
+        parameters: The kernel's parameters.
+        tile: Tile that determines the number of warps.
+        capability: Compute capability of the device it will run on: `"9.0"`.
         aligned: Whether every address is a multiple of `ALIGNED_BYTES`.
         cache: A folder for Triton's own cache.
 

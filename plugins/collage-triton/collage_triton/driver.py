@@ -1,6 +1,7 @@
-"""The part of the CUDA driver that launching a cubin takes, by ctypes: loading a package imports no toolchain library.
+"""The CUDA driver calls that launch a cubin, by ctypes: loading a package imports no toolchain library.
 
-Signatures are those of cuda.h. The context is that of the stream kernels enqueue on, made by whoever opened the device.
+Signatures are those of cuda.h. The context is that of the stream kernels enqueue on, made when the device was
+opened.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Driver:
 
     Raises:
         OSError: If there is none.
-        KernelError: If it does not start; this and all else here raises a `DeviceError` where a code tells a device's
-            trouble: no memory, lost, no code for it.
+        KernelError: If it does not start; this and all other calls here raise a `DeviceError` if the status is about
+            the device: no memory, lost, no code for it.
     """
 
     def __init__(self, library: Any = None) -> None:
@@ -44,10 +45,12 @@ class Driver:
             raise KernelError(said) if type(error) is DeviceError else error
 
     def context_of(self, stream: int, device: str) -> ctypes.c_void_p:
-        """The context of a stream, made current: so nobody has to know how CUDA numbers the stream's device.
+        """Return the context of a stream and make it current.
+
+        The caller thus does not need CUDA's number of the stream's device.
 
         Args:
-            stream: Its handle.
+            stream: Handle of the stream.
             device: The device's name, for errors.
         """
         context = ctypes.c_void_p()
@@ -58,15 +61,15 @@ class Driver:
         return context
 
     def function(self, context: ctypes.c_void_p, cubin: bytes, name: str, shared_bytes: int) -> ctypes.c_void_p:
-        """A function of a cubin, loaded once however often it is asked for; stays as long as the process.
+        """Return a function of a cubin, loaded once and kept for the lifetime of the process.
 
-        A kernel that is timed is loaded many times, each time with weights of its own, which are no part of its code.
+        A kernel under measurement is loaded many times, each time with its own weights, which are not part of its code.
 
         Args:
-            context: Where, the current one.
+            context: The current context, in which the function is loaded.
             cubin: Machine code for this device.
-            name: Of the function.
-            shared_bytes: Dynamic shared memory it will be launched with.
+            name: Name of the function.
+            shared_bytes: Dynamic shared memory of its launches, in bytes.
         """
         key = context.value, hashlib.sha256(cubin).digest(), name, shared_bytes
         if key in self._functions:
@@ -92,15 +95,15 @@ class Driver:
         stream: int,
         arguments: Any,
     ) -> None:
-        """Enqueues a kernel; does not wait.
+        """Enqueue a kernel without waiting.
 
         Args:
-            context: Where the function was loaded; made current, since a session may run in any thread.
+            context: Context in which the function was loaded; made current, since a session may run in any thread.
             function: The function.
-            grid: Programs along two axes.
-            threads: Of a program.
-            shared_bytes: Of a program.
-            stream: Where to enqueue.
+            grid: Number of programs along two axes.
+            threads: Threads per program.
+            shared_bytes: Dynamic shared memory per program, in bytes.
+            stream: Stream on which to enqueue.
             arguments: Array of pointers to the arguments.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Element types: ONNX's, the compiler's, and Triton's names for them."""
+"""Element types: their names in ONNX, in the compiler and in Triton."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ELEMENT_TYPES: Mapping[onnx_ir.DataType, str] = MappingProxyType(
         _D.BOOL: "i1",
     }
 )
-"""What tensors may hold, by the compiler's names."""
+"""Supported element types, by the compiler's names."""
 
 TRITON_TYPES: Mapping[str, str] = MappingProxyType(
     {
@@ -37,7 +37,7 @@ TRITON_TYPES: Mapping[str, str] = MappingProxyType(
         "i1": "tl.int1",
     }
 )
-"""Triton's names in source."""
+"""Triton's names of element types in source."""
 
 POINTERS: Mapping[str, str] = MappingProxyType(
     {
@@ -51,14 +51,14 @@ POINTERS: Mapping[str, str] = MappingProxyType(
         "i1": "*u8",
     }
 )
-"""Triton's names of pointer arguments; truth values are bytes in memory."""
+"""Triton's names of pointer arguments; Booleans are bytes in memory."""
 
 FLOATS = frozenset({"f32", "f16", "bf16"})
 INTEGERS = frozenset({"i64", "i32", "i8", "u8"})
 
 
 def element_type(dtype: onnx_ir.DataType | None, name: str) -> str:
-    """The compiler's name of an element type.
+    """Return the compiler's name of an element type.
 
     Raises:
         Refused: If there is none.

@@ -1,4 +1,4 @@
-"""Element-wise operators: what each makes of the elements of its operands, after NumPy's broadcasting."""
+"""Element-wise operators: the formula of a result's element, after NumPy's broadcasting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from collage_triton.scalars import Scalars
 from collage_triton.terms import Term
 
 Formula: TypeAlias = Callable[[Scalars, Sequence[Term], onnx_ir.Node], Term]
-"""An element from the operands' elements; floats are float32."""
+"""Returns an element of the result from the operands' elements; floats are float32."""
 
 
 def _float(node: onnx_ir.Node, name: str, default: float) -> float:
@@ -43,7 +43,7 @@ def _compared(*ops: str) -> Formula:
 
 
 def _modulo(s: Scalars, x: Sequence[Term], node: onnx_ir.Node) -> Term:
-    """With the sign of the divisor; of the dividend if `fmod`, as Triton's own."""
+    """Return the remainder with the sign of the divisor, or with that of the dividend if `fmod`, as in Triton."""
     rest = s.terms.apply("mod", x[0], x[1])
     if attribute(node, "fmod", 0):
         return rest
@@ -203,7 +203,7 @@ FORMULAS: Mapping[str, Formula] = MappingProxyType(
         "Xor": _logical("xor"),
     }
 )
-"""Operators whose operands are all broadcast to the result."""
+"""Operators for which all operands are broadcast to the result."""
 
 _OF_FLOATS = frozenset(
     {

@@ -1,4 +1,4 @@
-"""A loop nest as the source of a Triton kernel, one statement per term that is used twice or long."""
+"""Write a loop nest as the source of a Triton kernel, with a statement for each term that is reused or long."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class _Scope:
 
 
 def source_of(nest: Nest, tile: Tile) -> str:
-    """The module's text.
+    """Return the source of the module.
 
     Args:
         nest: The loop nest.
-        tile: How it is cut.
+        tile: Tile sizes of the nest.
     """
     return _Emitter(nest, tile).module()
 
 
 def grid_of(nest: Nest, tile: Tile) -> tuple[int, int]:
-    """How many programs run."""
+    """Return the number of programs along both grid axes."""
     if nest.form == "product":
         [store] = nest.stores
         tiles = math.ceil(store.outer.extent / tile.outer) * math.ceil(store.inner.extent / tile.inner)
@@ -100,7 +100,7 @@ class _Emitter:
         return f"{head}{_MULTIPLY if self._multiplies else ''}\n\n@triton.jit\ndef {KERNEL}({arguments}):\n{body}\n"
 
     def _inner(self, var: Var) -> int:
-        """How many values of a variable of axis 1 are worked on at once."""
+        """Return how many values of a variable of axis 1 are computed at once."""
         return min(self._tile.inner, 1 << (var.extent - 1).bit_length())
 
     def _block(self, var: Var) -> int:
@@ -139,7 +139,7 @@ class _Emitter:
         return var.axis is not None and (var.extent % self._block(var) != 0 or self._uneven(var))
 
     def _uneven(self, var: Var) -> bool:
-        """Whether another output has more blocks, so that programs come that this one has no elements for."""
+        """Return whether another output has more blocks, so that some programs have no elements of this one."""
         if var.axis != 0 or var.name in ("ka", "kb"):
             return False
         return any(store.outer.extent > var.extent for store in self._nest.stores)
@@ -172,7 +172,7 @@ class _Emitter:
             self._close(top, scope, store.inner)
 
     def _close(self, outer: _Scope, loop: _Scope, var: Var, before: str = "") -> None:
-        """Puts a loop over a variable of axis 1 behind what it needs."""
+        """Emit a loop over a variable of axis 1 after the statements it depends on."""
         name, block = self._names[var], self._block(var)
         body = [f"{name} = {name}_start + tl.arange(0, {block})[None, :]"]
         if self._masked(var):
@@ -183,7 +183,7 @@ class _Emitter:
         outer.lines.extend(f"    {line}" for line in (*body, *loop.lines))
 
     def _text(self, scope: _Scope, term: Term) -> str:
-        """An expression for a term, after the statements it needs."""
+        """Return the expression for a term, after emitting the statements it needs."""
         if term.op == "const":
             return literal(term)
         if term.op == "var":
@@ -243,7 +243,7 @@ class _Emitter:
         return CALLS[term.op].format(bare(text) if CALLS[term.op].startswith("tl.") else text)
 
     def _tensor(self, scope: _Scope, term: Term) -> str:
-        """A term where a number in the source would not do: it has no type of its own."""
+        """Return the expression for a term as a tensor; a literal number would have no type of its own."""
         return full(term) if term.op == "const" else self._text(scope, term)
 
     # Loops
@@ -281,13 +281,13 @@ class _Emitter:
         return name
 
     def _tile_of(self, scope: _Scope, body: Term, var: Var) -> str:
-        """A term over the whole tile that is reduced, also if it is the same all along the row."""
+        """Return a term over the whole tile that is reduced, broadcast if it is constant along the row."""
         text = self._tensor(scope, body)
         rows = self._tile.outer if any(each.axis == 0 for each in body.free) else 1
         return text if var in body.free else f"tl.broadcast_to({bare(text)}, [{rows}, {self._block(var)}])"
 
     def _multiplied(self, scope: _Scope, term: Term) -> str:
-        """A loop over the summed extent, whose tiles are multiplied and added up."""
+        """Emit a loop over the summed extent that multiplies tiles and accumulates them; return the result's name."""
         assert isinstance(term.data, tuple)
         (along, down), precision = term.data
         rows, columns, depth = self._tile.outer, self._tile.inner, self._tile.depth
@@ -313,7 +313,7 @@ class _Emitter:
         return name
 
     def _factor(self, scope: _Scope, term: Term, inner: Var, shape: tuple[int, int], axis: int) -> str:
-        """One tile of a product, zero beyond the summed extent."""
+        """Return one tile of a product's factor, zero beyond the summed extent."""
         text = bare(self._tensor(scope, term))
         if self._masked(inner) and not (term.op == "load" and inner in term.free):
             zero = f"tl.full([1, 1], 0.0, {TRITON_TYPES[term.dtype]})"

@@ -1,13 +1,13 @@
-"""What the compiler raises on its way down and every entry to it turns into a refusal."""
+"""The exception that the compiler raises internally; every entry point converts it to a refusal."""
 
 from __future__ import annotations
 
 
 class Refused(Exception):  # noqa: N818  a refusal, not a failure: the plugin answers `Unsupported` with its reason
-    """There is no loop nest for it.
+    """The compiler has no loop nest for the function.
 
     Args:
-        reason: Why, in words a user can act on.
+        reason: Explanation a user can act on.
     """
 
     def __init__(self, reason: str) -> None:

@@ -1,7 +1,7 @@
-"""From operators to one term per output: a value's element at an index is asked for, and its operator asks on.
+"""Expand operators into one term per output: a request for an element recurses through the operators.
 
-So index work costs nothing but arithmetic on indices, what nobody reads is never made, and any chain of operators
-becomes one expression of the inputs.
+Index transformations therefore cost only index arithmetic, unread elements are never computed, and any chain of
+operators becomes one expression of the inputs.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from collage_triton.terms import Term, Terms, Var
 Index: TypeAlias = tuple[Term, ...]
 
 LARGEST = 1 << 30
-"""Most elements of a tensor: offsets are 32 bits wide, those beyond the end of the last block included."""
+"""Most elements of a tensor: offsets are 32 bits wide, including those beyond the end of the last block."""
 
 
 class Expander:
-    """Makes terms of values.
+    """Expands values into terms.
 
     Args:
-        leaves: Parameter by value, for what is read from memory.
-        rules: What each operator's element is.
-        precision: How products of float32 are made: `"ieee"` or `"tf32"`.
+        leaves: Parameter names by value, for values that are read from memory.
+        rules: Expansion rule by operator.
+        precision: Precision of float32 products: `"ieee"` or `"tf32"`.
 
     Attributes:
-        terms: Makes the terms.
-        rows: Loop variables that reductions depend on from outside: each value of these is one row.
-        reduced_rows: Of each reduction, how many different rows there are.
-        products: Nodes whose products were asked for.
+        terms: Creates the terms.
+        rows: Free loop variables of reductions: each combination of their values is one row.
+        reduced_rows: Number of different rows by reduction.
+        products: Nodes whose products were requested.
     """
 
     def __init__(self, leaves: Mapping[onnx_ir.Value, str], rules: Mapping[str, Rule], precision: str = "ieee") -> None:
@@ -50,7 +50,7 @@ class Expander:
         self._known: dict[Any, Term] = {}
 
     def at(self, value: onnx_ir.Value, index: Index) -> Term:
-        """A value's element.
+        """Return an element of a value as a term.
 
         Raises:
             Refused: If an operator on the way has no rule, or none for this case.
@@ -62,14 +62,14 @@ class Expander:
         return self._known[key]
 
     def broadcast(self, value: onnx_ir.Value, index: Index) -> Term:
-        """The element NumPy's broadcasting pairs with an index of the result."""
+        """Return the element that NumPy's broadcasting pairs with an index of the result."""
         shape = shape_of(value)
         own = index[len(index) - len(shape) :]
         zero = self.terms.index(0)
         return self.at(value, tuple(zero if extent == 1 else at for at, extent in zip(own, shape, strict=True)))
 
     def wide(self, value: onnx_ir.Value, index: Index) -> Term:
-        """An element to compute with: 16-bit floats as float32."""
+        """Return an element in the type to compute with: 16-bit floats are widened to float32."""
         term = self.at(value, index)
         return self.terms.cast(term, "f32") if term.dtype in FLOATS else term
 
@@ -98,14 +98,15 @@ class Expander:
 
 
 Rule: TypeAlias = Callable[[Expander, onnx_ir.Node, onnx_ir.Value, Index], Term]
-"""An operator's element: of which node, of which of its outputs, at which index."""
+"""Returns the term of an operator's element, given the node, one of its outputs, and the index."""
 
 
 def shape_of(value: onnx_ir.Value) -> tuple[int, ...]:
-    """Static shape of a value.
+    """Return the static shape of a value.
 
     Raises:
-        Refused: If it is not known, or has more elements than offsets can say, be they read, written or in between.
+        Refused: If it is not known, or has more elements than offsets can address; this includes intermediate
+            values.
     """
     shape = value.shape
     if shape is None or not all(isinstance(extent, int) for extent in shape):
@@ -117,30 +118,30 @@ def shape_of(value: onnx_ir.Value) -> tuple[int, ...]:
 
 
 def dtype_of(value: onnx_ir.Value) -> str:
-    """Element type of a value.
+    """Return the element type of a value.
 
     Raises:
-        Refused: If there are no terms of it.
+        Refused: If terms do not support the type.
     """
     return element_type(value.dtype, str(value.name))
 
 
 def attribute(node: onnx_ir.Node, name: str, default: Any = None) -> Any:
-    """Value of an attribute, or `default`."""
+    """Return the value of an attribute, or `default`."""
     given = node.attributes.get(name)
     return default if given is None else given.value
 
 
 def operand(node: onnx_ir.Node, place: int) -> onnx_ir.Value | None:
-    """An input, None where it was left out."""
+    """Return an input, or None if it was omitted."""
     return node.inputs[place] if place < len(node.inputs) else None
 
 
 def required(node: onnx_ir.Node, place: int) -> onnx_ir.Value:
-    """An input that is there.
+    """Return an input that must be present.
 
     Raises:
-        Refused: If it is not.
+        Refused: If it is omitted.
     """
     value = operand(node, place)
     if value is None:
@@ -149,7 +150,7 @@ def required(node: onnx_ir.Node, place: int) -> onnx_ir.Value:
 
 
 def numbers(node: onnx_ir.Node, place: int, name: str) -> tuple[int, ...] | None:
-    """Integers given by an input, or in older versions of the operator by an attribute; None if by neither.
+    """Return the integers of an input, or in older versions of an attribute; None if neither is given.
 
     Raises:
         Refused: If they are computed.
@@ -165,6 +166,6 @@ def numbers(node: onnx_ir.Node, place: int, name: str) -> tuple[int, ...] | None
 
 
 def axis_of(node: onnx_ir.Node, rank: int, default: int) -> int:
-    """The attribute `axis`, counted from the front."""
+    """Return the attribute `axis`, counted from the front."""
     axis = int(attribute(node, "axis", default))
     return axis + rank if axis < 0 else axis

@@ -1,4 +1,4 @@
-"""Which groups are proposed: classic fusion, blocks that models write out, and of these only what has a loop nest."""
+"""Fusion groups that are proposed: classic fusion and decomposed blocks, limited to groups with a loop nest."""
 
 from __future__ import annotations
 
@@ -40,18 +40,21 @@ WRITTEN_OUT = (
     FusionPattern(name="quick GELU", pattern=quick_gelu_pattern()),
     FusionPattern(name="SiLU", pattern=silu_pattern()),
 )
-"""Blocks of several operators that are proposed whole: norms hold two reductions, which classic fusion never joins, and
-some of the others are longer chains than small presets make."""
+"""Blocks of several operators that are proposed whole.
+
+Norms hold two reductions, which classic fusion never joins, and some other blocks are longer chains than small
+presets make.
+"""
 
 _EXITS = 1
-"""Of a group; as in core's native fusion."""
+"""Most exits of a group; as in core's native fusion."""
 
 
 def rule_of(target: Target) -> FusionRule:
-    """The rule of a target.
+    """Return the fusion rule of a target.
 
     Args:
-        target: For its limits.
+        target: Target whose limits apply.
     """
     table = PatternTable()
     register(table)
@@ -66,7 +69,7 @@ def rule_of(target: Target) -> FusionRule:
 
 @dataclasses.dataclass(frozen=True)
 class CompilableRule(FusionRule):
-    """Those of another rule's candidates that there is a loop nest for: what lowering would refuse is not proposed.
+    """Restricts another rule to candidates with a loop nest, so that nothing is proposed that lowering would refuse.
 
     Attributes:
         rule: The other rule.
@@ -75,7 +78,10 @@ class CompilableRule(FusionRule):
     rule: FusionRule
 
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        """Tries to make each group's nest; how many have none, and why, is among what was left out."""
+        """Propose the groups that have a loop nest.
+
+        The groups left out are reported by number and reason.
+        """
         outcome = self.rule.propose(graph, context)
         kept = []
         known: dict[str, str] = {}  # by what a group computes: layers repeat
@@ -101,7 +107,7 @@ class CompilableRule(FusionRule):
 
 
 def why_not(sub_graph: SubGraph) -> str:
-    """Why there is no loop nest for a group; empty if there is one."""
+    """Return why there is no loop nest for a group; empty if there is one."""
     try:
         nest_within(sub_graph)
     except Refused as refusal:
@@ -110,7 +116,7 @@ def why_not(sub_graph: SubGraph) -> str:
 
 
 def nest_within(sub_graph: SubGraph) -> Nest:
-    """The loop nest of a group, made where the group is: extracting thousands would take longer than all else.
+    """Build the loop nest of a group inside its graph; extracting thousands would take longer than all else.
 
     Args:
         sub_graph: The group.

@@ -1,7 +1,7 @@
-"""Kernels run by Triton's interpreter, on NumPy arrays, where there is no GPU.
+"""Run kernels in Triton's interpreter, on NumPy arrays, without a GPU.
 
-Triton decides when it is imported whether it interprets, for the whole process. So a child process does it, and the one
-that asks imports nothing. Requests and answers are a line of JSON and bytes.
+Triton decides at import whether it interprets, for the whole process. So a child process does it, and the
+caller imports nothing. Requests and answers are a line of JSON and bytes.
 
     python -m collage_triton.interpreter
 """
@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 _TYPES = {"bool": "u8", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"} | {
     name: name.replace("uint", "u").replace("int", "i") for name in ("int64", "int32", "int8", "uint8")
 }
-"""Triton's names of arrays' types; truth values are bytes."""
+"""Triton's names of array types; Booleans are bytes."""
 
 
 class Interpreter:
@@ -48,19 +48,19 @@ class Interpreter:
         self._process.stdout.close()
 
     def run(self, source: str, grid: tuple[int, int], arrays: Sequence[Array], outputs: int) -> list[Array]:
-        """Runs a kernel.
+        """Run a kernel in the interpreter.
 
         Args:
-            source: Its module.
-            grid: How many programs.
+            source: Source of its module.
+            grid: Number of programs.
             arrays: Its arguments in order, C-contiguous.
             outputs: How many of them, the last ones, it writes.
 
         Returns:
-            What these hold afterwards.
+            The outputs after the run.
 
         Raises:
-            RuntimeError: If it failed, with the child's words.
+            RuntimeError: If it failed, with the child's error message.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -91,7 +91,7 @@ def _received(stream: BinaryIO | Any, kinds: Sequence[Any]) -> list[Array]:
 
 
 class _Argument:
-    """An array as Triton's interpreter takes tensors: by address and type, and with the moves between devices it makes.
+    """An array in the form Triton's interpreter expects of tensors: address, type, and copies between devices.
 
     Args:
         array: The array.
@@ -111,13 +111,13 @@ class _Argument:
         return self
 
     def copy_(self, other: object) -> None:
-        """Nothing: the interpreter works on the array itself."""
+        """Do nothing: the interpreter works on the array itself."""
 
     def new_empty(self, size: int, device: str) -> _Argument:
         return _Argument(self.array)
 
     def set_(self, *where: object) -> None:
-        """Nothing: it is there already."""
+        """Do nothing: the array is in place already."""
 
     def storage_offset(self) -> int:
         return 0
@@ -130,9 +130,9 @@ class _Argument:
 
 
 def _compute_bfloat16(interpreter: Any) -> None:
-    """Gives bfloat16 its numbers, which the interpreter of Triton 3.9 holds as the integers of their bits.
+    """Fix bfloat16 arithmetic, which the interpreter of Triton 3.9 performs on the integers of the bits.
 
-    It multiplies these integers, and cuts float32 off where a device rounds to the nearest, to the even one of two.
+    It multiplies these integers, and truncates float32 where a device rounds to nearest even.
     """
     builder = interpreter.interpreter_builder
     product, truncated = builder.create_dot, builder.create_fp_trunc

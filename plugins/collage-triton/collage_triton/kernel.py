@@ -15,15 +15,15 @@ from collage_triton.lower import ALIGNED, ANY
 
 
 def load(artifact: Artifact, run: RunContext, driver: Callable[[], Driver]) -> Kernel | Unsupported:
-    """Loads both cubins.
+    """Load both cubins.
 
     Args:
-        artifact: From `lower`.
-        run: The stream, and the weights on the device.
-        driver: Makes or finds the driver.
+        artifact: Artifact returned by `lower`.
+        run: Run context with the stream, and the weights on the device.
+        driver: Returns the driver, and creates it if necessary.
 
     Raises:
-        DeviceError: If the device has not the memory for the code, or is lost.
+        DeviceError: If the device does not have the memory for the code, or is lost.
     """
     if run.stream is None:
         return Unsupported("it enqueues on a stream, and none was given")
@@ -47,15 +47,15 @@ def load(artifact: Artifact, run: RunContext, driver: Callable[[], Driver]) -> K
 
 
 class TritonKernel:
-    """A loaded kernel; without state, so its calls may run at the same time.
+    """A loaded kernel; it is stateless, so its calls may run concurrently.
 
     Args:
-        driver: Launches.
-        context: The stream's.
-        functions: The loaded function by name of the cubin.
-        metadata: The artifact's.
-        weights: On the device, by name.
-        stream: Where to enqueue.
+        driver: Launches the kernel.
+        context: Context of the stream.
+        functions: Loaded functions by name of the cubin.
+        metadata: Metadata of the artifact.
+        weights: Weights on the device, by name.
+        stream: Stream to enqueue on.
     """
 
     reentrant: Literal[True] = True
@@ -104,4 +104,4 @@ class TritonKernel:
 
 
 def _nothing() -> None:
-    """No output has elements."""
+    """Do nothing, for kernels without output elements."""

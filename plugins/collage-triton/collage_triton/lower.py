@@ -1,4 +1,4 @@
-"""Variants of a kernel function, two cubins each: for addresses as core aligns them, and for any."""
+"""Lower a kernel function to variants of two cubins each: for addresses as core aligns them, and for any."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ ALIGNED, ANY = "aligned.cubin", "any.cubin"
 SOURCE = "kernel.py"
 
 Compile: TypeAlias = Callable[..., Compiled]
-"""`compile_kernel`, or what a test puts in its place."""
+"""`compile_kernel`, or its replacement in a test."""
 
 
 def lower(
     target: Target, function: KernelFunction, build: BuildContext, version: str, compile_kernel: Compile
 ) -> Iterator[Artifact] | Unsupported:
-    """Generates and compiles a function, once per arrangement, each when it is asked for.
+    """Generate and compile a function, once per arrangement, each on demand.
 
     Args:
-        target: Says the device and the precision of products.
+        target: Target that determines the device and the precision of products.
         function: The group.
-        build: Which machine, how many variants, or which one.
-        version: Of Triton.
-        compile_kernel: Does it.
+        build: The machine, and how many variants or which one.
+        version: Version of Triton.
+        compile_kernel: Compiles the source.
     """
     device = build.host.device(target.device)
     if device is None:
@@ -76,7 +76,7 @@ class _Variants:
     compile_kernel: Compile
 
     def made(self, wanted: tuple[Tile, ...]) -> Iterator[Artifact]:
-        """An artifact for each arrangement the device has room for."""
+        """Yield an artifact for each arrangement that fits on the device."""
         for tile in wanted:
             try:
                 yield self._artifact(tile)
@@ -117,7 +117,7 @@ class _Variants:
         )
 
     def _compiled(self, source: str, tile: Tile, aligned: bool) -> Compiled:
-        """From the cache if it was compiled before: equal groups have equal sources."""
+        """Compile a source, or return it from the cache: equal groups have equal sources."""
         capability = self.device.compute_capability
         text = json.dumps([source, tile.name, tile.stages, aligned, capability, self.version])
         key = hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Which machines the toolchain is for."""
+"""Machines the toolchain supports."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from collage_core.contract import Device, Host, Obstacle, Unsupported
 from collage_cuda import OLDEST_DRIVERS, capability, usable_gpus
 
 OLDEST = (3, 6)
-"""First version of Triton with everything that is called; the same as the pin in `pyproject.toml`."""
+"""Oldest supported version of Triton, which has everything used; the same as the pin in `pyproject.toml`."""
 
 LEAST_CAPABILITY = (8, 0)
-"""What Triton supports (its README, "Compatibility"); it compiles for older ones, without a promise."""
+"""Lowest capability Triton supports (its README, "Compatibility"); it compiles for older ones without a guarantee."""
 
 Installed: TypeAlias = Callable[[str], str | None]
-"""Version of an installed package by the name it is imported by; None if there is none."""
+"""Returns the version of an installed package by its import name; None if it is not installed."""
 
 
 def installed(name: str) -> str | None:
@@ -31,11 +31,11 @@ def installed(name: str) -> str | None:
 
 
 def oldest_driver(device: Device) -> int:
-    """First branch of the driver that loads what is made for a device.
+    """Return the oldest driver branch that loads code compiled for a device.
 
     Triton 3.9 assembles with CUDA 13's ptxas from compute capability 9.0 on and with CUDA 12's below
-    (`get_ptxas` in its `backends/nvidia/compiler.py`); a driver loads code of its own major version of CUDA and older
-    ones.
+    (`get_ptxas` in its `backends/nvidia/compiler.py`); a driver loads code of its own major version of CUDA and
+    older ones.
 
     Args:
         device: The device.
@@ -44,15 +44,15 @@ def oldest_driver(device: Device) -> int:
 
 
 def usable_devices(host: Host) -> tuple[Device, ...] | Unsupported:
-    """The devices kernels can be built for and run on, or why there is none and what to do."""
+    """Return the devices kernels can be built for and run on, or why there is none and what to do."""
     return usable_gpus(host, least=LEAST_CAPABILITY, oldest_driver=oldest_driver)
 
 
 def compiler_problem(version_of: Installed = installed) -> Unsupported | None:
-    """What of what compiles kernels and keeps buffers is missing or too old, and what to do; None if nothing is.
+    """Return which of Triton and CuPy is missing or too old, and what to do; None if both are usable.
 
     Args:
-        version_of: Says what is installed.
+        version_of: Returns the installed version of a distribution.
     """
     version = version_of("triton")
     if version is None:

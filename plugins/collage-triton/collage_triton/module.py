@@ -1,4 +1,4 @@
-"""Generated source as a module: Triton reads a kernel's text, and finds it where `inspect` looks."""
+"""Load generated source as a module from which Triton's `inspect` calls can read a kernel's text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collage_triton.emit import KERNEL
 
 
 def kernel_of(source: str) -> Any:
-    """The kernel that generated source defines, made by `triton.jit`."""
+    """Return the kernel that generated source defines with `triton.jit`."""
     name = f"<collage-triton {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     namespace: dict[str, Any] = {"__name__": "collage_triton.generated"}

@@ -1,4 +1,4 @@
-"""Operators that move elements: each is arithmetic on indices, and now and then a choice."""
+"""Operators that move elements: each is arithmetic on indices, sometimes with a selection."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _transpose(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Ind
 
 
 def _reshape(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index) -> Term:
-    """Reshape, Flatten, Squeeze and Unsqueeze are one: the same offset under another shape."""
+    """Expand Reshape, Flatten, Squeeze and Unsqueeze: the same offset under another shape."""
     source = required(node, 0)
     flat = x.terms.ravel(index, shape_of(value))
     return x.at(source, x.terms.unravel(flat, shape_of(source)))
@@ -60,7 +60,7 @@ def _concat(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index)
 
 
 def _chosen(x: Expander, index: Index, axis: int, parts: list[tuple[onnx_ir.Value, int, int]]) -> Term:
-    """The element of the part an index lies in: the first if it is before the second, and so on."""
+    """Return the element of the part in which an index lies: the first if it is before the second, and so on."""
     t = x.terms
     source, start, extent = parts[0]
     at = index[axis]
@@ -121,7 +121,10 @@ def _gather_elements(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, inde
 
 
 def _position(x: Expander, chosen: Term, extent: int) -> Term:
-    """An index that is data, from the front; ONNX does not say what one out of range reads, so it reads the 0th."""
+    """Return a data-dependent index counted from the front.
+
+    ONNX does not define what an index out of range reads, so it reads element 0.
+    """
     t = x.terms
     zero, end = t.const(0, chosen.dtype), t.const(extent, chosen.dtype)
     wrapped = t.apply(
@@ -180,7 +183,10 @@ def _tile(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index) -
 
 
 def _depth_to_space(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index) -> Term:
-    """Channels are (c, r, s) in mode CRD, (r, s, c) in mode DCR, for row and column inside a block."""
+    """Expand DepthToSpace.
+
+    Channels are (c, r, s) in mode CRD, (r, s, c) in mode DCR, for row and column inside a block.
+    """
     t, size = x.terms, int(attribute(node, "blocksize"))
     b, c, h, w = index
     r, s = t.remainder(h, size), t.remainder(w, size)
@@ -234,4 +240,4 @@ MOVEMENT: Mapping[str, Rule] = MappingProxyType(
 )
 
 TRAILING = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
-"""Operators that keep every offset: behind a kernel's last loop they are nothing at all."""
+"""Operators that keep every offset; they are no-ops after a kernel's last loop."""

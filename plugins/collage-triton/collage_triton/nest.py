@@ -1,9 +1,9 @@
-"""The loop nest of a kernel function: what runs over what, and what each store writes where.
+"""The loop nest of a kernel function: loop variables, and what each store writes where.
 
-There are three forms. *Pointwise*: every program computes one block of an output's elements. *Rows*: where something is
-reduced, the output's axes its row depends on are the rows, one or more per program, and the others lie inside; what is
-reduced and what lies inside run along axis 1 of the same tile, so that a row is read once for all. *Products*: tiles of
-two output axes, with a loop over what is summed (`products.py`).
+There are three forms. *Pointwise*: every program computes one block of an output's elements. *Rows*: with a
+reduction, the output axes on which its row depends are the rows, one or more per program, and the other
+axes are inner; reduced and inner axes share axis 1 of the same tile, so that a row is read once for all.
+*Products*: tiles of two output axes, with a loop over the summed axis (`products.py`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from collage_triton.rules import RULES
 from collage_triton.terms import Term, Terms, Var
 
 _WASTE = 16
-"""How many times over a kernel may reduce the same row, before somebody else should have it."""
+"""Most times a kernel may repeat the reduction of the same row before the nest is refused."""
 _SMALL = 1 << 16
-"""So many terms may be reduced as often as one likes."""
+"""Reductions of at most this many terms in total may be repeated any number of times."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class Parameter:
     """An argument of a kernel.
 
     Attributes:
-        name: In the source: `in0`, `w0`, `out0`.
-        dtype: Of its elements.
+        name: Name in the source: `in0`, `w0`, `out0`.
+        dtype: Element type.
         place: Number of the function's input or output; name of its constant.
-        elements: How many it holds.
+        elements: Number of elements.
     """
 
     name: str
@@ -47,23 +47,23 @@ class Parameter:
 
     @classmethod
     def of(cls, value: onnx_ir.Value, kind: str, number: int, place: int | str) -> Parameter:
-        """The parameter for a value, by its kind: `in`, `w` or `out`.
+        """Create the parameter for a value, by its kind: `in`, `w` or `out`.
 
         Raises:
-            Refused: If there are no terms of its type, or its shape is not known.
+            Refused: If terms do not support its type, or its shape is not known.
         """
         return cls(f"{kind}{number}", dtype_of(value), place, math.prod(shape_of(value)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Store:
-    """What one output's elements are.
+    """The elements of one output, and where they are written.
 
     Attributes:
         parameter: The output.
-        offset: Where an element goes.
-        value: The element.
-        outer: Loop variable of axis 0, blocks of which are programs.
+        offset: Offset of an element.
+        value: Value of an element.
+        outer: Loop variable of axis 0, which is divided into blocks, one per program.
         inner: Loop variable of axis 1.
     """
 
@@ -76,12 +76,12 @@ class Store:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Nest:
-    """A kernel before it is text.
+    """A kernel's loop nest, before source is generated.
 
     Attributes:
-        form: What decides the shapes of tiles.
-        parameters: Arguments that are used, in order.
-        stores: What is written; none if no output has elements.
+        form: Determines the shapes of tiles.
+        parameters: Used arguments, in order.
+        stores: Stores of the kernel; empty if no output has elements.
         batch: Loop variable along the grid's second axis, of a product.
     """
 
@@ -92,12 +92,12 @@ class Nest:
 
 
 def nest_of(function: KernelFunction, precision: str = "ieee", rules: Mapping[str, Rule] = RULES) -> Nest:
-    """Makes the loop nest of a function.
+    """Build the loop nest of a function.
 
     Args:
         function: One ONNX model whose values have static shapes.
-        precision: How products of float32 are made: `"ieee"` or `"tf32"`.
-        rules: What operators' elements are.
+        precision: How float32 products are computed: `"ieee"` or `"tf32"`.
+        rules: Rules that expand the operators.
 
     Raises:
         Refused: If there is none.
@@ -122,11 +122,11 @@ def nest_over(
     precision: str = "ieee",
     rules: Mapping[str, Rule] = RULES,
 ) -> Nest:
-    """Makes the loop nest of what lies between some values of a graph, which need not be a graph of its own.
+    """Build the loop nest of the operators between some values of a graph, which need not be a graph of its own.
 
     Args:
-        leaves: What is read from memory.
-        outputs: What is written.
+        leaves: Values read from memory.
+        outputs: Values written.
         precision: As for `nest_of`.
         rules: As for `nest_of`.
 
@@ -138,7 +138,10 @@ def nest_over(
 
 
 def _is_read_as_data(value: onnx_ir.Value) -> bool:
-    """Whether it may be a weight: shapes and axes hold types kernels do too, so only what cannot be held is none."""
+    """Return whether a value may be a weight.
+
+    Shapes and axes have types that kernels support, too, so only a value of an unsupported type is ruled out.
+    """
     try:
         dtype_of(value)
     except Refused:
@@ -177,7 +180,7 @@ class _Maker:
         return Nest(form, tuple(parameters), tuple(stores))
 
     def _rows(self, value: onnx_ir.Value) -> tuple[int, ...] | onnx_ir.Node | None:
-        """The axes rows are made of; the product, if there is one; None if nothing is reduced."""
+        """Return the axes that rows are made of, or the product if there is one; None if nothing is reduced."""
         probe = Expander(self._leaves, self._rules, self._precision)
         axes = [probe.terms.var(f"axis{axis}", None, extent) for axis, extent in enumerate(shape_of(value))]
         probe.at(value, tuple(probe.terms.of(var) for var in axes))
@@ -212,7 +215,7 @@ class _Maker:
         return Store(parameter.name, t.ravel(at, shape), x.at(value, at), outer, inner)
 
     def _before_views(self, value: onnx_ir.Value) -> onnx_ir.Value:
-        """What is stored under an output's offsets: the value before the operators that change its shape only."""
+        """Return the value stored under an output's offsets: that before trailing operators that only reshape it."""
         node = value.producer()
         while node is not None and node.op_type in TRAILING and node.domain in ("", "ai.onnx"):
             source = node.inputs[0]
@@ -227,7 +230,7 @@ def _unravelled(t: Terms, var: Var, shape: Sequence[int], axes: Sequence[int]) -
 
 
 def walk(terms: Sequence[Term]) -> list[Term]:
-    """Every term these are made of, each once, operands first."""
+    """Return every term that the terms are made of, each once, operands first."""
     seen: dict[Term, None] = {}
     stack = [(term, False) for term in reversed(terms)]
     while stack:
@@ -245,11 +248,11 @@ def _loaded(terms: Sequence[Term]) -> set[str]:
 
 
 def _check_waste(stores: Sequence[Store], rows: Mapping[Term, int]) -> None:
-    """Refuses what would reduce the same rows again and again, once for each element that wants their result.
+    """Reject a nest that would reduce the same rows repeatedly, once for each element that uses their result.
 
     Args:
-        stores: What is written.
-        rows: Of each reduction, how many different rows there are.
+        stores: Stores of the nest.
+        rows: Number of distinct rows of each reduction.
     """
     for store in stores:
         for term in walk([store.value]):

@@ -1,4 +1,4 @@
-"""What is offered: nodes the expression compiler itself makes terms of, so there is no second table to keep true."""
+"""Nodes that may be proposed: those the expression compiler itself expands, so no second table is needed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from collage_triton.rules import RULES
 
 
 def register(table: PatternTable) -> None:
-    """Adds every operator there is a loop nest for."""
+    """Register a predicate for every operator that has a rule for loop nests."""
     for operator in RULES:
         table.predicate(operator, takes)
 
 
 def takes(node: NodeContext) -> Supported | Unsupported:
-    """Whether there is a loop nest for a node alone; for a group, lowering may still refuse."""
+    """Return whether there is a loop nest for a node alone; for a group, lowering may still refuse."""
     if node.node.op_identifier() in node.graph.model.functions:
         return Supported()  # a function of the model: kernel functions come with its body in place of the call
     for spec in (*node.inputs, *node.outputs):

@@ -32,11 +32,11 @@ from collage_triton.products import PRODUCTS
 
 
 def targets(version: str, devices: Iterable[Device]) -> list[Target]:
-    """The targets of some devices, and of the lower precisions of products.
+    """Return the targets of some devices, and of the lower precisions of products.
 
     Args:
-        version: Of Triton.
-        devices: Those that are new enough.
+        version: Version of Triton.
+        devices: The supported devices.
     """
     return gpu_targets(
         devices,
@@ -52,8 +52,8 @@ class TritonPlugin:
     """Hooks of the toolchain `triton`; keeps the process's one driver.
 
     Args:
-        version_of: Says what is installed.
-        open_driver: Loads the CUDA driver; called when it is first needed.
+        version_of: Returns the version of an installed package.
+        open_driver: Loads the CUDA driver; called at first use.
         compiling: Compiles a kernel.
     """
 
@@ -69,7 +69,7 @@ class TritonPlugin:
         self._driver: Driver | None = None
 
     def driver(self) -> Driver:
-        """The CUDA driver, started when first needed.
+        """Return the CUDA driver, initialised on first use.
 
         Raises:
             OSError: If there is none.
@@ -80,13 +80,13 @@ class TritonPlugin:
 
     @hookimpl
     def collage_check_host(self, host: Host) -> Supported | Unsupported:
-        """Whether there is a GPU that Triton supports, and a driver that loads what is made for it."""
+        """Check that there is a GPU that Triton supports, and a driver that loads code compiled for it."""
         found = usable_devices(host)
         return found if isinstance(found, Unsupported) else Supported()
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
-        """`triton`, and with `precision=tf32`, `fp16` and `bf16`, on each device that is new enough."""
+        """Return `triton`, and its variants with `precision=tf32`, `fp16` and `bf16`, on each supported device."""
         devices = usable_devices(host)
         if isinstance(devices, Unsupported):
             return devices
@@ -96,24 +96,24 @@ class TritonPlugin:
 
     @hookimpl
     def collage_register_predicates(self, table: PatternTable, target: Target) -> None:
-        """The operators there is a loop nest for."""
+        """Register the operators that have a loop nest."""
         register(table)
 
     @hookimpl
     def collage_fusion_spec(self, target: Target) -> FusionRule:
-        """Native fusion and blocks written out, without the groups there is no loop nest for."""
+        """Return native fusion and explicit blocks, without the groups that have no loop nest."""
         return rule_of(target)
 
     @hookimpl
     def collage_lower(
         self, target: Target, function: KernelFunction, build: BuildContext
     ) -> Iterator[Artifact] | Unsupported:
-        """Cubins, one pair per arrangement of loops."""
+        """Build cubins, one pair per arrangement of loops."""
         return lower(target, function, build, str(self._version_of("triton")), self._compile)
 
     @hookimpl
     def collage_load(self, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-        """The cubin, loaded by the driver."""
+        """Load the cubin with the driver."""
         return load(artifact, run, self.driver)
 
 

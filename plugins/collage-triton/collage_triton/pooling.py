@@ -17,11 +17,11 @@ from collage_triton.terms import Term
 from collage_triton.windows import Windows, windows_of
 
 _LEAST: Mapping[str, float] = MappingProxyType({"f32": -math.inf, "i8": -128, "u8": 0})
-"""What padding counts as in a maximum."""
+"""Value of padding in a maximum, by type."""
 
 
 def _element(x: Expander, node: onnx_ir.Node, windows: Windows, index: Index, at: Index, padding: float) -> Term:
-    """The input's element at a place of a window, a number where that is padding."""
+    """Return the input's element at a place of a window; where that is padding, a given number."""
     place, inside = windows.met(x.terms, index[2:], at)
     term = x.wide(required(node, 0), (*index[:2], *place))
     return term if inside is None else Scalars(x.terms).where(inside, term, padding)

@@ -1,7 +1,7 @@
 """Matrix products and convolutions: tiles of two output axes, and a sum over a third by `tl.dot`.
 
-A convolution is the product of its weights, one row per output channel, and of its input's windows, one column per
-output place; the windows are made by index arithmetic as they are loaded (implicit GEMM).
+A convolution is the product of its weights, one row per output channel, and its input's windows, one column per
+output position; the windows are formed by index arithmetic as they are loaded (implicit GEMM).
 """
 
 from __future__ import annotations
@@ -22,18 +22,21 @@ from collage_triton.terms import Term, Terms, Var, value_of
 from collage_triton.windows import windows_of
 
 MOST_BATCHES = 65535
-"""Of a grid along its second axis (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""Largest extent of a grid's second axis.
+
+CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """How the axes of a product's result lie in its tiles.
+    """Assignment of a product's result axes to its tiles.
 
     Attributes:
         index: The result's index, made of the three loop variables.
-        outer: Along axis 0 of a tile.
-        inner: Along axis 1.
-        batch: Along the grid's second axis.
+        outer: Loop variable along axis 0 of a tile.
+        inner: Loop variable along axis 1 of a tile.
+        batch: Loop variable along the grid's second axis.
     """
 
     index: Index
@@ -43,10 +46,10 @@ class Layout:
 
 
 def layout_of(t: Terms, node: onnx_ir.Node) -> Layout:
-    """The layout of a product's result: groups of a convolution and batches of matrices are separate products.
+    """Return the layout of a product's result: groups of a convolution and batches are separate products.
 
     Raises:
-        Refused: If they are more than a grid takes.
+        Refused: If there are more than a grid supports.
     """
     shape = shape_of(node.outputs[0])
     if node.op_type in ("Conv", "ConvTranspose"):
@@ -70,7 +73,7 @@ def _inner(x: Expander, extent: int) -> tuple[Var, Var]:
 
 
 def _product(x: Expander, node: onnx_ir.Node, left: Term, right: Term, inner: tuple[Var, Var]) -> Term:
-    """The sum of products, in float32.
+    """Return the sum of products, in float32.
 
     Raises:
         Refused: If its operands do not lie along the two axes of a tile.
@@ -87,9 +90,9 @@ def _product(x: Expander, node: onnx_ir.Node, left: Term, right: Term, inner: tu
 
 
 def _narrow(t: Terms, left: Term, right: Term) -> tuple[Term, Term]:
-    """Both operands in the 16-bit type they were widened from: the product is the same, and tensor cores make it.
+    """Return both operands in the 16-bit type they were widened from, for tensor cores; the result is the same.
 
-    A product of two 16-bit floats is exact in float32, which `tl.dot` adds up in either way.
+    A product of two 16-bit floats is exact in float32, in which `tl.dot` accumulates in either case.
     """
     for dtype in ("f16", "bf16"):
         first, second = _in_type(t, left, dtype), _in_type(t, right, dtype)
@@ -99,7 +102,7 @@ def _narrow(t: Terms, left: Term, right: Term) -> tuple[Term, Term]:
 
 
 def _in_type(t: Terms, term: Term, dtype: str) -> Term | None:
-    """A float32 in a 16-bit type, if it is seen to be a number of that type: widened, or zero where it is padding."""
+    """Return a float32 term in a 16-bit type if it was widened from that type or is zero padding; else None."""
     if term.op == "cast" and term.operands[0].dtype == dtype:
         return term.operands[0]
     if term.op == "const" and term.dtype == "f32" and value_of(term) == 0:
@@ -124,7 +127,7 @@ def _matmul(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index)
 
 
 def _own(x: Expander, index: Sequence[Term], shape: Sequence[int]) -> Index:
-    """An operand's index along batch axes, which are broadcast."""
+    """Return an operand's index along batch axes, which are broadcast."""
     own = index[len(index) - len(shape) :]
     return tuple(x.terms.index(0) if extent == 1 else at for at, extent in zip(own, shape, strict=True))
 
@@ -173,7 +176,7 @@ def _conv(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index) -
 
 
 def _conv_transpose(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index) -> Term:
-    """Each output gathers what a convolution's transpose scatters: of most places in the kernel, nothing."""
+    """Gather for each output the inputs that a transposed convolution scatters; most kernel taps contribute none."""
     weight, t, s = required(node, 1), x.terms, Scalars(x.terms)
     shape, kernel = shape_of(required(node, 0)), shape_of(weight)
     automatic = str(attribute(node, "auto_pad", "NOTSET"))

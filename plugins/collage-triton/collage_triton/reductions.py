@@ -1,4 +1,4 @@
-"""Operators over rows: sums and the like, and what is made of them and element-wise work."""
+"""Operators over rows: reductions such as sums, and combinations of reductions and element-wise work."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def over(
     rows: Sequence[Term],
     body: Callable[[Index, Term], Term],
 ) -> Term:
-    """Reduces a body over axes of these extents.
+    """Reduce a body over axes of these extents.
 
     Args:
         x: The expander.
         kind: `"sum"`, `"prod"`, `"max"` or `"min"`.
-        extents: Of the reduced axes.
+        extents: Extents of the reduced axes.
         rows: The index of the row.
-        body: An element from the index along those axes, and the same as one number.
+        body: Returns an element for the index along those axes, given as a tuple and as one flat index.
 
     Raises:
-        Refused: If the row moves with another reduction's loop.
+        Refused: If the row depends on another reduction's loop variable.
     """
     size = math.prod(extents)
     free = frozenset[Var]().union(*(each.free for each in rows))
@@ -68,13 +68,13 @@ def _axes(node: onnx_ir.Node, rank: int) -> tuple[int, ...]:
 
 
 def _placed(index: Index, axes: Sequence[int], own: Index) -> Index:
-    """An index with the reduced axes put in; `index` has one entry for each axis of the input."""
+    """Return an index with the reduced axes inserted; `index` has one entry for each axis of the input."""
     places = dict(zip(axes, own, strict=True))
     return tuple(places.get(axis, at) for axis, at in enumerate(index))
 
 
 def _kept(x: Expander, node: onnx_ir.Node, index: Index, axes: Sequence[int], rank: int) -> Index:
-    """An output's index with one entry for each axis of the input, 0 where it is reduced."""
+    """Return an output's index with one entry for each axis of the input, 0 where it is reduced."""
     zero = x.terms.index(0)
     if attribute(node, "keepdims", 1):
         return tuple(zero if axis in axes else at for axis, at in enumerate(index))
@@ -103,11 +103,11 @@ def _reduced(
 def extreme(
     x: Expander, s: Scalars, kind: str, extents: Sequence[int], row: Index, body: Callable[[Index, Term], Term]
 ) -> Term:
-    """As `over`; of floats, a maximum or minimum is no number if any element is none.
+    """Reduce like `over`; for floats, a maximum or minimum is NaN if any element is NaN.
 
     Args:
-        x: As for `over`, with all that follow but one.
-        s: Makes terms.
+        x: As for `over`, like all parameters but `s`.
+        s: Creates terms.
         kind: As for `over`.
         extents: As for `over`.
         row: As for `over`.
@@ -147,7 +147,7 @@ def _log_sum_exp(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: I
 
 def _arg(kind: str) -> Rule:
     def rule(x: Expander, node: onnx_ir.Node, value: onnx_ir.Value, index: Index) -> Term:
-        """The first or last place that holds the row's maximum or minimum; if any is no number, the first of those."""
+        """Return the first or last position of the row's maximum or minimum; NaN elements take precedence."""
         source = required(node, 0)
         shape = shape_of(source)
         axis = axis_of(node, len(shape), 0)
@@ -202,7 +202,7 @@ def _standardised(
     own: Index,
     epsilon: float,
 ) -> Term:
-    """An element less the mean of its row, over the row's standard deviation; two passes, as the reference does it."""
+    """Return an element minus its row's mean, over the row's standard deviation; in two passes, as the reference."""
     size = float(math.prod(extents))
     mean = s.div(over(x, "sum", extents, row, lambda at, _: element(at)), size)
 
@@ -215,7 +215,7 @@ def _standardised(
 
 
 def _scaled(x: Expander, s: Scalars, node: onnx_ir.Node, term: Term, index: Index) -> Term:
-    """Times the scale and plus the bias, which are broadcast."""
+    """Multiply by the scale and add the bias, both broadcast."""
     term = s.mul(term, x.terms.cast(x.broadcast(required(node, 1), index), "f32"))
     bias = operand(node, 2)
     return term if bias is None else s.add(term, x.terms.cast(x.broadcast(bias, index), "f32"))

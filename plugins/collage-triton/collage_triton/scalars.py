@@ -1,7 +1,7 @@
-"""Functions of numbers, as terms: what element-wise operators and reductions are made of.
+"""Scalar functions as terms, from which element-wise operators and reductions are composed.
 
-All floats are float32 here; whoever calls rounds the result to the operator's own type. Formulas are those of the ONNX
-standard, in forms that do not overflow where the result is finite.
+All floats are float32 here; the caller rounds the result to the operator's own type. Formulas are those of
+the ONNX standard, in forms that do not overflow where the result is finite.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ class Scalars:
     """Arithmetic on terms.
 
     Args:
-        terms: Makes them.
+        terms: Creates them.
     """
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
 
     def number(self, value: float, like: Term) -> Term:
-        """A constant of another term's type."""
+        """Return a constant of another term's type."""
         return self.terms.const(value, like.dtype)
 
     def _both(self, op: str, a: Term, b: Term | float, dtype: str | None = None) -> Term:
@@ -34,91 +34,91 @@ class Scalars:
         return self._both("add", a, b)
 
     def sub(self, a: Term, b: Term | float) -> Term:
-        """Difference."""
+        """Return the difference."""
         return self._both("sub", a, b)
 
     def mul(self, a: Term, b: Term | float) -> Term:
-        """Product."""
+        """Return the product."""
         return self._both("mul", a, b)
 
     def div(self, a: Term, b: Term | float) -> Term:
-        """Quotient; of integers rounded towards zero, as ONNX has it."""
+        """Return the quotient; for integers rounded towards zero, as in ONNX."""
         return self._both("div" if a.dtype == "f32" else "floordiv", a, b)
 
     def less(self, a: Term, b: Term | float) -> Term:
-        """Whether a < b."""
+        """Return whether a < b."""
         return self._both("lt", a, b, "i1")
 
     def more(self, a: Term, b: Term | float) -> Term:
-        """Whether a > b."""
+        """Return whether a > b."""
         return self._both("gt", a, b, "i1")
 
     def equal(self, a: Term, b: Term | float) -> Term:
-        """Whether a == b."""
+        """Return whether a == b."""
         return self._both("eq", a, b, "i1")
 
     def differ(self, a: Term, b: Term | float) -> Term:
-        """Whether a != b."""
+        """Return whether a != b."""
         return self._both("ne", a, b, "i1")
 
     def both(self, a: Term, b: Term) -> Term:
-        """Whether both hold."""
+        """Return whether both conditions hold."""
         return self.terms.apply("and", a, b)
 
     def where(self, condition: Term, a: Term | float, b: Term | float) -> Term:
-        """One or the other."""
+        """Return `a` where the condition holds, else `b`."""
         like = a if isinstance(a, Term) else b
         assert isinstance(like, Term)
         first, second = (each if isinstance(each, Term) else self.number(each, like) for each in (a, b))
         return self.terms.apply("where", condition, first, second, dtype=like.dtype)
 
     def call(self, name: str, a: Term) -> Term:
-        """A function Triton has: exp, log, sqrt, erf, floor, ..."""
+        """Apply a function of Triton: exp, log, sqrt, erf, floor, ..."""
         return self.terms.apply(name, a)
 
     # What NumPy gives where a number is none: it stays one.
 
     def is_nan(self, a: Term) -> Term:
-        """Whether it is no number."""
+        """Return whether a value is NaN."""
         return self.differ(a, a)
 
     def largest(self, a: Term, b: Term) -> Term:
-        """Maximum; no number if either is none."""
+        """Return the maximum; NaN if either is NaN."""
         taken = self.more(a, b)
         return self.where(self.terms.apply("or", taken, self.is_nan(a)) if a.dtype == "f32" else taken, a, b)
 
     def smallest(self, a: Term, b: Term) -> Term:
-        """Minimum; no number if either is none."""
+        """Return the minimum; NaN if either is NaN."""
         taken = self.less(a, b)
         return self.where(self.terms.apply("or", taken, self.is_nan(a)) if a.dtype == "f32" else taken, a, b)
 
     def sigmoid(self, a: Term) -> Term:
-        """1 / (1 + exp(-a))."""
+        """Return 1 / (1 + exp(-a))."""
         return self.div(self.number(1.0, a), self.add(self.call("exp", self.call("neg", a)), 1.0))
 
     def tanh(self, a: Term) -> Term:
-        """Of exp(-2|a|), which does not overflow; right to 1e-7 of one, not of itself, near zero."""
+        """Compute tanh from exp(-2|a|), which does not overflow; near zero the error is 1e-7 absolute, not relative."""
         small = self.call("exp", self.mul(self.call("abs", a), -2.0))
         size = self.div(self.sub(self.number(1.0, a), small), self.add(small, 1.0))
         return self.where(self.less(a, 0.0), self.call("neg", size), size)
 
     def softplus(self, a: Term) -> Term:
-        """log(1 + exp(a)) of a number of any size."""
+        """Compute log(1 + exp(a)) for numbers of any magnitude."""
         rest = self.call("log", self.add(self.call("exp", self.call("neg", self.call("abs", a))), 1.0))
         return self.add(self.largest(a, self.number(0.0, a)), rest)
 
     def clip(self, a: Term, low: float, high: float) -> Term:
-        """Held between two numbers."""
+        """Clamp between two numbers."""
         return self.smallest(self.largest(a, self.number(low, a)), self.number(high, a))
 
     def rounded(self, a: Term) -> Term:
-        """To the nearest whole number, to the even one of two: what adding 2**23 and taking it away does."""
+        """Round to the nearest integer, ties to even, as adding and subtracting 2**23 does."""
         large = self.where(self.less(a, 0.0), -(2.0**23), self.number(2.0**23, a))
         whole = self.sub(self.add(a, large), large)
         return self.where(self.less(self.call("abs", a), 2.0**23), whole, a)
 
     def power(self, a: Term, b: Term) -> Term:
-        """`a` to the power `b`, of two floats, or of an integer and a constant."""
+        """Raise `a` to the power `b`, for two floats, or an integer and a constant."""
         if b.op == "const":
             exponent = float(value_of(b))
             if exponent in (0.5, -0.5) and a.dtype == "f32":

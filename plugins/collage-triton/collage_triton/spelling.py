@@ -1,4 +1,4 @@
-"""How single terms are written in Triton's language: operators, functions, numbers."""
+"""Spelling of single terms in Triton's language: operators, functions, numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INFIX: Mapping[str, str] = MappingProxyType(
         "ne": "!=",
     }
 )
-"""Operators between two terms, by the term's name."""
+"""Infix operators of two terms, by the term's name."""
 CALLS: Mapping[str, str] = MappingProxyType(
     {
         **{
@@ -64,7 +64,7 @@ _STEPS: Mapping[str, str] = MappingProxyType(
 
 
 def identity(kind: str, dtype: str) -> str:
-    """What a reduction starts from: it changes nothing.
+    """Return the neutral element of a reduction.
 
     Examples:
         >>> identity("max", "i8"), identity("prod", "f32")
@@ -75,7 +75,7 @@ def identity(kind: str, dtype: str) -> str:
 
 
 def step(kind: str, so_far: str, new: str) -> str:
-    """Two parts of a reduction as one.
+    """Return the expression that combines two parts of a reduction.
 
     Examples:
         >>> step("sum", "t0", "t1")
@@ -85,7 +85,7 @@ def step(kind: str, so_far: str, new: str) -> str:
 
 
 def _is_wrapped(text: str) -> bool:
-    """Whether the first bracket closes with the last."""
+    """Return whether the first bracket closes with the last."""
     if not text.startswith("("):
         return False
     depth = 0
@@ -97,7 +97,7 @@ def _is_wrapped(text: str) -> bool:
 
 
 def bare(text: str) -> str:
-    """An expression without brackets around all of it.
+    """Return an expression without brackets around the whole of it.
 
     Examples:
         >>> bare("(a + b)"), bare("(a) + (b)")
@@ -107,7 +107,7 @@ def bare(text: str) -> str:
 
 
 def literal(term: Term) -> str:
-    """A constant's number; in brackets if it is negative."""
+    """Return the literal of a constant, in brackets if it is negative."""
     value = value_of(term)
     if isinstance(value, bool):
         return repr(value)
@@ -117,5 +117,5 @@ def literal(term: Term) -> str:
 
 
 def full(term: Term) -> str:
-    """A constant as a tile of one element, where a number in the source would not do: it has no type of its own."""
+    """Return a constant as a tile of one element; a literal number would have no type of its own."""
     return f"tl.full([1, 1], {literal(term).strip('()')}, {TRITON_TYPES[term.dtype]})"

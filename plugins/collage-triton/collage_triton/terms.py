@@ -1,8 +1,8 @@
-"""Scalar expressions over loop variables: what one element of a result is, as a graph that shares what is equal.
+"""Scalar expressions over loop variables: one element of a result, as a graph with shared subexpressions.
 
-Terms are interned: equal ones are one object, so `is` compares them, a value that two readers want at one index is
-computed once, and graphs of diamonds stay small. Index terms are simplified on the way, by how large they can get; that
-is what makes the same row of two operators the same loads.
+Terms are interned: equal terms are one object, so `is` compares them, a value that two readers need at one
+index is computed once, and diamond-shaped graphs stay small. Index terms are simplified by their upper
+bounds when they are made; this is what makes two operators that read the same row share its loads.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Var:
 
     Attributes:
         name: Its name in the source.
-        axis: Along which axis of a two-dimensional tile it runs; None for one number per program.
-        extent: It runs from 0 to below this.
+        axis: Axis of a two-dimensional tile along which it runs; None for one number per program.
+        extent: Exclusive upper bound; it starts at 0.
     """
 
     name: str
@@ -35,12 +35,12 @@ class Term:
     """One operation on scalars.
 
     Attributes:
-        op: What it does: `"add"`, `"load"`, `"var"`, `"const"`, `"reduce"`, `"dot"`, ...
-        operands: What it reads.
+        op: Operation: `"add"`, `"load"`, `"var"`, `"const"`, `"reduce"`, `"dot"`, ...
+        operands: Terms it reads.
         dtype: Type of its result.
-        data: What else it depends on: a constant's value, a parameter's name, loop variables.
+        data: Other parameters: a constant's value, a parameter's name, loop variables.
         free: Loop variables it depends on.
-        below: For index terms, a number they stay below; None where that is not known.
+        below: Exclusive upper bound of an index term; None if unknown.
         origin: Operator it was made for, which a comment in the source shows.
     """
 
@@ -54,10 +54,10 @@ class Term:
 
 
 class Terms:
-    """Makes terms, each once.
+    """Creates terms, each only once.
 
     Attributes:
-        origin: Goes into the terms made from now on.
+        origin: `Term.origin` of the terms made from now on.
     """
 
     def __init__(self) -> None:
@@ -68,20 +68,20 @@ class Terms:
     # Loop variables
 
     def var(self, stem: str, axis: int | None, extent: int) -> Var:
-        """The loop variable of a name, an axis and an extent; asked again, the same one."""
+        """Return the loop variable of a name, an axis and an extent; the same for repeated calls."""
         key = (stem, axis, extent)
         if key not in self._vars:
             self._vars[key] = Var(stem, axis, extent)
         return self._vars[key]
 
     def of(self, var: Var) -> Term:
-        """Its value; 0 where it can have no other."""
+        """Return the value of a variable; 0 if that is its only value."""
         return self.index(0) if var.extent <= 1 else self._make("var", (), "i32", var, frozenset({var}), var.extent)
 
     # Operations
 
     def const(self, value: float | int | bool, dtype: str) -> Term:
-        """A number."""
+        """Return a number as a term."""
         number: float | int = value
         if dtype == "i1":
             number = bool(value)
@@ -93,12 +93,12 @@ class Terms:
         return self._make("const", (), dtype, (number, key), frozenset(), None)
 
     def apply(self, op: str, *operands: Term, dtype: str | None = None, data: Hashable = None) -> Term:
-        """An operation of no further meaning here; of the first operand's type unless said otherwise."""
+        """Return an uninterpreted operation; its type is the first operand's unless given."""
         free = frozenset[Var]().union(*(each.free for each in operands))
         return self._make(op, operands, dtype or operands[0].dtype, data, free, None)
 
     def cast(self, term: Term, dtype: str) -> Term:
-        """Another type: floats are truncated to integers, what is not zero is true."""
+        """Convert to another type: floats are truncated to integers, values other than zero are true."""
         if term.dtype == dtype:
             return term
         if term.op == "const" and dtype not in ("f16", "bf16"):
@@ -112,7 +112,7 @@ class Terms:
         return self.apply("cast", term, dtype=dtype)
 
     def load(self, parameter: str, offset: Term, dtype: str) -> Term:
-        """An element of a parameter, `offset` elements from its start."""
+        """Return an element of a parameter, `offset` elements from its start."""
         return self.apply("load", offset, dtype=dtype, data=parameter)
 
     def reduce(self, kind: str, body: Term, var: Var) -> Term:
@@ -128,11 +128,11 @@ class Terms:
         return self._make("reduce", (body,), body.dtype, (kind, var), body.free - {var}, None)
 
     def dot(self, left: Term, right: Term, inner: tuple[Var, Var], precision: str) -> Term:
-        """A product of tiles, summed over the inner extent in float32.
+        """Return a product of tiles, summed over the inner extent in float32.
 
         Args:
             left: Element of the left operand, over a variable of axis 0 and `inner[0]`.
-            right: Of the right one, over `inner[1]` and a variable of axis 1.
+            right: Element of the right operand, over `inner[1]` and a variable of axis 1.
             inner: The inner extent, once along axis 1 and once along axis 0.
             precision: `"ieee"` or `"tf32"`.
         """
@@ -140,12 +140,12 @@ class Terms:
         return self._make("dot", (left, right), "f32", (inner, precision), free, None)
 
     def within(self, condition: Term, index: Term, extent: int) -> Term:
-        """An index that is only meant where a condition holds, 0 elsewhere: so loads need no mask for it.
+        """Return an index valid where a condition holds, 0 elsewhere, so that loads need no mask for it.
 
         Args:
-            condition: Where it is meant.
-            index: There from 0 to below `extent`.
-            extent: Of the axis.
+            condition: Where the index is valid.
+            index: The index, from 0 to below `extent` where the condition holds.
+            extent: Extent of the axis.
         """
         free = condition.free | index.free
         return self._make("where", (condition, index, self.index(0)), "i32", None, free, extent)
@@ -153,12 +153,12 @@ class Terms:
     # Index arithmetic, on numbers that are not negative unless they come from `signed`
 
     def index(self, value: int) -> Term:
-        """A constant index."""
+        """Return a constant index."""
         below = value + 1 if value >= 0 else None
         return self._make("const", (), "i32", (value, (1.0, repr(value))), frozenset(), below)
 
     def plus(self, a: Term, b: Term) -> Term:
-        """Their sum."""
+        """Return the sum of two indices."""
         if a.op == "const":
             a, b = b, a
         if b.op == "const":
@@ -170,7 +170,7 @@ class Terms:
         return self._make("add", (a, b), "i32", None, a.free | b.free, below)
 
     def times(self, a: Term, factor: int) -> Term:
-        """A multiple."""
+        """Return an index times a factor."""
         if factor == 1:
             return a
         if factor == 0:
@@ -183,7 +183,7 @@ class Terms:
         return self._make("mul", (a, self.index(factor)), "i32", None, a.free, below)
 
     def quotient(self, a: Term, divisor: int) -> Term:
-        """Whole quotient."""
+        """Return the integer quotient."""
         if divisor == 1:
             return a
         if a.below is not None and a.below <= divisor:
@@ -199,7 +199,7 @@ class Terms:
         return self._make("floordiv", (a, self.index(divisor)), "i32", None, a.free, below)
 
     def remainder(self, a: Term, divisor: int) -> Term:
-        """Remainder."""
+        """Return the remainder."""
         if divisor == 1:
             return self.index(0)
         if a.below is not None and a.below <= divisor:
@@ -212,7 +212,7 @@ class Terms:
         return self._make("mod", (a, self.index(divisor)), "i32", None, a.free, divisor)
 
     def _split(self, a: Term, divisor: int) -> tuple[Term, Term] | None:
-        """A sum as (q, r) with `a == q * divisor + r`, of the addends that are seen to be multiples and the others."""
+        """Split a sum into (q, r) with `a == q * divisor + r`: addends known to be multiples, and the others."""
         if a.below is None:
             return None
         whole, rest, found = self.index(0), self.index(0), False
@@ -227,7 +227,7 @@ class Terms:
         return (whole, rest) if found else None
 
     def unravel(self, flat: Term, shape: Sequence[int]) -> tuple[Term, ...]:
-        """The index a row-major offset stands for."""
+        """Return the index that corresponds to a row-major offset."""
         index: list[Term] = []
         for extent in reversed(shape):
             index.append(self.remainder(flat, extent) if len(index) < len(shape) - 1 else flat)
@@ -235,14 +235,14 @@ class Terms:
         return tuple(self.index(0) if extent == 1 else at for at, extent in zip(reversed(index), shape, strict=True))
 
     def ravel(self, index: Sequence[Term], shape: Sequence[int]) -> Term:
-        """The row-major offset of an index; what makes up a whole run of one loop variable is that variable again."""
+        """Return the row-major offset of an index; indices that cover one loop variable are merged into it."""
         flat = self.index(0)
         for at, extent in zip(index, shape, strict=True):
             flat = self._joined(flat, extent, at)
         return flat
 
     def _joined(self, high: Term, extent: int, low: Term) -> Term:
-        """`high * extent + low`, seeing `(b + a // n) * n + a % n` as `b * n + a`."""
+        """Return `high * extent + low`; `(b + a // n) * n + a % n` is recognised as `b * n + a`."""
         if low.op == "mod" and value_of(low.operands[1]) == extent:
             part = self.quotient(low.operands[0], extent)
             rest, found = self.index(0), False
@@ -280,14 +280,14 @@ def _addends(term: Term) -> tuple[Term, ...]:
 
 
 def _factor(term: Term) -> int:
-    """What an index is seen to be a multiple of; 0 for nothing."""
+    """Return a factor that an index is known to be a multiple of; 0 if unknown."""
     if term.op == "const":
         return int(value_of(term))
     return int(value_of(term.operands[1])) if term.op == "mul" and term.operands[1].op == "const" else 0
 
 
 def value_of(term: Term) -> float | int:
-    """The number of a constant term."""
+    """Return the number of a constant term."""
     assert term.op == "const"
     assert isinstance(term.data, tuple)
     number: float | int = term.data[0]

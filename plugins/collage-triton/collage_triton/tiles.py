@@ -1,4 +1,4 @@
-"""How a loop nest is cut into programs: the variants of a kernel, best guess first."""
+"""Tile shapes that divide a loop nest into programs: the variants of a kernel, best guess first."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collage_triton.nest import Nest, walk
 _PERSISTENT = 8192
 """Longest row that is held in registers: 8192 float32 are 64 registers of each thread of 4 warps, or 16 of 16."""
 _PROGRAMS = 100
-"""Of a product, for a device with some hundred multiprocessors."""
+"""Fewest programs of a product for its first variant, on a device with about a hundred multiprocessors."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
-    """One arrangement.
+    """One arrangement of a tile.
 
     Attributes:
         outer: Indices of axis 0 in a program, a power of two.
-        inner: Indices of axis 1 that are worked on at once, a power of two; longer rows are looped over.
+        inner: Indices of axis 1 that are processed at once, a power of two; longer rows are looped over.
         warps: Warps of 32 threads in a program.
-        depth: Of a product, how much of the summed extent is multiplied at once; 0 if there is none.
+        depth: For a product, slice of the summed extent that is multiplied at once; 0 otherwise.
         stages: Loads in flight in a loop.
     """
 
@@ -33,7 +33,7 @@ class Tile:
 
     @property
     def name(self) -> str:
-        """The variant's name.
+        """Name of the variant.
 
         Examples:
             >>> Tile(4, 1024, 8).name
@@ -44,7 +44,7 @@ class Tile:
 
 
 def tiles(nest: Nest) -> tuple[Tile, ...]:
-    """The arrangements worth trying.
+    """Return the arrangements to try.
 
     Args:
         nest: The loop nest.
@@ -70,13 +70,16 @@ def tiles(nest: Nest) -> tuple[Tile, ...]:
 
 
 def _of_products(nest: Nest) -> tuple[Tile, ...]:
-    """The largest tile that makes a program for each of some hundred multiprocessors comes first, then the others."""
+    """Return the tiles to try for a product.
+
+    The largest tile that gives a program for each of some hundred multiprocessors comes first, then the others.
+    """
     [store] = nest.stores
     batch = nest.batch.extent if nest.batch is not None else 1
     inner = max(term.data[0][0].extent for term in walk([store.value]) if term.op == "dot")  # type: ignore[index]
 
     def fitted(outer: int, columns: int, depth: int, warps: int) -> Tile:
-        """`tl.dot` multiplies nothing smaller than 16 by 16."""
+        """Fit a tile to the problem; `tl.dot` supports no tile smaller than 16 by 16."""
         sizes = ((outer, store.outer.extent), (columns, store.inner.extent), (depth, inner))
         a, b, c = (min(size, max(16, power_of_two(extent))) for size, extent in sizes)
         return Tile(a, b, warps if a * b > 1024 else 2, c, 3)
@@ -91,7 +94,7 @@ def _of_products(nest: Nest) -> tuple[Tile, ...]:
 
 
 def power_of_two(extent: int) -> int:
-    """The smallest power of two that is not smaller."""
+    """Return the smallest power of two that is not smaller."""
     return 1 << max(0, extent - 1).bit_length()
 
 
@@ -100,5 +103,5 @@ def _block(extent: int, size: int, warps: int) -> Tile:
 
 
 def _warps(elements: int) -> int:
-    """A warp for each 256 elements, 8 of a thread: from 1 to 16."""
+    """Return the number of warps, from 1 to 16: one for each 256 elements, 8 per thread."""
     return min(16, max(1, elements // 256))

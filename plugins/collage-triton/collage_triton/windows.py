@@ -1,4 +1,4 @@
-"""Windows over an image: where a window and a place in it meet the input, and where they meet padding."""
+"""Windows over an image: the input index of each window position, or whether it is padding."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Windows:
     """The windows of a convolution or a pooling; each attribute has an entry for each spatial axis.
 
     Attributes:
-        shape: Of the input.
+        shape: Extents of the input.
         kernel: Size of a window.
-        result: How many windows there are.
-        steps: From one to the next.
-        dilations: Between neighbours in a window.
+        result: Number of windows.
+        steps: Distance between windows.
+        dilations: Distance between neighbours in a window.
         before: Padding before the input.
-        after: Padding behind it.
+        after: Padding after the input.
     """
 
     shape: tuple[int, ...]
@@ -34,22 +34,22 @@ class Windows:
     after: tuple[int, ...]
 
     def beyond(self, axis: int) -> int:
-        """How many elements the last window ends behind the input."""
+        """Return how many elements the last window extends beyond the input's end."""
         last = (self.result[axis] - 1) * self.steps[axis] + (self.kernel[axis] - 1) * self.dilations[axis]
         return last - self.before[axis] - (self.shape[axis] - 1)
 
     @property
     def are_inside(self) -> bool:
-        """Whether no window holds padding."""
+        """Whether no window contains padding."""
         return not any(self.before) and all(self.beyond(axis) <= 0 for axis in range(len(self.shape)))
 
     def met(self, t: Terms, places: Index, at: Index) -> tuple[Index, Term | None]:
-        """The input's index, and whether it is inside; None if it always is. Outside the index is 0.
+        """Return the input's index, and whether it is inside; None if it always is. Outside the index is 0.
 
         Args:
-            t: Makes terms.
-            places: Which window.
-            at: The place in it.
+            t: Creates terms.
+            places: Index of the window.
+            at: Position in the window.
         """
         inside: Term | None = None
         index = []
@@ -68,7 +68,7 @@ class Windows:
 
 
 def windows_of(node: onnx_ir.Node, kernel: Sequence[int]) -> Windows:
-    """The windows of an operator.
+    """Return the windows of an operator.
 
     Args:
         node: A Conv, MaxPool or AveragePool.
@@ -97,7 +97,7 @@ def _pads(
     steps: Sequence[int],
     dilations: Sequence[int],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How much is padded before and behind each axis."""
+    """Return the padding before and after each axis."""
     automatic = str(attribute(node, "auto_pad", "NOTSET"))
     none = (0,) * len(shape)
     if automatic not in ("SAME_UPPER", "SAME_LOWER"):

@@ -1,7 +1,8 @@
 """The part of the kit that executes kernels, over the engine: `pip install collage-testing[kit]`.
 
-Mock toolchains whose kernels run, fake devices that do everything as late as they may, the conformance kit of plugins,
-and single kernels on a fake or a real device (`collage_testing.kit.device_kernels` says how).
+It provides mock toolchains whose kernels run, fake devices that defer all work as long as allowed, the
+conformance kit for plugins, and single kernels on a fake or a real device (see
+`collage_testing.kit.device_kernels`).
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""A loaded kernel with places of its own: NumPy arrays in, one call or a graph of it, NumPy arrays out."""
+"""A loaded kernel with its own buffers: NumPy arrays in, one call or a graph of it, NumPy arrays out."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ Array = np.ndarray[Any, Any]
 
 
 class BoundKernel:
-    """A kernel bound to places that nobody else has.
+    """A kernel bound to private buffers.
 
-    Those of a kernel of a device are there; each has a counterpart in the host's memory, from which it is filled before
-    a call and into which it is fetched after it.
+    The buffers of a device kernel are on its device; each has a counterpart in host memory, from which it is filled
+    before a call and into which it is fetched after it.
 
     Args:
         kernel: The kernel.
-        artifact: What it was loaded from.
-        function: What it computes.
+        artifact: The artifact it was loaded from.
+        function: The function it computes.
         given: Its inputs, in their order.
-        device: Where it runs; None for the CPU.
-        aligned: Whether places are aligned as core's own; otherwise each starts an element later, as a caller's array
+        device: Its device; None for the CPU.
+        aligned: Whether buffers are aligned as core's own; otherwise each starts an element later, as a caller's array
             may.
-        keeps: What has to live as long as the kernel may be called, such as its weights on the device.
+        keeps: Objects to keep alive as long as the kernel may be called, such as its weights on the device.
 
     Attributes:
-        enqueue: The kernel's call as it is.
-        inputs: What it reads, in the host's memory.
-        outputs: What it writes, likewise.
+        enqueue: The kernel's own call.
+        inputs: Kernel inputs, in host memory.
+        outputs: Kernel outputs, in host memory.
 
     Raises:
-        KernelError: If the kernel refuses these places.
-        DeviceError: If the device has not the memory.
+        KernelError: If the kernel refuses these buffers.
+        DeviceError: If the device has not enough memory.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class BoundKernel:
             self.enqueue = kernel.bind(self.inputs, self.outputs, workspace)
 
     def call(self) -> None:
-        """One call on what the inputs hold; afterwards all places hold what it left there.
+        """Call the kernel once on the current inputs and fetch all values from the device afterwards.
 
         Raises:
-            DeviceUseError: If it waits for its stream; only of a fake device is that known.
+            DeviceUseError: If the call waits for its stream; detected on fake devices only.
         """
         if self._staged is None:
             self.enqueue()
@@ -95,37 +95,39 @@ class BoundKernel:
             self._staged.run(self._without_waiting)
 
     def replay(self) -> None:
-        """The same by a graph of the call.
+        """Capture the call in a graph and launch the graph.
 
         Raises:
-            DeviceCaptureError: If it cannot be captured.
+            DeviceCaptureError: If the call cannot be captured.
         """
         assert self._device is not None, "the CPU has no graphs"
         self._on_device(self._device.capture(self.enqueue).launch)
 
     def run(self) -> list[Array]:
-        """What one call writes where nothing was that it could have found: copies of its outputs, in their order.
+        """Overwrite the outputs with other bits, call the kernel once, and return copies of its outputs in order.
 
         Raises:
-            DeviceUseError: If it waits for its stream; only of a fake device is that known.
+            DeviceUseError: If the call waits for its stream; detected on fake devices only.
         """
         self.spoil()
         self.call()
         return self._found()
 
     def check_replays(self, times: int) -> list[Array]:
-        """Calls it, captures the next call, and launches the graph: each launch has to write what the call wrote.
+        """Check that launches of a captured call write what the call itself writes.
+
+        Calls the kernel, captures the next call, and launches the graph.
 
         Args:
-            times: How many launches.
+            times: Number of launches.
 
         Returns:
-            What the last one wrote.
+            The outputs of the last launch.
 
         Raises:
-            AssertionError: If the artifact does not say that it is capturable; if anything runs while it is captured;
-                if a launch writes other bits than the call, unless the artifact says that it may.
-            DeviceCaptureError: If it cannot be captured.
+            AssertionError: If the artifact is not declared capturable; if anything runs during capture; if a launch
+                writes other bits than the call, unless the artifact is declared non-deterministic.
+            DeviceCaptureError: If the call cannot be captured.
         """
         device, artifact = self._device, self._artifact
         assert device is not None, "the CPU has no graphs"
@@ -152,7 +154,7 @@ class BoundKernel:
         return found
 
     def spoil(self) -> None:
-        """Has the outputs hold other bits than they do, so that what the next call does not write is seen."""
+        """Overwrite the outputs with other bits, to detect elements that the next call does not write."""
         for buffer in self.outputs:
             spoil(buffer, None if buffer.spec.kind is ValueKind.FOREIGN else buffer.array.copy())
 
@@ -174,7 +176,7 @@ class BoundKernel:
 
 
 def _buffer(spec: TensorSpec, aligned: bool) -> Buffer:
-    """A place as core makes it, or one that starts where an element may start."""
+    """Allocate a buffer aligned as core's own, or one offset by one element."""
     beyond = 0 if aligned or spec.kind is not ValueKind.PLANNED else spec.numpy_dtype.itemsize
     return aligned_buffer(spec, beyond=beyond)
 

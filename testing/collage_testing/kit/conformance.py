@@ -1,4 +1,4 @@
-"""Checks that a plugin keeps the contract, by doing to it what core does, in this process.
+"""Check that a plugin keeps the contract, by calling it as core does, in this process.
 
 A plugin's own tests call it once:
 
@@ -22,23 +22,23 @@ from collage.devices.providers import Providers
 from collage.devices.this_host import this_host
 from collage.reference import evaluate
 from collage.setup.random_inputs import random_inputs
-from collage_core.candidates.proposals import propose, target_rule
 from collage_core.contract import Host, OpenDevice, Target, Unsupported
 from collage_core.errors import CollageError
-from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, SubGraphConfig, kernel_function
+from collage_core.fusion import SubGraphConfig
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.plugin_calls import is_fault
 from collage_core.registry import Toolchain
+from collage_testing.kit.claims import proposed, queried
 from collage_testing.kit.kernel_check import KernelCheck
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Conformance:
-    """What a check found.
+    """Result of a conformance check.
 
     Attributes:
-        problems: What breaks the contract, a sentence each.
-        ran: Number of right kernels, by name of the model; every target counts.
+        problems: Violations of the contract, a sentence each.
+        ran: Number of correct kernels by name of the model, over all targets.
         refused: First reason by name of each model of which no kernel ran.
     """
 
@@ -59,7 +59,7 @@ def check_plugin(
     open_device: OpenDevice | None = None,
     runs: bool = True,
 ) -> Conformance:
-    """Runs everything a plugin claims of some models, and compares with the reference.
+    """Run everything that a plugin claims of some models, and compare it with the reference.
 
     Of each target: its table is registered twice, and both must take the same; every candidate is lowered, every
     variant sent through JSON and bytes and loaded from there, bound three times, run four times, and compared. A kernel
@@ -138,11 +138,11 @@ def _targets(toolchain: Toolchain, host: Host, problems: list[str]) -> tuple[Tar
 
 
 def _check_model(check: KernelCheck, model: onnx_ir.Model, where: str, problems: list[str]) -> tuple[int, str]:
-    """Checks all candidates of one model; returns how many kernels ran, and a reason if none did."""
+    """Check all candidates of one model; return the number of kernels run, and a reason if none did."""
     graph = DataflowGraph(model)
-    queried = _queried(check, graph, where, problems)
-    candidates, refusals = _proposed(check, graph, queried)
-    again, _ = _proposed(check, graph, queried)
+    refused = queried(check, graph, where, problems)
+    candidates, refusals = proposed(check, graph, refused)
+    again, _ = proposed(check, graph, refused)
     if [c.sub_graph for c in candidates] != [c.sub_graph for c in again]:
         problems.append(f"{where}: a second registration proposes other candidates")
     for index, reason in refusals.items():
@@ -166,20 +166,3 @@ def _check_model(check: KernelCheck, model: onnx_ir.Model, where: str, problems:
         else:
             ran += 1
     return ran, why
-
-
-def _queried(check: KernelCheck, graph: DataflowGraph, where: str, problems: list[str]) -> dict[int, str]:
-    """What the library itself refuses, by node index."""
-    whole = SubGraph(graph, graph.all_mask)
-    answer = check.toolchain.query(check.target, kernel_function(whole, "model")) or {}
-    unknown = [name for name in answer if name not in graph.names]
-    if unknown:
-        problems.append(f"{where}: collage_query names nodes the model does not have: {', '.join(unknown)}")
-    return {index: answer[name] for index, name in enumerate(graph.names) if name in answer}
-
-
-def _proposed(
-    check: KernelCheck, graph: DataflowGraph, queried: Mapping[int, str]
-) -> tuple[tuple[CandidateKernel, ...], Mapping[int, str]]:
-    proposals = propose(target_rule(check.toolchain, check.target, queried), graph, CandidateBounds.preset("quick"))
-    return proposals.candidates, proposals.refusals

@@ -1,4 +1,4 @@
-"""How tests have a kernel built and loaded: the contexts core gives a plugin, with what does not matter filled in."""
+"""Build and run contexts for tests that build and load a kernel; fields that do not matter have defaults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from collage_core.contract import (
 
 
 class MemoryBlobs:
-    """A blob cache that lasts as long as the object."""
+    """A blob cache in memory; it lasts as long as the object."""
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes] = {}
@@ -38,11 +38,11 @@ class MemoryBlobs:
 
 
 def build_context(scratch: Path, **fields: Any) -> BuildContext:
-    """One thread, this machine, a minute, 16 MiB of workspace and an empty cache.
+    """Build a context of one thread, this machine, a minute, 16 MiB of workspace and an empty cache.
 
     Args:
         scratch: A directory for the toolchain.
-        **fields: What is to be otherwise, by name of the context's field: `max_variants=4, host=HOST`.
+        **fields: Values that differ, by name of the context's field: `max_variants=4, host=HOST`.
     """
     usual: dict[str, Any] = {
         "threads": 1,
@@ -66,7 +66,7 @@ def run_context(
     threads: int = 1,
     scratch: Path | None = None,
 ) -> RunContext:
-    """Where and how a loaded kernel will run, with the weights its artifact names.
+    """Build the context of a loaded kernel, with the weights its artifact names.
 
     Args:
         artifact: What will be loaded.

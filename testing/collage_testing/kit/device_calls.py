@@ -1,7 +1,8 @@
-"""What is asked of a device, call by call: of a fake one by its log, of NVIDIA's by CUPTI; and which calls wait.
+"""Record the calls made to a device, from a fake device's log or NVIDIA's CUPTI, and tell which of them wait.
 
-CUPTI's callback API (cupti_callbacks.h; CUPTI documentation, "Callback API") reports every call of the CUDA driver in
-this process, whichever library makes it: CuPy, cuBLASLt over the runtime, or a kernel's own launcher.
+CUPTI's callback API (cupti_callbacks.h; CUPTI documentation, "Callback API") reports every call of the CUDA
+driver in this process, whichever library makes it: CuPy, cuBLASLt through the runtime, or a kernel's own
+launcher.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _COPIES = re.compile(r"write|read|cuMemcpy")
 
 
 def waits(calls: Sequence[str]) -> list[int]:
-    """Places of the calls in which the host waits for the device."""
+    """Return the positions of the calls in which the host waits for the device."""
     return [place for place, call in enumerate(calls) if _WAITS.match(call)]
 
 
 def launches(calls: Sequence[str]) -> list[str]:
-    """How each launch was made: `graph` or `kernel`."""
+    """Return the kind of each launch: `graph` or `kernel`."""
     return ["graph" if _GRAPHS.match(call) else "kernel" for call in calls if _LAUNCHES.match(call)]
 
 
@@ -53,7 +54,7 @@ def last_work(calls: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def logged(device: FakeHardware) -> Iterator[list[str]]:
-    """What is asked of a fake device in the block: kinds of `Operation`, there once the block has ended."""
+    """Record the requests to a fake device in the block: kinds of `Operation`, filled in on exit."""
     calls: list[str] = []
     before = len(device.log)
     yield calls
@@ -80,10 +81,10 @@ _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint3
 
 
 def cupti() -> ctypes.CDLL:
-    """The library: of the wheel `nvidia-cuda-cupti` (of CUDA 12 `-cu12`), which PyTorch brings, or of a toolkit.
+    """Load CUPTI from the wheel `nvidia-cuda-cupti` (for CUDA 12 `-cu12`), which PyTorch brings, or a toolkit.
 
     Raises:
-        DeviceUnavailableError: If it is not there.
+        DeviceUnavailableError: If it is not found.
     """
     found = importlib.util.find_spec("nvidia")
     folders = [Path(each) for each in (found.submodule_search_locations or ())] if found else []
@@ -101,11 +102,11 @@ def cupti() -> ctypes.CDLL:
 
 @contextlib.contextmanager
 def traced() -> Iterator[list[str]]:
-    """Names of the driver's functions called in the block, in order, by whichever thread.
+    """Record the names of the driver functions called in the block, in order, from any thread.
 
     Raises:
-        DeviceUnavailableError: If CUPTI is not there.
-        DeviceError: If it fails.
+        DeviceUnavailableError: If CUPTI is not found.
+        DeviceError: If CUPTI fails.
     """
     library = cupti()
     calls: list[str] = []

@@ -1,7 +1,8 @@
-"""Kernels of a toolchain on a device, one at a time: for tests that run on a fake device and on a real one alike.
+"""Run single kernels of a toolchain on a device, in tests that work on a fake and on a real device alike.
 
-`check_plugin` tries everything a plugin claims; this is for what a test wants to see itself: every variant, another
-type, a graph launched a thousand times. It goes from a kernel function to NumPy arrays, by the same hooks as core does:
+`check_plugin` tries everything a plugin claims; this module is for what a test examines itself: every
+variant, another type, a graph launched a thousand times. It goes from a kernel function to NumPy arrays,
+through the same hooks as core:
 
     def fake() -> DeviceMachine:
         return DeviceMachine.fake(Toolchain("sampler", plugin_that_emulates()), HOST, FakeDevice("cuda:0"))
@@ -22,8 +23,9 @@ type, a graph launched a thousand times. It goes from a kernel function to NumPy
             assert relative_error(y, right) < 1e-2
             kernel.check_replays(1000 if machine.is_real else 10)
 
-`machine.check` does to single candidates, perhaps against numbers of your own, what `check_plugin` does to all. On a
-fake device a call that waits fails its test; how often the host waits in a longer run is asked so, of both:
+`machine.check` does for single candidates, optionally against expected values of your own, what `check_plugin`
+does for all. On a fake device a call that waits fails its test. To count the host's waits in a longer run, on
+either device:
 
     with machine.calls() as calls:
         run()
@@ -35,7 +37,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
@@ -44,8 +46,10 @@ import numpy as np
 
 from collage.devices.providers import Providers
 from collage.devices.this_host import this_host
+from collage.reference import evaluate
+from collage.setup.random_inputs import random_inputs
 from collage_core.contract import Artifact, DeviceStream, Host, KernelFunction, Target, Unsupported
-from collage_core.fusion import SubGraph
+from collage_core.fusion import CandidateKernel, SubGraph
 from collage_core.registry import Toolchain
 from collage_testing.kit import fake_providers
 from collage_testing.kit.bound_kernel import BoundKernel
@@ -79,12 +83,12 @@ class DeviceMachine:
 
     @classmethod
     def fake(cls, toolchain: Toolchain, host: Host, device: FakeDevice) -> Self:
-        """A machine with a device that is not there.
+        """Make a machine with a simulated device.
 
         Args:
-            toolchain: Its plugin has to launch on streams of a `FakeDevice`; `stream_of` has them by their handles.
-            host: What the plugin is told of the machine.
-            device: In place of the one of its name.
+            toolchain: Its plugin has to launch on streams of a `FakeDevice`; `stream_of` finds them by their handles.
+            host: The machine description passed to the plugin.
+            device: Replaces the real device of its name.
         """
         return cls(
             toolchain=toolchain,
@@ -98,7 +102,7 @@ class DeviceMachine:
     def real(
         cls, toolchain: Toolchain, device: str = "cuda:0", providers: Providers | None = None
     ) -> Self | Unsupported:
-        """This machine and one of its devices; or why the toolchain runs nothing there.
+        """Return this machine and one of its devices, or why the toolchain runs nothing there.
 
         Args:
             toolchain: The toolchain.
@@ -124,7 +128,7 @@ class DeviceMachine:
         """The toolchain's targets on the device, in its order.
 
         Raises:
-            LookupError: If it has none; says why.
+            LookupError: If it has none; the message gives the reason.
         """
         offered = self.toolchain.targets(self.host)
         if isinstance(offered, Unsupported):
@@ -132,10 +136,10 @@ class DeviceMachine:
         return tuple(target for target in offered if target.device == self.stream.name)
 
     def target(self, **options: str) -> Target:
-        """The target on the device with just these options, such as `precision="tf32"`.
+        """Return the target on the device with exactly these options, such as `precision="tf32"`.
 
         Raises:
-            LookupError: If there is none; says which there are.
+            LookupError: If there is none; lists the available targets.
         """
         wanted = tuple(sorted(options.items()))
         for target in self.targets:
@@ -144,16 +148,16 @@ class DeviceMachine:
         raise LookupError(f"no target has the options {options}: {', '.join(target.name for target in self.targets)}")
 
     def variants(self, function: KernelFunction, target: Target, scratch: Path, **fields: Any) -> list[Artifact]:
-        """A function lowered with the most effort, to at most 16 variants.
+        """Lower a function with the highest effort, to at most 16 variants.
 
         Args:
-            function: What to compute.
+            function: The function to compute.
             target: One of the toolchain's.
             scratch: A directory for the toolchain.
-            **fields: What of the `BuildContext` is to be otherwise; see `build_context`.
+            **fields: Overrides of `BuildContext` fields; see `build_context`.
 
         Raises:
-            AssertionError: If the toolchain refuses; says why.
+            AssertionError: If the toolchain refuses; gives its reason.
             LoweringError: If it fails.
         """
         usual = {"effort": 2, "deadline_s": _DEADLINE_S, "max_variants": _MOST_VARIANTS, "launch": target.launch}
@@ -172,19 +176,19 @@ class DeviceMachine:
         *,
         aligned: bool = True,
     ) -> BoundKernel:
-        """An artifact loaded on the device, its weights with it, and bound to places that hold its inputs.
+        """Load an artifact and its weights on the device, and bind it to buffers that hold its inputs.
 
         Args:
-            function: What it was made from.
+            function: The function it was made from.
             target: The target it was made for.
             artifact: The artifact.
-            feeds: Arrays by name of the function's inputs; others are let be.
+            feeds: Arrays by name of the function's inputs; other names are ignored.
             aligned: See `BoundKernel`.
 
         Raises:
-            AssertionError: If the toolchain refuses; says why.
-            KernelError: If the kernel refuses these places.
-            DeviceError: If the device has not the memory, or fails.
+            AssertionError: If the toolchain refuses; gives its reason.
+            KernelError: If the kernel refuses these buffers.
+            DeviceError: If the device runs out of memory, or fails.
         """
         self.stream.activate()
         run = run_context(artifact, function, target, self.stream, host=self.host)
@@ -203,18 +207,18 @@ class DeviceMachine:
         tolerance: float,
         max_variants: int = 1,
     ) -> None:
-        """Does to candidates what `check_plugin` does to all that a plugin claims.
+        """Run the checks of `check_plugin` on given candidates.
 
         Args:
             sub_graphs: The candidates, of one model.
-            values: The model's values in one run, by name: what `evaluate` gives, or what is right for a target that
-                rounds.
+            values: The model's values in one run, by name: the result of `evaluate`, or the expected values for a
+                target that rounds.
             target: One of the toolchain's.
             tolerance: Largest error, relative to a tensor's scale.
-            max_variants: Variants of a candidate that are tried.
+            max_variants: Maximum number of variants tried per candidate.
 
         Raises:
-            AssertionError: If one is refused or breaks the contract; names which and how.
+            AssertionError: If a candidate is refused or breaks the contract; says which and how.
         """
         with tempfile.TemporaryDirectory(prefix="collage-check-") as folder:
             check = KernelCheck(
@@ -233,10 +237,34 @@ class DeviceMachine:
                 if problems:
                     raise AssertionError(f"{target.name}, {', '.join(sub_graph.names)}: {'; '.join(problems)}")
 
-    def calls(self) -> AbstractContextManager[list[str]]:
-        """What is asked of the device in a block, there once that has ended; `device_calls` says which calls wait.
+    def check_model(
+        self, candidates: Sequence[CandidateKernel], target: Target, *, tolerance: float, max_variants: int = 1
+    ) -> list[str]:
+        """Check candidates of one model on random inputs, against ONNX's reference.
+
+        Args:
+            candidates: The candidates.
+            target: One of the toolchain's.
+            tolerance: Largest error, relative to a tensor's scale.
+            max_variants: Variants of a candidate that are tried.
+
+        Returns:
+            Their labels.
 
         Raises:
-            DeviceUnavailableError: On entering it with a real device, if CUPTI is not there.
+            AssertionError: If one is refused or breaks the contract; names which and how.
+        """
+        sub_graphs = [candidate.sub_graph for candidate in candidates]
+        if sub_graphs:
+            graph = sub_graphs[0].graph
+            values = evaluate(graph.model, random_inputs(graph, seed=0)).values
+            self.check(sub_graphs, values, target, tolerance=tolerance, max_variants=max_variants)
+        return [sub_graph.label for sub_graph in sub_graphs]
+
+    def calls(self) -> AbstractContextManager[list[str]]:
+        """Record the device calls in a block, available on exit; `device_calls` tells which calls wait.
+
+        Raises:
+            DeviceUnavailableError: On entry with a real device, if CUPTI is not found.
         """
         return logged(self.stream.device) if isinstance(self.stream, FakeStream) else traced()

@@ -1,4 +1,4 @@
-"""Mock toolchains whose kernels run: on the CPU as the reference does, or on a fake device."""
+"""Mock toolchains with kernels that run: on the CPU as the reference does, or on a fake device."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ExecutingMock(MockToolchain):
 
     @hookimpl
     def collage_lower(self, target: Target, function: KernelFunction) -> Iterator[Artifact] | Unsupported:
-        """As the reference does, in the target's `precision`; for a fake device without weights."""
+        """Lower like the reference, in the target's `precision`; for a fake device without weights."""
         precision = target.option("precision")
         if precision in PRECISIONS:
             narrowed = in_precision(function, PRECISIONS[precision])
@@ -48,7 +48,7 @@ class ExecutingMock(MockToolchain):
 
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel:
-        """As the reference does, or on a fake device."""
+        """Load as the reference does, or on a fake device."""
         if target.device == "cpu":
             return ReferencePlugin().collage_load(artifact, run)
         return load_on_fake(artifact, run)

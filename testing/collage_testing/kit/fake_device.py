@@ -1,7 +1,7 @@
-"""A device for tests that shows no mercy: late or early as devices may be, full of garbage, out of memory or lost.
+"""A fake device that is as hostile as the contract allows: late or early, full of garbage, out of memory or lost.
 
-Its clock is its own: every operation says how long it takes, and where a launch is said to take the host time, or
-memory to have a cache, they do (`fake_time.py`).
+It has its own clock: every operation states its duration; launch times of the host and a memory cache are
+simulated where they are configured (`fake_time.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collage_testing.kit.fake_stream import FakeStream
 
 
 class FakeDevice(FakeHardware):
-    """A fake device; see `FakeHardware` for what it is made with, and `FakeStream` for what it does."""
+    """A fake device; see `FakeHardware` for its parameters and `FakeStream` for its behaviour."""
 
     def open(self, name: str) -> FakeStream:
         """Open a stream of it, as `OpenDevice` gives one.

@@ -1,6 +1,6 @@
-"""A fake device without its streams: memory NumPy does not see, clocks of its own, and a log.
+"""A fake device without its streams: memory that NumPy does not see, its own clocks, and a log.
 
-Memory holds garbage at first and is never given out twice, so what is used after it was freed is seen.
+Memory holds garbage at first and is never handed out twice, so a use after free is detected.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Array = np.ndarray[Any, Any]
 
 DLPACK_EXTENSION = 12  # kDLExtDev in dlpack.h
 GARBAGE = 0xA5
-"""What each byte is before anything is written there."""
+"""Value of every byte before the first write."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing a device was asked for or did.
+    """One operation requested of a device or executed by it.
 
     Attributes:
-        kind: `allocate`, `free`, `write`, `read`, `copy`, `kernel`, `capture` and `launch` when asked for,
-            `synchronise` when somebody waits, `pageable` when a copy makes its caller wait, `ran` when a kernel runs.
-        detail: Bytes, or a kernel's name.
+        kind: `allocate`, `free`, `write`, `read`, `copy`, `kernel`, `capture` and `launch` when requested,
+            `synchronise` when the host waits, `pageable` when a copy makes its caller wait, `ran` when a kernel runs.
+        detail: Number of bytes, or a kernel's name.
     """
 
     kind: str
@@ -47,19 +47,19 @@ class FakeMemory:
 
 
 class FakeHardware:
-    """What all streams of a device share: its memory, its clocks, and the log of what it is asked.
+    """State that all streams of a device share: its memory, its clocks, and the log of requests.
 
     Args:
-        name: Its name; ends in its number.
-        memory_bytes: What it has.
-        lost_after: Operations after which it no longer answers; None for never.
-        eager: Whether it does everything at once, as early as a device may; otherwise it does so as late as it may.
-        launch_us: What launching a kernel or a graph takes the host.
-        cache_bytes: Size of its last-level cache, which what kernels read goes through; 0 for none.
+        name: Device name; ends in its number.
+        memory_bytes: Memory capacity.
+        lost_after: Number of operations after which the device no longer answers; None for never.
+        eager: Whether it executes everything at once, as early as a device may; otherwise as late as it may.
+        launch_us: Host time of launching a kernel or a graph.
+        cache_bytes: Size of the last-level cache that kernels read through; 0 for none.
 
     Attributes:
-        log: What was asked of it, in order.
-        time: Its clock, and the host's as far as launches take it.
+        log: Requests, in order.
+        time: The device's clock, and the host's time spent in launches and waits.
         allocated: Bytes in use.
     """
 
@@ -88,20 +88,20 @@ class FakeHardware:
 
     @property
     def clock_us(self) -> float:
-        """Its time."""
+        """Time of the device's clock, in microseconds."""
         return self.time.clock_us
 
     @property
     def freed(self) -> int:
-        """How many pieces of memory were given back."""
+        """Number of freed allocations."""
         return len(self._freed)
 
     def kinds(self, *wanted: str) -> list[str]:
-        """Kinds of operations in the log, in order; only those wanted, if some are named."""
+        """Return the kinds of operations in the log, in order; only the wanted ones, if any are named."""
         return [operation.kind for operation in self.log if not wanted or operation.kind in wanted]
 
     def note(self, kind: str, detail: str = "") -> None:
-        """Writes an operation down.
+        """Log an operation.
 
         Raises:
             DeviceLostError: If the device is lost.
@@ -131,26 +131,27 @@ class FakeHardware:
         self.allocated -= nbytes
 
     def pin(self, array: Array) -> None:
-        """Notes memory of the host that copies reach without a detour."""
+        """Register host memory as pinned, so that copies reach it directly."""
         self._pinned.append((array.ctypes.data, array.nbytes))
 
     def is_pinned(self, array: Array) -> bool:
-        """Whether an array lies in such memory."""
+        """Return whether an array lies in pinned memory."""
         start, end = array.ctypes.data, array.ctypes.data + array.nbytes
         return any(address <= start and end <= address + nbytes for address, nbytes in self._pinned)
 
     def view(self, pointer: int, shape: tuple[int, ...], dtype: Any) -> Array:
-        """Its memory as kernels see it, while the stream runs them.
+        """Return a view of the device's memory, for kernels that the stream is executing.
 
         Raises:
-            DeviceUseError: If the stream runs nothing now, the memory was freed, or it is not all of one piece.
+            DeviceUseError: If the stream executes nothing now, the memory was freed, or the range is not within one
+                allocation.
         """
         if not self.executing:
             raise DeviceUseError(self.name, f"the host looks into its memory at {pointer:#x}")
         return self.peek(pointer, shape, dtype)
 
     def peek(self, pointer: int, shape: tuple[int, ...], dtype: Any) -> Array:
-        """The same whoever asks, for tests."""
+        """Return the same view without the check for a running kernel, for tests."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         for start, size, _ in reversed(self._blocks):  # the latest is the likeliest
             if start <= pointer and pointer + nbytes <= start + size:
@@ -164,7 +165,7 @@ class FakeHardware:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FakeArray:
-    """An array on a fake device: what another library's would be to the runtime."""
+    """An array on a fake device; stands for an array of another library."""
 
     device: FakeHardware
     pointer: int
@@ -174,13 +175,13 @@ class FakeArray:
 
     @classmethod
     def of(cls, device: FakeHardware, array: Array) -> FakeArray:
-        """A copy of an array there, made at once."""
+        """Copy an array to the device, synchronously."""
         memory = device.allocate(array.nbytes)
         np.copyto(device.peek(memory.pointer, array.shape, array.dtype), array)
         return cls(device, memory.pointer, array.shape, array.dtype, memory)
 
     def get(self) -> Array:
-        """A copy of what it holds now, whatever the stream has yet to do."""
+        """Copy the current contents to the host, without waiting for work enqueued on the stream."""
         return self.device.peek(self.pointer, self.shape, self.dtype).copy()
 
     def __dlpack_device__(self) -> tuple[int, int]:

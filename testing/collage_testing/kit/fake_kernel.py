@@ -1,4 +1,4 @@
-"""Kernels of a fake device: NumPy, when the stream comes to them, on the device's own memory."""
+"""Kernels of a fake device: NumPy on the device's own memory, run when the stream reaches them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MODEL = "model.onnx"
 
 
 def lower_for_fake(function: KernelFunction, *, capturable: bool) -> Iterator[Artifact]:
-    """The function itself, without its weights, which are asked for where the kernel runs."""
+    """Yield the function itself as the artifact, without its weights, which are requested at load time."""
     model = function.model.clone()
     for name in function.constants:
         value = model.graph.initializers.pop(name)
@@ -27,7 +27,7 @@ def lower_for_fake(function: KernelFunction, *, capturable: bool) -> Iterator[Ar
 
 
 def load_on_fake(artifact: Artifact, run: RunContext, *, us: float = 1.0) -> Kernel:
-    """A kernel that enqueues itself on the context's stream and takes so many microseconds of its clock."""
+    """Load a kernel that enqueues on the context's stream and takes `us` microseconds of the device's clock."""
     weights = {name: run.weight(content) for name, content in artifact.constants.items()}
     return FakeKernel(model_from_bytes(artifact.files[_MODEL]), weights, stream_of(run.stream), us)
 
@@ -36,10 +36,10 @@ class FakeKernel:
     """Evaluates a model on a fake device.
 
     Args:
-        model: What it computes.
+        model: Model to compute.
         weights: Inputs that are weights, on the device.
-        stream: Where it enqueues.
-        us: How long it takes by the device's clock.
+        stream: Stream to enqueue on.
+        us: Duration by the device's clock, in microseconds.
     """
 
     def __init__(self, model: ir.Model, weights: Mapping[str, Buffer], stream: FakeStream, us: float) -> None:

@@ -1,7 +1,8 @@
-"""A stream of a fake device: it does nothing before it has to.
+"""A stream of a fake device; work is deferred until it is required.
 
-What is enqueued runs only when somebody waits for the stream, so a wait that is missing shows as stale data. Copies
-read the host's memory when they run, not when they are enqueued, so what was changed or is gone by then shows, too.
+Enqueued work runs only when somebody waits for the stream, so a missing wait shows as stale data. Copies
+read the host's memory when they run, not when they are enqueued, so memory that was changed or freed
+meanwhile shows, too.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _streams: weakref.WeakValueDictionary[int, FakeStream] = weakref.WeakValueDictio
 
 
 def stream_of(handle: int | None) -> FakeStream:
-    """The stream of a handle, as a driver would find it.
+    """Look up the stream of a handle, as a driver would.
 
     Raises:
         DeviceUseError: If there is none.
@@ -39,7 +40,7 @@ def stream_of(handle: int | None) -> FakeStream:
 
 
 def _owner(array: Array) -> Array:
-    """The array whose memory this one shows."""
+    """Return the array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
@@ -47,7 +48,7 @@ def _owner(array: Array) -> Array:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Enqueued:
-    """Something a stream has yet to do; a kernel has a name."""
+    """A pending operation of a stream; a kernel has a name."""
 
     work: Work
     us: float
@@ -58,11 +59,7 @@ class _Enqueued:
 
 
 class FakeStream:
-    """A stream of a fake device; see `DeviceStream`.
-
-    Args:
-        device: The device.
-    """
+    """A stream of a fake device; see `DeviceStream`."""
 
     def __init__(self, device: FakeHardware) -> None:
         self.device = device
@@ -114,14 +111,14 @@ class FakeStream:
     def enqueue(
         self, name: str, work: Work, *, us: float = 1.0, reads: Sequence[Range] = (), writes: Sequence[Range] = ()
     ) -> None:
-        """What launching a kernel comes to.
+        """Enqueue work, as a kernel launch does.
 
         Args:
             name: The kernel's name in the log.
-            work: What it does; `FakeDevice.view` gives it memory.
-            us: How long it takes by the device's clock.
-            reads: Addresses and sizes of what it reads; what is not in the device's cache takes longer.
-            writes: Likewise of what it writes.
+            work: The computation; `FakeDevice.view` gives it memory.
+            us: Duration by the device's clock, in microseconds.
+            reads: Addresses and sizes it reads; memory outside the device's cache takes longer.
+            writes: Addresses and sizes it writes.
         """
         if self._captured is None:
             self.device.time.launch()
@@ -207,7 +204,7 @@ class FakeStream:
         return FakeArray(self.device, buffer.pointer, spec.static_shape, np.dtype(spec.numpy_dtype), buffer)
 
     def append(self, work: Sequence[_Enqueued]) -> None:
-        """Enqueues what was captured."""
+        """Enqueue captured work."""
         self._not_captured("launches a graph")
         self.device.time.launch()
         asked_us = self.device.time.host_us

@@ -1,4 +1,4 @@
-"""The clocks of a fake device, its own and as much of the host's as launching takes, and a cache before its memory."""
+"""Clocks of a fake device and of the host's launches, and a cache in front of the device's memory."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 Range: TypeAlias = tuple[int, int]
-"""Address and bytes."""
+"""Start address and size in bytes."""
 
 COPY_US = 10.0
 BYTES_PER_US = 10_000.0
 MISS_BYTES_PER_US = 1_000.0
-"""How fast kernels read what is not in the cache, beyond what they say they take."""
+"""Rate at which kernels read data that is not in the cache; added to their stated duration."""
 
 
 def copy_us(nbytes: int) -> float:
-    """Time of a copy between the host and the device; one within the device takes a tenth."""
+    """Return the time of a copy between host and device; a copy within the device takes a tenth."""
     return COPY_US + nbytes / BYTES_PER_US
 
 
 @dataclasses.dataclass(slots=True)
 class FakeTime:
-    """What passes while a device works through what is enqueued.
+    """Time and cache state while a device executes enqueued work.
 
     Attributes:
-        launch_us: What launching a kernel or a graph takes the host. The device starts nothing before it is launched.
-        cache_bytes: Size of a cache of least recent use; 0 for none, and then all memory is as fast.
+        launch_us: Host time of launching a kernel or a graph. The device starts nothing before its launch.
+        cache_bytes: Size of a least-recently-used cache; 0 for none: all memory is then equally fast.
         clock_us: The device's time.
-        host_us: The host's, counting only launches and waits.
+        host_us: The host's time, counting only launches and waits.
     """
 
     launch_us: float = 0.0
@@ -39,21 +39,21 @@ class FakeTime:
     _cached: collections.OrderedDict[int, int] = dataclasses.field(default_factory=collections.OrderedDict)
 
     def launch(self) -> None:
-        """The host launches something."""
+        """Advance the host's clock by one launch."""
         self.host_us += self.launch_us
 
     def wait(self) -> None:
-        """The host waits until the device is done."""
+        """Advance the host's clock until the device is done."""
         self.host_us = max(self.host_us, self.clock_us)
 
     def spend(self, us: float, asked_us: float, reads: Iterable[Range] = (), writes: Iterable[Range] = ()) -> None:
-        """The device does something.
+        """Advance the device's clock by one operation.
 
         Args:
-            us: How long it takes with all it reads in the cache.
-            asked_us: The host's time when it was launched.
-            reads: What it reads.
-            writes: What it writes, which is in the cache afterwards.
+            us: Duration with all reads in the cache, in microseconds.
+            asked_us: The host's time at launch.
+            reads: Memory it reads.
+            writes: Memory it writes, which is in the cache afterwards.
         """
         missed = sum(nbytes for pointer, nbytes in reads if not self._touch(pointer, nbytes))
         for pointer, nbytes in writes:
@@ -63,7 +63,7 @@ class FakeTime:
         self.clock_us = max(self.clock_us, asked_us) + us
 
     def _touch(self, pointer: int, nbytes: int) -> bool:
-        """Whether memory is in the cache; it is afterwards, unless it is larger."""
+        """Return whether memory is in the cache, and add it unless it is larger than the cache."""
         there = self._cached.pop(pointer, 0) >= nbytes
         if nbytes <= self.cache_bytes:
             self._cached[pointer] = nbytes

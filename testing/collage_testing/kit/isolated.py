@@ -1,4 +1,4 @@
-"""Work in a process of its own: whatever it does to that process, the one who asked gets an answer in time."""
+"""Run work in a separate process; the caller gets an answer in time even if that process crashes or hangs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Lost:
 
     Attributes:
         kind: `"crash"` or `"timeout"`.
-        reason: How it ended, and its last words.
+        reason: How it ended, and its last output.
     """
 
     kind: str
@@ -35,13 +35,13 @@ class Lost:
 
 
 class IsolatedProcess:
-    """A Python module that answers each line it is given with one line of JSON; see `serve`.
+    """A Python module that answers each input line with one line of JSON; see `serve`.
 
     Args:
-        module: What to run.
+        module: Module to run.
         arguments: Its command line.
         folder: Its working directory.
-        start_s: Seconds it has to start.
+        start_s: Time limit for starting, in seconds.
 
     Raises:
         RuntimeError: If it does not start.
@@ -69,11 +69,11 @@ class IsolatedProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked anything."""
+        """Whether it can take requests."""
         return not self._log.closed and self._process.poll() is None
 
     def ask(self, line: str, limit_s: float) -> Any:
-        """What it answers, or `Lost`, after which it is of no use."""
+        """Send a line and return the answer, or `Lost`, after which the process is unusable."""
         self.asked += 1
         with contextlib.suppress(BrokenPipeError):  # the answer says how it died
             self._to.write(f"{line}\n".encode())
@@ -81,7 +81,7 @@ class IsolatedProcess:
         return self._answer(limit_s)
 
     def close(self) -> None:
-        """Kills it and everything of its group; harmless when it is gone."""
+        """Kill the process and its whole process group; do nothing if it has ended."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -116,10 +116,10 @@ class IsolatedProcess:
 
 
 def serve(answer: Callable[[str], Any]) -> None:
-    """The other end: answers each line of standard input with a line of JSON, until the input ends.
+    """Answer each line of standard input with a line of JSON, until the input ends; the worker's side.
 
     Args:
-        answer: Takes a line; what it prints goes to standard error.
+        answer: Takes a line; its own printed output goes to standard error.
     """
     faulthandler.enable()
     answers = os.fdopen(os.dup(1), "w", buffering=1)

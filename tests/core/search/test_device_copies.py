@@ -25,7 +25,6 @@ from collage_core.search import (
     SearchResult,
     SearchTarget,
     SharedValue,
-    k_best,
     lazy_search,
     prepare,
     search,
@@ -229,22 +228,6 @@ def test_the_gap_of_a_stopped_search_holds(style: str) -> None:
         assert result.total_us * 1e6 == pytest.approx(device_rank(instance, result.candidates)[0])
         stopped += not result.exact
     assert stopped
-
-
-@pytest.mark.parametrize("style", STYLES)
-def test_further_plans_come_in_the_order_of_their_costs_with_copies(style: str) -> None:
-    for seed in range(20):
-        instance = drawn(seed, style)
-        different: dict[frozenset[tuple[int, str]], float] = {}
-        for plan in legal(instance):
-            identity = frozenset((c.nodes, c.target) for c in plan)
-            total = device_rank(instance, plan)[0]
-            if total < INVALID:
-                different[identity] = min(different.get(identity, INVALID), total)
-        wanted = sorted(different.values())[:6]
-        if wanted:
-            found = k_best(ExactSearch(instance.problem, instance.costs), 6)
-            assert [plan.total_us * 1e6 for plan in found] == pytest.approx(wanted), (style, seed)
 
 
 def test_moves_make_every_plan_whose_copies_are_possible_and_no_other() -> None:

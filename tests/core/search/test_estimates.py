@@ -24,8 +24,8 @@ def test_a_machine_that_adds_up_but_for_what_joining_saves_is_found_again() -> N
 
     for kind in truth:
         node = kinds.index(kind)
-        estimates.learn("a", 1 << node, cost([node]), alone=True)
-    estimates.learn("a", (1 << 60) - 1, cost(list(range(60))), alone=False)
+        estimates = estimates.learning("a", 1 << node, cost([node]), alone=True)
+    estimates = estimates.learning("a", (1 << 60) - 1, cost(list(range(60))), alone=False)
 
     for size in (1, 2, 8, 30):
         nodes = rng.sample(range(60), size)
@@ -34,9 +34,9 @@ def test_a_machine_that_adds_up_but_for_what_joining_saves_is_found_again() -> N
 
 def test_what_a_target_was_not_seen_doing_is_hoped_to_be_as_fast_as_anywhere() -> None:
     estimates = FittedEstimates([10.0, 10.0], ["conv", "exp"], hope=0.8)
-    estimates.learn("a", 0b01, 10.0, alone=True)
-    estimates.learn("c", 0b01, 70.0, alone=True)
-    estimates.learn("b", 0b10, 500.0, alone=True)
+    estimates = estimates.learning("a", 0b01, 10.0, alone=True)
+    estimates = estimates.learning("c", 0b01, 70.0, alone=True)
+    estimates = estimates.learning("b", 0b10, 500.0, alone=True)
 
     assert estimates.expected_us(candidate("b", 0)) == pytest.approx(8.0)
     assert estimates.expected_us(candidate("b", 1)) == pytest.approx(500.0)
@@ -47,32 +47,32 @@ def test_what_a_target_was_not_seen_doing_is_hoped_to_be_as_fast_as_anywhere() -
 
 def test_what_was_seen_nowhere_is_hoped_to_be_as_fast_as_the_whole() -> None:
     estimates = FittedEstimates([10.0, 10.0], ["conv", "exp"], hope=0.5)
-    estimates.learn("a", 0b11, 40.0, alone=False)
-    estimates.learn("b", 0b11, 80.0, alone=False)
+    estimates = estimates.learning("a", 0b11, 40.0, alone=False)
+    estimates = estimates.learning("b", 0b11, 80.0, alone=False)
 
     assert estimates.expected_us(candidate("b", 0)) == pytest.approx(10.0)
 
 
 def test_what_holds_much_that_is_unknown_says_nothing_of_joining() -> None:
     estimates = FittedEstimates([10.0, 10.0], ["conv", "exp"], hope=0.9)
-    estimates.learn("a", 0b01, 10.0, alone=True)
-    estimates.learn("b", 0b10, 10.0, alone=True)
-    estimates.learn("a", 0b11, 1000.0, alone=False)  # the exp is to blame, not the joining
+    estimates = estimates.learning("a", 0b01, 10.0, alone=True)
+    estimates = estimates.learning("b", 0b10, 10.0, alone=True)
+    estimates = estimates.learning("a", 0b11, 1000.0, alone=False)  # the exp is to blame, not the joining
 
     assert estimates.expected_us(candidate("a", 0, 1)) == pytest.approx(0.9 * (10 + 9))
 
 
 def test_measurements_of_a_kind_count_by_their_work() -> None:
     estimates = FittedEstimates([90.0, 10.0, 1.0], ["conv", "conv", "conv"])
-    estimates.learn("a", 0b001, 90.0, alone=True)
-    estimates.learn("a", 0b010, 30.0, alone=True)
+    estimates = estimates.learning("a", 0b001, 90.0, alone=True)
+    estimates = estimates.learning("a", 0b010, 30.0, alone=True)
 
     assert estimates.expected_us(candidate("a", 2)) == pytest.approx(1.2)
 
 
 def test_a_group_that_counts_as_one_operator_stands_for_what_is_most_of_it() -> None:
     estimates = FittedEstimates([1.0, 10.0, 1.0, 10.0], ["quantize", "conv", "dequantize", "conv"])
-    estimates.learn("a", 0b0111, 24.0, alone=True)
+    estimates = estimates.learning("a", 0b0111, 24.0, alone=True)
 
     assert estimates.is_known("a", "conv")
     assert not estimates.is_known("a", "quantize")
@@ -81,7 +81,7 @@ def test_a_group_that_counts_as_one_operator_stands_for_what_is_most_of_it() -> 
 
 def test_nothing_is_proven() -> None:
     estimates = FittedEstimates([10.0], ["conv"])
-    estimates.learn("a", 0b1, 10.0, alone=True)
+    estimates = estimates.learning("a", 0b1, 10.0, alone=True)
 
     assert estimates.at_least_us(candidate("a", 0)) == 0.0
 
@@ -90,8 +90,8 @@ def test_nodes_without_work_are_free_and_before_anything_is_known_all_are() -> N
     estimates = FittedEstimates([10.0, 0.0], ["conv", "view"])
     assert estimates.expected_us(candidate("a", 0)) == 0.0
 
-    estimates.learn("a", 0b10, 10.0, alone=True)
-    estimates.learn("a", 0b01, 30.0, alone=True)
+    estimates = estimates.learning("a", 0b10, 10.0, alone=True)
+    estimates = estimates.learning("a", 0b01, 30.0, alone=True)
 
     assert estimates.expected_us(candidate("a", 1)) == 0.0
 

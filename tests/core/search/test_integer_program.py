@@ -14,6 +14,7 @@ import onnx
 import onnx_ir
 import pytest
 
+from collage_core.candidates.costs import Costs
 from collage_core.candidates.pool import CandidatePool, PoolCosts
 from collage_core.candidates.proposals import propose, target_rule
 from collage_core.contract import Joins, Target, Unmeasured
@@ -99,14 +100,12 @@ def test_on_real_graphs_the_exact_search_and_the_integer_program_agree(name: str
     proto = onnx.load(LIGHT / f"light_{name}.onnx")
     graph = DataflowGraph(onnx_ir.from_proto(onnx.shape_inference.infer_shapes(proto, data_prop=True)))
     targets = [Target(toolchain=each, fingerprint="1", joins=joins) for each in "ab"]
-    pool = CandidatePool(graph, MockCosts(), dispatch_us=0.5)
+    pool = CandidatePool(graph, Costs(MockCosts()), dispatch_us=0.5)
     for target in targets:
         mock = MockToolchain(target.toolchain, costs_us={}, operators=["*"], targets=[target])
         rule = target_rule(Toolchain(target.toolchain, mock), target, {})
-        for candidate in propose(
-            rule, graph, CandidateBounds(max_depth=depth, max_candidates=1500), cuts=None
-        ).candidates:
-            pool.add(candidate)
+        bounds = CandidateBounds(max_depth=depth, max_candidates=1500)
+        pool = pool.with_candidates(propose(rule, graph, bounds, cuts=None).candidates)
     engine = pool.engine()
 
     plan = engine.run()

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from collage_core.contract import Artifact, BoundCall, Buffer, Kernel, Realigned, RunContext, Unsupported, aligned
+from collage_core.contract import Artifact, BoundCall, Buffer, Kernel, RunContext, Unsupported
 from collage_core.errors import KernelError
 from tests.drafts.tvm_groups.compiler import SYMBOL
 from tests.drafts.tvm_groups.lower import LIBRARY
+from tests.drafts.tvm_groups.realigned import Realigned, aligned
 
 
 def load(artifact: Artifact, run: RunContext) -> Kernel | Unsupported:

@@ -26,7 +26,7 @@ def graph() -> DataflowGraph:
 
 def test_equal_candidates_are_one_and_a_label_makes_a_difference(graph: DataflowGraph) -> None:
     pool = pool_of(graph, COSTS, kernel(graph, A, "relu_0"), kernel(graph, A, "relu_0")).pool
-    pool.add(kernel(graph, A, "relu_0", label="epilogue"))
+    pool = pool.with_candidates([kernel(graph, A, "relu_0", label="epilogue")])
 
     assert len(pool) == 2
 
@@ -96,14 +96,14 @@ def test_what_is_unmeasured_or_failed_is_in_no_plan(graph: DataflowGraph) -> Non
     known = [kernel(graph, B, name) for name in ("relu_0", "exp_0", "relu_1")]
     made = pool_of(graph, by_operator({"a": {}, "b": {"Relu": 1.0, "Exp": 1.0}}), kernel(graph, A), *known)
     unmeasured = kernel(graph, B)
-    made.pool.add(unmeasured)
+    pool = made.pool.with_candidates([unmeasured])
 
-    result = made.pool.engine().run()
+    result = pool.engine().run()
 
-    assert made.pool.cost(kernel(graph, A)) == INVALID
-    assert made.pool.cost(unmeasured) is UNMEASURED
-    assert made.pool.selected_us(kernel(graph, A)) is None
-    assert made.pool.selected_us(unmeasured) is None
+    assert pool.cost(kernel(graph, A)) == INVALID
+    assert pool.cost(unmeasured) is UNMEASURED
+    assert pool.selected_us(kernel(graph, A)) is None
+    assert pool.selected_us(unmeasured) is None
     assert len(result.candidates) == 3
 
 
@@ -113,8 +113,8 @@ def test_costs_are_asked_for_once_until_something_was_measured(graph: DataflowGr
 
     first = [made.pool.cost(kernel(graph, A)) for _ in range(3)]
     asked = made.source.asked - before
-    made.pool.forget(kernel(graph, A))
-    made.pool.cost(kernel(graph, A))
+    later = made.pool.costs.reaching([made.pool.cache_key(kernel(graph, A))])
+    later.cost(kernel(graph, A))
 
     assert asked == 1
     assert made.source.asked - before == 2
@@ -128,10 +128,10 @@ def test_only_what_this_run_confirmed_goes_by_fresh_samples(graph: DataflowGraph
     made.source.known[made.pool.cache_key(whole)].append(40.0)
 
     assert made.pool.cost(whole) == 25.0
-    made.pool.confirmed.add(made.pool.cache_key(whole))
-    assert made.pool.cost(whole) == 40.0
-    assert made.pool.selected_us(whole) == 25.0
-    assert made.pool.engine().run().total_us == pytest.approx(40.0)
+    pool = made.pool.with_costs(made.pool.costs.confirming([made.pool.cache_key(whole)]))
+    assert pool.cost(whole) == 40.0
+    assert pool.selected_us(whole) == 25.0
+    assert pool.engine().run().total_us == pytest.approx(40.0)
 
 
 def test_the_whole_model_is_everything_that_needs_a_kernel_with_the_views_between() -> None:
@@ -147,21 +147,34 @@ def test_the_whole_model_is_everything_that_needs_a_kernel_with_the_views_betwee
 
 def test_before_anything_is_reached_no_candidate_is_keyed(graph: DataflowGraph) -> None:
     made = pool_of(graph, COSTS, kernel(graph, A))
-    made.pool.reached = set()
+    pool = made.pool.with_costs(made.pool.costs.afresh())
     made.source.key = _unkeyed  # type: ignore[method-assign]  # it may take a run of the model, which may fail
 
-    assert made.pool.rejection(kernel(graph, A)) is None
+    assert pool.rejection(kernel(graph, A)) is None
 
 
 def test_rejections_of_what_was_reached_are_the_sources(graph: DataflowGraph) -> None:
     made = pool_of(graph, by_operator({"a": {}}), kernel(graph, A), kernel(graph, A, "relu_0"))
-    made.pool.reached = {made.pool.cache_key(kernel(graph, A))}
+    pool = made.pool.with_costs(made.pool.costs.afresh().reaching([made.pool.cache_key(kernel(graph, A))]))
 
-    rejection = made.pool.rejection(kernel(graph, A))
+    rejection = pool.rejection(kernel(graph, A))
     assert rejection is not None
     assert rejection.stage == "run"
-    assert made.pool.rejection(kernel(graph, A, "relu_0")) is None
+    assert pool.rejection(kernel(graph, A, "relu_0")) is None
 
 
 def _unkeyed(sub_graph: SubGraph) -> str:
     raise AssertionError("keyed")
+
+
+def test_a_pool_and_its_costs_stay_what_they_were(graph: DataflowGraph) -> None:
+    made = pool_of(graph, COSTS, kernel(graph, A))
+    before = made.pool.with_costs(made.pool.costs.afresh())
+
+    key = before.cache_key(kernel(graph, A))
+    after = before.with_candidates([kernel(graph, B)]).with_costs(before.costs.reaching([key]).confirming([key]))
+
+    assert (len(before), before.costs.reached, before.costs.confirmed) == (1, frozenset(), frozenset())
+    assert before.cost(kernel(graph, A)) is UNMEASURED
+    assert (len(after), after.costs.reached, after.costs.confirmed) == (2, frozenset({key}), frozenset({key}))
+    assert before.with_candidates([kernel(graph, A)]) is before

@@ -177,9 +177,9 @@ def test_doctor_fails_when_nothing_is_usable(collage: Collage, pipeline: FakePip
 def test_explain_reads_the_record_of_a_package(
     collage: Collage, monkeypatch: pytest.MonkeyPatch, package: Path
 ) -> None:
-    runtime = types.ModuleType("collage.runtime")
+    runtime = types.ModuleType("collage.runtime.package")
     runtime.load_package = lambda path: types.SimpleNamespace(record=to_jsonable(RECORD))  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "collage.runtime", runtime)
+    monkeypatch.setitem(sys.modules, "collage.runtime.package", runtime)
 
     result = collage("explain", package, "--json", "record.json")
 
@@ -192,9 +192,9 @@ def test_explain_reads_the_record_of_a_package(
 def test_explain_refuses_a_record_of_another_version(
     collage: Collage, monkeypatch: pytest.MonkeyPatch, package: Path
 ) -> None:
-    runtime = types.ModuleType("collage.runtime")
+    runtime = types.ModuleType("collage.runtime.package")
     runtime.load_package = lambda path: types.SimpleNamespace(record={"schema_version": 9})  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "collage.runtime", runtime)
+    monkeypatch.setitem(sys.modules, "collage.runtime.package", runtime)
 
     result = collage("explain", package)
 

@@ -13,7 +13,7 @@ import pytest
 from collage.commands.compare import compare
 from collage.prepare.steps import prepare
 from collage.reference.plugin import ReferencePlugin
-from collage.runtime import save_package
+from collage.runtime.package import save_package
 from collage_core.contract import Artifact, Target
 from collage_core.fusion import Partitioning
 from collage_core.ir.graph.dataflow import DataflowGraph

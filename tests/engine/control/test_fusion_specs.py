@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from collage.control.fusion_specs import with_own_rules
-from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import propose
 from collage_core.contract import Target
 from collage_core.errors import PluginError, UsageError
@@ -24,7 +23,7 @@ from collage_core.fusion import (
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns import FusionPattern, is_op, wildcard
 from collage_testing.graphs import GraphBuilder
-from tests.engine.exploring import FakeSource, a_target, by_operator, rule_of
+from tests.engine.exploring import FakeSource, a_target, by_operator, empty_pool, rule_of
 
 A, B, C = a_target("a"), a_target("b"), a_target("c")
 PAIR = CompositeRule(DFPatternRule(FusionPattern(name="pair", pattern=is_op("Exp")(is_op("Relu")(wildcard())))), "pair")
@@ -60,10 +59,9 @@ def test_candidates_of_a_shared_spec_compete() -> None:
     workload = graph()
     costs = {"a": {"Relu": 1.0, "Exp": 1.0, "Tanh": 9.0}, "b": {"Relu": 9.0, "Exp": 9.0, "Tanh": 1.0}}
     source: Any = FakeSource(by_operator(costs))
-    pool = CandidatePool(workload, source, 0.0)
+    pool = empty_pool(workload, source, 0.0)
     for rule in with_own_rules([rule_of(A), rule_of(B)], {"a,b": UnionRule((PAIR, OpCallByKindRule()))}):
-        for candidate in propose(rule, workload, CandidateBounds()).candidates:
-            pool.add(candidate)
+        pool = pool.with_candidates(propose(rule, workload, CandidateBounds()).candidates)
     source.measure(list(pool))
 
     result = pool.engine().run()

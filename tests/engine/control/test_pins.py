@@ -1,26 +1,25 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
 
 from collage.control.pins import Pin, Pins
 from collage.decide.shortlist import mixes, singles
 from collage.errors import PinError
-from collage.explore.exhaustive import Explorer
+from collage.explore.exhaustive import explore_exhaustively
+from collage.explore.exploration import Explored, UncoveredError
 from collage.options import PRESETS
-from collage.report.progress import SilentProgress
 from collage_core.candidates.explanation import refusals
 from collage_core.candidates.plan import Plan
-from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import TargetRule
+from collage_core.candidates.refusals import Refusal
 from collage_core.contract import Joins
 from collage_core.errors import NoCoverError, UsageError
-from collage_core.fusion import CandidateBounds, Partitioning
+from collage_core.fusion import Partitioning
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing.graphs import GraphBuilder
-from tests.engine.exploring import FakeSource, a_target, by_operator, kernel, rule_of
+from tests.engine.exploring import FakeSource, Truth, a_target, by_operator, empty_pool, kernel, rule_of, setup_of
 
 A, B = a_target("a"), a_target("b")
 CHEAP_A = by_operator({"a": {"Relu": 1.0, "Exp": 1.0, "Tanh": 1.0}, "b": {"Relu": 9.0, "Exp": 9.0, "Tanh": 9.0}})
@@ -38,22 +37,22 @@ def pins(*texts: str, graph: DataflowGraph | None = None) -> Pins:
     return Pins([Pin.parse(text) for text in texts], graph or chain(), [A, B])
 
 
-def explored(graph: DataflowGraph, rules: list[TargetRule], given: Pins) -> tuple[CandidatePool, Explorer]:
-    source: Any = FakeSource(CHEAP_A)
-    pool = CandidatePool(graph, source, 0.0)
-    applied = given.applied(rules)
+def explored(graph: DataflowGraph, rules: list[TargetRule], given: Pins, *, truth: Truth = CHEAP_A) -> Explored:
+    source = FakeSource(truth)
     preset = dataclasses.replace(PRESETS["quick"], operators=10)
-    made = Explorer(pool, applied, source, preset=preset, bounds=CandidateBounds(), progress=SilentProgress())
-    return pool, made
+    return explore_exhaustively(setup_of(source, given.applied(rules), preset=preset), empty_pool(graph, source, 0.0))
+
+
+def said(error: UncoveredError) -> tuple[Refusal, ...]:
+    return refusals(error.exploration.proposed.by_target.values(), pool=error.exploration.pool)
 
 
 def test_a_pinned_node_goes_to_its_toolchain_though_another_is_cheaper_and_regions_form_around_it() -> None:
     graph = chain()
-    pool, explorer = explored(graph, [rule_of(A), rule_of(B)], pins("exp_*=b", graph=graph))
+    found = explored(graph, [rule_of(A), rule_of(B)], pins("exp_*=b", graph=graph))
 
-    result = explorer.run().result
-
-    chosen = [(c.target, pool.candidate(c).sub_graph.names) for c in result.candidates]
+    pool = found.pool
+    chosen = [(c.target, pool.candidate(c).sub_graph.names) for c in found.result.candidates]
     assert chosen == [("a", ("relu_0",)), ("b", ("exp_0",)), ("a", ("tanh_0",))]
     assert all("exp_0" not in c.sub_graph.names for c in pool if c.target == A)
     assert pool.rejection(kernel(graph, A)) is None  # nobody measured the whole model on a
@@ -61,8 +60,7 @@ def test_a_pinned_node_goes_to_its_toolchain_though_another_is_cheaper_and_regio
 
 def test_no_plan_of_one_toolchain_breaks_a_pin() -> None:
     graph = chain()
-    pool, explorer = explored(graph, [rule_of(A), rule_of(B)], pins("exp_0=b", graph=graph))
-    explorer.run()
+    pool = explored(graph, [rule_of(A), rule_of(B)], pins("exp_0=b", graph=graph)).pool
 
     plans = [*singles(pool, [A, B]), *mixes(pool, 3)]
 
@@ -75,11 +73,10 @@ def test_no_plan_of_one_toolchain_breaks_a_pin() -> None:
 def test_a_pin_nobody_can_keep_names_what_its_toolchain_said() -> None:
     graph = chain()
     given = pins("*=b", graph=graph)
-    pool, explorer = explored(graph, [rule_of(A), rule_of(B, refuses=["Exp"])], given)
 
-    with pytest.raises(NoCoverError) as caught:
-        explorer.run()
-    error = given.explained(caught.value, refusals(pool, explorer.proposals.values()))
+    with pytest.raises(UncoveredError) as caught:
+        explored(graph, [rule_of(A), rule_of(B, refuses=["Exp"])], given)
+    error = given.explained(caught.value, said(caught.value))
 
     assert isinstance(error, PinError)
     assert isinstance(error, UsageError)
@@ -93,21 +90,11 @@ def test_what_fails_when_it_is_measured_is_named_too() -> None:
     graph = chain()
     given = pins("exp_0=b", graph=graph)
     truth = by_operator({"a": {"Relu": 1.0, "Exp": 1.0, "Tanh": 1.0}, "b": {"Relu": 9.0, "Tanh": 9.0}})
-    source: Any = FakeSource(truth)
-    pool = CandidatePool(graph, source, 0.0)
-    explorer = Explorer(
-        pool,
-        given.applied([rule_of(A), rule_of(B)]),
-        source,
-        preset=PRESETS["quick"],
-        bounds=CandidateBounds(),
-        progress=SilentProgress(),
-    )
 
-    with pytest.raises(NoCoverError) as caught:
-        explorer.run()
+    with pytest.raises(UncoveredError) as caught:
+        explored(graph, [rule_of(A), rule_of(B)], given, truth=truth)
 
-    error = given.explained(caught.value, refusals(pool, explorer.proposals.values()))
+    error = given.explained(caught.value, said(caught.value))
     assert "b: b crashes on exp_0" in str(error)
 
 
@@ -156,6 +143,6 @@ def test_a_given_plan_has_to_keep_the_pins() -> None:
 def test_a_library_of_single_kernels_keeps_pins_too() -> None:
     graph = chain()
     alone = a_target("b", joins=Joins.NONE)
-    _, explorer = explored(graph, [rule_of(A), rule_of(alone)], pins("tanh_0=b", graph=graph))
+    found = explored(graph, [rule_of(A), rule_of(alone)], pins("tanh_0=b", graph=graph))
 
-    assert [c.target for c in explorer.run().result.candidates] == ["a", "b"]
+    assert [c.target for c in found.result.candidates] == ["a", "b"]

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from collage.control.plan_file import plan_document, read_plan, write_plan
+from collage.control.plan_of_file import planned
 from collage.errors import PlanFileError
-from collage.explore.fixed_plan import measured_plan, planned, proposed
+from collage.explore.fixed_plan import measured_plan
 from collage.report.progress import SilentProgress
+from collage_core.candidates.all_proposals import propose_all
 from collage_core.candidates.plan import Plan
-from collage_core.candidates.pool import CandidatePool
 from collage_core.fusion import CandidateBounds, CandidateKernel, Partitioning
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing.graphs import GraphBuilder
@@ -191,14 +192,13 @@ def test_targets_that_cannot_share_a_process_cannot_share_a_plan(tmp_path: Path)
 def test_a_given_plan_is_measured_and_nothing_else_is(tmp_path: Path) -> None:
     graph, path = chain(), tmp_path / "plan.json"
     saved(graph, path)
-    proposals = proposed([rule_of(A), rule_of(B)], graph, CandidateBounds())
+    proposed = propose_all([rule_of(A), rule_of(B)], graph, CandidateBounds())
     measured = pool_of(graph, by_operator(COSTS))
-    plan = planned(read_plan(path), graph, [A, B], proposals.values())
+    plan = planned(read_plan(path), graph, [A, B], proposed.by_target.values())
 
-    explored, known = measured_plan(plan, proposals, measured.pool, measured.source, SilentProgress())  # type: ignore[arg-type]
+    explored, known = measured_plan(plan, proposed, measured.pool, measured.source, SilentProgress())  # type: ignore[arg-type]
 
     assert measured.source.measured == [("a", ("relu_0", "reshape_0", "exp_0")), ("b", ("tanh_0",))]
     assert known.costs_us == (3.0, 2.0)
     assert (explored.result.method, explored.result.exact) == ("given plan", False)
-    assert isinstance(measured.pool, CandidatePool)
-    assert len(measured.pool) == 2
+    assert len(explored.pool) == 2

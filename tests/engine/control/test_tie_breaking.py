@@ -11,7 +11,7 @@ from collage_core.errors import UsageError
 from collage_core.fusion import CandidateKernel, Partitioning
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing.graphs import GraphBuilder
-from tests.engine.exploring import a_target, kernel
+from tests.engine.exploring import a_target, empty_pool, kernel
 
 A, B, WIDE = a_target("a"), a_target("b"), a_target("a", options=(("wide", "true"),))
 
@@ -48,10 +48,8 @@ def settled(a_us: tuple[float, ...], b_us: tuple[float, ...], prefer: str) -> tu
             ("b", ("exp_0",)): (9.0,) * 9,
         }
     )
-    pool = CandidatePool(graph, source, 0.0)
     candidates = {(t.name, n): kernel(graph, t, n) for t in (A, B) for n in ("relu_0", "exp_0")}
-    for each in candidates.values():
-        pool.add(each)
+    pool = empty_pool(graph, source, 0.0).with_candidates(candidates.values())
     chosen = (candidates["a", "relu_0"], candidates["a", "exp_0"])
     costs = tuple(source.cost(each) for each in chosen)
     plan = Plan(name="p", single=False, partitioning=Partitioning(graph, chosen), costs_us=costs, dispatch_us=0.0)
@@ -117,19 +115,17 @@ def test_nobody_gets_a_kernel_of_a_plan_with_whom_it_cannot_share_one() -> None:
             ("c", ("exp_0",)): NOISY,
         }
     )
-    pool = CandidatePool(graph, source, 0.0)
     kernels = [kernel(graph, A, *graph.names[:1]), kernel(graph, rival, "relu_0"), kernel(graph, other, "exp_0")]
-    for each in kernels:
-        pool.add(each)
+    pool = empty_pool(graph, source, 0.0).with_candidates(kernels)
 
-    def after(chosen: list[CandidateKernel], prefer: str) -> list[str]:
+    def after(pool: CandidatePool, chosen: list[CandidateKernel], prefer: str) -> list[str]:
         costs = tuple(source.cost(each) for each in chosen)
         partitioning = Partitioning(graph, tuple(chosen))
         plan = Plan(name="p", single=False, partitioning=partitioning, costs_us=costs, dispatch_us=0.0)
         return [each.target.name for each in break_ties(plan, pool, source, TieBreaking.parse(prefer))[0].kernels]
 
-    assert after([kernels[0], kernel(graph, A, "exp_0")], "b,a") == ["b", "a"]
-    assert after([kernels[0], kernels[2]], "b,a") == ["a", "c"]
-    pool.add(kernel(graph, A, "exp_0"))
+    assert after(pool, [kernels[0], kernel(graph, A, "exp_0")], "b,a") == ["b", "a"]
+    assert after(pool, [kernels[0], kernels[2]], "b,a") == ["a", "c"]
+    pool = pool.with_candidates([kernel(graph, A, "exp_0")])
     # both would like to: whoever comes first does
-    assert after([kernels[0], kernel(graph, A, "exp_0")], "b,c,a") == ["b", "a"]
+    assert after(pool, [kernels[0], kernel(graph, A, "exp_0")], "b,c,a") == ["b", "a"]

@@ -18,9 +18,11 @@ from collage.measure.wire.values import encode_value
 from collage.measure.worker.device_times import time_device
 from collage.measure.worker.trials import Trials
 from collage.reference import evaluate
-from collage.runtime import Executable, Session, loader
+from collage.runtime import Executable, loader
+from collage.runtime.session import Session
 from collage.setup.copy_costs import HostCopies
 from collage.setup.device_figures import DeviceFigures, warm_devices
+from collage_core.candidates.costs import Costs
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 from collage_core.contract import Protocol, Target
@@ -119,7 +121,7 @@ class Deployment:
 
     def predicted_us(self, figures: DeviceFigures, measured: list[Measured]) -> float:
         copies = HostCopies.of([figures], [self.device.name] if self.target.launch == "eager" else [])
-        pool = CandidatePool(self.graph, NoCosts(), 0.0, copies)
+        pool = CandidatePool(self.graph, Costs(NoCosts()), 0.0, copies)
         plan = Plan(
             name="p",
             single=True,

@@ -4,10 +4,11 @@ import pytest
 
 from collage.decide.decision import Timed, decide
 from collage.decide.end_to_end import EndToEndTimings
-from collage.decide.recording import comparison, latency_facts, regions, toolchain_facts
+from collage.decide.recording import comparison, latency_facts, regions
 from collage.decide.shortlist import mixes
 from collage.measure.wire.outcomes import Refused
 from collage.report.documents.bench_json import latency_document
+from collage.setup.facts import toolchain_facts
 from collage.setup.targets import ToolchainStatus
 from collage_core.candidates.explanation import refusals
 from collage_core.candidates.plan import Plan
@@ -196,7 +197,7 @@ def test_refusals_are_told_by_stage_and_reason_with_all_their_nodes() -> None:
     proposals = propose(rule, graph, CandidateBounds.preset("quick"))
     pool = pool_of(graph, lambda candidate: Refused(reason="needs k % 8 == 0"), kernel(graph, A, "relu_0")).pool
 
-    found = refusals(pool, [proposals])
+    found = refusals([proposals], pool=pool)
 
     assert [(fact.stage, fact.nodes, fact.reason) for fact in found] == [
         ("lower", ("relu_0",), "needs k % 8 == 0"),
@@ -208,7 +209,7 @@ def test_refusals_are_told_by_stage_and_reason_with_all_their_nodes() -> None:
 def test_a_failure_says_where_it_happened() -> None:
     pool = pool_of(GRAPH, COSTS, kernel(GRAPH, B, "neg_0")).pool
 
-    [fact] = refusals(pool, [])
+    [fact] = refusals([], pool=pool)
 
     assert (fact.target, fact.stage, fact.reason) == ("b", "run", "b crashes on neg_0")
 

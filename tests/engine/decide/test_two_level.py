@@ -21,7 +21,7 @@ from collage_core.fusion import CandidateBounds, CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.search.two_level import TwoLevelLimits
 from collage_testing import chain
-from tests.engine.exploring import FakeSource, a_target, by_operator, kernel, rule_of
+from tests.engine.exploring import FakeSource, a_target, by_operator, empty_pool, kernel, rule_of
 
 A, B = a_target("a"), a_target("b")
 OPERATORS = ("Relu", "Exp", "Neg", "Abs", "Tanh", "Sin")
@@ -73,11 +73,9 @@ class Track:
 def first_level() -> tuple[CandidatePool, FakeSource, list[Plan], dict[str, Proposals]]:
     graph = DataflowGraph(chain(*OPERATORS))
     source = FakeSource(TRUTH)
-    pool = CandidatePool(graph, source, 0.0)
     candidates = [kernel(graph, target, name) for target in (A, B) for name in graph.names]
     candidates += [kernel(graph, target) for target in (A, B)]
-    for candidate in candidates:
-        pool.add(candidate)
+    pool = empty_pool(graph, source, 0.0).with_candidates(candidates)
     source.measure(candidates)
     proposals = {t.name: propose(rule_of(t), graph, CandidateBounds(), cuts=()) for t in (A, B)}
     return pool, source, [*singles(pool, [A, B]), *mixes(pool, 2)], proposals
@@ -256,7 +254,7 @@ def test_a_target_for_whole_models_is_a_start_and_is_not_taken_apart() -> None:
     spin: Target = a_target("spin", mixable=False)
     pool, source, plans, proposals = first_level()
     whole = kernel(pool.graph, spin)
-    pool.add(whole)
+    pool = pool.with_candidates([whole])
     source.known[pool.cache_key(whole)] = [1.0]
     [extra] = singles(pool, [spin])
     everything = [*plans, extra]

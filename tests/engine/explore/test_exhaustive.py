@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import cast
 
 import pytest
 
-from collage.explore.exhaustive import Explored, Explorer
-from collage.measure.driver.source import MeasuringCostSource
+from collage.explore.exhaustive import explore_exhaustively
+from collage.explore.exploration import Explored, UncoveredError
 from collage.measure.wire.outcomes import Failed, Refused, Stage
-from collage.options import PRESETS
-from collage.report.progress import SilentProgress
+from collage.options import PRESETS, Preset
 from collage_core.candidates.explanation import refusals
-from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import TargetRule, target_rule
 from collage_core.contract import Joins
-from collage_core.errors import NoCoverError
-from collage_core.fusion import CandidateBounds, CandidateKernel, FusionRule, RuleContext, RuleOutcome
+from collage_core.fusion import CandidateKernel, FusionRule, RuleContext, RuleOutcome
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns import is_op, wildcard
 from collage_core.registry import Toolchain
 from collage_testing import MockToolchain, chain
-from tests.engine.exploring import FakeSource, a_target, by_operator, rule_of
+from tests.engine.exploring import FakeSource, a_target, by_operator, empty_pool, rule_of, setup_of
 
 A, B = a_target("a"), a_target("b")
 GRAPH = DataflowGraph(chain("Relu", "Neg", "Exp", "Tanh", "Abs", "Relu", shape=(64, 64)))
@@ -37,34 +33,24 @@ HALVES = by_operator(
 )
 
 
-def explorer(
-    source: FakeSource, rules: Sequence[TargetRule], *, preset: str = "default", budget_s: float | None = None
-) -> tuple[Explorer, CandidatePool]:
-    pool = CandidatePool(GRAPH, source, 0.1)
-    return (
-        Explorer(
-            pool,
-            rules,
-            cast(MeasuringCostSource, source),
-            preset=PRESETS[preset],
-            bounds=CandidateBounds(),
-            progress=SilentProgress(),
-            budget_s=budget_s,
-        ),
-        pool,
-    )
+def explore(
+    source: FakeSource,
+    rules: Sequence[TargetRule],
+    *,
+    preset: Preset | str = "default",
+    budget_s: float | None = None,
+) -> Explored:
+    return explore_exhaustively(setup_of(source, rules, preset=preset, budget_s=budget_s), empty_pool(GRAPH, source))
 
 
-def path(explored: Explored, pool: CandidatePool) -> list[tuple[str, tuple[str, ...]]]:
-    return [(chosen.target, pool.candidate(chosen).sub_graph.names) for chosen in explored.result.candidates]
+def path(explored: Explored) -> list[tuple[str, tuple[str, ...]]]:
+    return [(chosen.target, explored.pool.candidate(chosen).sub_graph.names) for chosen in explored.result.candidates]
 
 
 def test_regions_end_where_the_targets_change_places() -> None:
-    made, pool = explorer(FakeSource(HALVES), [rule_of(A), rule_of(B)])
+    explored = explore(FakeSource(HALVES), [rule_of(A), rule_of(B)])
 
-    explored = made.run()
-
-    assert path(explored, pool) == [
+    assert path(explored) == [
         ("a", ("relu_0", "neg_0")),
         ("b", ("exp_0", "tanh_0", "abs_0")),
         ("a", ("relu_1",)),
@@ -73,14 +59,12 @@ def test_regions_end_where_the_targets_change_places() -> None:
 
 def test_a_second_run_over_the_same_database_takes_the_same_steps_and_measures_nothing() -> None:
     first = FakeSource(HALVES)
-    made, pool = explorer(first, [rule_of(A), rule_of(B)])
-    explored = made.run()
+    explored = explore(first, [rule_of(A), rule_of(B)])
     second = FakeSource(HALVES, first.known)
-    again, same_pool = explorer(second, [rule_of(A), rule_of(B)])
-    repeated = again.run()
+    repeated = explore(second, [rule_of(A), rule_of(B)])
 
     assert second.counts.measured == 0
-    assert path(repeated, same_pool) == path(explored, pool)
+    assert path(repeated) == path(explored)
     assert repeated.result.costs_us == explored.result.costs_us
     assert repeated.rounds == explored.rounds
     assert repeated.left_out == explored.left_out
@@ -88,16 +72,14 @@ def test_a_second_run_over_the_same_database_takes_the_same_steps_and_measures_n
 
 def test_what_another_run_knows_beyond_this_ones_reach_changes_nothing() -> None:
     first = FakeSource(HALVES)
-    made, pool = explorer(first, [rule_of(A), rule_of(B)], preset="quick")
-    explored = made.run()
+    explored = explore(first, [rule_of(A), rule_of(B)], preset="quick")
     thorough = FakeSource(HALVES, first.known)
-    explorer(thorough, [rule_of(A), rule_of(B)], preset="extensive")[0].run()
+    explore(thorough, [rule_of(A), rule_of(B)], preset="extensive")
     last = FakeSource(HALVES, first.known)
-    again, same_pool = explorer(last, [rule_of(A), rule_of(B)], preset="quick")
-    repeated = again.run()
+    repeated = explore(last, [rule_of(A), rule_of(B)], preset="quick")
 
     assert last.counts.measured == 0
-    assert (path(repeated, same_pool), repeated.rounds) == (path(explored, pool), explored.rounds)
+    assert (path(repeated), repeated.rounds) == (path(explored), explored.rounds)
 
 
 def test_a_cost_that_was_too_good_to_be_true_loses_when_it_is_measured_again() -> None:
@@ -111,44 +93,37 @@ def test_a_cost_that_was_too_good_to_be_true_loses_when_it_is_measured_again() -
             return 1.0
         return cost
 
-    made, pool = explorer(FakeSource(truth), [rule_of(A), rule_of(B)])
-
-    explored = made.run()
+    explored = explore(FakeSource(truth), [rule_of(A), rule_of(B)])
 
     assert lucky
-    assert {target for target, _ in path(explored, pool)} == {"a", "b"}
+    assert {target for target, _ in path(explored)} == {"a", "b"}
     assert explored.result.total_us > 50.0
 
 
 def test_what_is_on_the_path_was_measured_twice() -> None:
     source = FakeSource(HALVES)
-    made, pool = explorer(source, [rule_of(A), rule_of(B)])
-
-    explored = made.run()
+    explored = explore(source, [rule_of(A), rule_of(B)])
 
     for chosen in explored.result.candidates:
-        assert len(source.known[pool.cache_key(pool.candidate(chosen))]) == 2
+        assert len(source.known[explored.pool.cache_key(explored.pool.candidate(chosen))]) == 2
 
 
 def test_a_node_nobody_takes_is_found_before_anything_is_measured() -> None:
     source = FakeSource(HALVES)
-    made, _ = explorer(source, [rule_of(A, refuses=["Exp"]), rule_of(B, refuses=["Exp", "Abs"])])
 
-    with pytest.raises(NoCoverError) as caught:
-        made.run()
+    with pytest.raises(UncoveredError) as caught:
+        explore(source, [rule_of(A, refuses=["Exp"]), rule_of(B, refuses=["Exp", "Abs"])])
 
     assert caught.value.nodes == (GRAPH.index_of("exp_0"),)
     assert source.measured == []
-    assert set(made.proposals) == {"a", "b"}
+    assert set(caught.value.exploration.proposed.by_target) == {"a", "b"}
 
 
 def test_a_toolchain_that_fails_everywhere_costs_only_itself() -> None:
     truth = by_operator({"a": {}, "b": dict.fromkeys(("Relu", "Neg", "Exp", "Tanh", "Abs"), 5.0)})
-    made, pool = explorer(FakeSource(truth), [rule_of(A), rule_of(B)])
+    explored = explore(FakeSource(truth), [rule_of(A), rule_of(B)])
 
-    explored = made.run()
-
-    assert {target for target, _ in path(explored, pool)} == {"b"}
+    assert {target for target, _ in path(explored)} == {"b"}
 
 
 def test_a_target_that_fails_on_the_whole_model_is_cut_until_something_covers_every_node() -> None:
@@ -160,18 +135,7 @@ def test_a_target_that_fails_on_the_whole_model_is_cut_until_something_covers_ev
         return works(candidate)
 
     preset = dataclasses.replace(PRESETS["quick"], operators=0)
-    source = FakeSource(truth)
-    pool = CandidatePool(GRAPH, source, 0.1)
-    made = Explorer(
-        pool,
-        [rule_of(A)],
-        cast(MeasuringCostSource, source),
-        preset=preset,
-        bounds=CandidateBounds(),
-        progress=SilentProgress(),
-    )
-
-    explored = made.run()
+    explored = explore(FakeSource(truth), [rule_of(A)], preset=preset)
 
     assert len(explored.result.candidates) == len(GRAPH)
 
@@ -186,66 +150,38 @@ def test_what_nobody_runs_alone_is_covered_by_groups() -> None:
     rules = [
         target_rule(Toolchain(mock.name, mock), target, {}) for mock, target in zip(mocks, (library, B), strict=True)
     ]
-    source = FakeSource(HALVES)
-    pool = CandidatePool(GRAPH, source, 0.1)
-    made = Explorer(
-        pool,
-        rules,
-        cast(MeasuringCostSource, source),
-        preset=dataclasses.replace(PRESETS["quick"], operators=0),
-        bounds=CandidateBounds(),
-        progress=SilentProgress(),
-    )
+    explored = explore(FakeSource(HALVES), rules, preset=dataclasses.replace(PRESETS["quick"], operators=0))
 
-    explored = made.run()
-
-    assert path(explored, pool)[:2] == [("a", ("relu_0", "neg_0")), ("a", ("exp_0", "tanh_0"))]
+    assert path(explored)[:2] == [("a", ("relu_0", "neg_0")), ("a", ("exp_0", "tanh_0"))]
 
 
 def test_after_the_budget_whole_models_are_measured_and_nothing_else() -> None:
     source = FakeSource(HALVES)
-    made, pool = explorer(source, [rule_of(A), rule_of(B)], budget_s=-1.0)
-
-    explored = made.run()
+    explored = explore(source, [rule_of(A), rule_of(B)], budget_s=-1.0)
 
     assert source.measured == [("a", GRAPH.names), ("b", GRAPH.names)]
-    assert [names for _, names in path(explored, pool)] == [GRAPH.names]
+    assert [names for _, names in path(explored)] == [GRAPH.names]
     assert any("the budget ended before" in sentence for sentence in explored.left_out)
 
 
 def test_after_the_budget_operators_that_nothing_else_covers_are_measured() -> None:
     source = FakeSource(HALVES)
-    made, pool = explorer(source, [rule_of(A, refuses=["Tanh"]), rule_of(B, refuses=["Relu"])], budget_s=-1.0)
-
-    explored = made.run()
+    explored = explore(source, [rule_of(A, refuses=["Tanh"]), rule_of(B, refuses=["Relu"])], budget_s=-1.0)
 
     assert all(len(names) == 1 for _, names in source.measured)
-    assert len(path(explored, pool)) == len(GRAPH)
+    assert len(path(explored)) == len(GRAPH)
 
 
 def test_a_library_of_single_kernels_is_not_merged() -> None:
     library = a_target("a", joins=Joins.NONE)
-    made, pool = explorer(FakeSource(HALVES), [rule_of(library), rule_of(B)])
+    explored = explore(FakeSource(HALVES), [rule_of(library), rule_of(B)])
 
-    explored = made.run()
-
-    assert all(len(nodes) == 1 for target, nodes in path(explored, pool) if target == "a")
+    assert all(len(nodes) == 1 for target, nodes in path(explored) if target == "a")
 
 
 def test_what_a_bound_left_unmeasured_is_said() -> None:
     preset = dataclasses.replace(PRESETS["quick"], operators=1)
-    source = FakeSource(HALVES)
-    pool = CandidatePool(GRAPH, source, 0.1)
-    made = Explorer(
-        pool,
-        [rule_of(A)],
-        cast(MeasuringCostSource, source),
-        preset=preset,
-        bounds=CandidateBounds(),
-        progress=SilentProgress(),
-    )
-
-    explored = made.run()
+    explored = explore(FakeSource(HALVES), [rule_of(A)], preset=preset)
 
     assert any("were not measured (preset quick)" in sentence for sentence in explored.left_out)
 
@@ -271,16 +207,14 @@ class Fickle(FusionRule):
 def test_a_rule_that_fails_costs_its_target_what_it_had_not_proposed(good: int) -> None:
     fickle = rule_of(A)
     spec = dataclasses.replace(fickle.spec, rule=Fickle(fickle.spec.rule, good))
-    made, pool = explorer(
+    explored = explore(
         FakeSource(HALVES), [dataclasses.replace(fickle, spec=spec, own="collage_fusion_spec"), rule_of(B)]
     )
 
-    explored = made.run()
-
-    [failure] = made.failures
+    [failure] = explored.failures
     assert (failure.target, failure.stage, failure.reason) == (A, "fusion_spec", "RuntimeError: out of patterns")
-    assert ("a" in {name for name, _ in path(explored, pool)}) == bool(good)
-    [fact] = refusals(pool, (), made.failures)
+    assert ("a" in {name for name, _ in path(explored)}) == bool(good)
+    [fact] = refusals((), explored.failures, pool=explored.pool)
     assert (fact.target, fact.stage, fact.nodes) == ("a", "fusion_spec", ())
 
 
@@ -293,18 +227,15 @@ def hanging(candidate: CandidateKernel) -> float | Refused | Failed:
 
 def test_a_target_that_does_nothing_but_hang_is_given_up_and_the_report_says_so() -> None:
     source = FakeSource(hanging)
-    made, pool = explorer(source, [rule_of(A), rule_of(B)])
-
-    explored = made.run()
-    again, later = explorer(FakeSource(hanging, source.known), [rule_of(A), rule_of(B)])
-    repeated = again.run()
+    explored = explore(source, [rule_of(A), rule_of(B)])
+    repeated = explore(FakeSource(hanging, source.known), [rule_of(A), rule_of(B)])
 
     assert [name for name, _ in source.measured].count("a") == 4
-    assert {name for name, _ in path(explored, pool)} == {"b"}
+    assert {name for name, _ in path(explored)} == {"b"}
     [said] = [sentence for sentence in explored.left_out if "hung" in sentence]
     assert said.startswith("a hung on the first 4 candidates that were tried; ")
     assert repeated.left_out == explored.left_out
-    assert path(repeated, later) == path(explored, pool)
+    assert path(repeated) == path(explored)
 
 
 def test_a_target_that_hangs_now_and_then_is_not_given_up() -> None:
@@ -312,9 +243,7 @@ def test_a_target_that_hangs_now_and_then_is_not_given_up() -> None:
         return HALVES(candidate) if candidate.sub_graph.names == ("exp_0",) else hanging(candidate)
 
     source = FakeSource(truth)
-    made, _ = explorer(source, [rule_of(A), rule_of(B)])
-
-    explored = made.run()
+    explored = explore(source, [rule_of(A), rule_of(B)])
 
     assert [name for name, _ in source.measured].count("a") > 4
     assert not [sentence for sentence in explored.left_out if "hung" in sentence]

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import pytest
 
-from collage.explore.exhaustive import Explored, Explorer
-from collage.measure.driver.source import MeasuringCostSource
+from collage.explore.exhaustive import explore_exhaustively
+from collage.explore.exploration import Explored
 from collage.measure.wire.outcomes import Failed, Stage
-from collage.options import PRESETS
-from collage.report.progress import SilentProgress
-from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import TargetRule, propose, target_rule
 from collage_core.contract import Joins
 from collage_core.errors import NoCoverError
@@ -23,7 +19,7 @@ from collage_core.ir.graph.masks import iterate_bits
 from collage_core.registry import Toolchain
 from collage_testing import MockToolchain
 from tests.core.fusion.qdq import QdqBuilder
-from tests.engine.exploring import FakeSource, Truth, a_target, rule_of
+from tests.engine.exploring import FakeSource, Truth, a_target, empty_pool, rule_of, setup_of
 
 A, B = a_target("a"), a_target("b")
 
@@ -43,15 +39,7 @@ FIRST, SECOND = quantised_groups(GRAPH)
 
 def explored(truth: Truth, rules: Sequence[TargetRule]) -> tuple[Explored, list[tuple[str, int]]]:
     source = FakeSource(truth)
-    pool = CandidatePool(GRAPH, source, 0.1)
-    found = Explorer(
-        pool,
-        rules,
-        cast(MeasuringCostSource, source),
-        preset=PRESETS["default"],
-        bounds=CandidateBounds(),
-        progress=SilentProgress(),
-    ).run()
+    found = explore_exhaustively(setup_of(source, rules), empty_pool(GRAPH, source))
     return found, [(chosen.target, chosen.nodes) for chosen in found.result.candidates]
 
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from collage.explore.exhaustive import Explored, Explorer
-from collage.explore.lazy import LazyExplorer
-from collage.measure.driver.source import MeasuringCostSource
+from collage.explore.exhaustive import explore_exhaustively
+from collage.explore.exploration import ExplorationSetup, Explored
+from collage.explore.lazy import explore_lazily
 from collage.measure.wire.outcomes import Failed, Refused, Stage
-from collage.options import PRESETS
-from collage.report.progress import SilentProgress
 from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import TargetRule
 from collage_core.contract import Joins, Target
 from collage_core.errors import NoCoverError
-from collage_core.fusion import CandidateBounds, CandidateKernel
+from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import chain
-from tests.engine.exploring import FakeSource, a_target, by_operator, rule_of
+from tests.engine.exploring import FakeSource, a_target, by_operator, empty_pool, rule_of, setup_of
 
 A, B = a_target("a"), a_target("b")
 OPERATORS = ("Relu", "Neg", "Exp", "Tanh", "Abs", "Sin", "Cos", "Floor", "Ceil", "Sign", "Sqrt", "Erf")
@@ -36,52 +33,46 @@ HALVES = by_operator(
 ALIKE = by_operator({"a": dict.fromkeys(OPERATORS, 10.0), "b": dict.fromkeys(OPERATORS, 30.0)}, launch_us=5.0)
 
 
+Explore = Callable[[ExplorationSetup, CandidatePool], Explored]
+
+
 def explored(
     source: FakeSource,
     rules: Sequence[TargetRule] = (),
     *,
-    kind: type[Explorer] = LazyExplorer,
+    explore: Explore = explore_lazily,
     preset: str = "default",
     budget_s: float | None = None,
-) -> tuple[Explored, CandidatePool]:
-    pool = CandidatePool(GRAPH, source, 0.1)
-    found = kind(
-        pool,
-        rules or [rule_of(A), rule_of(B)],
-        cast(MeasuringCostSource, source),
-        preset=PRESETS[preset],
-        bounds=CandidateBounds(),
-        progress=SilentProgress(),
-        budget_s=budget_s,
-    ).run()
-    return found, pool
+) -> Explored:
+    setup = setup_of(source, rules or [rule_of(A), rule_of(B)], preset=preset, budget_s=budget_s)
+    return explore(setup, empty_pool(GRAPH, source))
 
 
-def path(found: Explored, pool: CandidatePool) -> list[tuple[str, tuple[str, ...]]]:
-    return [(chosen.target, pool.candidate(chosen).sub_graph.names) for chosen in found.result.candidates]
+def path(found: Explored) -> list[tuple[str, tuple[str, ...]]]:
+    return [(chosen.target, found.pool.candidate(chosen).sub_graph.names) for chosen in found.result.candidates]
 
 
 def test_the_same_plan_is_found_with_less_measuring() -> None:
     lazy, exhaustive = FakeSource(HALVES), FakeSource(HALVES)
 
-    found, pool = explored(lazy)
-    wanted, other = explored(exhaustive, kind=Explorer)
+    found = explored(lazy)
+    wanted = explored(exhaustive, explore=explore_exhaustively)
 
-    assert path(found, pool) == path(wanted, other) == [("a", GRAPH.names[:6]), ("b", GRAPH.names[6:])]
+    assert path(found) == path(wanted) == [("a", GRAPH.names[:6]), ("b", GRAPH.names[6:])]
     assert len(lazy.measured) < len(exhaustive.measured) * 0.6  # every operator is a kind of its own here
 
 
 def test_where_one_target_is_better_at_everything_no_region_is_measured() -> None:
     source = FakeSource(ALIKE)
 
-    found, pool = explored(source)
+    found = explored(source)
 
-    assert path(found, pool) == [("a", GRAPH.names)]
+    assert path(found) == [("a", GRAPH.names)]
     assert {len(names) for _, names in source.measured} == {1, len(GRAPH)}
 
 
 def test_what_was_not_measured_is_not_claimed_to_be_known() -> None:
-    found, _ = explored(FakeSource(HALVES))
+    found = explored(FakeSource(HALVES))
 
     assert (found.result.method, found.result.exact) == ("lazy", False)
     assert found.result.gap_us > 0
@@ -90,25 +81,25 @@ def test_what_was_not_measured_is_not_claimed_to_be_known() -> None:
 
 def test_a_second_run_over_the_same_database_takes_the_same_steps_and_measures_nothing() -> None:
     first = FakeSource(HALVES)
-    found, pool = explored(first)
+    found = explored(first)
     second = FakeSource(HALVES, first.known)
-    repeated, same = explored(second)
+    repeated = explored(second)
 
     assert second.counts.measured == 0
-    assert path(repeated, same) == path(found, pool)
+    assert path(repeated) == path(found)
     assert (repeated.result, repeated.rounds, repeated.left_out) == (found.result, found.rounds, found.left_out)
 
 
 def test_what_an_exhaustive_run_knows_changes_nothing() -> None:
     first = FakeSource(HALVES)
-    found, pool = explored(first)
+    found = explored(first)
     shared = FakeSource(HALVES, first.known)
-    explored(shared, kind=Explorer, preset="extensive")
+    explored(shared, explore=explore_exhaustively, preset="extensive")
     last = FakeSource(HALVES, first.known)
-    repeated, same = explored(last)
+    repeated = explored(last)
 
     assert last.counts.measured == 0
-    assert (path(repeated, same), repeated.rounds) == (path(found, pool), found.rounds)
+    assert (path(repeated), repeated.rounds) == (path(found), found.rounds)
 
 
 def test_a_promise_that_does_not_come_true_is_not_taken() -> None:
@@ -116,15 +107,15 @@ def test_a_promise_that_does_not_come_true_is_not_taken() -> None:
         size = len(candidate.sub_graph.names)
         return 10.0 * size if size in (1, len(GRAPH)) else 1000.0
 
-    found, pool = explored(FakeSource(truth))
+    found = explored(FakeSource(truth))
 
-    assert [len(names) for _, names in path(found, pool)] == [len(GRAPH)]
+    assert [len(names) for _, names in path(found)] == [len(GRAPH)]
 
 
 def test_after_the_budget_whole_models_are_measured_and_nothing_else() -> None:
     source = FakeSource(HALVES)
 
-    found, _ = explored(source, budget_s=-1.0)
+    found = explored(source, budget_s=-1.0)
 
     assert source.measured == [("a", GRAPH.names), ("b", GRAPH.names)]
     assert any("the budget ended before" in sentence for sentence in found.left_out)
@@ -133,9 +124,9 @@ def test_after_the_budget_whole_models_are_measured_and_nothing_else() -> None:
 def test_after_the_budget_operators_that_nothing_else_covers_are_measured() -> None:
     source = FakeSource(HALVES)
 
-    found, pool = explored(source, [rule_of(A, refuses=["Tanh"]), rule_of(B, refuses=["Relu"])], budget_s=-1.0)
+    found = explored(source, [rule_of(A, refuses=["Tanh"]), rule_of(B, refuses=["Relu"])], budget_s=-1.0)
 
-    assert len(path(found, pool)) == len(GRAPH)
+    assert len(path(found)) == len(GRAPH)
 
 
 def test_a_node_nobody_takes_is_found_before_anything_is_measured() -> None:
@@ -151,9 +142,9 @@ def test_a_node_nobody_takes_is_found_before_anything_is_measured() -> None:
 def test_a_toolchain_that_fails_everywhere_costs_only_itself() -> None:
     truth = by_operator({"a": {}, "b": dict.fromkeys(OPERATORS, 5.0)})
 
-    found, pool = explored(FakeSource(truth))
+    found = explored(FakeSource(truth))
 
-    assert {target for target, _ in path(found, pool)} == {"b"}
+    assert {target for target, _ in path(found)} == {"b"}
 
 
 def test_a_target_that_hangs_is_given_up() -> None:
@@ -163,10 +154,10 @@ def test_a_target_that_hangs_is_given_up() -> None:
         return HALVES(candidate)
 
     source = FakeSource(truth)
-    found, pool = explored(source)
+    found = explored(source)
 
     assert [name for name, _ in source.measured].count("a") == 4
-    assert {name for name, _ in path(found, pool)} == {"b"}
+    assert {name for name, _ in path(found)} == {"b"}
 
 
 def test_a_library_of_single_kernels_takes_the_operators_it_is_best_at() -> None:
@@ -175,14 +166,14 @@ def test_a_library_of_single_kernels_takes_the_operators_it_is_best_at() -> None
     refused = [name for name in OPERATORS if name not in costs["a"]]
     source = FakeSource(by_operator(costs))
 
-    found, pool = explored(source, [rule_of(library, refuses=refused), rule_of(B)])
+    found = explored(source, [rule_of(library, refuses=refused), rule_of(B)])
 
-    assert [names for target, names in path(found, pool) if target == "a"] == [("exp_0",), ("sin_0",)]
+    assert [names for target, names in path(found) if target == "a"] == [("exp_0",), ("sin_0",)]
 
 
-@pytest.mark.parametrize("kind", [LazyExplorer, Explorer])
+@pytest.mark.parametrize("explore", [explore_lazily, explore_exhaustively])
 def test_of_targets_that_exclude_each_other_the_plan_is_the_best_of_those_without_one_or_the_other(
-    kind: type[Explorer],
+    explore: Explore,
 ) -> None:
     costs = {
         "a": {**dict.fromkeys(FIRST, 10.0), **dict.fromkeys(SECOND, 90.0)},
@@ -193,7 +184,7 @@ def test_of_targets_that_exclude_each_other_the_plan_is_the_best_of_those_withou
     one, other, third = a_target("a", excludes=frozenset({"b"})), a_target("b"), a_target("c")
 
     def total(*targets: Target) -> tuple[float, frozenset[str]]:
-        found, _ = explored(FakeSource(truth), [rule_of(target) for target in targets], kind=kind)
+        found = explored(FakeSource(truth), [rule_of(target) for target in targets], explore=explore)
         return found.result.total_us, found.result.targets
 
     without_b, without_a = total(one, third), total(other, third)

@@ -7,8 +7,9 @@ import numpy as np
 import onnx_ir
 
 from collage.devices.this_host import this_host
-from collage.measure.driver.capture import Capture, worker_fallback
+from collage.measure.driver.capture import Capture
 from collage.measure.driver.client import Worker
+from collage.measure.driver.fallback import worker_fallback
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import decode_function
 from collage.measure.wire.messages import AskEvaluate

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from collage.runtime import save_package
+from collage.runtime.package import save_package
 from collage_core.hookspecs import hookimpl
 from collage_core.registry import Registry, Toolchain
 from tests.engine.runtime.mocks import MOCK, ExecutingMock, partition

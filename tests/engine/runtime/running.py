@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from collage.runtime import Session
+from collage.runtime.session import Session
 from tests.engine.runtime.mocks import ExecutingMock
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2

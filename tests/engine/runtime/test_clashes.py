@@ -11,8 +11,9 @@ import onnx_ir as ir
 import pytest
 
 from collage.errors import LibraryClashError
-from collage.runtime import Executable, Session
+from collage.runtime import Executable
 from collage.runtime.kernels.clashes import LibraryWatch
+from collage.runtime.session import Session
 from collage_core.contract import Artifact, Kernel, RunContext, Target, Unsupported
 from collage_core.passes.call_sites import call_sites
 from tests.engine.devices.families import LIBRARIES, PROVIDERS

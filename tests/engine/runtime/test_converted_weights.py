@@ -13,7 +13,9 @@ import pytest
 
 from collage.errors import PackageDamagedError
 from collage.reference import evaluate
-from collage.runtime import Executable, Session, load_package, loader, save_package
+from collage.runtime import Executable, loader
+from collage.runtime.package import load_package, save_package
+from collage.runtime.session import Session
 from collage_core.contract import (
     Artifact,
     KernelFunction,

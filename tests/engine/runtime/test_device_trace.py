@@ -12,7 +12,8 @@ import pytest
 
 from collage.devices.opening import Devices
 from collage.devices.providers import Providers
-from collage.runtime import BoundRun, BoundStep, Does, Session
+from collage.runtime import BoundRun, BoundStep, Does
+from collage.runtime.session import Session
 from collage_core.contract import DeviceStream
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing.kit import FakeDevice

@@ -11,8 +11,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from collage.runtime import Session
 from collage.runtime.kernels.launching import Stretch
+from collage.runtime.session import Session
 from collage_core.contract import Artifact
 from collage_core.errors import DeviceLostError, DeviceMemoryError, FeedError, KernelLoadError, KernelRunError
 from collage_core.ir.graph.dataflow import DataflowGraph

@@ -12,7 +12,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from collage.runtime import Executable, Session
+from collage.runtime import Executable
+from collage.runtime.session import Session
 from collage_core.contract import (
     Artifact,
     Host,

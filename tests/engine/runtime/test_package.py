@@ -17,7 +17,8 @@ from onnx.reference import ReferenceEvaluator
 
 import collage
 from collage.errors import PackageError
-from collage.runtime import export_model, load, load_package, save_package
+from collage.runtime.load import load
+from collage.runtime.package import export_model, load_package, save_package
 from collage_core.contract import Artifact, Requirement, Target
 from collage_core.errors import KernelLoadError, UsageError
 from collage_core.passes.call_sites import call_sites

@@ -14,7 +14,8 @@ import onnx_ir as ir
 import pytest
 
 from collage.errors import NotAPackageError, PackageDamagedError, PackageError, PackageVersionError
-from collage.runtime import load, load_package
+from collage.runtime.load import load
+from collage.runtime.package import load_package
 from collage.runtime.package.manifest import SCHEMA_VERSION
 from tests.engine.runtime.mocks import reference
 from tests.engine.runtime.packages import X, changed_manifest, registry, rewrite, save, three_products

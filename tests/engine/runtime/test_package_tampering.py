@@ -21,7 +21,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from collage.errors import PackageDamagedError, PackageError
-from collage.runtime import load, load_package
+from collage.runtime.load import load
+from collage.runtime.package import load_package
 from collage.runtime.package import manifest as manifest_module
 from collage_core.errors import MemoryNeededError
 from tests.engine.runtime.mocks import reference

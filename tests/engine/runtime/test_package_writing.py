@@ -18,7 +18,7 @@ import onnx_ir as ir
 import pytest
 
 from collage.errors import PackageError
-from collage.runtime import load_package, save_package
+from collage.runtime.package import load_package, save_package
 from collage_core.contract import Artifact, Requirement, Target
 from collage_core.passes.call_sites import call_sites
 from tests.engine.runtime.mocks import MOCK, partition

@@ -9,7 +9,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from collage.runtime import NodeArg, Session
+from collage.runtime import NodeArg
+from collage.runtime.session import Session
 from collage_core.errors import FeedError
 from tests.engine.runtime.mocks import ExecutingMock, MockKernel, partition
 

@@ -17,6 +17,7 @@ from collage.report.facts.record import CopyFacts
 from collage.setup.copy_costs import HostCopies
 from collage.setup.device_figures import DeviceFigures
 from collage_core.candidates.chosen_plan import as_plan
+from collage_core.candidates.costs import Costs
 from collage_core.candidates.plan import PlannedCopy
 from collage_core.candidates.pool import CandidatePool, PoolCosts
 from collage_core.candidates.proposals import propose, target_rule
@@ -41,9 +42,7 @@ LIGHT = Path(onnx.__file__).resolve().parent / "backend" / "test" / "data" / "li
 
 def pool_over(graph: DataflowGraph, truth: Truth, *candidates: CandidateKernel) -> CandidatePool:
     source = FakeSource(truth)
-    pool = CandidatePool(graph, source, 0.0, FLAT)
-    for candidate in candidates:
-        pool.add(candidate)
+    pool = CandidatePool(graph, Costs(source), 0.0, FLAT).with_candidates(candidates)
     source.measure(candidates)
     return pool
 
@@ -152,10 +151,8 @@ def test_starting_kernels_on_a_device_is_paid_once_for_a_stretch_and_not_for_eac
     def predicted_us(starts: dict[str, float], dispatch_us: float) -> float:
         source = FakeSource(COSTS)
         copies = HostCopies(dict.fromkeys(BOTH, CopyFigures(latency_us=3.0, bytes_per_us=1e9)), starts)
-        pool = CandidatePool(GRAPH, source, dispatch_us, copies)
         on_device = [each for each in EACH if each.target == GPU]
-        for candidate in on_device:
-            pool.add(candidate)
+        pool = CandidatePool(GRAPH, Costs(source), dispatch_us, copies).with_candidates(on_device)
         source.measure(on_device)
         [plan] = singles(pool, [GPU])
         assert plan.predicted_us == pytest.approx(pool.engine().run().total_us)
@@ -208,13 +205,13 @@ def test_on_a_real_graph_the_exact_search_and_the_integer_program_agree(latency_
     model: onnx_ir.Model = model_from_bytes((LIGHT / "light_squeezenet.onnx").read_bytes())
     graph = DataflowGraph(prepare(model))
     figures = CopyFigures(latency_us=latency_us, bytes_per_us=12_000.0)
-    pool = CandidatePool(graph, Mixed(graph), dispatch_us=0.5, copies=HostCopies(dict.fromkeys(BOTH, figures)))
+    pool = CandidatePool(graph, Costs(Mixed(graph)), 0.5, HostCopies(dict.fromkeys(BOTH, figures)))
     for device in ("cpu", "cuda:0"):
         target = Target(toolchain="a", device=device, fingerprint="1", joins=Joins.ANY)
         mock = MockToolchain("a", costs_us={}, operators=["*"], targets=[target])
         rule = target_rule(Toolchain("a", mock), target, {})
-        for candidate in propose(rule, graph, CandidateBounds(max_depth=4, max_candidates=400), cuts=None).candidates:
-            pool.add(candidate)
+        bounds = CandidateBounds(max_depth=4, max_candidates=400)
+        pool = pool.with_candidates(propose(rule, graph, bounds, cuts=None).candidates)
 
     plan = pool.engine().run()
     found = solve(pool.problem(), PoolCosts(pool))

@@ -9,7 +9,7 @@ import onnx_ir
 import pytest
 
 from collage.reference import Fallback
-from collage.setup.environment import _first_able
+from collage.setup.reference_fallback import _first_able
 from collage_core.errors import EvaluationError
 from collage_testing import chain
 

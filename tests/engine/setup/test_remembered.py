@@ -16,7 +16,7 @@ from collage.measure.wire.outcomes import Tolerance
 from collage.report.facts.device_facts import DeviceWorkFacts, LaunchFacts
 from collage.setup import queries
 from collage.setup.dispatch import dispatch_us
-from collage.setup.environment import Environment
+from collage.setup.toolchains import Toolchains
 from collage.store import BlobSpace, MemoryStore, RecordKey, StoredDocument, TuningRecord
 from collage_core.contract import Target
 from collage_core.fusion import SubGraph
@@ -162,5 +162,5 @@ def test_an_opinion_of_another_make_is_asked_for_again(known: bytes, tmp_path: A
         database.put_blob(space, key, known)
 
     for _ in range(2):
-        assert queries._query(whole, target, cast(Environment, environment)) == {0: "too small"}
+        assert queries._query(whole, target, cast(Toolchains, environment)) == {0: "too small"}
     assert len(asked) == 1

@@ -18,7 +18,7 @@ from collage import options
 from collage.decide import race, shortlist
 from collage.measure.contenders.interleaved import Contender
 from collage.measure.driver.source import MeasuringCostSource
-from collage.runtime import load_package
+from collage.runtime.package import load_package
 from collage_core.contract import INVALID, Cost, Unmeasured
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.masks import iterate_bits

@@ -20,7 +20,7 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskBuild
 from collage.measure.wire.outcomes import BuildSettings, Built, Tolerance
-from collage.runtime import load_package, save_package
+from collage.runtime.package import load_package, save_package
 from collage_core.contract import Artifact, KernelFunction, Target
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph

@@ -15,7 +15,7 @@ from collage.cli import main
 from collage.commands.load import load
 from collage.commands.optimize import optimize
 from collage.options import OptimizeOptions
-from collage.runtime import load_package
+from collage.runtime.package import load_package
 from collage_core.ir.io.model_io import save_model
 from collage_testing.graphs import GraphBuilder
 from tests.integration.commands.conftest import BOTH, TINY_ARGUMENTS, check

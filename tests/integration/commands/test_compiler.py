@@ -12,8 +12,8 @@ import pytest
 from collage.commands.compiler import Compiler
 from collage.measure.driver.source import MeasuringCostSource
 from collage.measure.wire.outcomes import Built, Failed, Refused, Stage
-from collage.setup.environment import Environment
-from collage.setup.targets import Selection
+from collage.setup.settings import SetupChoices
+from collage.setup.toolchains import Toolchains
 from collage_core.contract import Target
 from collage_core.errors import CollageError
 from collage_core.fusion import SubGraph
@@ -23,18 +23,18 @@ pytestmark = pytest.mark.plugins
 
 
 @pytest.fixture(scope="module")
-def environment() -> Iterator[Environment]:
-    selection = Selection.parse("onnxruntime,openvino,reference", (), inexact=False)
-    with Environment(selection, tuning_db="memory:", threads=2) as environment:
-        yield environment
+def toolchains() -> Iterator[Toolchains]:
+    choices = SetupChoices(toolchains="onnxruntime,openvino,reference", tuning_db="memory:", threads=2)
+    with Toolchains(choices) as toolchains:
+        yield toolchains
 
 
-def test_a_model_runs_on_its_inputs_and_on_others(environment: Environment) -> None:
+def test_a_model_runs_on_its_inputs_and_on_others(toolchains: Toolchains) -> None:
     model = dense(activation="Relu")
     w, b = (initial.const_value.numpy() for initial in model.graph.initializers.values() if initial.const_value)
     first, second = np.random.default_rng(0).standard_normal((2, 4, 16)).astype(np.float32)
 
-    compiled = Compiler(environment).compile(model, {"x": first})
+    compiled = Compiler(toolchains).compile(model, {"x": first})
 
     for x in (first, second):
         np.testing.assert_allclose(compiled.session.run(None, {"x": x})[0], np.maximum(x @ w + b, 0), atol=1e-5)
@@ -44,7 +44,7 @@ def test_a_model_runs_on_its_inputs_and_on_others(environment: Environment) -> N
 
 @pytest.mark.guards("a kernel right elsewhere is wrong with its own weights", "another toolchain gets it", area="input")
 def test_what_cannot_be_built_for_its_own_weights_goes_to_another(
-    environment: Environment, monkeypatch: pytest.MonkeyPatch
+    toolchains: Toolchains, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = MeasuringCostSource.build
     failed: list[str] = []
@@ -60,29 +60,29 @@ def test_what_cannot_be_built_for_its_own_weights_goes_to_another(
     monkeypatch.setattr(MeasuringCostSource, "build", build)
     x = np.ones((4, 16), np.float32)
 
-    compiled = Compiler(environment).compile(dense(), {"x": x})
+    compiled = Compiler(toolchains).compile(dense(), {"x": x})
 
     assert failed
     assert failed[0] not in compiled.assembled.plan.toolchains
 
 
-def test_the_reference_gets_only_what_no_other_runs(environment: Environment) -> None:
+def test_the_reference_gets_only_what_no_other_runs(toolchains: Toolchains) -> None:
     g = GraphBuilder()
     relu = g.op("Relu", g.input("x", 2, 3))
     string = g.op("Cast", relu, to=int(onnx_ir.DataType.STRING))
     matches = g.op("RegexFullMatch", string, pattern="[01](\\.0)?")
     x = np.array([[-1, 0, 1], [2, 1, -5]], np.float32)
 
-    compiled = Compiler(environment).compile(g.model(matches), {"x": x})
+    compiled = Compiler(toolchains).compile(g.model(matches), {"x": x})
 
     assert compiled.session.run(None, {"x": x})[0].tolist() == [[True, True, True], [False, True, True]]
     by_target = {each.target.toolchain: each.sub_graph.names for each in compiled.assembled.plan.kernels}
     assert "relu_0" not in by_target.get("reference", ())
 
 
-def test_what_nobody_computes_is_one_error(environment: Environment) -> None:
+def test_what_nobody_computes_is_one_error(toolchains: Toolchains) -> None:
     g = GraphBuilder()
     model = g.model(g.op("Unheard", g.op("Relu", g.input("x", 2)), domain="nowhere"))
 
     with pytest.raises(CollageError, match="Unheard"):
-        Compiler(environment).compile(model, {"x": np.ones(2, np.float32)})
+        Compiler(toolchains).compile(model, {"x": np.ones(2, np.float32)})

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from collage.build import plan_builder
 from collage.build.verify import verify
-from collage.commands import optimize as optimization
 from collage.commands.optimize import optimize
 from collage.errors import VerificationError
 from collage.options import OptimizeOptions
@@ -30,7 +30,7 @@ def wrong(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
             raise VerificationError("output 'y' is wrong")
         return verify(*args, **kwargs)
 
-    monkeypatch.setattr(optimization, "verify", verified)
+    monkeypatch.setattr(plan_builder, "verify", verified)
 
 
 def test_a_mixed_plan_with_wrong_numbers_gives_way_to_the_next_best(

@@ -17,7 +17,7 @@ import pytest
 
 from collage.commands.load import load
 from collage.errors import DatabaseError
-from collage.runtime import load_package
+from collage.runtime.package import load_package
 from collage.store import TuningRecord, open_database
 from tests.integration.commands.conftest import BOTH, TINY_ARGUMENTS, check
 from tests.integration.commands.models import inputs, reference, written

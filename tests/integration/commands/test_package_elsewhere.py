@@ -20,7 +20,7 @@ from collage.cli import main
 from collage.commands.optimize import optimize
 from collage.errors import LoweredAgainWarning
 from collage.options import OptimizeOptions
-from collage.runtime import load_package
+from collage.runtime.package import load_package
 from collage_core.errors import KernelLoadError
 from tests.hardship import ORDINARY, run_python
 from tests.integration.commands.conftest import TINY, check

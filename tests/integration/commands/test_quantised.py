@@ -21,7 +21,7 @@ from collage.options import OptimizeOptions
 from collage.prepare.steps import prepare
 from collage.reference import compare, evaluate
 from collage.reference.rounded import rounded_problem
-from collage.runtime import load_package, save_package
+from collage.runtime.package import load_package, save_package
 from collage_core.fusion import quantised_groups
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits, mask_of

@@ -17,7 +17,7 @@ import pytest
 from collage.commands.load import load
 from collage.commands.optimize import optimize
 from collage.options import OptimizeOptions
-from collage.runtime import Session
+from collage.runtime.session import Session
 from collage_testing.graphs import GraphBuilder
 from tests.integration.commands.conftest import BOTH, TINY, Collage, alternating
 from tests.integration.commands.models import written

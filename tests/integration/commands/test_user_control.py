@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from onnx_ir.passes import Sequential
 
 from collage.cli import main
+from collage.commands import collage_fuse_ops
 from collage.commands.collage_fuse_ops import CollageFuseOps
 from collage.commands.load import load
-from collage.explore.exhaustive import Explorer
 from collage.options import OptimizeOptions
 from collage.prepare.steps import prepare
 from collage_core.ir.io.model_io import load_model
@@ -47,7 +47,7 @@ def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("nothing is to be searched")
 
-    monkeypatch.setattr(Explorer, "run", refuse)
+    monkeypatch.setattr(collage_fuse_ops, "explore", refuse)
 
 
 def test_partition_marks_what_one_toolchain_takes_and_writes_a_model_any_runtime_reads(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ import onnx_ir
 import pytest
 
 from collage.devices.providers import Providers
-from collage.runtime import Executable, Session, loader, save_package
+from collage.runtime import Executable, loader
+from collage.runtime.package import save_package
+from collage.runtime.session import Session
 from collage_core.candidates.proposals import propose, target_rule
 from collage_core.contract import Artifact, Device, Target
 from collage_core.fusion import CandidateBounds, CandidateKernel, Partitioning

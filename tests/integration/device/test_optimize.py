@@ -22,7 +22,7 @@ from collage.options import OptimizeOptions
 from collage.reference import compare, evaluate
 from collage.report.facts.device_facts import speed
 from collage.report.facts.record import Record
-from collage.runtime import Session
+from collage.runtime.session import Session
 from collage_core.errors import DeviceLostError, DeviceMemoryError, KernelLoadError, KernelRunError
 from collage_testing.kit.fake_time import BYTES_PER_US, COPY_US
 from tests.from_source import ROOT

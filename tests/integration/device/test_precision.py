@@ -13,7 +13,7 @@ from collage.commands.optimize import optimize
 from collage.reference import compare, evaluate
 from collage.report.facts.record import Record
 from collage.report.text.explanation import explain
-from collage.runtime import load_package
+from collage.runtime.package import load_package
 from collage.store import open_database
 from collage_core.contract import PRECISIONS, weight_named
 from collage_core.ir.operators.narrowing import Narrowed, narrowed_products
@@ -90,7 +90,7 @@ def test_what_holds_no_product_is_measured_once_and_each_precision_has_a_plan_of
 
     with open_database(wanted.tuning_db) as database:
         kernels = {(record.key.target, record.key.structural_hash) for record in database.all_records()}
-    proposed = {(each.target.name, made.pool.source.key(each.sub_graph)) for each in made.pool}
+    proposed = {(each.target.name, made.pool.costs.source.key(each.sub_graph)) for each in made.pool}
     search, (_, *others) = made.record.search, made.record.comparison.contenders
     assert Counter(name for name, _ in proposed) == {PLAIN: 3, FP16: 3}  # so many would be measured otherwise
     assert Counter(name for name, _ in kernels) == {PLAIN: 3, FP16: 1}

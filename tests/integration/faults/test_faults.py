@@ -84,7 +84,7 @@ MEASURED: Mapping[str, Told] = {
     "raises-in-lower": Told("lower", "collage_lower: RuntimeError: lower is broken"),
     "exits-in-lower": Told("lower", "collage_lower: SystemExit: lower has had enough"),
     "wrong-type-in-lower": Told("lower", "collage_lower: answered with int, not Iterable or Unsupported"),
-    "wrong-artifact-in-lower": Told("lower", "collage_lower: of an artifact, file 'kernel' is str, not bytes"),
+    "wrong-artifact-in-lower": Told("lower", r"collage_lower: of an artifact, files\['kernel'\] is str, not bytes"),
     "nothing-in-lower": Told("lower", "it yielded no variant"),
     "refuses-in-lower": Told("lower", "lower wants none of it"),
     "raises-in-load": Told("load", "collage_load: RuntimeError: load is broken"),

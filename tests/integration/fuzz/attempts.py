@@ -21,10 +21,10 @@ from collage.options import OptimizeOptions
 from collage.prepare.steps import prepare
 from collage.prepare.validity import blamed_on
 from collage.report.progress import SilentProgress
-from collage.setup.environment import Environment
-from collage.setup.queries import target_rules
+from collage.setup.queries import ask_targets, usable_rules
 from collage.setup.random_inputs import random_inputs
-from collage.setup.targets import Selection
+from collage.setup.settings import SetupChoices
+from collage.setup.toolchains import Toolchains
 from collage_core.candidates.proposals import propose
 from collage_core.errors import CollageError
 from collage_core.fusion import CandidateBounds
@@ -77,17 +77,17 @@ _BOUNDS = CandidateBounds(segments=3, max_depth=3, max_candidates=200)
 class Bench:
     """The installed toolchains, their workers started once for many mutants."""
 
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
+    def __init__(self, toolchains: Toolchains) -> None:
+        self._toolchains = toolchains
         quick = dataclasses.replace(AT_ONCE, deadline_s=20.0)
-        self._compiler = Compiler(environment, preset=quick)
+        self._compiler = Compiler(toolchains, preset=quick)
 
     def asked(self, path: Path) -> None:
         """What `inspect` does: every library says what it would take."""
         model = prepare(load_model(path))
         with blamed_on(model):
             graph = DataflowGraph(model)
-            for rule in target_rules(graph, self._environment, SilentProgress()):
+            for rule in usable_rules(ask_targets(graph, self._toolchains, SilentProgress())):
                 propose(rule, graph, _BOUNDS, cuts=None)
 
     def run(self, path: Path) -> None:
@@ -118,8 +118,7 @@ def main() -> None:
 
         @functools.cache
         def bench() -> Bench:
-            selection = Selection.parse(None, (), inexact=False)
-            return Bench(stack.enter_context(Environment(selection, tuning_db="memory:", threads=2)))
+            return Bench(stack.enter_context(Toolchains(SetupChoices(tuning_db="memory:", threads=2))))
 
         stages: Mapping[str, Callable[[Path], object]] = {
             "partition": partitioned,

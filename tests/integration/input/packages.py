@@ -8,7 +8,7 @@ from pathlib import Path
 
 from collage.devices.this_host import this_host
 from collage.prepare.steps import prepare
-from collage.runtime import save_package
+from collage.runtime.package import save_package
 from collage_core.contract import Artifact, Target, Unsupported
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph

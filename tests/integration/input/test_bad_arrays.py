@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collage import load
-from collage.runtime import Session
+from collage.runtime.session import Session
 from collage_core.errors import FeedError
 from tests.hardship import COMMAND, run_python
 from tests.integration.input.bad_arrays import ROWS, STATUS, N, Row, X

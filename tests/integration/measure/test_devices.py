@@ -21,7 +21,8 @@ from collage.measure.wire.messages import AskBuild
 from collage.measure.wire.outcomes import BuildSettings, Built, DeviceTimes, Failed, Measured, Stage, Tolerance
 from collage.prepare.steps import prepare
 from collage.reference import evaluate
-from collage.runtime import load, save_package
+from collage.runtime.load import load
+from collage.runtime.package import save_package
 from collage.setup.device_figures import DeviceFigures, WorkerMeter, device_figures
 from collage.store.memory import MemoryStore
 from collage_core.contract import Obstacle, Target, Unsupported

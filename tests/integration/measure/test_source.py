@@ -12,9 +12,11 @@ import pytest
 from onnx_ir.passes.common import ShapeInferencePass
 
 from collage.devices.this_host import this_host
-from collage.measure.driver.capture import Capture, worker_fallback
+from collage.measure.driver.capture import Capture
 from collage.measure.driver.client import PluginSource, Worker
-from collage.measure.driver.source import MeasureSettings, MeasuringCostSource, database_cache
+from collage.measure.driver.fallback import worker_fallback
+from collage.measure.driver.settings import MeasureSettings
+from collage.measure.driver.source import MeasuringCostSource, database_cache
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.artifact_codec import artifact_of
 from collage.measure.wire.blobs import BlobStore

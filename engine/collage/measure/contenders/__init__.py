@@ -1,1 +1,1 @@
-"""Whole plans timed in processes of their own, interleaved."""
+"""Time whole plans, interleaved, in separate processes."""

@@ -1,6 +1,6 @@
 """The process of one contender: `python -m collage.measure.contenders.contender_main`.
 
-It makes the call it is told to and runs it in bursts. What the call is, is the driver's affair.
+It prepares the call requested by the driver and runs it in bursts; it knows nothing about the call itself.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from collage.measure.wire.outcomes import Failed, Stage
 
 
 class ContenderMain:
-    """Answers the driver."""
+    """Answers the driver's requests."""
 
     def __init__(self) -> None:
         self._call: Callable[[], Any] | None = None
 
     def answer(self, message: Message) -> Message:
-        """Answers one request.
+        """Answer one request.
 
         Raises:
-            WireError: If it makes no sense here.
+            WireError: If the request is invalid in this state.
         """
         match message:
             case AskPrepare():
@@ -84,7 +84,7 @@ def _one_line(error: Exception) -> str:
 
 
 def main() -> None:
-    """Runs the contender until the driver is gone."""
+    """Run the contender until the driver exits."""
     parser = argparse.ArgumentParser(prog="python -m collage.measure.contenders.contender_main", description=__doc__)
     parser.add_argument("--kernel-kills", action="store_true")
     options = parser.parse_args()

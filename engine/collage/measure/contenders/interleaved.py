@@ -1,7 +1,7 @@
-"""Whole models against each other: each in a fresh process, taking turns.
+"""Time whole models against each other: each in a fresh process, taking turns.
 
-A contender that is merely loaded can slow the others, and a machine is faster in some minutes than in others: so
-each has its own process, and all run in every round, one after another.
+A contender that is merely loaded can slow the others, and a machine's speed varies from minute to minute. So each
+contender has its own process, and all run in every round, one after another.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Rounds: TypeAlias = tuple[tuple[float, ...], ...]
 """Microseconds of each run, by round."""
 
 _LOADERS = 2
-"""Contenders that load at a time. Nothing is timed yet, and loading leaves cores idle."""
+"""Number of contenders that load at the same time. Nothing is timed yet, and loading leaves cores idle."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """Something to time.
+    """A call to time.
 
     Attributes:
         name: Unique among those compared.
         call: `module:attribute` of a function that returns a call without arguments.
         arguments: The function's keyword arguments, as JSON.
-        paths: Folders to find the module in, besides the installed ones.
+        paths: Extra folders on the module search path.
     """
 
     name: str
@@ -48,10 +48,10 @@ class Contender:
 
 
 class ContenderProcess:
-    """The running process of a contender; after a failure it is dead.
+    """The running process of a contender; a failure ends it.
 
     Args:
-        contender: What it runs.
+        contender: The contender to run.
     """
 
     def __init__(self, contender: Contender) -> None:
@@ -80,24 +80,24 @@ class ContenderProcess:
         self.close()
 
     def prepare(self, deadline_s: float, *, at_a_time: int = 1) -> Prepared | Failed:
-        """Loads what it runs and runs it once.
+        """Load the contender's call and run it once.
 
         Args:
-            deadline_s: Seconds after which it is killed.
-            at_a_time: How many load at that time, this one included; they share what memory is free.
+            deadline_s: Seconds after which the process is killed.
+            at_a_time: Number of contenders loading at that time, this one included; they share the free memory.
         """
         ask = AskPrepare(call=self.contender.call, arguments=dict(self.contender.arguments), paths=self.contender.paths)
         answer: Prepared | Failed = self._ask(ask, deadline_s, Stage.LOAD, Prepared, at_a_time)
         return answer
 
     def burst(self, *, duration_s: float, min_runs: int, warmup_s: float, deadline_s: float) -> Burst | Failed:
-        """Runs it for a while."""
+        """Run the call for a while and return the samples."""
         ask = AskBurst(duration_s=duration_s, min_runs=min_runs, warmup_s=warmup_s)
         answer: Burst | Failed = self._ask(ask, deadline_s, Stage.RUN, Burst)
         return answer
 
     def close(self) -> None:
-        """Kills it, and removes its temporary files."""
+        """Kill the process and remove its temporary files."""
         if isinstance(self._child, ChildProcess):
             self._child.kill()
         self._scratch.cleanup()
@@ -140,28 +140,29 @@ def interleaved(
     first_round: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Rounds | Failed]:
-    """Times contenders in turns, in an order that is shuffled in each round.
+    """Time contenders in turns, in an order that is shuffled in each round.
 
-    Many short turns tell more than a few long ones: what a shared machine does to one contender it does to the next
-    only if that runs within some tenths of a second.
+    Many short turns are more informative than a few long ones: load on a shared machine affects two contenders
+    equally only if they run within some tenths of a second of each other.
 
     Args:
-        contenders: What to time; names are unique.
-        rounds: How often each has its turn.
-        burst_s: Seconds of samples in a turn, at least.
-        min_runs: Samples in a turn, at least.
+        contenders: Contenders to time; names are unique.
+        rounds: Number of turns of each contender.
+        burst_s: Minimum seconds of samples in a turn.
+        min_runs: Minimum number of samples in a turn.
         warmup_s: Seconds of untimed runs before a turn's samples, at least one run.
-        settle_s: Pause before a turn. Together with the warm-up it outlasts the threads of whoever ran before that wait
-            for work by spinning: ONNX Runtime's for 2^20 pauses, about 60 ms (`EigenNonBlockingThreadPool.h`).
+        settle_s: Pause before a turn. Together with the warm-up it outlasts the spinning of the previous
+            contender's idle threads: ONNX Runtime's spin for 2^20 pauses, about 60 ms
+            (`EigenNonBlockingThreadPool.h`).
         deadline_s: Seconds after which a contender that does not answer is killed, for loading and for each turn.
-        first_round: How many rounds went before in the same comparison: each has an order of its own.
-        progress: Told how many bursts are done, of how many.
+        first_round: Number of earlier rounds in the same comparison; each round has its own order.
+        progress: Called with the number of finished bursts and their total.
 
     Returns:
-        By name, samples by round; or why there are none. Round `i` of all contenders ran together.
+        By name, the samples by round, or why there are none. Round `i` of all contenders ran together.
 
     Raises:
-        ValueError: If two contenders have one name.
+        ValueError: If two contenders have the same name.
     """
     if len({contender.name for contender in contenders}) != len(contenders):
         raise ValueError("contenders need different names")

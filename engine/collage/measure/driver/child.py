@@ -1,4 +1,4 @@
-"""The driver's end: a process of its own group that answers frames, or is killed."""
+"""The driver's end of a child: a process in its own group that answers frames, or is killed."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from collage.own_process import own_command
 
 _POLL_S = 0.05
 _MARK = "COLLAGE_CHILD"
-"""Variable that what a child starts inherits, so that it is known when the child is gone."""
+"""Environment variable inherited by the child's descendants, which identifies them after the child is gone."""
 _TAIL_BYTES = 4000
 _STACK_LINES = 3
 _TAIL_LINES = 8
 _LOG_LIMIT_BYTES = 4 << 20
 _CENSUS_S = 0.5
-"""How often what it started is looked for and counted with it."""
+"""Seconds between scans for the child's descendants, whose memory counts with the child's."""
 _END_S = 10.0
-"""How long the end of a killed process is waited for."""
+"""Seconds to wait for a killed process to end."""
 
 
 class ChildProcess:
@@ -96,17 +96,17 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Process identifier, which is its group's and its session's too."""
+        """Process identifier, also that of its group and session."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked anything."""
+        """Whether it can take requests."""
         return not self._log.closed and self._process.poll() is None
 
     @property
     def held_bytes(self) -> int:
-        """Memory it holds."""
+        """Memory it holds, in bytes."""
         return memory.private_bytes(self.pid)
 
     def deadline(self, seconds: float) -> float:
@@ -134,10 +134,10 @@ class ChildProcess:
                 raise self._ended() from None
 
     def receive(self, deadline: float) -> Frame:
-        """Reads the next frame.
+        """Read the next frame.
 
         Raises:
-            WorkerError: If the process ends, says something that is no frame, or says nothing in time.
+            WorkerError: If the process ends, sends invalid data, or sends nothing in time.
         """
         while True:
             try:
@@ -152,10 +152,10 @@ class ChildProcess:
             self._parser.feed(data)
 
     def kill(self) -> bool:
-        """Ends the process and everything it started; harmless when it is gone.
+        """Kill the process and everything it started; do nothing if it has already ended.
 
         Returns:
-            Whether it is gone: one that waits for a device or a file system may not be for long.
+            Whether it has ended: a process blocked on a device or a file system may take long to end.
         """
         if self._log.closed:
             return self._process.returncode is not None
@@ -192,7 +192,7 @@ class ChildProcess:
                 return
 
     def _hold_to_limits(self, deadline: float) -> None:
-        """Whether or not it talks meanwhile: a library may ask for what is cached again and again."""
+        """Enforce the deadline and the limits on memory and log size, even while the process sends messages."""
         if self._clock() > deadline:
             raise self._failed("deadline", "it did not answer in time and was killed")
         now = time.monotonic()
@@ -247,7 +247,7 @@ def _descendants(pid: int) -> list[psutil.Process]:
 
 
 def _marked(mark: str) -> list[psutil.Process]:
-    """Processes of this user that inherited a mark."""
+    """Return the processes of this user that inherited a mark."""
     found = []
     for process in psutil.process_iter():
         try:

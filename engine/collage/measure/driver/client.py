@@ -1,4 +1,4 @@
-"""The driver's side of workers: ask with a deadline; whatever happens becomes a value or a `WorkerError`."""
+"""The driver's side of workers: requests with deadlines, whose outcome is a value or a `WorkerError`."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from collage_core.errors import PluginError
 
 _START_S = 120.0
 _STARTS = 2
-"""A worker that fails to start so often in a row is not started again."""
+"""Consecutive failed starts after which a worker is not started again."""
 TARGETS_DEADLINE_S = 60.0
-"""Seconds a toolchain has to say what it offers here."""
+"""Seconds a toolchain has to list its targets."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,16 +65,16 @@ class PluginSource:
 
 
 class Worker:
-    """One toolchain's worker process, started when first asked and again after it died.
+    """One toolchain's worker process, started at the first request and restarted after it died.
 
     Args:
-        source: Which toolchain.
+        source: The toolchain.
         store: Blobs that requests refer to.
-        cache: Gives the blob cache of a target, kept in the tuning database; by default nothing is kept.
-        shared: Whether the process opens `store`'s directory itself. If not, blobs travel with the messages, as
-            they do to another machine.
-        memory_limit_bytes: Most memory its process may hold; what `memory.limit_bytes` says if None. One that grows
-            beyond is killed while it works; one that has grown half the way there since its first answer is replaced.
+        cache: Gives a target's blob cache, kept in the tuning database; by default nothing is kept.
+        shared: Whether the process opens `store`'s directory itself. If not, blobs travel with the messages, as to
+            another machine.
+        memory_limit_bytes: Most memory its process may hold; `memory.limit_bytes` if None. A process that exceeds it
+            is killed while it works; one that has grown half the way there since its first answer is replaced.
     """
 
     def __init__(
@@ -109,28 +109,28 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Process identifier while it runs."""
+        """Process identifier while the worker runs."""
         return self._child.pid if self._child is not None and self._child.alive else None
 
     def begin(self) -> None:
-        """Starts its process if there is none, and does not wait for it: the first request will.
+        """Start the worker's process if there is none, without waiting for it; the first request waits.
 
-        Most of a start is importing a library, which several workers can do at a time.
+        Most of the start-up time is spent importing a library, which several workers can do in parallel.
         """
         if self._unusable is None and self._child is None:
             with contextlib.suppress(WorkerError):  # the first request tries again, and says why
                 self._spawn()
 
     def ping(self, deadline_s: float = 10.0) -> None:
-        """Starts it if need be and waits for an answer.
+        """Start the process if necessary and wait for an answer.
 
         Raises:
-            WorkerError: If none comes.
+            WorkerError: If no answer arrives.
         """
         self._ask(Ping(), deadline_s, Pong)
 
     def targets(self, host: Host, deadline_s: float | None = None) -> tuple[Target, ...] | Unsupported:
-        """Targets of the toolchain on `host`; a failure to say is a refusal like any other."""
+        """Query the toolchain's targets on `host`; a failure to answer is returned as a refusal."""
         limit_s = TARGETS_DEADLINE_S if deadline_s is None else deadline_s
         try:
             answer = self._ask(AskTargets(host=host), limit_s, Targets, Refused, Failed)
@@ -142,11 +142,11 @@ class Worker:
         return Unsupported(answer.reason, answer.obstacle if isinstance(answer, Refused) else Obstacle.OTHER)
 
     def query(self, target: Target, function: WireFunction, deadline_s: float = 120.0) -> Mapping[str, str] | None:
-        """The library's opinion on a whole model, None if it has none.
+        """Query the library's support for a whole model; return None if the library has no such query.
 
         Raises:
-            PluginError: If the plugin fails to say.
-            WorkerError: If the process does.
+            PluginError: If the plugin fails to answer.
+            WorkerError: If the process fails.
         """
         answer = self._ask(AskQuery(target=target, function=function), deadline_s, Opinion, Failed)
         if isinstance(answer, Failed):
@@ -155,9 +155,9 @@ class Worker:
         return opinion.refusals
 
     def measure(self, ask: AskMeasure) -> Outcome:
-        """Builds, checks and times a candidate.
+        """Build, check and time a candidate.
 
-        If the process hangs or dies after some variant was timed, that one counts.
+        If the process hangs or dies after some variant was timed, that variant's result is returned.
         """
         try:
             outcome: Outcome = self._ask(ask, ask.deadline_s, Measured, Refused, Failed)
@@ -169,7 +169,7 @@ class Worker:
         return outcome
 
     def build(self, ask: AskBuild) -> Built | Refused | Failed:
-        """Makes an artifact; `artifact_codec.artifact_of` turns what it answers into one."""
+        """Build an artifact in the worker; `artifact_codec.artifact_of` decodes the answer."""
         try:
             outcome: Built | Refused | Failed = self._ask(ask, ask.deadline_s, Built, Refused, Failed)
         except WorkerError as error:
@@ -177,7 +177,7 @@ class Worker:
         return outcome
 
     def evaluate(self, ask: AskEvaluate) -> list[Any] | Refused | Failed:
-        """Runs a function once and returns its outputs."""
+        """Run a function once and return its outputs."""
         try:
             answer: Evaluated | Refused | Failed = self._ask(ask, ask.deadline_s, Evaluated, Refused, Failed)
         except WorkerError as error:
@@ -187,7 +187,7 @@ class Worker:
         return answer
 
     def device_times(self, device: str, deadline_s: float = 60.0) -> DeviceTimes | Failed:
-        """Times copies, launches and waits on a device, in the process that times kernels there."""
+        """Time copies, launches and waits on a device, in the process that times kernels there."""
         try:
             answer: DeviceTimes | Failed = self._ask(AskDevice(device=device), deadline_s, DeviceTimes, Failed)
         except WorkerError as error:
@@ -195,7 +195,7 @@ class Worker:
         return answer
 
     def close(self) -> None:
-        """Kills the process; the next request would start another."""
+        """Kill the process; the next request starts another."""
         if self._child is not None:
             self._child.kill()
             self._child = None
@@ -227,7 +227,7 @@ class Worker:
         return answer
 
     def _is_bloated(self, child: ChildProcess) -> bool:
-        """Whether it has grown half the way to its limit: it may leak, and another would start small."""
+        """Return whether memory use is halfway to its limit: a leak is likely, and a new process starts small."""
         held = child.held_bytes
         if self._first_bytes is None:
             self._first_bytes = held
@@ -279,7 +279,7 @@ class Worker:
         return self._child
 
     def _listen(self, child: ChildProcess, deadline: float) -> Message:
-        """Waits for the answer, serving the worker meanwhile."""
+        """Wait for the answer and serve the worker's blob and cache requests meanwhile."""
         while True:
             frame = child.receive(deadline)
             if frame.id != self._requests:
@@ -322,7 +322,7 @@ class Worker:
 
 
 class _NoCache:
-    """Keeps nothing."""
+    """A blob cache that keeps nothing."""
 
     def get(self, key: str) -> bytes | None:
         return None

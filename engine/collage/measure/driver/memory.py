@@ -1,4 +1,4 @@
-"""How much memory a worker holds, and how much it may: a library that leaks must not take the machine with it."""
+"""Measure and limit a worker's memory, so that a leaking library does not exhaust the machine."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pathlib import Path
 import psutil
 
 SHARE = 0.8
-"""A worker may hold this share of what is free when it starts."""
+"""Share of the memory free at its start that a worker may hold."""
 _CGROUPS = Path("/sys/fs/cgroup")
 _NO_LIMIT = 1 << 60
-"""Control groups without a limit say `max`, or in version 1 a number as large as this."""
+"""Threshold for unlimited control groups, which report `max` or, in version 1, a number as large as this."""
 
 
 def limit_bytes() -> int:
-    """Most memory that a process started now may hold."""
+    """Compute the memory limit of a process started now, in bytes."""
     return int(SHARE * min(psutil.virtual_memory().available, _free_in_group()))
 
 
 def private_bytes(pid: int) -> int:
-    """Memory of a process that would be free without it; 0 if it is gone.
+    """Return the memory that would be freed if a process ended, in bytes; 0 if it has ended.
 
-    What it maps from files is not counted: weights in the blob store are, and the system takes them back as it likes.
+    File mappings are not counted: they include the weights in the blob store, and the system can reclaim them.
     """
     try:
         resident, shared = map(int, Path(f"/proc/{pid}/statm").read_bytes().split()[1:3])
@@ -35,9 +35,9 @@ def private_bytes(pid: int) -> int:
 
 
 def family_bytes(pid: int) -> int:
-    """Memory of a process and of what it started, and that in turn; what they share since a fork counts once.
+    """Return the memory of a process and all its descendants, in bytes; pages shared since a fork count once.
 
-    Linux alone says so, and quickly: this is asked while others are timed.
+    Available on Linux only, where the query is fast enough to run while other processes are timed.
     """
     family = [pid]
     for member in family:  # grows meanwhile
@@ -63,7 +63,7 @@ def _proportional_bytes(pid: int) -> int:
 
 
 def _free_in_group() -> int:
-    """What the control groups of this process leave it: a container's limit is not the machine's."""
+    """Return the memory that the control groups of this process leave free, as in a container, in bytes."""
     free = _NO_LIMIT
     for line in _lines(Path("/proc/self/cgroup")):
         _, controllers, path = line.split(":", 2)
@@ -84,7 +84,7 @@ def _free_in_group() -> int:
 
 
 def _reclaimable(folder: Path) -> int:
-    """Page cache that a group's usage counts and that the system takes back when it is needed."""
+    """Return the page cache that a group's usage includes and the system can reclaim, in bytes."""
     for line in _lines(folder / "memory.stat"):
         name, _, value = line.partition(" ")
         if name in ("inactive_file", "total_inactive_file") and value.isdigit():

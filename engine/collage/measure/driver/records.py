@@ -1,4 +1,4 @@
-"""Outcomes of measuring to records of the tuning database and back."""
+"""Convert measurement outcomes to records of the tuning database and back."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from collage.store import Purpose, RecordKey, TuningRecord
 from collage_core.errors import DeviceMemoryError
 
 DEADLINE_REASON = "worker deadline"
-"""How the reason of a candidate begins whose worker was killed for taking too long."""
+"""Prefix of the reason when the worker was killed for exceeding the deadline."""
 MEMORY_REASON = "worker memory"
-"""How that of one begins whose worker was killed for taking too much memory."""
+"""Prefix of the reason when the worker was killed for exceeding its memory limit."""
 DEVICE_MEMORY = DeviceMemoryError.__name__
-"""What stands in the reason of one for which a device had not the memory."""
+"""Text in the reason when a device ran out of memory."""
 DEADLY_REASONS = ("worker crash", MEMORY_REASON, "worker protocol")
-"""How the reason of a candidate begins whose worker died of it, or had to be killed before its time."""
+"""Prefixes of the reason when the candidate's worker died, or was killed before its deadline."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """What a candidate is held to.
+    """Requirements on a candidate.
 
     Attributes:
-        tolerance: How exact it must be.
-        deadline_s: How long its worker may take.
-        memory_bytes: About how much memory its worker may hold.
-        deterministic: Whether variants that may give other bits each time are passed over.
+        tolerance: Required accuracy.
+        deadline_s: Seconds its worker may take.
+        memory_bytes: Approximate memory its worker may hold.
+        deterministic: Whether variants that may give different bits from run to run are skipped.
     """
 
     tolerance: Tolerance
@@ -46,16 +46,16 @@ def to_record(
     limits: Limits,
     seconds: float = 0.0,
 ) -> TuningRecord:
-    """The record of an outcome.
+    """Create the tuning record of an outcome.
 
     Args:
-        outcome: What came of it.
-        key: What was measured.
-        purpose: Why.
-        created: When, with offset from UTC.
-        limits: What it was held to; kept, because a failure under them may be a success under others.
-        seconds: How long it took to build, check and time it; kept, so that what another search would have spent on
-            the same candidates can be told from the database (`benchmarks/lazy_search.py`).
+        outcome: Outcome of the measurement.
+        key: Identifies what was measured.
+        purpose: Why it was measured.
+        created: Time of the measurement, with offset from UTC.
+        limits: Limits it was measured under; stored, because a failure under them may be a success under others.
+        seconds: Time to build, check and time it; stored, so that the cost of another search over the same
+            candidates can be computed from the database (`benchmarks/lazy_search.py`).
     """
     extra: dict[str, Any] = {
         "tolerance": limits.tolerance.relative,
@@ -110,7 +110,7 @@ def to_record(
 
 
 def to_outcome(record: TuningRecord, limits: Limits) -> Outcome:
-    """What a record says under the present limits."""
+    """Convert a record to its outcome under the present limits."""
     if record.outcome == "refused":
         return Refused(reason=record.reason)
     if record.outcome == "failed":
@@ -135,21 +135,21 @@ def to_outcome(record: TuningRecord, limits: Limits) -> Outcome:
 
 
 _MUCH_MORE = 1.5
-"""What is free differs from run to run; only this many times as much is worth another attempt."""
+"""Factor by which the memory limit must have grown before another attempt; free memory varies from run to run."""
 
 
 def is_deadly(outcome: object) -> bool:
-    """Whether a worker died. One that served other candidates before may have died of those, so that says little."""
+    """Return whether a worker died; if it served other candidates before, these may be the cause."""
     return isinstance(outcome, Failed) and outcome.reason.startswith(DEADLY_REASONS)
 
 
 def is_short_of_memory(reason: str) -> bool:
-    """Whether a candidate failed for want of a device's memory, which others may have held just then."""
+    """Return whether a candidate failed for lack of device memory, which other processes may have held."""
     return DEVICE_MEMORY in reason
 
 
 def objection(record: TuningRecord, limits: Limits) -> str:
-    """Why a candidate cannot be used, going by a record; empty if it can."""
+    """Return why a record makes a candidate unusable; empty if it is usable."""
     if record.outcome != "measured":
         return record.reason
     allowed = limits.tolerance.relative
@@ -159,10 +159,10 @@ def objection(record: TuningRecord, limits: Limits) -> str:
 
 
 def superseded(record: TuningRecord, limits: Limits) -> bool:
-    """Whether a record says nothing under the present limits.
+    """Return whether a record does not apply under the present limits.
 
-    What failed then could pass now, because more time, more memory or a larger error is allowed. Or it is about other
-    variants. Or it is not understood: a later version wrote it, or somebody else.
+    This is so if it failed and could pass now, because more time, more memory or a larger error is allowed; if it
+    is about other variants; or if it cannot be decoded, because a later version or another program wrote it.
     """
     try:
         to_outcome(record, limits)
@@ -172,10 +172,10 @@ def superseded(record: TuningRecord, limits: Limits) -> bool:
 
 
 def _of_other_variants(record: TuningRecord, limits: Limits) -> bool:
-    """Whether other variants are wanted now than were tried.
+    """Return whether the variants wanted now differ from those that were tried.
 
-    The fastest of all variants is the fastest of the deterministic ones if it is one. But the fastest of those says
-    nothing where all may win: some were passed over, or never made.
+    If the fastest of all variants is deterministic, it is also the fastest deterministic one. The converse does not
+    hold: a run limited to deterministic variants skipped others, or never built them.
     """
     only_deterministic = bool(record.extra.get("only_deterministic", False))
     if limits.deterministic:

@@ -1,4 +1,4 @@
-"""The workers of a run: one for each toolchain, ended together."""
+"""The workers of a run: one per toolchain, ended together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collage_core.contract import BlobCache, Target
 
 
 class WorkerPool:
-    """One worker per toolchain, each started when first needed; leaving the context kills them.
+    """One worker per toolchain, each started on first use; leaving the context kills them.
 
     Args:
         sources: The toolchains.
@@ -45,28 +45,28 @@ class WorkerPool:
         return tuple(self._workers)
 
     def worker(self, toolchain: str) -> Worker:
-        """The worker of a toolchain, running or not.
+        """Return the worker of a toolchain, running or not.
 
         Raises:
-            KeyError: If the pool has none.
+            KeyError: If the pool has no such toolchain.
         """
         return self._workers[toolchain]
 
     def begin(self, toolchains: Iterable[str]) -> None:
-        """Starts the workers of some toolchains, and waits for none.
+        """Start the workers of some toolchains without waiting for them.
 
         Raises:
-            KeyError: If the pool has none of a name.
+            KeyError: If the pool has no toolchain of a given name.
         """
         for name in toolchains:
             self._workers[name].begin()
 
     def libraries(self) -> dict[str, tuple[str, ...]]:
-        """What each has loaded, by toolchain; nothing of those not asked for their targets, or that have none."""
+        """Return the libraries each worker has loaded, by toolchain; empty if its targets were not obtained."""
         return {name: worker.libraries for name, worker in self._workers.items()}
 
     def close(self) -> None:
-        """Kills all of them."""
+        """Kill all workers."""
         with contextlib.ExitStack() as stack:
             for worker in self._workers.values():
                 stack.callback(worker.close)

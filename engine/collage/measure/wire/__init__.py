@@ -1,1 +1,1 @@
-"""What crosses between driver and worker: messages, frames, blobs and their codecs."""
+"""Exchange data between driver and worker: messages, frames, blobs and their codecs."""

@@ -1,7 +1,7 @@
-"""Content-addressed bytes on disk: how weights, models and activations travel between driver and workers.
+"""Content-addressed bytes on disk, by which weights, models and activations reach the workers.
 
 A worker on the same machine opens the driver's own directory and maps the files it needs, so no weight ever
-goes through a pipe. One elsewhere has a directory of its own and asks for what it lacks.
+goes through a pipe. A remote worker has its own directory and requests missing blobs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class BlobStore:
     """Immutable byte strings in one directory, each in a file named by its SHA-256.
 
     Args:
-        directory: Where they are kept; made if it does not exist. Several processes may share it.
+        directory: Directory of the files; created if it does not exist. Several processes may share it.
 
     Examples:
         >>> store = BlobStore(Path(tempfile.mkdtemp()))
@@ -40,17 +40,17 @@ class BlobStore:
         return self.path(name).exists()
 
     def path(self, name: str) -> Path:
-        """File of a blob, whether or not it is there.
+        """Return the path of a blob, whether or not it exists.
 
         Raises:
-            WireError: If `name` is not the name of a blob; a message from elsewhere cannot name other files.
+            WireError: If `name` is not a valid blob name; this prevents messages from naming other files.
         """
         if _BLOB_NAME.fullmatch(name) is None:
             raise WireError(f"{name[:80]!r} is not the name of a blob, which is a SHA-256 in hexadecimal")
         return self.directory / name
 
     def put(self, data: bytes | bytearray | memoryview) -> str:
-        """Keeps `data` and returns its name. The file appears whole or not at all."""
+        """Store `data` atomically and return its name."""
         view = memoryview(data).cast("B")
         name = hashlib.sha256(view).hexdigest()
         path = self.directory / name
@@ -67,18 +67,18 @@ class BlobStore:
         return name
 
     def read(self, name: str) -> bytes:
-        """A blob's bytes.
+        """Return the bytes of a blob.
 
         Raises:
-            WireError: If the store does not have it, or it is not what its name says.
+            WireError: If the blob is missing, or its content does not match its name.
         """
         return bytes(self.map(name))
 
     def map(self, name: str) -> memoryview:
-        """A blob's bytes, read-only, mapped rather than read; looked through when this process first wants them.
+        """Map a blob's bytes into memory, read-only; the content is verified on first use in this process.
 
         Raises:
-            WireError: If the store does not have it, or it is not what its name says.
+            WireError: If the blob is missing, or its content does not match its name.
         """
         try:
             with open(self.path(name), "rb") as stream:

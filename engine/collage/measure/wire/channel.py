@@ -1,4 +1,4 @@
-"""A worker's end of the conversation: frames on its standard input and output, which nobody else may touch."""
+"""A worker's end of the connection: frames on its standard input and output, which nothing else may use."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Channel:
     """Blocking exchange of frames with the driver.
 
     Args:
-        reading: File descriptor of what the driver sends.
-        writing: File descriptor of what it receives.
+        reading: File descriptor to read the driver's frames from.
+        writing: File descriptor to write frames to.
     """
 
     def __init__(self, reading: int, writing: int) -> None:
@@ -37,9 +37,9 @@ class Channel:
 
     @classmethod
     def take_standard_streams(cls) -> Self:
-        """Takes over standard input and output.
+        """Take over standard input and output.
 
-        From here on a library that prints writes to standard error, and one that reads finds nothing.
+        Afterwards, a library that prints writes to standard error, and one that reads standard input gets end of file.
         """
         sys.stdout.flush()
         reading, writing = os.dup(0), os.dup(1)
@@ -50,7 +50,7 @@ class Channel:
         return cls(reading, writing)
 
     def send(self, frame: Frame) -> None:
-        """Writes a frame."""
+        """Write a frame."""
         if os.getpid() != self._owner:
             os._exit(_ORPHANED)  # a process a library forked came back here; the driver waits for its parent
         data = memoryview(frame.encode())
@@ -59,10 +59,10 @@ class Channel:
                 data = data[os.write(self._writing, data) :]
 
     def receive(self) -> Frame | None:
-        """Reads the next frame; None when the driver is gone.
+        """Read the next frame; return None after the driver has exited.
 
         Raises:
-            WireError: If what came is not a frame.
+            WireError: If the data received is not a frame.
         """
         while True:
             for frame in self._parser.frames():
@@ -75,7 +75,7 @@ class Channel:
             self._parser.feed(data)
 
     def die_with_driver(self) -> None:
-        """Ends this process, whatever it is doing, when the driver's end of standard input closes."""
+        """End this process, even in the middle of a request, when the driver's end of standard input closes."""
         threading.Thread(target=self._watch, name="driver-watch", daemon=True).start()
 
     def _watch(self) -> None:
@@ -87,11 +87,11 @@ class Channel:
 
 
 def prepare_process(*, kernel_kills: bool) -> None:
-    """What every process that works for a driver does first.
+    """Set up a process that works for a driver: enable fault dumps and ignore interrupts.
 
     Args:
-        kernel_kills: Ask Linux to kill this process with the thread that started it, even while a library
-            holds the interpreter's lock. Only right if that thread lives as long as the driver.
+        kernel_kills: Ask Linux to kill this process with the thread that started it, even while a library holds the
+            interpreter's lock. Only correct if that thread lives as long as the driver.
     """
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides what an interrupt means

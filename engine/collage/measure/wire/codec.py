@@ -1,4 +1,4 @@
-"""Messages to frames and back, strictly."""
+"""Convert messages to frames and back, strictly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from collage_core.contract import Obstacle
 
 
 class Codec:
-    """Accepts exactly what it would itself have written.
+    """A strict codec: it accepts exactly what it would itself have written.
 
     Examples:
         >>> from collage.measure.wire.outcomes import Refused
@@ -33,12 +33,12 @@ class Codec:
         self._kinds = {message: kind for kind, message in MESSAGES.items()}
 
     def encode(self, message: Message, identifier: int, attachments: Mapping[str, bytes] | None = None) -> Frame:
-        """The frame of a message.
+        """Encode a message as a frame.
 
         Args:
             message: An instance of a class in `MESSAGES`.
             identifier: Number of the request.
-            attachments: Bytes that go with it.
+            attachments: Bytes sent with the message, by name.
         """
         return Frame(
             kind=self._kinds[type(message)],
@@ -48,10 +48,10 @@ class Codec:
         )
 
     def decode(self, frame: Frame) -> Message:
-        """The message in a frame.
+        """Decode the message in a frame.
 
         Raises:
-            WireError: If the kind is unknown or the body is not exactly that message.
+            WireError: If the kind is unknown or the body does not match the message's schema exactly.
         """
         message = MESSAGES.get(frame.kind)
         if message is None:
@@ -73,7 +73,7 @@ def make_converter() -> cattrs.Converter:
 
 
 def blobs_of(message: Any) -> Iterator[str]:
-    """Names of all blobs a message refers to, repetitions included."""
+    """Yield the names of all blobs a message refers to, repetitions included."""
     if isinstance(message, WireFunction):
         yield message.model
         yield from message.weights

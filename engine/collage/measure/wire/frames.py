@@ -5,7 +5,7 @@ attachment's bytes in the order of the header. The header is
 
     {"schema_version": 1, "kind": ..., "id": N, "body": {...}, "attachments": [[name, length], ...]}
 
-Parsing does no input or output, so that one parser serves a blocking worker, a polling driver and a fuzzer.
+Parsing performs no input or output, so that one parser serves a blocking worker, a polling driver and a fuzzer.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Frame:
     """One message on the wire.
 
     Attributes:
-        kind: What it is: `messages.MESSAGES` maps it to the class of its body.
-        id: Number of the request it is, answers or belongs to.
+        kind: Message kind; `messages.MESSAGES` maps it to the class of its body.
+        id: Number of the request that it is, answers or belongs to.
         body: The message, as JSON.
         attachments: Byte strings by name.
     """
@@ -43,7 +43,7 @@ class Frame:
     attachments: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """The frame as bytes.
+        """Encode the frame as bytes.
 
         Examples:
             >>> parser = FrameParser()
@@ -74,20 +74,19 @@ class FrameParser:
         self._header_end = 0
 
     def feed(self, data: bytes) -> None:
-        """Adds the next bytes of the stream."""
+        """Append the next bytes of the stream."""
         self._buffer += data
 
     @property
     def mid_frame(self) -> bool:
-        """Whether a frame has begun that is not complete."""
+        """Whether an incomplete frame is buffered."""
         return bool(self._buffer)
 
     def frames(self) -> Iterator[Frame]:
-        """Takes out the frames that are complete.
+        """Yield the complete frames and remove them from the buffer.
 
         Raises:
-            WireError: If the stream is not one of frames, or of frames of another version; it cannot be
-                resynchronised.
+            WireError: If the stream does not consist of frames of this version; it cannot be resynchronised.
         """
         while (frame := self._next()) is not None:
             yield frame

@@ -1,7 +1,7 @@
-"""Kernel functions to the wire and back, without moving weights.
+"""Encode and decode kernel functions for the wire, without moving weights.
 
 The model travels as a blob in which large initializers are external data whose location is the blob of the
-weight: the store's directory is at once the model's directory, so whoever opens the model maps its weights.
+weight. The store's directory is also the model's directory, so opening the model maps its weights.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collage_core.contract import KernelFunction
 from collage_core.ir.io.model_io import load_model
 
 INLINE_BYTES = 1024
-"""Initializers up to this size stay in the model: shapes and axes must be readable without another file."""
+"""Size up to which initializers stay in the model: shapes and axes must be readable without another file."""
 
 _BITS_PER_BYTE = 8
 
@@ -24,7 +24,7 @@ class FunctionEncoder:
     """Encodes the kernel functions of one run; each weight is hashed and written once.
 
     Args:
-        store: Where models and weights go.
+        store: Receives models and weights.
     """
 
     def __init__(self, store: BlobStore) -> None:
@@ -32,7 +32,7 @@ class FunctionEncoder:
         self._blobs: dict[str, str] = {}  # by content hash
 
     def encode(self, function: KernelFunction) -> WireFunction:
-        """Describes `function`, leaving it as it is; its weights are in the store afterwards."""
+        """Encode `function` without changing it and write its weights to the store."""
         model = function.model.clone()
         weights: dict[str, None] = {}
         for graph in (model.graph, *model.graph.subgraphs()):
@@ -68,7 +68,7 @@ class FunctionEncoder:
 
 
 def decode_function(function: WireFunction, store: BlobStore) -> KernelFunction:
-    """The kernel function; weights are read from the store when asked for.
+    """Decode a kernel function; its weights are read from the store on access.
 
     Raises:
         ModelFileError: If the blob is not a model.

@@ -1,8 +1,8 @@
-"""What driver and worker say to each other: one frozen dataclass per kind of frame.
+"""Messages between driver and worker: one frozen dataclass per kind of frame.
 
-Structuring is strict: an unknown key, a missing key or another type is a `WireError`, never a guess. Bulk data
-(models, weights, activations, artifact files) is named by blob; the bytes are in a store both sides share, or
-are asked for with `Need` and sent with `Blobs`.
+Structuring is strict: an unknown key, a missing key or a wrong type is a `WireError`. Bulk data (models, weights,
+activations, artifact files) is named by blob; the bytes are in a store both sides share, or are requested with `Need`
+and sent with `Blobs`.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ Message: TypeAlias = Any
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
-    """Asks for a `Pong`."""
+    """Requests a `Pong`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AskTargets:
-    """Asks for `Targets` or `Refused`."""
+    """Requests `Targets` or `Refused`."""
 
     host: Host
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AskQuery:
-    """Asks for `Opinion`."""
+    """Requests an `Opinion`."""
 
     target: Target
     function: WireFunction
@@ -53,20 +53,20 @@ class AskQuery:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AskMeasure:
-    """Asks for `Measured`, `Refused` or `Failed`.
+    """Requests `Measured`, `Refused` or `Failed`.
 
     Attributes:
-        target: Whose kernel.
-        function: What to build.
-        inputs: Values to run it on, in the order of its inputs.
-        expected: What it should give, in the order of its outputs; None where that cannot be said (random numbers).
-        build: How to build it.
-        protocol: How to time it.
-        tolerance: How exact it must be.
-        deadline_s: When the driver kills the worker; the worker stops trying variants well before.
+        target: Target of the kernel.
+        function: The function to build.
+        inputs: Input values, in the order of its inputs.
+        expected: Expected values, in the order of its outputs; None where they are undefined (random numbers).
+        build: Build settings.
+        protocol: Timing protocol.
+        tolerance: Required accuracy.
+        deadline_s: Seconds after which the driver kills the worker; the worker stops trying variants well before.
         variant: Name of the only variant to try; None for as many as `build.max_variants`.
-        cold: Whether a plan finds its weights in the device's memory only: between two runs of this kernel other
-            weights went through the device's cache. Otherwise the cache still has them.
+        cold: Whether a plan finds its weights in device memory only, because other weights pass through the device's
+            cache between two runs of this kernel. Otherwise they are still in the cache.
     """
 
     target: Target
@@ -83,17 +83,17 @@ class AskMeasure:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AskBuild:
-    """Asks for `Built`, `Refused` or `Failed`.
+    """Requests `Built`, `Refused` or `Failed`.
 
     Attributes:
-        target: Whose kernel.
-        function: What to build.
-        variant: Name of the only variant wanted; None for the first that is right.
+        target: Target of the kernel.
+        function: The function to build.
+        variant: Name of the only variant wanted; None for the first correct one.
         inputs: Values to check it on; empty to load it only.
-        expected: What it should give, as in `AskMeasure`.
-        build: How to build it.
-        tolerance: How exact it must be.
-        deadline_s: When the driver kills the worker.
+        expected: Expected values, as in `AskMeasure`.
+        build: Build settings.
+        tolerance: Required accuracy.
+        deadline_s: Seconds after which the driver kills the worker.
     """
 
     target: Target
@@ -108,7 +108,7 @@ class AskBuild:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AskEvaluate:
-    """Asks for `Evaluated`, `Refused` or `Failed`."""
+    """Requests `Evaluated`, `Refused` or `Failed`."""
 
     target: Target
     function: WireFunction
@@ -119,7 +119,7 @@ class AskEvaluate:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AskDevice:
-    """Asks what a device takes for copies, launches and waits: for `DeviceTimes` or `Failed`."""
+    """Requests `DeviceTimes` or `Failed`: a device's times for copies, launches and waits."""
 
     device: str
 
@@ -129,11 +129,11 @@ class AskDevice:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The worker's first words, with id 0.
+    """The worker's first message, with id 0.
 
     Attributes:
-        toolchain: What it loaded.
-        failure: Why it could not; empty if it could.
+        toolchain: The toolchain it loaded.
+        failure: Why loading failed; empty if it succeeded.
     """
 
     toolchain: str
@@ -151,7 +151,7 @@ class Targets:
 
     Attributes:
         targets: The targets.
-        libraries: Files of NVIDIA's libraries that were loaded to find out.
+        libraries: Files of NVIDIA's libraries that were loaded to list the targets.
     """
 
     targets: tuple[Target, ...]
@@ -167,7 +167,7 @@ class Opinion:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Sent while a request is worked on, so that a crash or a hang loses neither the stage nor the best so far."""
+    """Sent during a request, so that a crash or a hang loses neither the stage nor the best variant so far."""
 
     stage: Stage
     variant: str = ""
@@ -176,7 +176,7 @@ class Progress:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Asks the other side for blobs this side lacks."""
+    """Requests blobs that the sender lacks."""
 
     blobs: tuple[str, ...]
 
@@ -188,7 +188,7 @@ class Blobs:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CacheGet:
-    """The plugin asks the toolchain's blob cache in the tuning database; answered by `CacheValue`."""
+    """Reads from the toolchain's blob cache in the tuning database, for the plugin; answered by `CacheValue`."""
 
     target: Target
     key: str
@@ -196,7 +196,7 @@ class CacheGet:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CachePut:
-    """The plugin keeps the attachment `value` there; answered by `CacheValue` once it is durable."""
+    """Stores the attachment `value` in that cache, for the plugin; answered by `CacheValue` once it is durable."""
 
     target: Target
     key: str
@@ -212,12 +212,12 @@ class CacheValue:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AskPrepare:
-    """Asks for `Prepared` or `Failed`.
+    """Requests `Prepared` or `Failed`.
 
     Attributes:
         call: `module:attribute` of a function that returns a call without arguments.
         arguments: The function's keyword arguments.
-        paths: Folders to find the module in, besides the installed ones.
+        paths: Extra folders on the module search path.
     """
 
     call: str
@@ -227,10 +227,10 @@ class AskPrepare:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """The call is there and ran once.
+    """The call is ready and ran once.
 
     Attributes:
-        first_us: How long that took.
+        first_us: Time of that run, in microseconds.
     """
 
     first_us: float
@@ -238,12 +238,12 @@ class Prepared:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AskBurst:
-    """Asks for `Burst` or `Failed`.
+    """Requests `Burst` or `Failed`.
 
     Attributes:
-        duration_s: How long to take samples, at least.
-        min_runs: How many samples to take, at least.
-        warmup_s: How long to run before, at least once: other contenders had the caches.
+        duration_s: Least time to take samples for, in seconds.
+        min_runs: Least number of samples.
+        warmup_s: Seconds of warm-up, at least one run: other contenders have used the caches.
     """
 
     duration_s: float

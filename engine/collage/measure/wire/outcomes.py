@@ -1,4 +1,4 @@
-"""What a candidate is built and held to, and what building or measuring it comes to."""
+"""Settings and requirements of a candidate, and the outcomes of building or measuring it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from collage_core.contract import Obstacle
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSettings:
-    """The part of a `BuildContext` that is a value.
+    """The serialisable part of a `BuildContext`.
 
     Attributes:
         threads: CPU threads the kernel may use.
         effort: 0 (quick) to 2 (extensive).
-        workspace_limit_bytes: Most scratch memory a variant may ask for.
-        seed: For anything random.
-        max_variants: How many of a candidate's variants are tried.
-        deterministic: Whether variants that may give other bits each time are passed over.
+        workspace_limit_bytes: Most scratch memory a variant may request.
+        seed: Seed for anything random.
+        max_variants: Number of a candidate's variants that are tried.
+        deterministic: Whether variants that may give different bits from run to run are skipped.
     """
 
     threads: int
@@ -47,7 +47,7 @@ class Tolerance:
 
 
 class Stage(enum.Enum):
-    """What a worker was doing."""
+    """Stage of a worker's task."""
 
     START = "start"
     TARGETS = "targets"
@@ -62,22 +62,22 @@ class Stage(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The fastest variant whose outputs are right.
+    """The fastest variant with correct outputs.
 
     Attributes:
         samples_us: As in `contract.Measurement`.
-        warmup_runs: As there.
-        calls_per_sample: As there.
-        variant: Its name.
-        error: Largest error of its floating-point outputs, relative to the scale of each; 0.0 without such. Those in
-            which rounding to few bits has a say do not count.
-        build_s: Seconds the building of all variants took.
+        warmup_runs: As in `contract.Measurement`.
+        calls_per_sample: As in `contract.Measurement`.
+        variant: Name of the variant.
+        error: Largest error of its floating-point outputs, relative to the scale of each; 0.0 if it has none. Outputs
+            that depend on quantisation rounding are excluded.
+        build_s: Seconds spent building all variants.
         repeatable: Whether two runs gave the same bits.
-        deterministic: Whether they did, and its artifact says that they always do.
+        deterministic: Whether two runs gave the same bits and the artifact declares that they always do.
         discarded: Why other variants were not considered.
         launch: As in `contract.Measurement`.
-        launch_reason: As there.
-        weight_copies: As there.
+        launch_reason: As in `contract.Measurement`.
+        weight_copies: As in `contract.Measurement`.
     """
 
     samples_us: tuple[float, ...]
@@ -96,13 +96,13 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """A variant that lowered and loaded, and whose outputs are right if they were checked.
+    """A variant that lowered and loaded, and whose outputs are correct if they were checked.
 
     Attributes:
         artifact: The variant.
         error: As in `Measured`; 0.0 if it was not checked.
-        build_s: As there.
-        discarded: As there.
+        build_s: As in `Measured`.
+        discarded: As in `Measured`.
     """
 
     artifact: ArtifactManifest
@@ -120,15 +120,16 @@ class Evaluated:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTimes:
-    """What a device does for a plan beside its kernels, as measured: medians, from which figures are derived.
+    """Measured times of a device's work beside kernels: medians, from which figures are derived.
 
     Attributes:
-        to_device: Bytes and microseconds of copies from pinned memory of the host, by the device's clock, each alone.
-        from_device: Likewise into pinned memory of the host.
-        within: Likewise within the device.
-        graphs: Small copies within the device in a graph, and microseconds of a copy to the device of the smallest size
-            in `to_device` with a launch of that graph right behind it; none where the device captures nothing.
-        wait_us: What it takes the host to wait for a stream that is done, by the host's clock.
+        to_device: Bytes and microseconds of copies from pinned host memory, by the device's clock, each alone.
+        from_device: Bytes and microseconds of copies into pinned host memory.
+        within: Bytes and microseconds of copies within the device.
+        graphs: Number of small copies within the device in a graph, and microseconds of a copy to the device of the
+            smallest size in `to_device` followed directly by a launch of that graph; empty where the device captures
+            nothing.
+        wait_us: Time for the host to wait for an idle stream, by the host's clock.
         cache_bytes: As `DeviceStream.cache_bytes`.
     """
 
@@ -153,8 +154,8 @@ class Refused:
     """The toolchain does not take the function, or is unusable here.
 
     Attributes:
-        reason: Why.
-        obstacle: What sort of reason it is.
+        reason: Reason for the refusal.
+        obstacle: Category of the reason.
     """
 
     reason: str
@@ -163,11 +164,11 @@ class Refused:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The toolchain took the function and did not deliver.
+    """The toolchain took the function and failed.
 
     Attributes:
-        stage: Where it failed.
-        reason: How: an exception, a crash, a hang, wrong numbers.
+        stage: Stage of the failure.
+        reason: Description: an exception, a crash, a hang, wrong values.
     """
 
     stage: Stage

@@ -1,4 +1,4 @@
-"""Values of a model's inputs and outputs as a JSON document beside a blob store: how they reach other processes."""
+"""Write a model's input and output values as a JSON document beside a blob store, for other processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collage.measure.wire.wire_values import WireValue
 
 
 def write_values(path: Path, values: Mapping[str, Any], store: BlobStore) -> None:
-    """Writes values by name; the elements of tensors go into the store."""
+    """Write values by name; the elements of tensors go into the store."""
     converter = make_converter()
     document = {
         "store": str(store.directory),
@@ -24,7 +24,7 @@ def write_values(path: Path, values: Mapping[str, Any], store: BlobStore) -> Non
 
 
 def read_values(path: Path) -> dict[str, Any]:
-    """Reads what `write_values` wrote; tensors are read-only views of mapped files.
+    """Read the values that `write_values` wrote; tensors are read-only views of mapped files.
 
     Raises:
         WireError: If a tensor's bytes are missing.

@@ -1,4 +1,4 @@
-"""Values of a model to the wire and back: tensors as blobs, strings and structure as JSON."""
+"""Encode and decode a model's values for the wire: tensors as blobs, strings and structure as JSON."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from collage.measure.wire.wire_values import WireValue
 
 
 def encode_value(value: Any, store: BlobStore) -> WireValue:
-    """Puts a value's bytes into the store and describes it.
+    """Write a value's bytes to the store and return its description.
 
     Args:
         value: An array, a number, a list or tuple of values, or None for an absent optional.
-        store: Where the bytes go.
+        store: Receives the bytes.
 
     Raises:
-        WireError: If the value is none of these.
+        WireError: If the value has another type.
     """
     if value is None:
         return WireValue(kind="absent")
@@ -40,7 +40,7 @@ def encode_value(value: Any, store: BlobStore) -> WireValue:
 
 
 def decode_value(value: WireValue, store: BlobStore) -> Any:
-    """The value; a tensor is a read-only view of the mapped blob.
+    """Decode a value; a tensor is a read-only view of the mapped blob.
 
     Raises:
         WireError: If a blob is missing or does not have the size the tensor needs.
@@ -65,5 +65,5 @@ def decode_value(value: WireValue, store: BlobStore) -> Any:
 
 
 def bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
-    """Elements of an array, row-major; a view where it is contiguous."""
+    """Return the bytes of an array, row-major; a view if the array is contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else memoryview(b"")

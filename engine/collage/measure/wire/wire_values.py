@@ -10,10 +10,10 @@ from collage_core.contract import TensorSpec
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WireValue:
-    """A value of a model: a tensor, strings, a sequence, or an optional that is absent.
+    """A value of a model: a tensor, strings, a sequence, or an absent optional.
 
     Attributes:
-        kind: Which of these.
+        kind: Kind of value.
         dtype: ONNX name of the element type, for tensors.
         shape: Shape, for tensors and strings.
         blob: The elements, row-major, for tensors.
@@ -39,7 +39,7 @@ class WireFunction:
         weights: Blobs of those initializers.
         inputs: Its inputs.
         outputs: Its outputs.
-        composite: Label of the composite it is.
+        composite: Label of its composite.
         constants: Content hash of each initializer, by name.
     """
 

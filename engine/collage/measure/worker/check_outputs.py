@@ -1,22 +1,26 @@
-"""Whether a bound kernel is right: it is run twice, and what it wrote is judged, and what it should not have written.
+"""Check a bound kernel's outputs: run it twice, and detect wrong, missing and stray writes.
 
-The first run starts from outputs that are wrong everywhere, the second from those of the first: one shows what is never
-written, the other what is added to.
+The first run starts from outputs that are wrong everywhere, the second from the outputs of the first. The first
+reveals elements that are never written, the second elements that are accumulated into.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Failed, Refused, Stage, Tolerance
+from collage.measure.wire.values import decode_value
+from collage.measure.wire.wire_values import WireValue
 from collage.measure.worker.failing import Stopped, failing_as
 from collage.measure.worker.staged import Staged
 from collage.measure.worker.verdicts import aliased, judge, same_bits, spoil
-from collage_core.contract import BoundCall, Buffer, ValueKind
+from collage_core.contract import BoundCall, Buffer, KernelFunction, ValueKind
+from collage_core.ir.operators.quantised import roundings
 
 _OTHER_BITS = "it gave other bits when run again, and --deterministic asks for the same"
 
@@ -27,10 +31,10 @@ class Bound:
 
     Attributes:
         call: The call.
-        inputs: Its inputs, holding the values given.
-        outputs: Where it writes.
-        staged: Of a kernel of a device, its places there, for which `inputs` and `outputs` stand.
-        workspace: Of one of the CPU, its scratch memory; the kernel may keep nothing of it but the address.
+        inputs: Its inputs, holding the given values.
+        outputs: Its output buffers.
+        staged: For a device kernel, its device buffers, of which `inputs` and `outputs` are the host counterparts.
+        workspace: For a CPU kernel, its scratch memory; the kernel may retain only the address.
     """
 
     call: BoundCall
@@ -44,21 +48,23 @@ def check_outputs(
     bound: Bound,
     run: Callable[[], None],
     given: Sequence[Any],
-    rights: Sequence[Any],
+    expected: Sequence[WireValue | None],
+    store: BlobStore,
+    function: KernelFunction,
     *,
     tolerance: Tolerance,
-    rounded: Mapping[str, int],
     deterministic: bool,
 ) -> tuple[float, bool]:
-    """Runs a kernel twice and judges it.
+    """Run a kernel twice and judge it.
 
     Args:
         bound: The kernel.
         run: Calls it; where that is on a device, with its values brought there and back.
         given: What its inputs hold.
-        rights: What its outputs should hold; None for what the reference cannot say.
-        tolerance: How far off they may be.
-        rounded: How often values are rounded to quanta on the way to an output, by its name.
+        expected: What its outputs should hold; None for what the reference cannot say.
+        store: Has the expected values.
+        function: What it computes, with its roundings to quanta.
+        tolerance: How far off outputs may be.
         deterministic: Whether both runs have to give the same bits.
 
     Returns:
@@ -67,6 +73,8 @@ def check_outputs(
     Raises:
         Stopped: If it is wrong, or may not be used.
     """
+    rights = [None if value is None else decode_value(value, store) for value in expected]
+    rounded = {str(value.name): count for value, count in roundings(function.model.graph).items()}
 
     def judged(when: str = "") -> float:
         with failing_as(Stage.CHECK):

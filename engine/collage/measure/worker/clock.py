@@ -1,4 +1,4 @@
-"""Core's clock: how a bound call is timed when the toolchain brings no clock of its own."""
+"""Core's clock: time a bound call when the toolchain brings no clock of its own."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collage_core.contract import BoundCall, Measurement, Protocol, uncollected
 
 
 def time_call(call: BoundCall, protocol: Protocol, clock_ns: Callable[[], int] = time.perf_counter_ns) -> Measurement:
-    """Times a call by a protocol.
+    """Time a call by a protocol.
 
     Args:
-        call: Leaves nothing behind, so that it can be repeated.
-        protocol: How long and how often.
-        clock_ns: A monotonic clock.
+        call: Has no lasting effects, so that it can be repeated.
+        protocol: Durations and numbers of runs.
+        clock_ns: A monotonic clock, in nanoseconds.
     """
     with uncollected():
         warmup_runs, once_us = _warm_up(call, protocol, clock_ns)
@@ -33,7 +33,7 @@ def time_call(call: BoundCall, protocol: Protocol, clock_ns: Callable[[], int] =
 
 
 def _warm_up(call: BoundCall, protocol: Protocol, clock_ns: Callable[[], int]) -> tuple[int, float]:
-    """Runs the call as often and as long as asked; returns how often, and its fastest time in microseconds."""
+    """Warm up as the protocol requires; return the number of runs and the fastest time in microseconds."""
     runs, fastest = 0, math.inf
     end = clock_ns() + round(protocol.warmup_s * 1e9)
     while True:

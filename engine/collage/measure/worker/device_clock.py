@@ -1,4 +1,4 @@
-"""Core's clock for calls of a device: its own, by events, over a graph of many calls or one call after the other."""
+"""Core's clock for device calls: timed by device events, over a graph of many calls or one call after the other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_CALLS = 1000
 _CAPTURES = 4
 _LAUNCHES_IN_A_ROW = 8
 _ROW_US = 2000.0
-"""Graphs that take longer are launched one by one: what a launch takes is less than a hundredth of them."""
+"""Graph duration above which graphs are launched one by one: a launch then takes less than a hundredth of it."""
 
 
 @uncollected()
@@ -27,23 +27,23 @@ def time_on_device(
     why_not: str = "",
     clock_ns: Callable[[], int] = time.perf_counter_ns,
 ) -> Measurement:
-    """Times a call that enqueues, launched as a plan launches it.
+    """Time a call that enqueues work, launched as a plan launches it.
 
-    As a graph, a sample is one launch of a graph of as many calls as take `protocol.min_sample_us`. What stands between
-    two kernels of a captured stretch is in it. What launching takes the host is not: a plan pays that once for a
-    stretch, and the search counts it there. So graphs are launched in rows, each while the one before still runs.
+    As a graph, a sample is one launch of a graph of as many calls as take `protocol.min_sample_us`. The gap between
+    two kernels of a captured stretch is included. The host's launch time is not: a plan pays it once per stretch,
+    and the search counts it there. Graphs are therefore launched in rows, each while the previous one still runs.
 
-    Otherwise, or where it cannot be captured, the calls are enqueued one by one: a kernel shorter than its own launch
-    then costs that, as it does in a plan.
+    Otherwise, or if the call cannot be captured, the calls are enqueued one by one: a kernel shorter than its own
+    launch then costs that launch, as it does in a plan.
 
     Args:
-        device: Where it enqueues.
-        calls: The call, and others of the same kernel on other copies of its weights, which are read in turn; none
-            leaves anything behind, so that it can be repeated.
-        protocol: How long and how often.
-        graph: Whether its target asks for a graph.
+        device: Stream on which the call enqueues.
+        calls: The call, and others of the same kernel on other copies of its weights, which are read in turn; they
+            have no lasting effects, so that they can be repeated.
+        protocol: Durations and numbers of runs.
+        graph: Whether its target requests a graph.
         why_not: Why a plan would not capture it nevertheless; empty if it would.
-        clock_ns: A monotonic clock, which says when to stop.
+        clock_ns: A monotonic clock, in nanoseconds, that decides when to stop.
 
     Raises:
         DeviceError: If the device fails.
@@ -57,7 +57,7 @@ def time_on_device(
         runs += 1
 
     def calls_within(call_us: float) -> int:
-        """How many calls make up a sample, each copy of the weights as often as the others."""
+        """Compute the number of calls per sample, a multiple of the number of weight copies."""
         count = min(_MOST_CALLS, max(1, math.ceil(protocol.min_sample_us / max(call_us, 1e-2))))
         return -(-count // len(calls)) * len(calls)
 
@@ -99,23 +99,23 @@ def time_on_device(
 
 
 class _Stopwatch:
-    """Times what is enqueued by the device's own events."""
+    """Times enqueued work by the device's own events."""
 
     def __init__(self, device: DeviceStream) -> None:
         self._device = device
         self._marks: list[Event] = [device.event() for _ in range(_LAUNCHES_IN_A_ROW + 1)]
 
     def graph_us(self, launch: BoundCall) -> float:
-        """How long a graph takes behind its own first launch, which also sends it to the device."""
+        """Time a graph right behind its own first launch, which also uploads it to the device."""
         [us] = self.row_us([launch], primed=True)
         return us
 
     def row_us(self, row: Sequence[BoundCall], *, primed: bool = False) -> list[float]:
-        """How long each of a row of calls takes, from the end of the one before.
+        """Time each call of a row, from the end of the previous one, in microseconds.
 
         Args:
             row: The calls.
-            primed: Whether one more is made before them, so that the device is busy while the first is launched.
+            primed: Whether one extra call precedes them, so that the device is busy while the first is launched.
         """
         if primed:
             row[0]()

@@ -1,4 +1,4 @@
-"""What a device does for a plan beside its kernels: copies, launches of graphs, and being waited for."""
+"""Measure a device's costs beside kernels: copies, graph launches and waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collage_core.contract import DeviceStream, Event
 from collage_core.errors import DeviceMemoryError
 
 SIZES: Final = (1 << 12, 1 << 15, 1 << 18, 1 << 22)
-"""Bytes of the copies that are timed: of the small ones latency is most, of the large ones what a byte takes."""
+"""Sizes in bytes of the timed copies: small ones show the latency, large ones the time per byte."""
 GRAPH_SIZES: Final = (1, 4, 16)
 
 _FEW_BYTES = 256
@@ -23,18 +23,18 @@ _RUNS = 15
 
 
 def time_device(device: DeviceStream, clock_ns: Callable[[], int] = time.perf_counter_ns) -> DeviceTimes:
-    """Times copies of several sizes each way, launches of graphs, and waits: medians of each.
+    """Time copies of several sizes in each direction, graph launches, and waits; return medians of each.
 
     A copy is made as a plan makes it: by itself, on the stream, from or into pinned memory of the host. It is timed
-    by events of the device on either side of it; the stream is idle before, so what enqueueing it takes is in the time.
-    Memory too small for the larger copies leaves these out.
+    by events of the device before and after it; the stream is idle before, so the time to enqueue it is included.
+    Larger copies that do not fit into memory are left out.
 
     Args:
-        device: The device; nothing else uses its stream meanwhile.
-        clock_ns: The host's clock, for what the host waits.
+        device: Device to time; nothing else uses its stream meanwhile.
+        clock_ns: The host's clock, in nanoseconds, for the host's waiting time.
 
     Raises:
-        DeviceError: If it has no memory for two sizes, or fails.
+        DeviceError: If it lacks the memory for two sizes, or fails.
     """
     sizes = [size for size in SIZES if 2 * size <= device.free_bytes // 2]
     if len(sizes) < 2:
@@ -68,7 +68,7 @@ def time_device(device: DeviceStream, clock_ns: Callable[[], int] = time.perf_co
 
 
 class _Stopwatch:
-    """Times what is enqueued on an idle stream, by its own events."""
+    """Times work enqueued on an idle stream, by the stream's own events."""
 
     def __init__(self, device: DeviceStream) -> None:
         self._device = device
@@ -89,10 +89,10 @@ class _Stopwatch:
 def _graphs(
     device: DeviceStream, stopwatch: _Stopwatch, copy: Callable[[], None], operation: Callable[[], None]
 ) -> tuple[tuple[int, float], ...]:
-    """Graphs of more and more operations, each launched right behind a copy to the device, as stretches of plans are.
+    """Time graphs of increasing size, each launched right behind a copy to the device, as in plans.
 
-    What they take beside the copy and their operations is what starting a stretch takes; the host launches while the
-    copy is under way, so that is less than a launch by itself, and may be nothing.
+    The time beyond the copy and the operations is the cost of starting a captured stretch. The host launches while
+    the copy is under way, so this is less than a separate launch, and may be zero.
     """
 
     def behind_a_copy(count: int) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""How a step that fails ends a trial: with its stage, and with the words of what was raised."""
+"""End a trial at a failed step, with its stage and the exception's message."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class failing_as:  # noqa: N801  reads as a statement
     """Turns an exception in its block into the failure of a stage.
 
     Args:
-        stage: What is being done.
-        lost: Told why when the exception is that a device was lost; None to tell nobody.
+        stage: Current stage.
+        lost: Receives the reason if the exception means that a device was lost; None to skip that.
     """
 
     def __init__(self, stage: Stage, lost: Callable[[str], None] | None = None) -> None:
@@ -40,6 +40,6 @@ class failing_as:  # noqa: N801  reads as a statement
 
 
 def text_of(error: Exception) -> str:
-    """An error as a reason; of a device's, its kind is what a reader looks for first."""
+    """Format an error as a reason; a device error begins with its kind."""
     complete = isinstance(error, CollageError) and not isinstance(error, DeviceError)
     return str(error) if complete else f"{type(error).__name__}: {error}"

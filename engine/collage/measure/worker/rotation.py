@@ -1,16 +1,16 @@
-"""How many copies of a kernel's weights are read in turn, so that a timed call finds none of them in a device's cache.
+"""Rotate copies of a kernel's weights, so that a timed call finds none of them in the device's cache.
 
 A run of a plan reads the weights of each kernel once. By the next run they are in the device's last-level cache only if
-the weights of the whole model fit there; otherwise those of the other kernels went through it since. A kernel timed on
-one copy of its weights would find them there each time. So where a plan does not, calls on different copies follow each
-other, which together are larger than the cache: under least recent use each copy is gone when its turn comes again.
+the weights of the whole model fit there; otherwise the other kernels' weights have displaced them. A kernel timed on
+one copy of its weights would always find them in the cache. Where a plan does not, consecutive calls use different
+copies that together exceed the cache: under LRU replacement each copy is evicted before its turn comes again.
 
-Inputs and outputs are the same for all calls: what a kernel reads was written right before by those in front of it, so
-a plan finds it in the cache as far as it fits, and so does a timed call.
+Inputs and outputs are the same for all calls. A plan's kernel finds its inputs in the cache as far as they fit, because
+the preceding kernels have just written them, and so does a timed call.
 
-Each copy is the kernel loaded again, as for a clone, and that takes time and memory: both are bounded. Of kernels whose
-weights are less than a 255th of the cache not all copies are made, and they are timed as if cached; fetching so little
-is a small part of a microsecond, for whoever runs the kernel.
+Each copy is the kernel loaded again, as for a clone. That takes time and memory, so both are bounded. Kernels whose
+weights are smaller than a 255th of the cache do not get all copies and are timed as if cached: fetching so little takes
+a small part of a microsecond.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ LOADING_S = 0.25
 
 
 def weights_bytes_of(function: KernelFunction, artifact: Artifact) -> int:
-    """Bytes of a kernel's weights as it reads them: those it asks for in the types it wants, each once.
+    """Compute the size of a kernel's weights as it reads them, in the dtypes it requests, each counted once.
 
-    Counted as the model has them, converted ones would seem to be twice as large, and too few copies be made to fill
-    the cache. What it does not ask for is in its own files and counts as the model has it.
+    Sizes in the model's dtypes would count converted weights twice as large, and too few copies would be made to
+    fill the cache. Weights that the kernel does not request are in its own files and count in the model's dtypes.
 
     Args:
-        function: What it computes.
-        artifact: What it was lowered to.
+        function: Function of the kernel.
+        artifact: Artifact that the function was lowered to.
     """
     names = {content: name for name, content in function.constants.items()}
     asked = [weight_named(key) for key in set(artifact.constants.values())]
@@ -48,12 +48,12 @@ def weights_bytes_of(function: KernelFunction, artifact: Artifact) -> int:
 
 
 def copies_needed(weights_bytes: int, cache_bytes: int, free_bytes: int) -> int:
-    """How many copies of a kernel's weights to have, the first included.
+    """Compute the number of copies of a kernel's weights to keep, the first included.
 
     Args:
         weights_bytes: Size of one copy.
         cache_bytes: Size of the device's last-level cache; 0 if it is not known.
-        free_bytes: Free memory of the device, of which further copies take half at most.
+        free_bytes: Free memory of the device; further copies take at most half of it.
 
     Examples:
         >>> copies_needed(10, 50, 10_000), copies_needed(60, 50, 10_000), copies_needed(0, 50, 10_000)
@@ -71,15 +71,16 @@ def copies_needed(weights_bytes: int, cache_bytes: int, free_bytes: int) -> int:
 def rotated(
     first: BoundCall, another: Callable[[], BoundCall | None], weights_bytes: int, device: DeviceStream
 ) -> list[BoundCall]:
-    """A call, and others on further copies of its weights: together more than the device's cache holds.
+    """Return a call and others on further copies of its weights, together larger than the device's cache.
 
-    That a kernel cannot be loaded again costs the rotation, not the kernel: what is free was shared with others, say.
+    If the kernel cannot be loaded again, the rotation ends early but the kernel stays usable: the cause may be
+    memory that other processes hold.
 
     Args:
         first: The call.
-        another: Loads its kernel again, with weights of its own, and binds it; None if it cannot.
-        weights_bytes: Size of its weights.
-        device: Where it runs.
+        another: Loads the kernel again, with its own copy of the weights, and binds it; None if it cannot.
+        weights_bytes: Size of the weights.
+        device: Device of the call.
 
     Raises:
         Exception: If the device is lost.

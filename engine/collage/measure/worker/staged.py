@@ -1,4 +1,4 @@
-"""A kernel of a device in a worker: its values put there before a call that is checked, and fetched after it."""
+"""Stage a device kernel's values in a worker: upload them before a checked call, download them after it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from collage_core.contract import BoundCall, Buffer, DeviceStream, Kernel, Tenso
 
 
 class Staged:
-    """Places on a device, each with its counterpart in the host's memory.
+    """Device buffers, each with a counterpart in host memory.
 
     Args:
         device: The device.
-        inputs: What the kernel reads, in the host's memory.
-        outputs: What it writes, likewise.
-        aligned: Whether places there are aligned as core's own; otherwise each starts an element later, as a caller's
-            array may.
+        inputs: Kernel inputs, in host memory.
+        outputs: Kernel outputs, in host memory.
+        aligned: Whether device buffers are aligned as core's own; otherwise each starts an element later, as a
+            caller's array may.
 
     Raises:
-        DeviceError: If the device has not the memory.
+        DeviceError: If the device has not enough memory.
     """
 
     def __init__(
@@ -35,10 +35,10 @@ class Staged:
         self._workspaces: list[Buffer] = []  # the caller owns them, so a kernel may know nothing but their addresses
 
     def bind(self, kernel: Kernel, workspace_bytes: int) -> BoundCall:
-        """The kernel's call over the places on the device, filled with what their counterparts hold now.
+        """Bind a kernel to the device buffers, filled from their host counterparts.
 
-        Others of the same kernel may follow, with weights of their own: inputs and outputs stay where they are, and the
-        workspace is the same, as a plan has one for all kernels that run one after the other.
+        Further calls of the same kernel may be bound, with their own weights: inputs and outputs keep their buffers,
+        and the workspace is shared, as in a plan, which has one for all kernels that run in sequence.
         """
         workspace = self._workspace(workspace_bytes) if workspace_bytes else None
         self._put()
@@ -46,7 +46,7 @@ class Staged:
         return kernel.bind(self._there[: self._count], self._there[self._count :], workspace)
 
     def run(self, call: BoundCall) -> None:
-        """One call on what the host's places hold; afterwards they hold what the device's do, inputs included.
+        """Run one call: copy the host buffers to the device, call, and copy all back, inputs included.
 
         Raises:
             DeviceError: If the device fails.

@@ -1,4 +1,4 @@
-"""What a worker is asked of candidates, and its answers: measure one, build one, run one once."""
+"""Answer a worker's candidate requests: measure one, build one, run one once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Trials:
         self.lost = ""
 
     def measure(self, ask: AskMeasure) -> Measured | Refused | Failed:
-        """Tries variants and times those that are right; keeps the fastest."""
+        """Build and check variants, time the correct ones and keep the fastest."""
         with self._start(ask) as trial:
             return self._measure(trial, ask)
 
@@ -67,7 +67,7 @@ class Trials:
         for artifact in trial.variants(ask.build.max_variants, ask.variant):
             try:
                 bound = trial.bind(artifact)
-                error, repeatable = trial.check(bound, ask.expected, ask)
+                error, repeatable = trial.check(bound, ask)
                 self._report(Progress(stage=Stage.MEASURE, variant=artifact.variant, best=best))
                 clock = trial.clock(bound, artifact, ask.protocol, cold=ask.cold)
                 with trial.failing_as(Stage.MEASURE):
@@ -96,7 +96,7 @@ class Trials:
         return dataclasses.replace(best, build_s=trial.build_s, discarded=trial.discarded)
 
     def build(self, ask: AskBuild) -> Built | Refused | Failed:
-        """Makes the artifact of the variant asked for, or of the first that is right."""
+        """Build the artifact of the requested variant, or of the first correct one."""
         with self._start(ask) as trial:
             return self._build(trial, ask)
 
@@ -105,7 +105,7 @@ class Trials:
             try:
                 error = 0.0
                 if ask.inputs or ask.expected:
-                    error, _ = trial.check(trial.bind(artifact), ask.expected, ask)
+                    error, _ = trial.check(trial.bind(artifact), ask)
                 else:
                     trial.load(artifact)
                 with failing_as(Stage.LOWER):
@@ -117,7 +117,7 @@ class Trials:
         return trial.why_none()
 
     def evaluate(self, ask: AskEvaluate) -> Evaluated | Refused | Failed:
-        """Runs a function once."""
+        """Run a function once."""
         with self._start(ask) as trial:
             for artifact in trial.variants(1):
                 try:
@@ -130,7 +130,7 @@ class Trials:
             return trial.why_none()
 
     def time_device(self, ask: AskDevice) -> DeviceTimes | Failed:
-        """Times what a device does beside kernels; opens it if need be."""
+        """Time a device's operations other than kernels; open the device if necessary."""
         try:
             with failing_as(Stage.MEASURE, self._lose_device):
                 device = self._devices[ask.device]

@@ -1,4 +1,4 @@
-"""Whether what a kernel gave is what the reference gave."""
+"""Compare a kernel's outputs with the reference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from collage.measure.wire.outcomes import Tolerance
-from collage.reference.compare import compare
+from collage.reference.discrepancy import compare
 from collage.reference.rounded import rounded_problem
 from collage_core.contract import ALIGNMENT_BYTES, Buffer, TensorSpec, ValueKind
 
@@ -16,11 +16,13 @@ _EXACT_KINDS = "iubOSU"
 
 
 def aligned_buffer(spec: TensorSpec, *, beyond: int = 0) -> Buffer:
-    """A buffer aligned as the runtime's arena aligns: some kernels are slower on other addresses.
+    """Return a buffer with the alignment of the runtime's arena.
+
+    Some kernels are slower on other addresses.
 
     Args:
-        spec: What it holds.
-        beyond: Bytes after such an address at which it is to start.
+        spec: Tensor that the buffer holds.
+        beyond: Offset of the start from an aligned address, in bytes.
     """
     if spec.kind is ValueKind.FOREIGN:
         return Buffer(spec)
@@ -30,7 +32,7 @@ def aligned_buffer(spec: TensorSpec, *, beyond: int = 0) -> Buffer:
 
 
 def spoil(buffer: Buffer, expected: Any) -> None:
-    """Fills a planned output with bits that are wrong everywhere, so that an element not written is seen."""
+    """Fill a planned output with bits that are wrong everywhere, to detect elements that are not written."""
     if buffer.spec.kind is not ValueKind.PLANNED:
         return
     if isinstance(expected, np.ndarray) and expected.dtype == bool and expected.shape == buffer.array.shape:
@@ -43,17 +45,18 @@ def spoil(buffer: Buffer, expected: Any) -> None:
 
 
 def aliased(inputs: Sequence[Buffer], outputs: Sequence[Buffer], places: Sequence[Any]) -> str:
-    """Whether a call put something else into the caller's buffers than results, or results nowhere of their own.
+    """Check whether a call replaced the caller's buffers or returned outputs that share memory.
 
-    A kernel whose output is its input's memory is right as long as nobody writes there; in a plan somebody does.
+    A kernel whose output shares its input's memory is correct only as long as nobody writes there; in a plan,
+    other kernels do.
 
     Args:
-        inputs: The buffers it read.
-        outputs: The buffers it wrote.
-        places: What `Buffer.value` of each was before the call, inputs first.
+        inputs: Buffers that the kernel read.
+        outputs: Buffers that the kernel wrote.
+        places: `Buffer.value` of each buffer before the call, inputs first.
 
     Returns:
-        What is wrong; empty if nothing is.
+        A description of the problem; empty if there is none.
     """
     for buffer, place in zip((*inputs, *outputs), places, strict=True):
         if buffer.spec.kind is ValueKind.PLANNED and buffer.value is not place:
@@ -71,7 +74,7 @@ def _share(one: Any, other: Any) -> bool:
 
 
 def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
-    """The arrays with elements in a value."""
+    """Return the non-empty arrays contained in a value."""
     if isinstance(value, np.ndarray):
         return [value] if value.size else []
     return [array for item in value for array in _arrays(item)] if isinstance(value, list | tuple) else []
@@ -80,17 +83,18 @@ def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
 def judge(
     outputs: Sequence[Buffer], expected: Sequence[Any], tolerance: Tolerance, rounded: Mapping[str, int] | None = None
 ) -> float | str:
-    """Compares a kernel's outputs with what they should be.
+    """Compare a kernel's outputs with the expected values.
 
     Args:
-        outputs: What the kernel wrote.
-        expected: What it should have; None where that cannot be said.
-        tolerance: How far apart they may be.
-        rounded: By name of an output in which rounding to few bits has a say, how many roundings in a row do; see
+        outputs: Outputs that the kernel wrote.
+        expected: Expected values; None where no value can be predicted.
+        tolerance: Allowed differences.
+        rounded: Outputs that depend on quantisation rounding: number of consecutive roundings by output name; see
             `rounded_problem`.
 
     Returns:
-        The largest error of the other floating-point outputs, relative to each one's scale; or what is wrong.
+        The largest error of the other floating-point outputs, relative to each output's scale; or a description of
+        the problem.
     """
     largest = 0.0
     for buffer, right in zip(outputs, expected, strict=True):
@@ -118,7 +122,7 @@ def judge(
 
 
 def same_bits(one: Any, other: Any) -> bool:
-    """Whether two arrays hold the same bits; values without bits of their own pass."""
+    """Return whether two arrays hold the same bits; values without a bit representation pass."""
     if not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray) or one.dtype.hasobject:
         return True
     if one.shape != other.shape or one.dtype != other.dtype:

@@ -2,8 +2,8 @@
 
 Runs as `python -m collage.measure.worker.worker_main TOOLCHAIN --blobs DIR --scratch DIR`.
 
-Everything that touches a toolchain's library happens here. The protocol owns the real standard input and output;
-the library's own output goes to standard error, whose last lines become part of the reason if this process dies.
+All use of a toolchain's library happens here. The protocol owns the real standard input and output; the library's own
+output goes to standard error, whose last lines become part of the reason if this process dies.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ from collage_core.errors import CollageError, PluginError
 from collage_core.registry import Toolchain, load_plugin, load_toolchain
 
 _MAX_CACHED_BYTES = 512 << 20
-"""As `BlobCache.put` says; SQLite takes rows of up to a billion bytes (https://www.sqlite.org/limits.html)."""
+"""Largest cached value, see `BlobCache.put`; SQLite takes rows of up to a billion bytes
+(https://www.sqlite.org/limits.html).
+"""
 
 
 class WorkerMain:
@@ -85,10 +87,10 @@ class WorkerMain:
         )
 
     def serve(self) -> None:
-        """Answers until the driver is gone.
+        """Answer requests until the driver disconnects.
 
         Raises:
-            WireError: If the driver says something that makes no sense.
+            WireError: If the driver sends an invalid message.
         """
         while (frame := self._channel.receive()) is not None:
             self._request = frame.id
@@ -158,7 +160,7 @@ class WorkerMain:
         return _DriverCache(self, target)
 
     def ask_cache(self, message: CacheGet | CachePut, value: bytes | None) -> bytes | None:
-        """Asks the driver for, or gives it, a cached blob; from whatever thread the plugin uses."""
+        """Read a cached blob from the driver, or store one there; callable from any thread of the plugin."""
         attachments = {} if value is None else {"value": value}
         with self._asking:
             self._channel.send(self._channel.codec.encode(message, self._request, attachments))
@@ -185,7 +187,7 @@ class _DriverCache:
 
 
 def _check_cached(key: object, data: object) -> None:
-    """What a plugin puts wrongly is to fail where it does so, not in the driver."""
+    """Check a plugin's cache entry, so that an invalid one fails at the call site instead of in the driver."""
     _check_key(key)
     if not isinstance(data, bytes):
         raise TypeError(f"what is cached is bytes, not {type(data).__name__}")
@@ -203,16 +205,17 @@ def _check_key(key: object) -> None:
 
 
 def _end(reason: str) -> NoReturn:
-    """Ends this process with a reason, its last words.
+    """Print a reason to stderr and end this process immediately.
 
-    At once: everything here that owns something of the lost device would complain when it goes, or never end.
+    Normal shutdown would run the clean-up of objects that depend on the lost device, which would raise errors
+    or hang.
     """
     print(reason, file=sys.stderr, flush=True)
     os._exit(1)
 
 
 def main() -> None:
-    """Runs the worker until the driver is gone."""
+    """Run the worker until the driver disconnects."""
     parser = argparse.ArgumentParser(prog="python -m collage.measure.worker.worker_main", description=__doc__)
     parser.add_argument("toolchain")
     parser.add_argument("--plugin", help="module:attribute of a plugin that is not installed")

@@ -1,8 +1,8 @@
-"""Conv and ConvTranspose as matrix products.
+"""Compute Conv and ConvTranspose as matrix products.
 
 ONNX's Conv gathers every window by index arrays, its ConvTranspose adds element by element in Python; with groups
 the latter writes one channel per group (onnx 1.23, `op_conv_transpose.py`: `final[image_id, group_id : group_id + 1]`),
-which is right only for one output channel per group.
+which is correct only for one output channel per group.
 """
 
 from __future__ import annotations

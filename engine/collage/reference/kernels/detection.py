@@ -1,4 +1,4 @@
-"""NonMaxSuppression, comparing each chosen box with all others at once."""
+"""Compute NonMaxSuppression, comparing each chosen box with all others at once."""
 
 from __future__ import annotations
 

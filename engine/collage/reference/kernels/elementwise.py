@@ -1,4 +1,4 @@
-"""Erf, Gelu, Einsum and integer products, without a Python call per element."""
+"""Compute Erf, Gelu, Einsum and integer products without a Python call per element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that move elements: GatherElements, ScatterElements and Pad."""
+"""Compute operators that move elements: GatherElements, ScatterElements and Pad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalisation over neighbouring channels."""
+"""Compute normalisation over neighbouring channels."""
 
 from __future__ import annotations
 

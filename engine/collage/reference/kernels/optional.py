@@ -1,4 +1,4 @@
-"""Optional values, which are themselves where they are present and None where they are not."""
+"""Represent optional values: a present one by itself, an absent one by None."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""MaxPool, AveragePool, LpPool and GlobalLpPool, axis by axis.
+"""Compute MaxPool, AveragePool, LpPool and GlobalLpPool, axis by axis.
 
-ONNX's pooling visits every window in Python. It also differs from the standard's formulas, which are followed here
-as ONNX Runtime and OpenVINO do (onnx 1.23, `op_pool_common.py`, `op_max_pool.py`):
-with `ceil_mode`, half of what the last window reaches beyond the input is put *before* it, which moves every window;
+ONNX's pooling visits every window in Python. It also differs from the standard's formulas; this module follows the
+formulas, as ONNX Runtime and OpenVINO do (onnx 1.23, `op_pool_common.py`, `op_max_pool.py`):
+with `ceil_mode`, half of the last window's overhang is put *before* the input, which moves every window;
 `SAME_*` ignores dilations; MaxPool's `SAME_LOWER` rounds the output size down and splits pads as `SAME_UPPER`.
 """
 

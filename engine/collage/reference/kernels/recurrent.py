@@ -1,7 +1,7 @@
-"""RNN, GRU and LSTM with all their inputs and attributes.
+"""Compute RNN, GRU and LSTM with all their inputs and attributes.
 
-ONNX's own ignore the lengths of sequences, the activations of GRU and LSTM, their clipping and the coupling of gates
-(onnx 1.23, `onnx/reference/ops/op_lstm.py` and its like). So these follow the standard's text.
+ONNX's own versions ignore sequence lengths, the activations of GRU and LSTM, clipping and gate coupling (onnx 1.23,
+`onnx/reference/ops/op_lstm.py` and related files). So these implementations follow the standard's text.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def lstm(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, .
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Run:
-    """What the three operators share: directions, lengths, layout, activations."""
+    """Common part of the three operators: directions, lengths, layout, activations."""
 
     attributes: Mapping[str, Any]
     gates: int
@@ -127,7 +127,7 @@ class _Run:
         return state
 
     def _functions(self, directions: int) -> Iterator[list[Activation]]:
-        """The activations of each direction; their parameters are used up in order by those that have some."""
+        """Yield the activations of each direction; those with parameters consume them in order."""
         names = self.attributes.get("activations") or self.activations * directions
         alphas = iter(self.attributes.get("activation_alpha") or ())
         betas = iter(self.attributes.get("activation_beta") or ())
@@ -145,7 +145,7 @@ _PARAMETERS: Mapping[str, tuple[float | None, float | None]] = {
     "scaledtanh": (1.0, 1.0),
     "thresholdedrelu": (1.0, None),
 }
-"""Alpha and beta of the activations that have them, where they are not given."""
+"""Default alpha and beta of activations."""
 
 
 def _activation(name: str, alphas: Iterator[float], betas: Iterator[float], clip: float | None) -> Activation:
@@ -173,7 +173,7 @@ def _activation(name: str, alphas: Iterator[float], betas: Iterator[float], clip
 
 
 def _bias(b: Array | None, direction: int, w: Array) -> tuple[Any, Any]:
-    """The two halves of a direction's bias, that of the input and that of the state."""
+    """Return the two halves of a direction's bias: the input's and the state's."""
     if b is None:
         zeros = np.zeros(w.shape[1], w.dtype)
         return zeros, zeros

@@ -1,8 +1,8 @@
-"""Resize as one matrix product per axis.
+"""Compute Resize as one matrix product per axis.
 
-Interpolation is linear in the pixels and separable by axis, so the matrix of one axis is what ONNX's own Resize
-makes of an identity matrix. All its modes and rounding rules thus stay ONNX's; only applying them to a large tensor
-is done by BLAS (or, for `nearest`, by indexing).
+Interpolation is linear in the pixels and separable by axis, so the matrix of one axis is the result of ONNX's own
+Resize on an identity matrix. All its modes and rounding rules thus remain ONNX's; only the application to a large
+tensor is done by BLAS (or, for `nearest`, by indexing).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GridSample for all points at once."""
+"""Compute GridSample for all points at once."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _reflected(at: Array, low: float, high: float) -> Array:
 
 
 def _cubic_weights(part: Array) -> list[Array]:
-    """Keys' convolution weights, https://ieeexplore.ieee.org/document/1163711."""
+    """Return the weights of Keys' cubic convolution, https://ieeexplore.ieee.org/document/1163711."""
     a = _CUBIC_ALPHA
 
     def near(t: Array) -> Array:

@@ -1,7 +1,7 @@
-"""StringNormalizer as the standard has it.
+"""Compute StringNormalizer as the standard defines it.
 
-ONNX's own strips accents, drops empty strings, looks for stop words inside longer strings, and changes the locale of
-the process (onnx 1.23, `onnx/reference/ops/op_string_normalizer.py`).
+ONNX's own version strips accents, drops empty strings, looks for stop words inside longer strings, and changes
+the locale of the process (onnx 1.23, `onnx/reference/ops/op_string_normalizer.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What convolution and pooling share: pads, output sizes, and sliding windows."""
+"""Compute pads, output sizes and sliding windows for convolution and pooling."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Array = NDArray[Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Windows:
-    """How a kernel slides over the spatial axes.
+    """Sliding windows over the spatial axes.
 
     Attributes:
-        kernel: Its size along each axis.
+        kernel: Kernel size along each axis.
         strides: Step between windows.
         dilations: Step between the elements of one window.
-        begin: Elements of padding before each axis.
-        end: Elements of padding after it, as the node asks for.
+        begin: Padding elements before each axis.
+        end: Padding elements after each axis, as the node requests.
         out: Number of windows along each axis.
-        extra: Further elements that the last window of `ceil_mode` reaches beyond `end`; they belong to no average.
+        extra: Further elements that the last window of `ceil_mode` covers beyond `end`; averages exclude them.
     """
 
     kernel: tuple[int, ...]
@@ -36,7 +36,7 @@ class Windows:
 
 
 def slide(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence[int]) -> Windows:
-    """Work out the windows of a Conv or pooling node over spatial axes of the given sizes."""
+    """Compute the windows of a Conv or pooling node over spatial axes of the given sizes."""
     rank = len(size)
     strides = tuple(attributes.get("strides") or [1] * rank)
     dilations = tuple(attributes.get("dilations") or [1] * rank)

@@ -11,13 +11,13 @@ from collage.report.facts.record import SCHEMA_VERSION, Comparison, ContenderFac
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ApparentLoss:
-    """How much slower a contender is than a plan the user gave.
+    """Slowdown of a contender relative to a plan the user gave.
 
     Attributes:
         contender: `"collage"` if it was timed, otherwise the fastest of the others.
         plan: Name of the user's plan.
-        loss: Ratio of the contender's latency to the plan's, less one; negative if the contender is faster.
-        loss_ci95: 95 % interval of that.
+        loss: Ratio of the contender's latency to the plan's, minus one; negative if the contender is faster.
+        loss_ci95: 95 % interval of the loss.
     """
 
     contender: str
@@ -28,15 +28,15 @@ class ApparentLoss:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BenchReport:
-    """What `bench` found out.
+    """Results of `bench`.
 
     Attributes:
         model: The model all contenders run.
-        host: Where.
-        threads: CPU threads each contender was given.
+        host: The machine.
+        threads: CPU threads of each contender.
         comparison: All contenders, timed interleaved, each in its own process.
-        notes: Anything else a user should know, e.g. that inputs were random.
-        apparent_losses: What is lost against each plan the user gave.
+        notes: Other information for the user, e.g. that inputs were random.
+        apparent_losses: Loss against each plan the user gave.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -49,7 +49,7 @@ class BenchReport:
 
 
 def bench_json(report: BenchReport) -> str:
-    """The public form of a comparison, as JSON text."""
+    """Return the public form of a comparison, as JSON text."""
     document = latency_document(report.model, report.host, report.threads, report.comparison)
     if report.apparent_losses:
         document["apparent_losses"] = _rounded(to_jsonable(report.apparent_losses))
@@ -57,9 +57,9 @@ def bench_json(report: BenchReport) -> str:
 
 
 def latency_document(model: ModelFacts, host: HostFacts, threads: int, comparison: Comparison) -> dict[str, Any]:
-    """What `bench --json` is, and what `optimize --json` begins with.
+    """Return the document of `bench --json`, with which the document of `optimize --json` begins.
 
-    Unknown figures are null: `best_single` when every single toolchain failed, the speed-up without it.
+    Unknown figures are null: `best_single` when every single toolchain failed, and then also the speed-up.
     """
     known = bool(comparison.best_single) and comparison.speedup_vs_best_single > 0
     return {
@@ -88,7 +88,7 @@ def _contender(contender: ContenderFacts) -> dict[str, Any]:
 
 
 def _rounded(value: Any) -> Any:
-    """Plain values, their numbers with at most six decimals."""
+    """Return plain values, their numbers rounded to six decimals."""
     match value:
         case float():
             return round(value, 6)

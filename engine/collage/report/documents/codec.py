@@ -1,4 +1,4 @@
-"""Reports to JSON and back: strict in reading, deterministic in writing."""
+"""Convert reports to JSON and back: strict in reading, deterministic in writing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from collage.report.facts.record import SCHEMA_VERSION, Record
 T = TypeVar("T")
 
 _NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-"""JSON has no such numbers, but the error of an output that holds a NaN is infinite."""
+"""JSON encoding of non-finite numbers, needed because the error of an output that holds a NaN is infinite."""
 
 
 def to_jsonable(value: Any) -> Any:
-    """A dataclass of this package as dicts, lists and plain values; mappings sorted by key.
+    """Convert a dataclass of this package to dicts, lists and plain values; mappings are sorted by key.
 
     Examples:
         >>> to_jsonable({"b": (1.0, math.inf), "a": None})
@@ -31,12 +31,12 @@ def to_jsonable(value: Any) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """A report as indented JSON, the same text for equal content."""
+    """Serialize a report as indented JSON; equal content gives the same text."""
     return dumps(to_jsonable(value))
 
 
 def dumps(document: Any) -> str:
-    """Plain values as JSON with a final newline; keys stay in the order given.
+    """Serialize plain values as JSON with a final newline; keys keep the order given.
 
     Raises:
         ValueError: If a number is not finite.
@@ -45,7 +45,7 @@ def dumps(document: Any) -> str:
 
 
 def record_from_document(document: Any, source: str = "record") -> Record:
-    """Reads a record from plain values, as packages hold it.
+    """Read a record from plain values, as stored in packages.
 
     Raises:
         RecordError: If it has another schema version, or does not have exactly a record's fields.
@@ -59,10 +59,10 @@ def record_from_document(document: Any, source: str = "record") -> Record:
 
 
 def read_part(document: Any, kind: type[T], source: str) -> T:
-    """Reads part of a report that `to_jsonable` gave.
+    """Read part of a report produced by `to_jsonable`.
 
     Raises:
-        RecordError: If it does not have exactly its fields.
+        RecordError: If it does not have exactly the fields of `kind`.
     """
     try:
         return _converter().structure(document, kind)

@@ -16,7 +16,7 @@ _REFUSAL_ORDER = operator.attrgetter("target", "stage", "reason", "nodes")
 
 
 def optimize_json(record: Record) -> str:
-    """The public form of a record, as JSON text."""
+    """Return the public form of a record, as JSON text."""
     refusals = sorted((*record.refusals, *_unusable(record)), key=_REFUSAL_ORDER)
     document = {
         **latency_document(record.model, record.host, record.threads, record.comparison),
@@ -64,7 +64,7 @@ def _copy(copy: CopyFacts) -> dict[str, Any]:
 
 
 def _unusable(record: Record) -> list[Refusal]:
-    """Toolchains that offered nothing: they refuse everything, so no nodes are named."""
+    """Return a refusal for each unusable toolchain; it refuses everything, so no nodes are named."""
     return [
         Refusal(target=toolchain.name, stage="toolchain", nodes=(), reason=toolchain.unusable)
         for toolchain in record.toolchains

@@ -1,4 +1,4 @@
-"""How far a package's numbers are from the reference's."""
+"""Facts about the differences between a package's values and the reference's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collage.report.facts.record import SCHEMA_VERSION
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ValueComparison:
-    """One tensor against what it should be.
+    """One tensor compared with its expected value.
 
     Attributes:
         name: Name of the value.
@@ -20,8 +20,8 @@ class ValueComparison:
         target: Target of that kernel.
         error: Largest difference relative to the tensor's scale; for integers, booleans and strings the share of
             elements that differ.
-        passed: Whether that is within the tolerance.
-        reason: Why the error is infinite (another shape, a NaN), or anything else to say; usually empty.
+        passed: Whether the error is within the tolerance.
+        reason: Why the error is infinite (another shape, a NaN), or another remark; usually empty.
     """
 
     name: str
@@ -42,9 +42,9 @@ class CompareReport:
         package: Name of the package.
         rtol: Largest error allowed, relative to a tensor's scale.
         atol: Largest absolute difference allowed whatever the scale.
-        seed: What inputs were drawn with; None if they were given.
+        seed: Seed of the random inputs; None if inputs were given.
         values: Boundaries in execution order, then outputs.
-        unchecked: Reason by name of each node the reference could not compute itself.
+        unchecked: Reason for each node the reference could not compute itself, by node name.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -58,7 +58,7 @@ class CompareReport:
 
     @property
     def passed(self) -> bool:
-        """Whether every value is within the tolerance; a comparison of nothing is not."""
+        """Whether every value is within the tolerance; False if there are no values."""
         return bool(self.values) and all(value.passed for value in self.values)
 
     @property
@@ -68,5 +68,5 @@ class CompareReport:
 
 
 def compare_json(report: CompareReport) -> str:
-    """A comparison as JSON text, with its verdict."""
+    """Serialize a comparison as JSON text, with its verdict."""
     return dumps({**to_jsonable(report), "passed": report.passed, "max_error": to_jsonable(report.max_error)})

@@ -1,4 +1,4 @@
-"""What devices take for what kernels do not, and what a plan has them do."""
+"""Facts about device costs beside kernels, and about a plan's device work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CopySpeed:
     """Copies in one direction.
 
     Attributes:
-        latency_us: What one of hardly any bytes takes.
+        latency_us: Time of a copy of almost no bytes, in microseconds.
         gb_per_s: Gigabytes (10^9 bytes) moved per second beyond that.
     """
 
@@ -26,17 +26,17 @@ class CopySpeed:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFacts:
-    """What a device takes for what kernels do not.
+    """Costs of a device beside its kernels.
 
     Attributes:
         name: The device.
         to_device: Copies from the host.
         from_device: Copies to the host.
-        within: Copies within it.
-        wait_us: What it takes the host to wait for it.
-        start_us: What launching a graph of kernels adds to the copy before it, until the first of them begins.
-        cache_bytes: Its last-level cache; 0 if unknown.
-        assumed: Why these are not measured but assumed; empty if they are measured.
+        within: Copies within the device.
+        wait_us: Time for the host to wait for the device.
+        start_us: Time a graph launch adds to the copy before it, until the graph's first kernel begins.
+        cache_bytes: Size of its last-level cache; 0 if unknown.
+        assumed: Why the figures are assumed; empty if they are measured.
     """
 
     name: str
@@ -56,8 +56,8 @@ class LaunchFacts:
     Attributes:
         device: The device.
         mode: `"graph"` or `"eager"`.
-        kernels: How many.
-        reason: Why not as a graph; empty if as one.
+        kernels: Number of kernels.
+        reason: Why they are not launched as a graph; empty if they are.
     """
 
     device: str
@@ -68,14 +68,14 @@ class LaunchFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceWorkFacts:
-    """What each run has devices do.
+    """Device work of each run.
 
     Attributes:
         graph_launches: Graphs launched.
         eager_launches: Kernels launched one by one.
         copies: Copies to, from and within devices.
         synchronisations: How often the host waits for a device.
-        launches: Each, in order.
+        launches: All launches, in order.
     """
 
     graph_launches: int = 0
@@ -86,11 +86,11 @@ class DeviceWorkFacts:
 
     @property
     def is_none(self) -> bool:
-        """Whether devices take no part."""
+        """Whether the run uses no device."""
         return not (self.launches or self.copies or self.synchronisations)
 
     def counts(self) -> str:
-        """The numbers in a phrase."""
+        """Format the counts as a phrase."""
         return (
             f"{figures.counted(self.graph_launches, 'graph launch', 'graph launches')}, "
             f"{figures.counted(self.eager_launches, 'eager launch', 'eager launches')}, "
@@ -99,7 +99,7 @@ class DeviceWorkFacts:
         )
 
     def eager_reasons(self) -> tuple[tuple[str, int], ...]:
-        """Why kernels are launched one by one, each reason with the number of kernels; most first."""
+        """Return why kernels are launched one by one: each reason with its number of kernels, largest first."""
         found: dict[str, int] = {}
         for launch in self.launches:
             if launch.mode == "eager":
@@ -108,7 +108,7 @@ class DeviceWorkFacts:
 
 
 def describe_work(work: DeviceWork) -> DeviceWorkFacts:
-    """What the runtime says of a run, as facts."""
+    """Convert the runtime's description of a run into facts."""
     return DeviceWorkFacts(
         graph_launches=work.graph_launches,
         eager_launches=work.eager_launches,
@@ -122,5 +122,5 @@ def describe_work(work: DeviceWork) -> DeviceWorkFacts:
 
 
 def speed(latency_us: float, bytes_per_us: float) -> CopySpeed:
-    """Figures of copies as facts."""
+    """Convert the latency and bandwidth of copies into facts, rounded for the report."""
     return CopySpeed(latency_us=round(latency_us, 3), gb_per_s=round(bytes_per_us / 1000, 3))

@@ -1,4 +1,4 @@
-"""What `collage doctor` found on this machine."""
+"""Facts that `collage doctor` found on this machine."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from collage_core.entry_points import PluginFailure
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClashFacts:
-    """Two of one library where there is room for one.
+    """Two copies of a library of which a process can hold only one.
 
     Attributes:
-        library: In people's words: `"cuDNN"`.
-        between: The toolchains that load them, or who brings them.
+        library: Display name: `"cuDNN"`.
+        between: The toolchains that load them, or the distributions that provide them.
         files: Their files.
-        apart: Whether two toolchains share no plan for it.
+        apart: Whether two toolchains share no plan because of it.
         reason: What is wrong.
         remedy: What to do.
     """
@@ -43,11 +43,11 @@ class DoctorReport:
         devices: Devices that any target runs on, e.g. `"cpu"`, `"cuda:0"`.
         unusable_devices: Devices of the machine that no plan can use, each with the reason: `"cuda:0: ..."`.
         toolchains: Every toolchain that loads, usable or not, by name.
-        failures: Entry points that do not.
-        obstacles: What sort of reason it is that a toolchain offers no target, by its name, where it said:
+        failures: Entry points that do not load.
+        obstacles: Category of the reason why a toolchain offers no target, by its name, where it gives one:
             `"driver too old"`; see `contract.Obstacle`.
-        clashes: Libraries that get into each other's way.
-        tuning_db: Where measurements are kept unless told otherwise.
+        clashes: Libraries that conflict with each other.
+        tuning_db: Default location of the tuning database.
     """
 
     schema_version: int = SCHEMA_VERSION

@@ -1,4 +1,4 @@
-"""What `collage inspect` says about a model without measuring anything."""
+"""Facts that `collage inspect` reports about a model without measuring anything."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from collage_core.entry_points import PluginFailure
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCoverage:
-    """What one target would take of a model.
+    """Part of a model that one target would take.
 
     Attributes:
         target: Target name.
         toolchain: Its toolchain.
-        claimed_nodes: Nodes needing a kernel that it accepts.
-        candidates: Candidate kernels its fusion rule proposes.
-        distinct_candidates: Of these, structurally distinct ones: what would have to be measured.
-        refusals: What it does not take, and why.
-        unusable: Why nothing at all can be said; empty if the rest holds.
+        claimed_nodes: Number of nodes needing a kernel that it accepts.
+        candidates: Number of candidate kernels its fusion rule proposes.
+        distinct_candidates: Number of structurally distinct candidates, which would have to be measured.
+        refusals: Refused nodes, with reasons.
+        unusable: Why nothing is known about the target; empty if the other attributes hold.
     """
 
     target: str
@@ -35,17 +35,17 @@ class TargetCoverage:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InspectReport:
-    """A prepared model and what each target would take of it.
+    """A prepared model and each target's coverage of it.
 
     Attributes:
         model: The model.
         kernel_nodes: Nodes that need a kernel; the others are views and the like, which cost nothing.
         operators: Count by operator type, with the domain unless it is ONNX's own.
         inputs: Each input as text: `"x: float32[1,3,224,224]"`.
-        outputs: Each output likewise.
+        outputs: Each output as text.
         targets: In the order of their names.
-        failures: Entry points that give no toolchain.
-        notes: Anything else a user should know, e.g. what preparing did.
+        failures: Entry points that provide no toolchain.
+        notes: Other information for the user, e.g. what preparing did.
     """
 
     schema_version: int = SCHEMA_VERSION

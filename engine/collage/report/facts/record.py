@@ -1,6 +1,7 @@
-"""The record of one optimisation: everything `explain`, `report` and `--json` say is rendered from it.
+"""The record of one optimisation, from which `explain`, `report` and `--json` are rendered.
 
-A record is a value, JSON on disk and inside packages. It names what was found, never what it was computed with.
+A record is a value, stored as JSON on disk and inside packages. It holds the results, never the objects that computed
+them.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ class HostFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainFacts:
-    """One toolchain and what became of it.
+    """One toolchain and its part in the plan.
 
     Attributes:
         name: Entry-point name.
-        distribution: Distribution and version that bring the plugin.
+        distribution: Distribution and version that provide the plugin.
         targets: Names of its usable targets.
         fingerprint: Library and version; empty if unusable.
-        unusable: Why it offers no target, or some of those it should are missing; empty otherwise.
+        unusable: Why it offers no target, or why some expected targets are missing; empty otherwise.
         claimed_nodes: Nodes needing a kernel that its best-covering target accepts.
         chosen_nodes: Nodes the final plan gives it.
     """
@@ -117,8 +118,8 @@ class Comparison:
 
     Attributes:
         contenders: In the order given.
-        best_single: Name of the fastest single-toolchain contender, of a lower precision than the model's only if
-            what it is compared with is, too; empty if all failed.
+        best_single: Name of the fastest single-toolchain contender; empty if all failed. One of a lower precision
+            than the model's counts only if the contender it is compared with has one too.
         speedup_vs_best_single: Median latency of `best_single` over that of the first contender of kind mixed (or
             the first contender); 0 if unknown.
         speedup_ci95: 95 % interval of that ratio.
@@ -132,7 +133,7 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AlternativeFacts:
-    """What another target would have done with a region.
+    """Another target's alternative for a region.
 
     Attributes:
         target: Target name.
@@ -156,7 +157,7 @@ class RegionFacts:
         composite: Label of the pattern that proposed it, or empty.
         nodes: Names of its nodes in the prepared model, in execution order.
         operators: Operator type of each node.
-        cost_us: Predicted: as measured alone, as deployed.
+        cost_us: Predicted cost: measured alone, as deployed.
         measured_us: Median in place, from the per-kernel profile of the final plan; 0 if not profiled.
         error: Largest error at its boundary relative to the tensor's scale.
         alternatives: The other targets.
@@ -176,14 +177,14 @@ class RegionFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CopyFacts:
-    """A value that the plan brings from one device to another.
+    """A value that the plan copies from one device to another.
 
     Attributes:
         value: Its name in the prepared model.
-        source: Device that computed it, or where the caller gave it.
-        destination: Device it is brought to, once, however many kernels read it there.
-        size_bytes: Its size.
-        cost_us: Predicted.
+        source: Device that computed it, or on which the caller gave it.
+        destination: Device it is copied to, once, however many kernels read it there.
+        size_bytes: Size of the value.
+        cost_us: Predicted cost.
     """
 
     value: str
@@ -198,9 +199,9 @@ class CompatibleSetFacts:
     """Targets that may share a plan, where not all may.
 
     Attributes:
-        targets: Names of all of them; none that may join is missing.
-        predicted_ms: What their best plan is predicted to take; None if they cover no plan.
-        used: Names of those it uses.
+        targets: Names of the targets; the set is maximal.
+        predicted_ms: Predicted time of their best plan; None if they cover no plan.
+        used: Names of the targets that plan uses.
     """
 
     targets: tuple[str, ...]
@@ -215,15 +216,15 @@ class SearchFacts:
     Attributes:
         method: Name of the search.
         exact: Whether no cheaper plan exists among the candidates, at the recorded costs.
-        gap_us: Most by which a cheaper plan could exist; 0 if exact.
+        gap_us: Upper bound of the cost by which a cheaper plan could exist; 0 if exact.
         candidates: Candidates proposed.
-        distinct_candidates: Of these, structurally distinct ones per target.
+        distinct_candidates: Structurally distinct candidates per target.
         measured: Candidates measured in this run.
         cache_hits: Candidates whose costs came from the tuning database.
         left_out: What the preset's bounds and toolchains' own rules left out, in words; empty if nothing.
         rounds: Rounds of search and re-measurement.
         seconds: Wall-clock time by phase: prepare, candidates, measure, search, refine, total.
-        compatible_sets: Where targets exclude each other, every largest set of those that do not.
+        compatible_sets: Every maximal set of compatible targets, where some targets exclude each other.
     """
 
     method: str
@@ -241,18 +242,18 @@ class SearchFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Everything one `optimize` found out.
+    """Complete result of one `optimize` run.
 
     Attributes:
-        decision: Why the final plan is what it is, in a sentence.
+        decision: Why the final plan was chosen, in a sentence.
         predicted_ms: Sum of the chosen kernels' costs and penalties, and of the device copies.
         measured_ms: End-to-end median of the chosen plan.
         max_error: Largest error of a model output relative to its scale, on inputs not used in the search.
-        unchecked: Reason by name of each node the reference could not compute itself.
-        notes: Anything else a user should know.
-        device_copies: What the plan copies between devices.
-        devices: What the devices that took part take for copies and launches.
-        device_work: What each run of the plan has devices do.
+        unchecked: Reason for each node the reference could not compute itself, by node name.
+        notes: Other information for the user.
+        device_copies: The plan's copies between devices.
+        devices: Copy and launch costs of the participating devices.
+        device_work: Device work of each run of the plan.
         deterministic: Whether only kernels took part that give the same bits each time.
     """
 

@@ -1,4 +1,4 @@
-"""What one run of a package gave."""
+"""Facts about one run of a package."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OutputFacts:
-    """One output in a few numbers.
+    """Summary of one output.
 
     Attributes:
-        name: Its name.
-        dtype: Element type, or what it is instead of a tensor.
+        name: Name of the output.
+        dtype: Element type, or the kind of value if it is not a tensor.
         shape: Its shape; empty if it has none.
-        range: Smallest and largest element; None for what has no order, or for no elements.
-        mean: Mean of the elements; None likewise.
+        range: Smallest and largest element; None for unordered types, or for no elements.
+        mean: Mean of the elements; None in the same cases.
     """
 
     name: str
@@ -37,7 +37,7 @@ class StepFacts:
     """Time of one kernel in place.
 
     Attributes:
-        name: Call site, or what the host did.
+        name: Call site, or a description of the host's work.
         target: Target that ran it.
         nodes: Number of nodes it computes.
         median_us: Median over the profiled runs.
@@ -51,15 +51,15 @@ class StepFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """What `run` shows.
+    """Results of `run`.
 
     Attributes:
         package: Name of the package.
-        seed: What inputs were drawn with; None if they were given.
+        seed: Seed of the random inputs; None if inputs were given.
         outputs: In the model's order.
         steps: In execution order; empty if nothing was profiled.
-        device_work: What each run has devices do.
-        notes: What else the reader should know.
+        device_work: Device work of each run.
+        notes: Other information for the reader.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -72,12 +72,12 @@ class RunReport:
 
 
 def describe_outputs(outputs: Mapping[str, Any]) -> tuple[OutputFacts, ...]:
-    """Outputs by name, arrays or whatever a model returns, as facts."""
+    """Describe outputs by name as facts; values are arrays or any other values that a model returns."""
     return tuple(_describe(name, value) for name, value in outputs.items())
 
 
 def describe_profile(profile: Profile) -> tuple[StepFacts, ...]:
-    """A profile's steps as facts."""
+    """Convert a profile's steps into facts."""
     return tuple(
         StepFacts(name=step.name, target=step.target, nodes=len(step.nodes), median_us=step.median_us)
         for step in profile.steps

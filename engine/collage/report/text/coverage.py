@@ -1,4 +1,4 @@
-"""Which toolchains got little of the model, and why."""
+"""Report which toolchains got little of the model, and why."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collage.report.figures import counted
 from collage.report.text.refusal_groups import RefusalGroup, group_refusals
 
 LITTLE = 0.1
-"""A toolchain with a smaller share of the nodes than this is named by default."""
+"""Share of the nodes below which a toolchain is named by default."""
 
 _REASONS = 2
 
 
 def coverage_lines(record: Record, *, everything: bool = False) -> tuple[str, ...]:
-    """One sentence per toolchain that took little or nothing of the model.
+    """Return one sentence per toolchain that was given little or nothing of the model.
 
     Args:
-        record: The record.
-        everything: Whether to speak of the toolchains that took much, too.
+        record: Record of the optimization.
+        everything: Whether to include toolchains that were given a larger share.
     """
     total = kernel_nodes(record)
     return tuple(
@@ -28,7 +28,7 @@ def coverage_lines(record: Record, *, everything: bool = False) -> tuple[str, ..
 
 
 def kernel_nodes(record: Record) -> int:
-    """Nodes that needed a kernel: each was given to exactly one toolchain."""
+    """Return the number of nodes that needed a kernel; each was assigned to exactly one toolchain."""
     return sum(toolchain.chosen_nodes for toolchain in record.toolchains) or record.model.nodes
 
 

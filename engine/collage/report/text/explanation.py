@@ -1,4 +1,4 @@
-"""Why each region went where it did, in plain text."""
+"""Explain each region's assignment in plain text."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from collage.report.text.tables import predicted_against_measured, search_lines
 
 WIDTH = 100
 NEAR_TIE = 0.05
-"""Costs closer than this could have fallen the other way: measurements repeat no better."""
+"""Relative cost difference below which the choice could have gone either way: measurements repeat no better."""
 
 _NODES_SHOWN = 4
 _COPIES_SHOWN = 6
 
 
 def explain(record: Record, *, width: int = WIDTH, everything: bool = False) -> str:
-    """The explanation of a plan.
+    """Explain a plan as text.
 
     Args:
-        record: What `optimize` found out.
+        record: Results of `optimize`.
         width: Columns to fill.
         everything: Whether to name every node of every region and refusal.
     """

@@ -22,7 +22,7 @@ _REFUSALS_SHOWN = 12
 
 
 def doctor_summary(report: DoctorReport) -> RenderableType:
-    """The machine, every toolchain with its targets, and why any is unusable."""
+    """Render the machine, every toolchain with its targets, and why any toolchain is unusable."""
     table = plain_table("toolchain", "library", "brought by", "targets")
     for toolchain in report.toolchains:
         targets = ", ".join(toolchain.targets) or "unusable, see below"
@@ -49,7 +49,7 @@ def doctor_summary(report: DoctorReport) -> RenderableType:
 
 
 def inspect_summary(report: InspectReport, *, everything: bool = False) -> RenderableType:
-    """A model, and what each target would take of it."""
+    """Render a model and the nodes that each target would take of it."""
     counts = sorted(report.operators.items(), key=lambda item: (-item[1], item[0]))
     lines = [
         _model_line(report.model),
@@ -79,7 +79,7 @@ def inspect_summary(report: InspectReport, *, everything: bool = False) -> Rende
 
 
 def bench_summary(report: BenchReport) -> RenderableType:
-    """A comparison with what it holds for."""
+    """Render a comparison with the conditions under which it holds."""
     threads = figures.counted(report.threads, "thread")
     lines = [_model_line(report.model), f"{_host_line(report.host)}; {threads} per contender"]
     notes = [Text(f"note: {note}") for note in report.notes]
@@ -88,7 +88,7 @@ def bench_summary(report: BenchReport) -> RenderableType:
 
 
 def compare_summary(report: CompareReport, *, everything: bool = False) -> RenderableType:
-    """Values against the reference: outputs and failures always, boundaries as far as there is room."""
+    """Render values against the reference: always outputs and failures, boundaries as far as space permits."""
     table = plain_table("value", "is", "made by", ">error", "verdict")
     shown = report.values if everything else _worth_showing(report.values)
     for value in shown:
@@ -106,7 +106,7 @@ def compare_summary(report: CompareReport, *, everything: bool = False) -> Rende
 
 
 def compare_verdict(report: CompareReport) -> str:
-    """The outcome in a line."""
+    """Return the outcome in one line."""
     if not report.values:
         return "nothing was compared"
     tolerance = f"rtol {report.rtol:g} of each tensor's scale, atol {report.atol:g}"
@@ -119,7 +119,7 @@ def compare_verdict(report: CompareReport) -> str:
 
 
 def run_summary(report: RunReport) -> RenderableType:
-    """Outputs in a few numbers, and the profile if there is one."""
+    """Render statistics of the outputs, and the profile if there is one."""
     inputs = "the inputs given" if report.seed is None else f"random inputs (seed {report.seed})"
     outputs = plain_table("output", "type", "shape", ">smallest", ">largest", ">mean")
     for output in report.outputs:

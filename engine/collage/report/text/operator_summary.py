@@ -1,4 +1,4 @@
-"""A kernel's operators in a few words."""
+"""Summarise a kernel's operators in a few words."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _LONGEST_PATTERN = 12
 
 
 def summarize_operators(operators: Sequence[str], width: int = 48) -> str:
-    """Operators in execution order, repeated runs written once; counts by type where that gets too long.
+    """Summarize operators in execution order, repeated runs written once; counts by type if that is too long.
 
     Args:
         operators: Operator type of each node in execution order.
-        width: Most characters.
+        width: Maximum number of characters.
 
     Examples:
         >>> summarize_operators(["Conv", "Relu", "Conv", "Relu", "Conv", "Relu", "MaxPool"])
@@ -48,7 +48,10 @@ def _runs(operators: Sequence[str]) -> list[str]:
 
 
 def _repetition(operators: Sequence[str], start: int) -> tuple[int, int]:
-    """Length and number of repetitions of the pattern from `start` that covers most; the shorter one if equal."""
+    """Return length and number of repetitions of the pattern from `start` that covers most operators.
+
+    Of two that cover equally many, the shorter one is taken.
+    """
     best = (1, 1)
     for length in range(1, min(_LONGEST_PATTERN, (len(operators) - start) // 2) + 1):
         pattern = list(operators[start : start + length])

@@ -1,4 +1,4 @@
-"""Refusals that say the same thing, said once."""
+"""Group equivalent refusals, so that each is reported once."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Iterable
 from collage_core.candidates.refusals import Refusal
 
 _PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-"""What differs between refusals for one reason: quoted names and numbers."""
+"""Parts in which refusals for the same reason differ: quoted names and numbers."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalGroup:
-    """Refusals of one target, at one stage, for one reason but for its names and numbers.
+    """Refusals of one target, at one stage, for one reason up to names and numbers.
 
     Attributes:
         target: Target name.
         stage: Where it refused.
         reason: The first reason, in the library's or the plugin's words.
-        variants: How many different wordings there are.
-        refusals: How many refusals.
-        nodes: Names of the nodes concerned, each once, in the order met.
+        variants: Number of different wordings.
+        refusals: Number of refusals.
+        nodes: Names of the affected nodes, each once, in the order met.
     """
 
     target: str
@@ -34,12 +34,12 @@ class RefusalGroup:
 
     @property
     def text(self) -> str:
-        """The reason, and how many others are like it."""
+        """The reason, with the number of similar ones."""
         return self.reason if self.variants == 1 else f"{self.reason} (and {self.variants - 1} like it)"
 
 
 def group_refusals(refusals: Iterable[Refusal]) -> tuple[RefusalGroup, ...]:
-    """Groups refusals; the target's name first, then the group with most nodes."""
+    """Group refusals, ordered by the target's name and then by the number of nodes, largest first."""
     groups: dict[tuple[str, str, str], list[Refusal]] = {}
     for refusal in refusals:
         key = (refusal.target, refusal.stage, _PARTICULAR.sub("#", refusal.reason))

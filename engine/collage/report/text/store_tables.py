@@ -1,4 +1,4 @@
-"""The tuning database in tables."""
+"""Render the tuning database as tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collage.store import StoreStats
 
 
 def store_summary(url: str, stats: StoreStats) -> RenderableType:
-    """How much a tuning store holds."""
+    """Render the contents of a tuning store."""
     candidates = figures.counted(stats.keys, "candidate")
     lines = [
         f"tuning database {url}",

@@ -1,6 +1,6 @@
-"""Tables of an optimisation and of a comparison, for `rich` consoles.
+"""Render an optimisation and a comparison as tables, for `rich` consoles.
 
-Cells are `Text`, never markup: node and target names hold brackets.
+Cells are `Text`, never markup: node and target names contain brackets.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _REFUSALS_SHOWN = 8
 
 
 def optimize_summary(record: Record, *, everything: bool = False) -> RenderableType:
-    """All that `optimize` prints at its end.
+    """Render the final output of `optimize`.
 
     Args:
-        record: The record.
+        record: Record of the optimization.
         everything: Whether to list every region, toolchain and refusal.
     """
     parts: list[RenderableType] = [
@@ -52,7 +52,7 @@ def optimize_summary(record: Record, *, everything: bool = False) -> RenderableT
 
 
 def comparison_table(comparison: Comparison) -> RenderableType:
-    """Contenders side by side; under the table, why any of them failed."""
+    """Render contenders side by side; below the table, why any of them failed."""
     table = plain_table("contender", "kind", "toolchains", ">kernels", ">p50 ms", ">95 % CI", ">ratio", ">95 % CI")
     table.columns[1].no_wrap = True
     for contender in comparison.contenders:
@@ -63,11 +63,11 @@ def comparison_table(comparison: Comparison) -> RenderableType:
 
 
 def regions_table(record: Record, *, limit: int | None = None) -> RenderableType:
-    """The kernels of the plan in execution order, with their shares of the time.
+    """Render the kernels of the plan in execution order, with their shares of the time.
 
     Args:
-        record: The record.
-        limit: Most regions listed; the costliest are kept. None for all.
+        record: Record of the optimization.
+        limit: Maximum number of regions listed; the costliest are kept. None for all.
     """
     regions = record.regions
     profiled = any(region.measured_us for region in regions)
@@ -99,7 +99,7 @@ def regions_table(record: Record, *, limit: int | None = None) -> RenderableType
 
 
 def predicted_against_measured(record: Record) -> str:
-    """The sum of the kernels' costs beside what the whole took."""
+    """Format the plan's predicted cost next to the measured end-to-end time."""
     measured = f"{figures.milliseconds(record.measured_ms)} ms end to end"
     if record.measured_ms <= 0:
         measured = "not measured end to end"
@@ -113,11 +113,11 @@ def predicted_against_measured(record: Record) -> str:
 
 
 def refusals_table(refusals: Iterable[Refusal], *, limit: int | None = None) -> RenderableType:
-    """Refusals grouped by reason.
+    """Render refusals grouped by reason.
 
     Args:
         refusals: Refusals of any targets.
-        limit: Most reasons listed; those with most nodes are kept. None for all.
+        limit: Maximum number of reasons listed; those with most nodes are kept. None for all.
     """
     groups = group_refusals(refusals)
     kept = set(sorted(groups, key=lambda g: (-len(g.nodes), -g.refusals, g.target, g.reason))[:limit])
@@ -130,7 +130,7 @@ def refusals_table(refusals: Iterable[Refusal], *, limit: int | None = None) -> 
 
 
 def search_lines(search: SearchFacts) -> tuple[str, ...]:
-    """How the plan was found, in a few lines."""
+    """Describe in a few lines how the plan was found."""
     if search.exact:
         certainty = "exact: no cheaper plan exists among the candidates, at these costs"
     elif math.isfinite(search.gap_us):
@@ -188,7 +188,7 @@ def _names(names: Iterable[str], limit: int = 5) -> str:
 
 
 def plain_table(*headers: str) -> Table:
-    """A table whose headers begin with `>` where the column is right-aligned."""
+    """Create a table; a header that begins with `>` right-aligns its column."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, padding=(0, 1))
     for header in headers:
         right = header.startswith(">")

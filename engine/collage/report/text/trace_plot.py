@@ -1,4 +1,4 @@
-"""The trace of a two-level search as a picture: a point for each plan that was timed, a line for the best so far."""
+"""Plot the trace of a two-level search: a point for each timed plan, a line for the best so far."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from collage.report.documents.codec import dumps
 from collage.report.files import write_text
 
 PICTURE = ".svg"
-"""Suffix of the picture beside a trace."""
+"""File suffix of the plot, which lies beside its trace."""
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 720, 360, 64, 48
 _RIGHT, _TOP = 150, 24
 _COLOURS = {"start": "#555555", "give": "#0072b2", "merge": "#d55e00", "split": "#009e73", "cross": "#cc79a7"}
-"""Colours that differ to everybody: M. Okabe and K. Ito, "Color Universal Design" (2008)."""
+"""Colours that colour-blind readers can distinguish: M. Okabe and K. Ito, "Color Universal Design" (2008)."""
 
 
 def write_trace(path: Path, trace: Mapping[str, Any], title: str = "") -> None:
-    """Writes a trace, and its picture beside it under the same name with `.svg`.
+    """Write a trace, and its plot under the same name with the suffix `.svg`.
 
     Raises:
         OSError: If a file cannot be written.
@@ -30,11 +30,11 @@ def write_trace(path: Path, trace: Mapping[str, Any], title: str = "") -> None:
 
 
 def trace_svg(trace: Mapping[str, Any], title: str = "") -> str:
-    """SVG of the trace that `collage_core.search.two_level.trace_document` writes.
+    """Return the trace written by `collage_core.search.two_level.trace_document` as SVG.
 
     Args:
-        trace: The trace; plans that could not be run are crosses at the top.
-        title: Shown above.
+        trace: The trace document; plans that could not be run are drawn as crosses at the top.
+        title: Title above the plot.
     """
     evaluations: Sequence[Mapping[str, Any]] = trace.get("evaluations", ())
     ratios: list[float] = [each["ratio"] for each in evaluations if each["ratio"] is not None]

@@ -27,27 +27,28 @@ class LibraryWatch:
         self._seen: list[str] = []
 
     def look(self, toolchain: str) -> None:
-        """Notes what is new since the last look; only when the toolchain is another one than then.
+        """Record newly loaded libraries, but only when the toolchain differs from that of the last call.
 
-        Listing what a process maps takes about a millisecond, which is long beside loading a kernel of a hundred.
+        Listing a process's mapped files takes about a millisecond, which is long compared with loading one kernel of a
+        hundred.
 
         Args:
-            toolchain: Whose kernel was loaded.
+            toolchain: Toolchain whose kernel was loaded.
 
         Raises:
-            LibraryClashError: If there are two of a library now.
+            LibraryClashError: If two versions of a library are loaded now.
         """
         if toolchain not in self._seen:
             self._seen.append(toolchain)
             self._note(toolchain)
 
     def look_again(self) -> None:
-        """The same once all kernels are loaded: a library may load its parts when a kernel first needs them.
+        """Check for clashes again once all kernels are loaded: a library may load parts on first use.
 
-        Whose they are, nobody can say then but where there is one toolchain; they count as the last one's.
+        The new libraries cannot be attributed unless there is only one toolchain; they are attributed to the last one.
 
         Raises:
-            LibraryClashError: As of `look`.
+            LibraryClashError: As for `look`.
         """
         if self._seen:
             self._note(self._seen[-1])

@@ -1,10 +1,10 @@
-"""Stretches of a run on one device, captured as a graph of it after one run that warms them up.
+"""Capture stretches of a run on one device as graphs, after one warm-up run.
 
-A stretch is as many consecutive steps on one device as may be captured: kernels whose artifacts say so, of targets
-that do not ask for `launch=eager`, and copies within the device. The first run makes each call one by one: libraries
-load code and choose algorithms then, and the values are real, which those a run before the first would meet are not.
-The second run captures and launches; every later one launches. What cannot be captured is called one by one, for good,
-and the reason is kept.
+A stretch is a maximal sequence of consecutive capturable steps on one device: kernels whose artifacts allow capture, of
+targets without `launch=eager`, and copies within the device. The first run makes each call one by one: libraries load
+code and choose algorithms then, on real values, which a separate warm-up would not have. The second run captures and
+launches; every later one launches. Calls that cannot be captured are made one by one from then on, and the reason is
+kept.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from collage_core.errors import KernelRunError
 
 
 class Does(enum.Enum):
-    """What a step of a run does."""
+    """Kind of a step of a run."""
 
     KERNEL = "kernel"
     COPY = "copy"
-    """It moves a value to, from or within a device."""
+    """Copies a value to, from or within a device."""
     WAIT = "wait"
     """The host waits for a device."""
     HOST = "host"
@@ -33,16 +33,16 @@ class Does(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BoundStep:
-    """One call and what it is, for profiles and errors.
+    """One call with its description, for profiles and errors.
 
     Attributes:
-        name: Call-site id, or what the host or a copy does.
+        name: Call-site id, or a description of the host's work or the copy.
         target: Name of the target that runs it; `"host"` for Collage itself.
         nodes: Names of the nodes it computes.
         call: The call.
-        device: Where it is enqueued; `"cpu"` if it is done when it returns.
-        not_captured: Why it is no part of a device's graph; empty if it may be.
-        does: What kind of step it is.
+        device: Device it is enqueued on; `"cpu"` if it is complete on return.
+        not_captured: Why it is not part of a device's graph; empty if it may be.
+        does: Kind of the step.
     """
 
     name: str
@@ -54,21 +54,21 @@ class BoundStep:
     does: Does = Does.KERNEL
 
     def failed(self, error: Exception) -> KernelRunError:
-        """The error to raise when the call raised `error`."""
+        """Return the error to raise when the call raised `error`."""
         reason = f"{type(error).__name__}: {error}".rstrip(": .")
         return KernelRunError(self.name, self.target, self.nodes, reason)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How kernels of a device are launched in a run.
+    """One launch of kernels on a device in a run.
 
     Attributes:
         device: The device.
         steps: Names of the steps, in order.
-        kernels: How many of them are kernels.
+        kernels: Number of kernels among the steps.
         mode: `"graph"` or `"eager"`.
-        reason: Why not as a graph; empty if as one.
+        reason: Why they are not launched as a graph; empty if they are.
     """
 
     device: str
@@ -80,11 +80,11 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceWork:
-    """What a run has devices do.
+    """Device work of a run.
 
     Attributes:
-        launches: How kernels are launched there, in order.
-        copies: Copies to, from and within devices, those in graphs included.
+        launches: Launches, in order.
+        copies: Copies to, from and within devices, including those in graphs.
         synchronisations: How often the host waits.
     """
 
@@ -104,7 +104,7 @@ class DeviceWork:
 
 
 def stretches(steps: Sequence[BoundStep]) -> list[tuple[BoundStep, ...]]:
-    """The steps in order, those together that may be captured as one graph."""
+    """Split the steps, in order, into groups that may be captured as one graph."""
     found: list[tuple[BoundStep, ...]] = []
     for device, group in itertools.groupby(steps, lambda step: "" if step.not_captured else step.device):
         together = tuple(group)
@@ -130,10 +130,10 @@ class Stretch:
         self.steps = tuple(steps)
 
     def __call__(self) -> None:
-        """Enqueues the steps.
+        """Enqueue the steps.
 
         Raises:
-            KernelRunError: If one of them fails; of a graph, the first stands for all.
+            KernelRunError: If a step fails; a graph is reported as its first step.
         """
         try:
             self._now()
@@ -144,7 +144,7 @@ class Stretch:
 
     @property
     def launch(self) -> Launch:
-        """How it goes by now."""
+        """Current launch mode."""
         names = tuple(step.name for step in self.steps)
         mode = "eager" if self._graph is None else "graph"
         kernels = sum(step.does is Does.KERNEL for step in self.steps)
@@ -152,7 +152,7 @@ class Stretch:
 
     @property
     def is_settled(self) -> bool:
-        """Whether later runs launch it as this one did."""
+        """Whether later runs launch it as the last one did."""
         return self._graph is not None or self._now == self._eager
 
     def _warm_up(self) -> None:

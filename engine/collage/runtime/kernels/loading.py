@@ -1,4 +1,4 @@
-"""Artifacts become kernels: requirements first, then the toolchain's loader, then a second lowering if allowed."""
+"""Load artifacts as kernels: check requirements, call the toolchain's loader, lower again if allowed."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ Relower = Callable[[CallSite], Artifact]
 
 @dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Loaded:
-    """A kernel ready to be bound. The directory it was given goes when this does.
+    """A kernel ready to be bound. Its directory is removed together with this object.
 
     Attributes:
         kernel: The kernel.
         workspace_bytes: Scratch memory its calls need.
-        not_captured: Why its calls are no part of a device's graph; empty if they may be.
+        not_captured: Why its calls are not part of a device's graph; empty if they may be.
     """
 
     kernel: Kernel
@@ -62,7 +62,7 @@ class LoweredAgain:
         target: Name of its target.
         nodes: Names of the nodes it computes.
         reason: Why it does not fit.
-        artifact: What was made in its place.
+        artifact: The replacement.
     """
 
     site: str
@@ -107,7 +107,7 @@ class Loader:
     owns_scratch: bool = True
 
     def apart(self) -> Loader:
-        """The same for a clone: other streams of the same devices, the weights there shared."""
+        """Return the loader for a clone: other streams of the same devices, sharing their weights."""
         self.devices.synchronise()  # another stream must not read weights that are still on their way
         return dataclasses.replace(self, devices=self.devices.apart(), owns_scratch=False)
 
@@ -191,7 +191,7 @@ class Loader:
         return loaded
 
     def _place(self, device: DeviceStream, wanted: Iterable[str], weights: Weights) -> dict[str, Buffer]:
-        """Weights on a device, converted and copied there when the first kernel asks for them."""
+        """Return the weights on a device, converted and copied there when the first kernel needs them."""
         for key in wanted:
             if (device.name, key) not in self.placed:
                 self.placed[device.name, key] = placed_on(device, key, weights[key])
@@ -199,7 +199,7 @@ class Loader:
 
 
 def why_not_captured(target: Target, artifact: Artifact) -> str:
-    """Why a kernel's calls are no part of a device's graph; empty if they may be."""
+    """Return why a kernel's calls cannot be captured in a device's graph; empty if they can."""
     if target.device == "cpu":
         return "it runs on the CPU"
     if target.launch != "graph":
@@ -208,7 +208,7 @@ def why_not_captured(target: Target, artifact: Artifact) -> str:
 
 
 def _weights_of(site: CallSite) -> dict[str, np.ndarray[Any, Any]]:
-    """Weights of one call site by content hash, taken from the model; read-only."""
+    """Return the weights of one call site by content hash, taken from the model; read-only."""
     function = site.kernel_function()
     weights = {}
     for name, key in function.constants.items():

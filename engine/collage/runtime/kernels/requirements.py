@@ -1,4 +1,4 @@
-"""Whether this machine has what an artifact needs, checked before its toolchain is asked to load it."""
+"""Check whether this machine meets an artifact's requirements, before its toolchain loads it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from packaging.version import InvalidVersion
 from collage_core.contract import Device, Host, Requirement, Supported, Unsupported
 
 VersionOf = Callable[[str], str | None]
-"""Version of an installed distribution, or None."""
+"""Returns the version of an installed distribution, or None."""
 
 
 def installed_version(distribution: str) -> str | None:
-    """Version of a distribution installed beside this interpreter, or None."""
+    """Return the version of a distribution installed for this interpreter, or None."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -29,19 +29,19 @@ def check_requirements(
     *,
     device: str = "cpu",
 ) -> Supported | Unsupported:
-    """Whether a machine meets all of an artifact's requirements.
+    """Check whether a machine meets all of an artifact's requirements.
 
-    Libraries, CPU features, and what is asked of the device are checked here. Kinds that a later version of the
-    contract may have are left to the toolchain's own loader.
+    Checks libraries, CPU features and requirements on the device. Kinds of requirements that a later version of the
+    contract may add are left to the toolchain's own loader.
 
     Args:
-        requirements: What the artifact asks for.
-        host: The machine.
+        requirements: The artifact's requirements.
+        host: The machine to check.
         version_of: Looks up installed distributions.
         device: The device of the artifact's target.
 
     Returns:
-        Supported, or every requirement that does not hold.
+        Supported, or every requirement that is not met.
     """
     unmet = [reason for requirement in requirements if (reason := _unmet(requirement, host, version_of, device))]
     return Unsupported("; ".join(dict.fromkeys(unmet))) if unmet else Supported()
@@ -79,7 +79,7 @@ def _unmet_by_device(requirement: Requirement, found: Device | None, device: str
 
 
 def _misfit(specifier: str, version: str, wanted: str, has: str) -> str:
-    """Why a version is none of those wanted; empty if it is."""
+    """Return why a version does not match a specifier; empty if it does."""
     try:
         # what runs here is judged as it is: a pre-release is no reason to refuse
         fits = SpecifierSet(specifier).contains(version, prereleases=True)

@@ -1,6 +1,6 @@
-"""A ZIP archive of entries stored as they are, each aligned, so that a reader maps them instead of copying.
+"""Read and write ZIP archives of uncompressed, aligned entries, which a reader maps instead of copying.
 
-Any ZIP tool opens it. Alignment is by padding in the local header's extra field, as Android's zipalign does
+Any ZIP tool opens them. Alignment is by padding in the local header's extra field, as Android's zipalign does
 (header id 0xD935; https://android.googlesource.com/platform/tools/apksig/, `ApkSigner`'s alignment extra field).
 """
 
@@ -36,10 +36,10 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a ZIP can say: equal content give
 class ArchiveWriter:
     """Writes an archive that appears under its name only when it is complete.
 
-    Use as a context manager; leaving it without an exception puts the archive in place.
+    Use as a context manager; leaving it without an exception moves the archive into place.
 
     Attributes:
-        entries: Size and checksum of what was added, by name.
+        entries: Size and checksum of each added entry, by name.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,17 +85,17 @@ class ArchiveWriter:
 
 
 class Archive:
-    """A read-only mapping of an archive; entries are read where they lie.
+    """A read-only mapping of an archive; entries are read in place.
 
-    The file may be replaced while it is open: the mapping keeps what was opened.
+    The file may be replaced while it is open: the mapping keeps the opened content.
 
     Args:
         path: The file.
 
     Raises:
         PackageError: If it cannot be opened.
-        NotAPackageError: If it is no ZIP archive.
-        PackageDamagedError: If it is truncated, or laid out as no writer of packages does.
+        NotAPackageError: If it is not a ZIP archive.
+        PackageDamagedError: If it is truncated, or has a layout that the package writer never produces.
     """
 
     def __init__(self, path: Path) -> None:
@@ -117,7 +117,7 @@ class Archive:
         return iter(self._places)
 
     def raw(self, name: str) -> memoryview:
-        """An entry as it is, unchecked; a view of the file.
+        """Return an entry's bytes without checking them, as a view of the file.
 
         Raises:
             PackageDamagedError: If there is no such entry.
@@ -128,7 +128,7 @@ class Archive:
         return memoryview(self._map)[offset : offset + size]
 
     def intact(self, name: str) -> bytes:
-        """A copy of an entry that nothing else vouches for, checked by the archive's own CRC.
+        """Return a copy of an entry that has no other checksum, checked by the archive's own CRC.
 
         Raises:
             PackageDamagedError: If it is missing or damaged.
@@ -139,14 +139,14 @@ class Archive:
         return data
 
     def read(self, name: str, expected: Mapping[str, Entry]) -> memoryview:
-        """An entry whose checksum holds; a view of the file.
+        """Return an entry whose checksum was verified, as a view of the file.
 
         Args:
-            name: The entry.
+            name: Name of the entry.
             expected: Sizes and checksums by name, from the manifest.
 
         Raises:
-            PackageDamagedError: If it is missing, not in the manifest, or not what the manifest says.
+            PackageDamagedError: If it is missing, not in the manifest, or does not match the manifest.
         """
         view = self.raw(name)
         if name in self._checked:
@@ -162,10 +162,11 @@ class Archive:
         return view
 
     def _index(self, stream: BinaryIO) -> dict[str, tuple[int, int]]:
-        """Offset and size of every entry, from what was mapped: under the file's name may be another by now.
+        """Return offset and size of every entry, read from the mapped file.
 
-        Nothing is ever inflated, so an entry cannot grow beyond the file; what is left to refuse are entries that
-        point outside it, overlap, or have names that would escape a folder.
+        The path may refer to another file by now. Nothing is ever inflated, so an entry cannot grow beyond the file;
+        entries still to be rejected are those that point outside the file, overlap, or have names that would escape a
+        folder.
         """
         try:
             with zipfile.ZipFile(stream) as archive:

@@ -1,4 +1,4 @@
-"""What a package says about itself: `manifest.json`."""
+"""The package manifest, `manifest.json`."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ WEIGHTS = "weights/"
 ARTIFACTS = "artifacts/"
 
 JSON_LIMIT_BYTES = 64 << 20
-"""What JSON expands to in memory is a multiple of its size; a plan of 50,000 kernels stays below a third of this."""
+"""Largest manifest: parsed JSON takes a multiple of its size; a plan of 50,000 kernels stays below a third."""
 
 MOST_THREADS = 4096
-"""More threads than this are no plan for any machine, and starting them would bring this one down."""
+"""Largest plausible number of threads; starting more would bring this machine down."""
 
 MOST_AXES = 64
-"""As many as a NumPy array can have."""
+"""Most axes of a tensor, the limit of NumPy arrays."""
 
 MOST_ELEMENTS = 1 << 40
-"""Of one tensor. Extents of 0 do not count: NumPy refuses even such shapes when the others are too large."""
+"""Most elements of one tensor. Extents of 0 are skipped: NumPy refuses such shapes if the others are too large."""
 
 _WITHOUT_BYTES = frozenset({"UNDEFINED", "STRING"})
 
@@ -47,8 +47,8 @@ class Entry:
     """One entry of the archive.
 
     Attributes:
-        size: Its bytes.
-        sha256: Of its content, in hexadecimal.
+        size: Size in bytes.
+        sha256: SHA-256 of its content, in hexadecimal.
     """
 
     size: int
@@ -61,7 +61,7 @@ class Weight:
 
     Attributes:
         dtype: ONNX name of the element type, e.g. `"FLOAT"`.
-        shape: Its extents.
+        shape: Its shape.
     """
 
     dtype: str
@@ -77,7 +77,7 @@ class Weight:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensor, several elements to a byte below 8 bits."""
+        """Size of the tensor in bytes; elements below 8 bits are packed."""
         return -(-math.prod(self.shape) * self.data_type.bitwidth // 8)
 
     @property
@@ -101,7 +101,7 @@ class PackagedKernel:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """A distribution the artifacts were built with, for whoever redistributes the package.
+    """A distribution the artifacts were built with, listed for redistribution of the package.
 
     Attributes:
         name: Its name.
@@ -151,7 +151,7 @@ class Manifest:
             raise ValueError(f"{self.threads} is no number of threads")
 
     def to_json(self) -> bytes:
-        """The bytes of `manifest.json`."""
+        """Serialize the manifest as the bytes of `manifest.json`."""
         return json.dumps(_converter().unstructure(self), indent=1, sort_keys=True, allow_nan=False).encode()
 
     @classmethod
@@ -183,15 +183,15 @@ class Manifest:
 
 
 def parsed(data: bytes | memoryview, what: str, path: str) -> Any:
-    """The value of an entry of JSON.
+    """Parse a JSON entry of a package.
 
     Args:
-        data: Its bytes.
-        what: What to call it.
-        path: The package, for messages.
+        data: Bytes of the entry.
+        what: Name of the entry for messages.
+        path: Path of the package, for messages.
 
     Raises:
-        PackageDamagedError: If it is not JSON, or more than any package has.
+        PackageDamagedError: If it is not JSON, or exceeds the limits of any valid package.
     """
     if len(data) > JSON_LIMIT_BYTES:
         raise PackageDamagedError(
@@ -204,7 +204,7 @@ def parsed(data: bytes | memoryview, what: str, path: str) -> Any:
 
 
 def is_safe_name(name: str) -> bool:
-    """Whether an entry's name stays inside whatever folder it is extracted to, on any system.
+    """Return whether an entry's name stays inside the folder it is extracted to, on any system.
 
     Examples:
         >>> is_safe_name("artifacts/k0001/model.onnx"), is_safe_name("../x"), is_safe_name("/x"), is_safe_name("c:x")
@@ -229,5 +229,5 @@ def _converter() -> cattrs.Converter:
 
 
 def _in_its_own_words(error: BaseException, kind: type | None) -> str:
-    """What a check of ours says; of what else cattrs finds, its own description."""
+    """Return the message of one of our own checks, or cattrs' description of any other error."""
     return str(error) if isinstance(error, TypeError | ValueError) else format_exception(error, kind)

@@ -1,4 +1,4 @@
-"""Reading a package: lazily, from a mapping of the file, each entry checked when it is first read."""
+"""Read a package lazily from a mapping of the file, checking each entry when it is first read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class LazyMapping(Mapping[str, T]):
-    """Values made when they are asked for, and not kept."""
+    """A mapping whose values are made on each access and not kept."""
 
     def __init__(self, names: Mapping[str, Any], make: Callable[[str], T]) -> None:
         self._names = names
@@ -52,8 +52,8 @@ class Package:
         archive: The file.
 
     Attributes:
-        path: Where it was read from.
-        manifest: What it says about itself.
+        path: File it was read from.
+        manifest: Its manifest.
     """
 
     def __init__(self, archive: Archive) -> None:
@@ -66,10 +66,10 @@ class Package:
 
     @property
     def artifacts(self) -> Mapping[str, Artifact]:
-        """Artifact of each call site, read when asked for.
+        """Artifact of each call site, read on access.
 
         Raises:
-            PackageDamagedError: On reading, if an entry is missing or its checksum does not hold.
+            PackageDamagedError: On reading, if an entry is missing or its checksum does not match.
         """
         return LazyMapping(self.manifest.kernels, self._artifact)
 
@@ -83,22 +83,22 @@ class Package:
         """Weights by content hash: read-only views of the file.
 
         Raises:
-            PackageDamagedError: On reading, if an entry is missing or its checksum does not hold.
+            PackageDamagedError: On reading, if an entry is missing or its checksum does not match.
         """
         return LazyMapping(self.manifest.weights, lambda key: self._tensor(key).numpy())
 
     @functools.cached_property
     def record(self) -> Any:
-        """What the optimisation found out, as JSON."""
+        """Record of the optimisation, as JSON."""
         return parsed(self._archive.read(RECORD, self.manifest.entries), RECORD, self.path)
 
     @functools.cached_property
     def model(self) -> ir.Model:
-        """The partitioned model; its large weights are read from the package when they are asked for.
+        """The partitioned model; its large weights are read from the package on access.
 
         Raises:
             PackageDamagedError: If it is not an ONNX model, refers to weights the package does not have, or calls
-                other kernels than the manifest has artifacts for.
+                kernels without an artifact in the manifest.
         """
         data = self._archive.read(MODEL, self.manifest.entries)
         with tempfile.TemporaryDirectory(prefix="collage-") as folder:
@@ -118,7 +118,7 @@ class Package:
         return model
 
     def _check_calls(self, model: ir.Model) -> None:
-        """What must hold before a kernel is loaded: the model's call sites are those of the manifest."""
+        """Check, before a kernel is loaded, that the model's call sites match those of the manifest."""
         try:
             sites = {site.name: site for site in call_sites(model)}
         except ModelError as error:
@@ -136,7 +136,7 @@ class Package:
                 )
 
     def _check(self) -> None:
-        """What must hold before anything is used: every name the manifest refers to is an entry of the right size."""
+        """Check, before anything is used, that every name in the manifest is an entry of the right size."""
         manifest = self.manifest
         needed = {MODEL, RECORD, *(WEIGHTS + key for key in manifest.weights)}
         for site, kernel in manifest.kernels.items():

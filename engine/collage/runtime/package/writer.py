@@ -1,4 +1,4 @@
-"""Writing a package."""
+"""Write a package."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from collage_core.ir.values.content import constant_of, tensor_content_hash
 from collage_core.passes.call_sites import CallSite, call_sites
 
 INLINE_BYTES = 1024
-"""Tensors up to this size stay inside `model.onnx`: shapes and axes must be readable on their own."""
+"""Size up to which tensors stay inside `model.onnx`: shapes and axes must be readable without other entries."""
 
 
 def save_package(
@@ -121,7 +121,7 @@ class _Weights:
 
 
 def _raw(tensor: ir.TensorProtocol) -> bytes | memoryview:
-    """The bytes ONNX keeps in external data: little-endian, several elements to a byte below 8 bits."""
+    """Return a tensor's bytes as in ONNX external data: little-endian, types below 8 bits packed."""
     if tensor.dtype.bitwidth >= 8 and np.little_endian:
         return np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data
     return tensor.tobytes()
@@ -177,7 +177,10 @@ def _add_artifacts(
 
 
 def _distributions(targets: Iterable[Target]) -> set[str]:
-    """Names of the distributions that bring the targets' toolchains; one made in place has none."""
+    """Return the names of the distributions that provide the targets' toolchains.
+
+    A toolchain that was not installed from a distribution has none.
+    """
     names = {target.toolchain for target in targets}
     entries = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     return {entry.dist.name for entry in entries if entry.name in names and entry.dist is not None}

@@ -1,4 +1,4 @@
-"""One model per common operator, for `check_plugin`: what plugins get wrong is mostly in single operators."""
+"""One model per common operator, for `check_plugin`: most errors of plugins are in single operators."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _BINARY = ("Add", "Div", "Max", "Mul", "Sub")
 
 
 def operator_models() -> Mapping[str, onnx_ir.Model]:
-    """Models of one node, by what they are about.
+    """Build models of one node each, by the case they test.
 
-    Besides each operator as it is mostly used, what is easily forgotten: broadcasting in both directions, one value
-    read twice, integers, half precision, scalars, tensors without elements, several outputs, outputs not wanted,
-    inputs left out, and a shape that is not known before.
+    Besides each operator in its usual form, they cover easily forgotten cases: broadcasting in both directions,
+    one value read twice, integers, half precision, scalars, tensors without elements, several outputs, unused
+    outputs, omitted inputs, and a shape that is not known before.
     """
     models = {}
     for name, case in {**_simple(), **_CASES}.items():

@@ -1,4 +1,4 @@
-"""How far a tensor is from what it should be, relative to its own scale."""
+"""Measure a tensor's deviation from its expected value, relative to its own scale."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 _BLOCK = 1 << 16
-"""Elements compared at a time: half a megabyte of doubles, a share of any second-level cache."""
+"""Elements compared at a time: half a megabyte of doubles, which fits in a second-level cache."""
 
 _TINY = 1e-30
 """Scale given to an expected tensor that is zero everywhere: any difference then counts as large."""
@@ -20,13 +20,13 @@ class Discrepancy:
     """The outcome of comparing two tensors.
 
     Attributes:
-        error: Largest absolute difference divided by the largest expected magnitude; 0.0 if equal; infinite
-            where no such number exists (another shape or type, a NaN or infinity in one of them only).
-            For integers, booleans and strings: the fraction of elements that differ.
+        error: Largest absolute difference divided by the largest expected magnitude; 0.0 if equal; infinite if
+            undefined (another shape or type, a NaN or infinity in only one of them). For integers, booleans and
+            strings: the fraction of elements that differ.
         reason: Why the error is infinite; empty otherwise.
-        mismatched: How many elements differ at all.
-        total: How many elements there are.
-        rms: Of floating point: root mean square difference divided by the largest expected magnitude.
+        mismatched: Number of elements that differ.
+        total: Number of elements.
+        rms: For floating point: root mean square difference divided by the largest expected magnitude.
     """
 
     error: float
@@ -37,7 +37,7 @@ class Discrepancy:
 
     @property
     def mismatched_fraction(self) -> float:
-        """Share of elements that differ at all."""
+        """Share of elements that differ."""
         return self.mismatched / self.total if self.total else 0.0
 
 
@@ -80,7 +80,7 @@ def compare(actual: Any, expected: Any) -> Discrepancy:
 
 
 def is_floating(array: np.ndarray[Any, Any]) -> bool:
-    """Whether an array holds real or complex numbers, ml_dtypes' included.
+    """Return whether an array holds real or complex numbers, including ml_dtypes' types.
 
     Examples:
         >>> is_floating(np.zeros(2, np.float16)), is_floating(np.zeros(2, np.int8))
@@ -110,7 +110,10 @@ def _compare_sequences(actual: Any, expected: Any) -> Discrepancy:
 
 
 def _compare_floats(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> Discrepancy:
-    """Block by block: whole tensors in double precision would not fit the caches, nor always the memory."""
+    """Compare floating-point arrays block by block.
+
+    Whole tensors in double precision would not fit the caches, nor always the memory.
+    """
     total = expected.size
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
     flat_actual, flat_expected = actual.reshape(-1), expected.reshape(-1)

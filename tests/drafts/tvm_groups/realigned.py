@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from collage_core.contract.artifact import BoundCall
-from collage_core.contract.buffer import ALIGNMENT_BYTES, Buffer
-from collage_core.ir.values.tensor_spec import ValueKind
+from collage_core.contract import ALIGNMENT_BYTES, BoundCall, Buffer, ValueKind
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

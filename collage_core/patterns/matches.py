@@ -1,4 +1,4 @@
-"""What comes of trying a pattern: a match with its surroundings, or how far it got and why no further."""
+"""Results of trying a pattern: a match with its surroundings, or how far it got and why it failed."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from collage_core.patterns.pattern import Pattern
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Match:
-    """Where a pattern matched, with what a check may want to know of the surroundings.
+    """A match of a pattern, with its surroundings for use in checks.
 
-    Where Relax's `PatternCheckContext` has the matched expression, the annotated ones, the bindings and the uses of
-    variables, this has `value`, `captures`, `bindings` and `users`: ONNX's values are its variables.
+    The counterparts in Relax's `PatternCheckContext` are the matched expression (`value`), the annotated
+    expressions (`captures`), the bindings (`bindings`) and the uses of variables (`users`): ONNX's values are
+    its variables.
 
     Attributes:
         graph: The graph.
         root: Index of the node whose output the pattern matched.
         value: That output.
-        nodes: Mask of the nodes operators of the pattern matched; what wildcards matched is outside.
-        captures: Values by the names the pattern, or the annotations of a `FusionPattern`, gave them. A name that was
-            met several times has the first, see `all_captured`.
-        bindings: The value of each pattern that took part, None for an operand that is absent.
+        nodes: Mask of the nodes matched by the pattern's operators, without those matched by wildcards.
+        captures: Values by the names that the pattern, or the annotations of a `FusionPattern`, gave them. A
+            name that matched several values has the first, see `all_captured`.
+        bindings: The value of each pattern used in the match, None for an absent operand.
     """
 
     graph: DataflowGraph = dataclasses.field(repr=False)
@@ -45,10 +46,10 @@ class Match:
     # What was captured
 
     def annotated(self, annotations: Mapping[str, Pattern]) -> Match:
-        """The same match, in which the values of parts of the pattern are captured too; parts without one are not.
+        """Return the same match with the values of named parts captured too; parts without a value are skipped.
 
         Args:
-            annotations: The parts, by name.
+            annotations: Parts of the pattern, by name.
         """
         values = {name: self.bindings.get(part) for name, part in annotations.items()}
         found = {name: value for name, value in values.items() if value is not None}
@@ -56,14 +57,14 @@ class Match:
         return dataclasses.replace(self, captures={**self.captures, **found}, _captured={**self._captured, **captured})
 
     def all_captured(self, name: str) -> tuple[onnx_ir.Value, ...]:
-        """The different values captured under a name, operands before what reads them, left before right."""
+        """Return the distinct values captured under a name, operands before their readers, left before right."""
         return self._captured.get(name, ())
 
     def node(self, name: str) -> NodeContext:
-        """The operator that produces a captured value.
+        """Return the operator that produces a captured value.
 
         Raises:
-            KeyError: If nothing was captured under `name`, or what was is no node's output.
+            KeyError: If nothing was captured under `name`, or the captured value is not the output of a node.
         """
         producer = self.producer(self.captures[name])
         if producer is None:
@@ -71,7 +72,7 @@ class Match:
         return producer
 
     def spec(self, name: str) -> TensorSpec:
-        """What is known of a captured value: shape and dtype, also of a constant, which is not read for it.
+        """Return the shape and dtype of a captured value, as far as known; constants are not read for this.
 
         Raises:
             KeyError: If nothing was captured under `name`.
@@ -79,7 +80,7 @@ class Match:
         return self.graph.spec(self.captures[name])
 
     def constant(self, name: str) -> np.ndarray[Any, Any] | None:
-        """A captured constant; None if nothing was captured under `name` or it is computed."""
+        """Return a captured constant; None if nothing was captured under `name` or it is computed."""
         tensor = constant_of(self.captures.get(name))
         return None if tensor is None else np.asarray(tensor.numpy())
 
@@ -91,12 +92,12 @@ class Match:
         return tuple(NodeContext(self.graph, index) for index in iterate_bits(self.nodes))
 
     def producer(self, value: onnx_ir.Value) -> NodeContext | None:
-        """The node whose output a value is, inside or outside; None for a graph input or a constant."""
+        """Return the node that outputs a value, inside or outside; None for a graph input or a constant."""
         index = self.graph.producer(value)
         return None if index is None else NodeContext(self.graph, index)
 
     def users(self, value: onnx_ir.Value) -> tuple[NodeContext, ...]:
-        """The nodes that read a value, inside and outside, in the graph's order."""
+        """Return the nodes that read a value, inside and outside the match, in the graph's order."""
         return tuple(NodeContext(self.graph, index) for index in iterate_bits(self.graph.users(value)))
 
     @property
@@ -109,13 +110,13 @@ class Match:
     def exits(self) -> tuple[str, ...]:
         """Names of `outputs`.
 
-        More than the root's own means that a kernel of the match has further outputs.
+        If there are more than the root's own, a kernel of the match has further outputs.
         """
         return tuple(str(value.name) for value in self.outputs)
 
     @property
     def outside_users(self) -> Mapping[onnx_ir.Value, tuple[NodeContext, ...]]:
-        """Who outside reads values from inside; a graph output nobody reads is there with no one."""
+        """Nodes outside that read values from inside, by value; empty for a graph output that no node reads."""
         return {
             value: tuple(user for user in self.users(value) if not self.nodes >> user.index & 1)
             for value in self.outputs
@@ -123,12 +124,12 @@ class Match:
 
     @property
     def inputs(self) -> tuple[onnx_ir.Value, ...]:
-        """The values the matched nodes read from outside that are no constants, each once, in order of reading."""
+        """Non-constant values that the matched nodes read from outside, each once, in order of reading."""
         return tuple(value for value in self._read if constant_of(value) is None)
 
     @property
     def constants(self) -> Mapping[str, onnx_ir.TensorProtocol]:
-        """The constants the matched nodes read, by the names of their values; their content is read when asked for."""
+        """Constants that the matched nodes read, by value name; their content is read on demand."""
         found = ((str(value.name), constant_of(value)) for value in self._read)
         return {name: tensor for name, tensor in found if tensor is not None}
 
@@ -148,9 +149,9 @@ class Mismatch:
     """Why a pattern does not match at a node; false in a boolean context.
 
     Attributes:
-        reason: What failed in the attempt that got furthest.
+        reason: The failure of the attempt that got furthest.
         nodes: Mask of the nodes that attempt had matched: the deepest partial match.
-        captures: What it had captured.
+        captures: Values that attempt had captured.
     """
 
     reason: str

@@ -1,0 +1,72 @@
+"""What one move makes of plans, and what it may cost, for the second level of `--search two-level`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from collage_core.candidates.plan import Plan
+from collage_core.candidates.pool import CandidatePool
+from collage_core.candidates.proposals import Proposals
+from collage_core.contract import Joins
+from collage_core.fusion import CandidateKernel, SubGraph
+from collage_core.ir.graph.masks import mask_of
+from collage_core.ir.graph.work import estimated_work_us, work_kinds
+from collage_core.search import FittedEstimates
+from collage_core.search.moves import Moves
+
+
+def moves_over(pool: CandidatePool, kernels: Iterable[CandidateKernel]) -> Moves:
+    """Return moves over what is measured and works, and over some other kernels.
+
+    Args:
+        pool: The candidates.
+        kernels: What plans are made of, and what one move makes of those; all of them in the pool.
+    """
+    made = set(map(pool.searched, kernels))
+    problem = pool.problem()
+    kept = [c for c in problem.candidates if c in made or pool.selected_us(pool.candidate(c)) is not None]
+    return Moves(dataclasses.replace(problem, candidates=tuple(kept)))
+
+
+def reachable_kernels(
+    pool: CandidatePool, starts: Sequence[Plan], proposals: Mapping[str, Proposals]
+) -> Iterator[CandidateKernel]:
+    """Yield kernels of the starts given to whoever takes all of their nodes, and touching pairs of them joined.
+
+    Args:
+        pool: Candidates with what they cost.
+        starts: Plans.
+        proposals: What each target takes, by name.
+    """
+    graph = pool.graph
+    marked = mask_of(graph.compilers)  # what calls a function marked as one kernel is joined with nothing
+    regions: dict[int, None] = {}
+    for plan in starts:
+        kernels = [kernel.sub_graph for kernel in plan.kernels]
+        regions.update((each.nodes, None) for each in kernels)
+        for at, one in enumerate(kernels):
+            for other in kernels[at + 1 :]:
+                union = SubGraph(graph, graph.completed(one.nodes | other.nodes))
+                if not union.nodes & marked and (one.touches(other) or other.touches(one)) and union.is_convex:
+                    regions[union.nodes] = None
+    for name in sorted(proposals):
+        each = proposals[name]
+        target = each.rule.target
+        if target.joins is not Joins.ANY:
+            continue
+        for nodes in regions:
+            if not nodes & graph.needs_kernel & ~each.covered and (target.mixable or nodes == pool.whole):
+                candidate = CandidateKernel(SubGraph(graph, nodes), each.rule.spec, target)
+                if pool.rejection(candidate) is None or pool.selected_us(candidate) is not None:
+                    yield candidate
+
+
+def estimates_of(pool: CandidatePool) -> FittedEstimates:
+    """Return what the pool's costs teach of kernels that have none."""
+    kernels = pool.graph.needs_kernel
+    return FittedEstimates(estimated_work_us(pool.graph), work_kinds(pool.graph)).learning_all(
+        (candidate.target.name, nodes, cost, (nodes & kernels).bit_count() == 1)
+        for candidate in pool
+        if (nodes := candidate.sub_graph.nodes) and (cost := pool.selected_us(candidate)) is not None
+    )

@@ -1,0 +1,100 @@
+"""The record of an optimization: everything that was found out."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+
+from collage.decide.compatible_sets import compatible_set_facts
+from collage.decide.kept import Kept
+from collage.decide.recording import comparison, device_copies, regions
+from collage.explore.exploration import Explored
+from collage.options import OptimizeOptions
+from collage.report.facts.record import Record, SearchFacts
+from collage.setup.environment import Environment
+from collage.setup.facts import device_facts, host_facts, toolchain_facts
+from collage.setup.workload import Workload
+from collage_core.candidates.explanation import refusals
+from collage_core.candidates.plan import Plan
+
+
+def record_of(
+    environment: Environment[Workload],
+    options: OptimizeOptions,
+    explored: Explored,
+    plans: Sequence[Plan],
+    kept: Kept,
+    *,
+    method: str,
+    seconds: Mapping[str, float],
+    notes: Sequence[str],
+) -> Record:
+    """Return the record.
+
+    Args:
+        environment: The model and the toolchains.
+        options: What the user said.
+        explored: What was measured and searched.
+        plans: Those that were timed.
+        kept: The one that is kept.
+        method: How it was searched.
+        seconds: How long each phase took.
+        notes: What the user should know besides.
+    """
+    workload, toolchains = environment.workload, environment.toolchains
+    pool, plan, verified = explored.pool, kept.assembled.plan, kept.verified
+    against = comparison(plans, kept.timings, kept.decision)
+    latency = against.contenders[0].latency_ms
+    failures = (*environment.asked.failures, *explored.failures)
+    unfresh = () if workload.has_fresh_inputs else ("verified on the given inputs: no others are known to fit",)
+    return Record(
+        collage_version=importlib.metadata.version("collage-core"),
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        model=workload.facts,
+        host=host_facts(toolchains.host),
+        threads=toolchains.threads,
+        seed=options.seed,
+        preset=options.effective.name,
+        max_error_allowed=options.max_error or 0.0,
+        deterministic=options.deterministic,
+        toolchains=toolchain_facts(toolchains.registry, toolchains.statuses, explored.proposals, plan),
+        search=_search_facts(environment, explored, method, seconds),
+        comparison=against,
+        decision=kept.decision.reason,
+        predicted_ms=plan.predicted_us / 1000,
+        measured_ms=latency.p50 if latency is not None else 0.0,
+        max_error=verified.max_error,
+        regions=regions(
+            plan,
+            pool,
+            [proposals.rule.target for proposals in explored.proposals.values()],
+            kept.assembled.errors,
+            verified.measured_us,
+        ),
+        refusals=refusals(explored.proposals.values(), failures, pool=pool),
+        unchecked=verified.unchecked,
+        notes=(*workload.notes, *notes, *unfresh),
+        device_copies=device_copies(plan),
+        devices=device_facts(toolchains.device_figures),
+        device_work=verified.work,
+    )
+
+
+def _search_facts(
+    environment: Environment[Workload], explored: Explored, method: str, seconds: Mapping[str, float]
+) -> SearchFacts:
+    counts = environment.source.counts
+    return SearchFacts(
+        method=method,
+        exact=explored.result.exact,
+        gap_us=explored.result.gap_us,
+        candidates=len(explored.pool),
+        distinct_candidates=explored.pool.distinct(),
+        measured=counts.measured,
+        cache_hits=counts.cache_hits,
+        left_out="; ".join(explored.left_out),
+        rounds=explored.rounds,
+        seconds=seconds,
+        compatible_sets=compatible_set_facts(explored.pool),
+    )

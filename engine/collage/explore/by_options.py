@@ -1,0 +1,74 @@
+"""The exploration that a user's options ask for, and what is said where no plan covers the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from collage.control.pins import Pins
+from collage.errors import PinError
+from collage.explore.exhaustive import explore_exhaustively
+from collage.explore.exploration import ExplorationSetup, Explored, UncoveredError
+from collage.explore.lazy import explore_lazily
+from collage.options import OptimizeOptions
+from collage.report.progress import Progress
+from collage.setup.environment import Environment
+from collage.setup.prepared_model import Runnable
+from collage.setup.settings import candidate_bounds
+from collage_core.candidates.explanation import pairs_apart, refusals, why_uncovered
+from collage_core.candidates.proposals import TargetRule
+from collage_core.candidates.refusals import TargetFailure
+from collage_core.errors import NoCoverError
+
+
+def explore(
+    environment: Environment[Runnable],
+    rules: Sequence[TargetRule],
+    options: OptimizeOptions,
+    pins: Pins,
+    progress: Progress,
+) -> Explored:
+    """Measure and search as the options say.
+
+    Args:
+        environment: The model and the toolchains.
+        rules: The targets with their rules, pins applied.
+        options: How much to measure, and by which search.
+        pins: Nodes that the user gave away; named where they are in the way.
+        progress: Receives progress updates.
+
+    Raises:
+        NoCoverError: If no plan covers the graph; says why.
+        PinError: If a pin is in the way.
+    """
+    setup = ExplorationSetup(
+        rules=rules,
+        source=environment.source,
+        preset=options.effective,
+        bounds=candidate_bounds(options),
+        progress=progress,
+        budget_s=options.budget_s,
+    )
+    lazy = options.search in ("lazy", "two-level")
+    try:
+        return (explore_lazily if lazy else explore_exhaustively)(setup, environment.pool)
+    except UncoveredError as error:
+        raise explained(error, environment.asked.failures, pins) from error
+
+
+def explained(
+    error: UncoveredError, failures: Iterable[TargetFailure], pins: Pins | None = None
+) -> NoCoverError | PinError:
+    """Return the error with what each target said of the nodes that nothing covers.
+
+    Args:
+        error: What the exploration found.
+        failures: Targets whose plugin failed before it.
+        pins: Nodes that the user gave away; None if none can be.
+    """
+    exploration = error.exploration
+    pool, proposed = exploration.pool, exploration.proposed
+    facts = refusals(proposed.by_target.values(), pool=pool)
+    whole = why_uncovered(error, pool.graph, facts, failures=(*failures, *proposed.failures), pool=pool)
+    if pins is None or (error.stuck and pairs_apart(pool)):
+        return whole
+    return pins.explained(whole, facts)

@@ -1,0 +1,130 @@
+"""An exploration as a value: each step takes one and returns the next."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+
+from collage.measure.driver.source import MeasuringCostSource
+from collage.options import Preset
+from collage.report.progress import Progress
+from collage_core.candidates.all_proposals import AllProposals
+from collage_core.candidates.pool import CandidatePool
+from collage_core.candidates.proposals import Proposals, TargetRule
+from collage_core.candidates.refusals import TargetFailure
+from collage_core.errors import NoCoverError
+from collage_core.fusion import CandidateBounds, quantised_groups
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.search import SearchResult
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExplorationSetup:
+    """What an exploration is given.
+
+    Attributes:
+        rules: The targets with their rules.
+        source: Measures; the pool's costs come from it.
+        preset: How much to measure.
+        bounds: How many candidates to make.
+        progress: Receives progress updates.
+        budget_s: Seconds after which only what a plan cannot do without is measured: the whole model on each target,
+            and single operators nothing else covers. None for no limit.
+    """
+
+    rules: Sequence[TargetRule]
+    source: MeasuringCostSource
+    preset: Preset
+    bounds: CandidateBounds
+    progress: Progress
+    budget_s: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Exploration:
+    """What an exploration knows after a step.
+
+    Attributes:
+        setup: What it was given.
+        pool: The candidates, with what this run found out of their costs.
+        proposed: What targets proposed so far.
+        deadline: When the budget ends, in seconds of `time.monotonic`; None if there is none.
+        rounds: Searches run.
+        search_s: Seconds spent searching.
+        skipped: Measurements that the budget left out.
+        well: Targets that came to something.
+        hangs: On how many candidates each target hung before it came to something.
+        given_up: How many candidates were not measured of each target that did nothing but hang.
+    """
+
+    setup: ExplorationSetup
+    pool: CandidatePool
+    proposed: AllProposals
+    deadline: float | None = None
+    rounds: int = 0
+    search_s: float = 0.0
+    skipped: int = 0
+    well: frozenset[str] = frozenset()
+    hangs: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    given_up: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, setup: ExplorationSetup, pool: CandidatePool) -> Exploration:
+        """Return an exploration that has done nothing yet, whatever the database knows.
+
+        Args:
+            setup: What it is given; the budget counts from now on.
+            pool: Candidates to begin with, usually none.
+        """
+        return cls(
+            setup=setup,
+            pool=pool.with_costs(pool.costs.afresh()),
+            proposed=AllProposals(groups=quantised_groups(pool.graph)),
+            deadline=None if setup.budget_s is None else time.monotonic() + setup.budget_s,
+        )
+
+    @property
+    def graph(self) -> DataflowGraph:
+        """The graph that is explored."""
+        return self.pool.graph
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the budget has ended."""
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Explored:
+    """What an exploration came to.
+
+    Attributes:
+        pool: The candidates, with what this run found out of their costs.
+        proposals: What each target proposed, by target name.
+        failures: Targets whose plugin failed to propose; what they proposed before stays.
+        result: The last search.
+        rounds: Searches run.
+        left_out: What bounds and budget cut off, a sentence each.
+        search_s: Seconds spent searching.
+    """
+
+    pool: CandidatePool
+    proposals: Mapping[str, Proposals]
+    failures: tuple[TargetFailure, ...] = ()
+    result: SearchResult
+    rounds: int
+    left_out: tuple[str, ...]
+    search_s: float
+
+
+class UncoveredError(NoCoverError):
+    """Raised when no plan covers the graph.
+
+    Attributes:
+        exploration: What was known when that came to light, for whoever explains it.
+    """
+
+    def __init__(self, error: NoCoverError, exploration: Exploration) -> None:
+        self.exploration = exploration
+        super().__init__(error.nodes, stuck=error.stuck)

@@ -1,0 +1,169 @@
+"""Costs of candidates on one machine as the tuning database knows them."""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+from collections.abc import Callable
+
+from collage.measure.driver.capture import Capture
+from collage.measure.driver.records import is_short_of_memory, objection, superseded, to_outcome
+from collage.measure.driver.settings import MeasureSettings
+from collage.measure.wire.outcomes import Failed, Outcome, Refused, Stage
+from collage.store import MAX_ATTEMPTS, RecordKey, TuningRecord, TuningStore
+from collage_core.candidates.refusals import Rejection
+from collage_core.contract import INVALID, UNMEASURED, Cost, Host, Unmeasured, ValueKind
+from collage_core.fusion.kernel import kernel_function
+from collage_core.fusion.spec import CandidateKernel
+from collage_core.fusion.sub_graph import SubGraph
+
+CACHED = "+cached"
+"""Suffix of the launch mode in a record key: the kernel's weights were in the device's cache."""
+
+
+class RecordedCosts:
+    """Costs of candidates out of a tuning database.
+
+    Structurally equal candidates of a target are one, whichever of them was measured. So are those of two targets that
+    are measured as one (`CandidateKernel.measured_as`), held to what that one is held to.
+
+    Args:
+        capture: Gives the values that keys of some candidates depend on; called when they are first needed, and then
+            often, so it should remember them.
+        database: Where outcomes are kept.
+        host: This machine.
+        settings: How candidates are measured, so which records count.
+        warm: Devices whose caches hold the model's weights from one run to the next. Kernels are timed there as plans
+            find them, with theirs in the cache; that is another measurement than of the same kernel in a larger model.
+    """
+
+    def __init__(
+        self,
+        *,
+        capture: Callable[[], Capture],
+        database: TuningStore,
+        host: Host,
+        settings: MeasureSettings,
+        warm: frozenset[str] = frozenset(),
+    ) -> None:
+        self._capture = capture
+        self._database = database
+        self._host = host
+        self._warm = warm
+        self._transient: dict[RecordKey, Failed] = {}
+        self._keys: dict[SubGraph, str] = {}
+        self._records: dict[RecordKey, list[TuningRecord]] = {}
+        self.settings = settings
+
+    def key(self, sub_graph: SubGraph) -> str:
+        """Return what makes a sub-graph one with another: structure, and values where work depends on them."""
+        graph = sub_graph.graph
+        known = self._keys.get(sub_graph)
+        if known is None:
+            known = sub_graph.structural_hash
+            unplanned = [v for v in sub_graph.input_values if graph.spec(v).kind is not ValueKind.PLANNED]
+            if unplanned or sub_graph.nodes & graph.data_dependent_mask:
+                function = kernel_function(sub_graph, "keyed")
+                digest = hashlib.sha256(repr(self._capture().inputs_of(function)).encode())
+                known = f"{known}+{digest.hexdigest()[:16]}"
+            self._keys[sub_graph] = known
+        return known
+
+    def record_key(self, candidate: CandidateKernel) -> RecordKey:
+        """Return under what a candidate is recorded."""
+        target = candidate.measured_as
+        return RecordKey(
+            structural_hash=self.key(candidate.sub_graph),
+            target=target.name,
+            fingerprint=target.fingerprint,
+            host=self._host.fingerprint_for(target.device),
+            threads=self.settings.build.threads,
+            launch=target.launch + (CACHED if target.device in self._warm else ""),
+        )
+
+    def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
+        """Return the median of the samples of a candidate.
+
+        `INVALID` if it was refused or failed, `UNMEASURED` if nobody tried.
+
+        Args:
+            candidate: The candidate.
+            confirmed: Whether to go by fresh samples where there are some; otherwise by those it was selected by,
+                so that choices made before it was confirmed can be made again.
+        """
+        key = self.record_key(candidate)
+        if key in self._transient:
+            return INVALID
+        chosen = self._deciding(candidate, confirmed=confirmed)
+        if not chosen:
+            return UNMEASURED
+        if objection(chosen[-1], self.settings.limits(candidate.measured_as)):
+            return INVALID
+        return statistics.median(_samples(chosen))
+
+    def samples_us(self, candidate: CandidateKernel, *, confirmed: bool = True) -> tuple[float, ...]:
+        """Return the samples whose median is the cost; none if there is no finite one."""
+        return tuple(_samples(self._deciding(candidate, confirmed=confirmed)))
+
+    def _deciding(self, candidate: CandidateKernel, *, confirmed: bool) -> list[TuningRecord]:
+        """Return the records a cost is computed from, in the order they were taken."""
+        records = self.usable(candidate)
+        selected = [record for record in records if record.purpose == "select"]
+        return records if confirmed or not selected else selected
+
+    def is_confirmed(self, candidate: CandidateKernel) -> bool:
+        """Return whether there are fresh samples of a candidate, or it is known to be unusable."""
+        return any(record.purpose == "confirm" for record in self.usable(candidate))
+
+    def outcome(self, candidate: CandidateKernel) -> Outcome | None:
+        """Return what came of measuring a candidate last; None if nobody tried."""
+        transient = self._transient.get(self.record_key(candidate))
+        if transient is not None:
+            return transient
+        records = self.usable(candidate)
+        if not records:
+            return None
+        return to_outcome(records[-1], self.settings.limits(candidate.measured_as))
+
+    def rejection(self, candidate: CandidateKernel) -> Rejection | None:
+        """Return why a candidate that was tried cannot be used; None if it can, or nobody tried."""
+        outcome = self.outcome(candidate)
+        if isinstance(outcome, Failed):
+            return Rejection(stage=outcome.stage.value, reason=outcome.reason)
+        return Rejection(stage=Stage.LOWER.value, reason=outcome.reason) if isinstance(outcome, Refused) else None
+
+    def variant(self, candidate: CandidateKernel) -> str | None:
+        """Return the name of the variant a candidate's cost stands for; None if it was not measured."""
+        measured = [record for record in self.usable(candidate) if record.outcome == "measured"]
+        return measured[-1].variant if measured else None
+
+    def usable(self, candidate: CandidateKernel) -> list[TuningRecord]:
+        """Return the records that say something under the present settings, in the order they were taken."""
+        key = self.record_key(candidate)
+        if key not in self._records:
+            limits = self.settings.limits(candidate.measured_as)
+            records = [record for record in self._database.records(key) if record.purpose in ("select", "confirm")]
+            short = [record for record in records if record.outcome == "failed" and is_short_of_memory(record.reason)]
+            tried_again = len(short) >= MAX_ATTEMPTS
+            self._records[key] = [
+                record for record in records if not superseded(record, limits) and (tried_again or record not in short)
+            ]
+        return self._records[key]
+
+    def has_failed_for_now(self, key: RecordKey) -> bool:
+        """Return whether a candidate failed in a way that says nothing to later runs."""
+        return key in self._transient
+
+    def fail_for_now(self, key: RecordKey, outcome: Failed) -> None:
+        """Take a failure that counts in this run only."""
+        self._transient[key] = outcome
+
+    def read_anew(self, key: RecordKey) -> None:
+        """Have a candidate's records read again: there are new ones."""
+        self._records.pop(key, None)
+
+
+def _samples(records: list[TuningRecord]) -> list[float]:
+    """Return the fresh samples if there are any, otherwise those of the last record."""
+    fresh = [record for record in records if record.purpose == "confirm" and record.samples_us]
+    return [sample for record in fresh or records[-1:] for sample in record.samples_us]

@@ -1,0 +1,45 @@
+"""How candidates are built, checked and timed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from collage.measure.driver import memory
+from collage.measure.driver.records import Limits
+from collage.measure.wire.outcomes import BuildSettings, Tolerance
+from collage_core.contract import Protocol, Target
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureSettings:
+    """How candidates are measured.
+
+    Attributes:
+        build: Build settings.
+        device_variants: Number of variants tried per candidate on a device, if it differs from `build`: device
+            libraries offer many algorithms and choose heuristically, and each takes only microseconds.
+        protocol: Timing protocol.
+        tolerance: Required accuracy.
+        inexact_tolerance: Required accuracy of targets that do not compute in the model's own dtypes.
+        deadline_s: Seconds after which a candidate's worker is killed.
+        memory_bytes: Approximate memory a candidate's worker may hold; candidates that outgrew less are tried again.
+    """
+
+    build: BuildSettings
+    device_variants: int | None = None
+    protocol: Protocol = dataclasses.field(default_factory=Protocol)
+    tolerance: Tolerance = dataclasses.field(default_factory=Tolerance)
+    inexact_tolerance: Tolerance = dataclasses.field(default_factory=Tolerance)
+    deadline_s: float = 120.0
+    memory_bytes: int = dataclasses.field(default_factory=memory.limit_bytes)
+
+    def build_for(self, target: Target) -> BuildSettings:
+        """Return the build settings of a target's candidates."""
+        if target.device == "cpu" or self.device_variants is None:
+            return self.build
+        return dataclasses.replace(self.build, max_variants=self.device_variants)
+
+    def limits(self, target: Target) -> Limits:
+        """Return the limits that apply to a target's kernels."""
+        tolerance = self.tolerance if target.exact else self.inexact_tolerance
+        return Limits(tolerance, self.deadline_s, self.memory_bytes, self.build.deterministic)

@@ -1,0 +1,128 @@
+"""Kernels of an executable and its clones: loaded when wanted, gone with the last of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collage.devices.libraries import Libraries
+from collage.devices.opening import Devices
+from collage.devices.providers import Providers
+from collage.devices.this_host import this_host
+from collage.runtime.kernels.clashes import LibraryWatch
+from collage.runtime.kernels.loading import Load, Loaded, Loader, LoweredAgain, Relower
+from collage.runtime.scratch import removed_with
+from collage_core.contract import Artifact, Host, ReentrantKernel, Target
+from collage_core.errors import KernelError
+from collage_core.passes.call_sites import CallSite
+
+Array = np.ndarray[Any, Any]
+
+
+class KernelSource:
+    """Loads kernels for an executable and its clones, and removes what they left on disk with the last of them.
+
+    Args:
+        loader: Loads one kernel.
+        sites: The call sites, by id.
+        artifacts: Artifact of each call site.
+        targets: Target of each call site.
+        libraries: Those of which a process has room for one.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        sites: Mapping[str, CallSite],
+        artifacts: Mapping[str, Artifact],
+        targets: Mapping[str, Target],
+        libraries: Libraries,
+    ) -> None:
+        self._loader = loader
+        self._sites = sites
+        self._artifacts = artifacts
+        self._targets = targets
+        self._libraries = libraries
+        self._keeps: KernelSource | None = None
+        if loader.owns_scratch:
+            removed_with(self, loader.scratch)
+
+    @classmethod
+    def open(
+        cls,
+        sites: Mapping[str, CallSite],
+        artifacts: Mapping[str, Artifact],
+        targets: Mapping[str, Target],
+        load: Load,
+        *,
+        threads: int,
+        relower: Relower | None,
+        weights: Mapping[str, Array] | None,
+        host: Host | None,
+        providers: Providers,
+    ) -> KernelSource:
+        """Return the source of a new executable; see `Executable.build`."""
+        loader = Loader(
+            load=load,
+            threads=threads,
+            scratch=Path(tempfile.mkdtemp(prefix="collage-")),
+            host=host or this_host(providers),
+            weights=weights,
+            relower=relower,
+            devices=Devices(providers.open),
+        )
+        return cls(loader, sites, artifacts, targets, providers.libraries)
+
+    @property
+    def devices(self) -> Devices:
+        """Devices of the executable, each with its own stream."""
+        return self._loader.devices
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Device of each call site."""
+        return {name: target.device for name, target in self._targets.items()}
+
+    @property
+    def lowered_again(self) -> tuple[LoweredAgain, ...]:
+        """Kernels that were lowered again because their artifacts do not fit this machine."""
+        return tuple(self._loader.again.values())
+
+    def all(self) -> dict[str, Loaded]:
+        """Load the kernel of every call site, and look after each for libraries that get into each other's way.
+
+        Raises:
+            KernelLoadError: If a kernel cannot be loaded.
+            LibraryClashError: If two toolchains have loaded two of a library of which there is room for one.
+        """
+        watch = LibraryWatch(self._libraries)
+        kernels: dict[str, Loaded] = {}
+        for name in self._sites:
+            kernels[name] = self.load(name)
+            watch.look(self._targets[name].toolchain)
+        watch.look_again()
+        return kernels
+
+    def load(self, name: str) -> Loaded:
+        """Load the kernel of a call site."""
+        site = self._sites[name]
+        if name not in self._artifacts or name not in self._targets:
+            raise KernelError(f"call site {name!r} of {site.target} has no artifact or no target")
+        return self._loader(site, self._targets[name], self._artifacts[name])
+
+    def apart(self) -> KernelSource:
+        """Return the source of a clone: with streams of its own where devices take part, what they hold shared."""
+        if not any(True for _ in self.devices):
+            return self
+        apart = KernelSource(self._loader.apart(), self._sites, self._artifacts, self._targets, self._libraries)
+        apart._keeps = self
+        return apart
+
+    def for_clone(self, name: str, loaded: Loaded) -> Loaded:
+        """Return a clone's kernel of a call site: the same if it is reentrant and on the CPU, else one of its own."""
+        shared = isinstance(loaded.kernel, ReentrantKernel) and self._targets[name].device == "cpu"
+        return loaded if shared else self.load(name)

@@ -1,0 +1,65 @@
+"""Calls of one kernel, with everything the contract forbids looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from collage.measure.wire.outcomes import Tolerance
+from collage.measure.worker.verdicts import judge, spoil
+from collage_core.contract import Artifact, DeviceStream, Kernel, KernelFunction, ValueKind
+from collage_core.errors import DeviceCaptureError, KernelError
+from collage_testing.kit.bound_kernel import BoundKernel
+
+
+def called(
+    kernel: Kernel,
+    function: KernelFunction,
+    artifact: Artifact,
+    given: Sequence[Any],
+    expected: Sequence[Any],
+    device: DeviceStream | None,
+    tolerance: Tolerance,
+) -> list[str]:
+    """Bind three times and call the first, the second, the first again, one less well aligned, and a graph.
+
+    The graph is of calls on a device that may be captured. A kernel of a device may refuse to be bound to places
+    that are less aligned than core's own, since that is an error its user sees; it may not go wrong there.
+    """
+    first, second = (BoundKernel(kernel, artifact, function, given, device) for _ in range(2))
+    bound = {"": first, " when bound again": second, " when run after another binding": first}
+    try:
+        unaligned = BoundKernel(kernel, artifact, function, given, device, aligned=False)
+        bound[" when bound to a caller's own arrays"] = unaligned
+    except KernelError:
+        if device is None:
+            raise
+    problems: list[str] = []
+    seen = []
+    graph = " when captured in a graph"
+    if device is not None and artifact.capturable:
+        bound[graph] = first
+    for when, each in bound.items():
+        for buffer, right in zip(each.outputs, expected, strict=True):
+            spoil(buffer, right)
+        try:
+            each.replay() if when == graph else each.call()
+        except DeviceCaptureError as error:
+            problems.append(f"the artifact says it is capturable, and it is not: {error.reason}")
+            continue
+        verdict = judge(each.outputs, expected, tolerance)
+        if isinstance(verdict, str):
+            problems.append(f"wrong numbers{when}: {verdict}")
+        for buffer, value in zip(each.inputs, given, strict=True):
+            if buffer.spec.kind is not ValueKind.FOREIGN and _bits(buffer.array) != _bits(np.asarray(value)):
+                problems.append(f"it writes its input {buffer.spec.name!r}{when}")
+        seen.append([_bits(b.array) for b in each.outputs if b.spec.kind is not ValueKind.FOREIGN])
+    if not problems and artifact.deterministic and not seen[0] == seen[1] == seen[2]:
+        problems.append("equal inputs give other bits when run again, yet the artifact says it is deterministic")
+    return problems
+
+
+def _bits(array: np.ndarray[Any, Any]) -> bytes:
+    return np.ascontiguousarray(array).tobytes()

@@ -1,0 +1,199 @@
+"""Kernels of the CPU, one function at a time: lowered, loaded, run, and held against ONNX's reference.
+
+What `device_kernels` is for kernels of devices, for a plugin under test whose hooks are called directly:
+
+    kernels = HostKernels(plugin, Target(toolchain="sampler", fingerprint="test"), tmp_path)
+    kernels.check(written("g (float[4] x) => (float[4] y) { y = Relu(x) }"), {"x": x})
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collage.devices.this_host import this_host
+from collage_core.contract import (
+    Artifact,
+    Buffer,
+    BuildContext,
+    KernelFunction,
+    RunContext,
+    Target,
+    Unsupported,
+    ValueKind,
+    content_hash,
+)
+from collage_testing.kit.contexts import build_context
+from collage_testing.kit.written import WrittenFunction
+
+_WORKSPACE_BYTES = 1 << 30
+
+
+class HostKernels:
+    """A plugin, one of its targets, and what tests ask of them.
+
+    Args:
+        plugin: Its hooks are called as methods.
+        target: Of the CPU.
+        scratch: A directory for the toolchain.
+    """
+
+    def __init__(self, plugin: Any, target: Target, scratch: Path) -> None:
+        self.plugin = plugin
+        self.target = target
+        self._scratch = scratch
+
+    def build(self, **fields: Any) -> BuildContext:
+        """Say how a kernel is to be built; with what is to be otherwise than quickly and in memory enough."""
+        return build_context(self._scratch, **({"effort": 0, "workspace_limit_bytes": _WORKSPACE_BYTES} | fields))
+
+    def run_context(self, what: WrittenFunction, *, threads: int = 1) -> RunContext:
+        """Say where a kernel runs: here, with the function's weights."""
+        constants = {content_hash(array): array for array in what.arrays.values()}
+        return RunContext(threads=threads, host=this_host(), constants=constants)
+
+    def answer(self, function: KernelFunction) -> Any:
+        """Lower a function, and return what the plugin says, be it a refusal."""
+        return self.plugin.collage_lower(self.target, function, self.build())
+
+    def lowered(self, what: WrittenFunction, *, effort: int = 0) -> list[Artifact]:
+        """Lower a function, and return every variant, its metadata sent through JSON.
+
+        Raises:
+            AssertionError: If the plugin refuses.
+        """
+        answer = self.plugin.collage_lower(self.target, what.function, self.build(effort=effort))
+        assert not isinstance(answer, Unsupported), answer.reason
+        return [dataclasses.replace(each, metadata=json.loads(json.dumps(each.metadata))) for each in answer]
+
+    def run(
+        self,
+        what: WrittenFunction,
+        artifact: Artifact,
+        feeds: Mapping[str, Any],
+        *,
+        target: Target | None = None,
+        threads: int = 1,
+    ) -> list[Any]:
+        """Load an artifact, bind it once, call it twice; returns its outputs.
+
+        Raises:
+            AssertionError: If it does not load, or writes its inputs.
+        """
+        kernel = self.plugin.collage_load(target or self.target, artifact, self.run_context(what, threads=threads))
+        assert not isinstance(kernel, Unsupported), kernel.reason
+        inputs = [Buffer(spec) for spec in what.function.inputs]
+        outputs = [Buffer(spec) for spec in what.function.outputs]
+        for buffer in inputs:
+            buffer.put(feeds[buffer.spec.name])
+        call = kernel.bind(inputs, outputs, None)
+        del kernel  # a bound call keeps alive all it needs
+        call()
+        for buffer in outputs:
+            if buffer.spec.kind is ValueKind.PLANNED and buffer.array.size:
+                buffer.array.reshape(-1).view(np.uint8).fill(1)
+        call()
+        for buffer in inputs:
+            np.testing.assert_array_equal(buffer.value, feeds[buffer.spec.name])
+        return [buffer.value for buffer in outputs]
+
+    def check(self, what: WrittenFunction, *feeds: Mapping[str, Any], tolerance: float = 1e-4, effort: int = 2) -> None:
+        """Run every variant of a function on all feeds, and compare with the reference.
+
+        Raises:
+            AssertionError: If an output is of another shape or beyond the tolerance.
+        """
+        expected = [what.expected(each) for each in feeds]
+        for artifact in self.lowered(what, effort=effort):
+            for each, right in zip(feeds, expected, strict=True):
+                found = self.run(what, artifact, each)
+                for spec, one, other in zip(what.function.outputs, found, right, strict=True):
+                    _compare(one, np.asarray(other), spec.name, tolerance)
+
+    def check_elsewhere(self, what: WrittenFunction, artifact: Artifact, feeds: Mapping[str, Any], plugin: str) -> None:
+        """Run an artifact in a process that has only its bytes and constants, and compare with a run here.
+
+        Args:
+            what: What it was made from; its outputs are float tensors.
+            artifact: The artifact.
+            feeds: Inputs, float tensors, too.
+            plugin: The plugin there, as `module:attribute`.
+
+        Raises:
+            AssertionError: If an output has other bits.
+        """
+        here = self.run(what, artifact, feeds)
+        with tempfile.TemporaryDirectory(dir=self._scratch) as name:
+            folder = Path(name)
+            about = {
+                "plugin": plugin,
+                "metadata": artifact.metadata,
+                "constants": artifact.constants,
+                "inputs": {spec.name: spec.static_shape for spec in what.function.inputs},
+                "outputs": {spec.name: spec.static_shape for spec in what.function.outputs},
+            }
+            (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
+            (folder / "files").mkdir()
+            for file, data in artifact.files.items():
+                (folder / "files" / file).write_bytes(data)
+            np.savez(folder / "feeds.npz", **feeds)
+            constants: dict[str, Any] = {content_hash(array): array for array in what.arrays.values()}
+            np.savez(folder / "constants.npz", **constants)
+            python("-m", "collage_testing.kit.elsewhere", str(folder))
+            with np.load(folder / "found.npz") as there:
+                for spec, value in zip(what.function.outputs, here, strict=True):
+                    np.testing.assert_array_equal(there[spec.name], value)
+
+
+def check_library_is_optional(module: str, plugin: str, package: str) -> None:
+    """Check that a plugin imports without its library, and asks for it by name.
+
+    Args:
+        module: The library.
+        plugin: The plugin, as `module:attribute`.
+        package: What to install.
+
+    Raises:
+        AssertionError: If it imports the library, or does not say what to install.
+    """
+    where, _, attribute = plugin.partition(":")
+    python("-c", f"import sys, {where}\nassert {module!r} not in sys.modules\n")
+    python(
+        "-c",
+        f"import sys; sys.modules[{module!r}] = None\n"
+        "from collage.devices.this_host import this_host\n"
+        "from collage_core.contract import Unsupported\n"
+        f"from {where} import {attribute} as plugin\n"
+        "answer = plugin.collage_targets(this_host())\n"
+        f"assert isinstance(answer, Unsupported) and 'pip install {package}' in answer.reason, answer\n",
+    )
+
+
+def python(*arguments: str) -> None:
+    """Run Python in another process that finds what this one finds.
+
+    Raises:
+        AssertionError: If it fails; with what it printed.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def _compare(found: Any, right: np.ndarray[Any, Any], name: str, tolerance: float) -> None:
+    assert np.asarray(found).shape == right.shape, name
+    if right.dtype.kind in "fV":
+        np.testing.assert_allclose(
+            np.asarray(found, np.float64), right.astype(np.float64), atol=tolerance, rtol=tolerance
+        )
+    else:
+        np.testing.assert_array_equal(found, right)
