@@ -16,18 +16,17 @@ def resnext(*, narrower: int = 16, groups: int = 8) -> onnx_ir.Model:
 
     def conv(value: onnx_ir.Value, channels: int, size: int, *, stride: int = 1, group: int = 1) -> onnx_ir.Value:
         assert value.shape is not None
-        given = int(value.shape[1])
+        _, given, height, _ = value.shape.numpy()
         name = f"weight_{g.count}"
         operands = (g.weight(name, channels, given // group, size, size), g.weight(f"{name}_bias", channels))
-        options = {"pads": [size // 2] * 4, "strides": [stride] * 2, "group": group}
-        made = g.op("Conv", value, *operands, **options)
-        rows = (int(value.shape[2]) + 2 * (size // 2) - size) // stride + 1
+        made = g.op("Conv", value, *operands, pads=[size // 2] * 4, strides=[stride] * 2, group=group)
+        rows = (height + 2 * (size // 2) - size) // stride + 1
         made.dtype, made.shape = onnx_ir.DataType.FLOAT, onnx_ir.Shape([1, channels, rows, rows])
         return made
 
     def relu(value: onnx_ir.Value) -> onnx_ir.Value:
         made = g.op("Relu", value)
-        made.dtype, made.shape = value.dtype, value.shape
+        made.dtype, made.shape = onnx_ir.DataType.FLOAT, value.shape
         return made
 
     value = relu(conv(g.input("x", 1, 3, 64, 64), 64 // narrower * 4, 7, stride=2))
@@ -39,6 +38,6 @@ def resnext(*, narrower: int = 16, groups: int = 8) -> onnx_ir.Model:
             wide = conv(wide, outer, 1)
             skip = value if number else conv(value, outer, 1, stride=stride)
             joined = g.op("Add", wide, skip)
-            joined.dtype, joined.shape = wide.dtype, wide.shape
+            joined.dtype, joined.shape = onnx_ir.DataType.FLOAT, wide.shape
             value = relu(joined)
     return g.model(value)

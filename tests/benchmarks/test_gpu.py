@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import gpu
 from benchmarks.gpu_plan import PRECISIONS, Case, Package, cases, entrants, known, optimize_command
+from benchmarks.gpu_steps import gpu as named_gpu
 from benchmarks.models.torch_zoo import ZOO
 
 PAPER = ("bert", "dcgan", "nasnet_a", "resnet3d_50", "resnext50")
@@ -105,7 +106,7 @@ def test_a_gpu_is_named_with_its_memory_and_driver(tmp_path: Path, monkeypatch: 
         tmp_path / "bin", monkeypatch, "printf '0, A, 1 MiB, 9\\n1, NVIDIA H200, 143771 MiB, 580.159.04\\n'"
     )
 
-    assert gpu.gpu("cuda:1") == "NVIDIA H200, 143771 MiB, driver 580.159.04"
+    assert named_gpu("cuda:1") == "NVIDIA H200, 143771 MiB, driver 580.159.04"
 
 
 @pytest.mark.parametrize("precision", list(PRECISIONS))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from benchmarks import gpu
 from benchmarks.gpu_page import HEADINGS, ablation_lines, faults, markdown
@@ -167,7 +168,7 @@ def test_a_race_among_other_toolchains_does_not_stand_for_this_one(tmp_path: Pat
 
     def races_of(toolchains: str) -> dict[str, Any]:
         options = gpu.parser().parse_args(["--results", str(results), "--toolchains", toolchains])
-        races = gpu.Races(options, "NVIDIA H100", Clock(), gpu.Console(quiet=True))
+        races = gpu.Races(options, "NVIDIA H100", Clock(), Console(quiet=True))
         races._race = lambda case: {**old, "toolchains": toolchains, "contenders": []}  # type: ignore[method-assign]
         races._write = lambda: None  # type: ignore[method-assign]
         races.run([CASE])

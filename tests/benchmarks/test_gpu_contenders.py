@@ -329,7 +329,7 @@ class Session:
 def test_a_package_on_a_device_has_inputs_and_outputs_there_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session()
     monkeypatch.setattr("collage.load", lambda path: session)
-    call: Any = collage_package.setup("x.collage", {"x": np.float32([1, 2])}, 1, device="cuda:0")
+    call: Any = collage_package.setup("x.collage", {"x": np.array([1, 2], np.float32)}, 1, device="cuda:0")
 
     assert session.calls[:3] == [("bind", {"x": "cuda:0"}, {"y": "cuda:0"}), ("set", [1.0, 2.0]), "wait"]
     assert session.calls[3:] == ["run"] * collage_package.WARM_UP

@@ -11,7 +11,9 @@ from benchmarks.gpu_page import HEADINGS, faults, markdown, means, round_ratios,
 from benchmarks.judge.statistics import geometric_mean
 
 
-def race(name: str, precision: str = "fp32", error: float = 1e-6, **rounds_us: list[float]) -> dict[str, Any]:
+def race(
+    name: str, precision: str = "fp32", error: float = 1e-6, *, rounds_us: dict[str, list[float]]
+) -> dict[str, Any]:
     """A race in which contenders took these times; `triton` is the best single toolchain if it ran."""
     contenders = []
     for contender, times in rounds_us.items():
@@ -47,14 +49,14 @@ def race(name: str, precision: str = "fp32", error: float = 1e-6, **rounds_us: l
 
 VIT = race(
     "vit",
-    **{
+    rounds_us={
         "collage": [100.0, 200.0, 100.0],
         "max-autotune": [200.0, 400.0, 190.0],
         "torch-eager": [400.0, 800.0, 400.0],
         "triton": [110.0, 220.0, 110.0],
     },
 )
-BERT = race("bert", **{"collage": [100.0] * 3, "max-autotune": [50.0] * 3, "torch-eager": [100.0] * 3})
+BERT = race("bert", rounds_us={"collage": [100.0] * 3, "max-autotune": [50.0] * 3, "torch-eager": [100.0] * 3})
 
 
 def test_a_speed_up_is_paired_by_round() -> None:
@@ -78,7 +80,7 @@ def test_a_row_shows_each_race_against_both_compilers_and_the_best_single_toolch
 
 
 def test_the_mean_over_races_is_geometric_and_says_over_how_many() -> None:
-    found = {(row[0], row[1]): row[2:] for row in means([VIT, BERT, race("vit", "fp16", collage=[1.0])])}
+    found = {(row[0], row[1]): row[2:] for row in means([VIT, BERT, race("vit", "fp16", rounds_us={"collage": [1.0]})])}
 
     assert found["fp32", "max-autotune"][:2] == ("2 of 2", "1.00")  # of 2 and 1 / 2
     assert found["fp32", "torch-eager"][:2] == ("2 of 2", "2.00")  # of 4 and 1
@@ -96,25 +98,25 @@ def test_the_interval_of_a_geometric_mean_is_that_of_its_logarithms() -> None:
 
 def test_a_plan_that_is_slower_wrong_or_missing_is_named() -> None:
     times = {"collage": [110.0] * 3, "torch-eager": [100.0] * 3, "triton": [100.0] * 3}
-    wrong = race("vit", error=0.5, collage=[1.0])
+    wrong = race("vit", error=0.5, rounds_us={"collage": [1.0]})
     wrong["contenders"].append({**wrong["contenders"][0], "name": "torch-eager", "max_error": 1e-3})
-    lost = race("vit", collage=[1.0])
+    lost = race("vit", rounds_us={"collage": [1.0]})
     lost["contenders"][0]["comparable"] = False
-    missing = race("vit", **{"torch-eager": [1.0]})
+    missing = race("vit", rounds_us={"torch-eager": [1.0]})
     missing["contenders"].append({"name": "collage", "kind": "outside", "failed": "no toolchain"})
 
     assert faults(VIT) == []
-    assert faults(race("vit", **times)) == ["it may be slower than triton: up to 1.10 of its time"]
+    assert faults(race("vit", rounds_us=times)) == ["it may be slower than triton: up to 1.10 of its time"]
     assert faults(wrong) == ["its error is 5.0e-01, PyTorch's in the same precision 1.0e-03"]
     assert faults(lost) == ["its outputs differ in shape or are not finite"]
     wrong["contenders"][1] |= {"comparable": False, "max_error": None}
     assert faults(wrong) == []
     assert faults(missing) == ["no plan ran"]
-    assert faults(race("vit", **{"torch-eager": [1.0]})) == []
+    assert faults(race("vit", rounds_us={"torch-eager": [1.0]})) == []
 
 
 def test_the_page_says_on_what_how_and_what_did_not_run() -> None:
-    stopped = race("gpt2", collage=[1.0])
+    stopped = race("gpt2", rounds_us={"collage": [1.0]})
     stopped["contenders"].append({"name": "tensorrt", "kind": "single", "failed": "no TensorRT is installed"})
     page = markdown([VIT, stopped])
 

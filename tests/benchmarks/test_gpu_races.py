@@ -136,7 +136,7 @@ def test_a_rehearsal_does_not_stand_for_a_race_on_a_device(track: Track) -> None
 
 def test_a_plan_that_is_slower_than_a_single_toolchain_ends_with_1(track: Track) -> None:
     track.model(case("vit"))
-    np.savez(case("vit").files(track.work).expected, y=np.float32([2.0, 4.0, 9.0]))
+    np.savez(case("vit").files(track.work).expected, y=np.array([2.0, 4.0, 9.0], np.float32))
     assert track.run("vit") == 0  # who is right cannot be told: everybody says the same
     track.model(case("gpt2"))
     track.took_us["collage"] = 5.2

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import gpu_variants
+from benchmarks import gpu_variants, variant_shapes
 from benchmarks.gpu_steps import Clock
 from benchmarks.gpu_variants_page import beaten, describe, markdown, shortcomings
 from benchmarks.variant_race import verdict, whole_of
@@ -71,7 +71,9 @@ class Menu(ExecutingMock):
         return self._variants(target, function)
 
     def _variants(self, target: Target, function: KernelFunction) -> Iterator[Artifact]:
-        for artifact in super().collage_lower(target, function):
+        lowered = super().collage_lower(target, function)
+        assert not isinstance(lowered, Unsupported)
+        for artifact in lowered:
             for name, us in self.menu.items():
                 yield dataclasses.replace(artifact, variant=name, capturable=True, metadata={"us": us})
 
@@ -241,7 +243,7 @@ def emulated(with_gpu: None) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def real() -> dict[str, Any]:
-    return {"registry": Registry.discover(), "devices": None, "shapes": gpu_variants.SHAPES}
+    return {"registry": Registry.discover(), "devices": None, "shapes": variant_shapes.SHAPES}
 
 
 @pytest.mark.parametrize(
@@ -327,7 +329,7 @@ def test_every_layer_of_the_list_is_one_kernel_of_each_toolchain_that_multiplies
     names = ["cublas", "cudnn", "triton"]
     entries, reasons = gpu_variants.usable(emulated["registry"], HOST, "cuda:0", names)
     assert reasons == {}
-    for shape in gpu_variants.SHAPES:
+    for shape in variant_shapes.SHAPES:
         layer = layer_of(shape, "float16")
         taken = [entry.toolchain.name for entry in entries if not isinstance(whole_of(layer, entry), str)]
         assert taken == (names if shape.operator == "MatMul" else names[1:]), shape.key

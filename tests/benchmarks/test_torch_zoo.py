@@ -11,6 +11,7 @@ import json
 import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -53,7 +54,7 @@ RESULTS = {
 }
 
 
-def parameters(module: torch.nn.Module) -> int:
+def parameters(module: Any) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
@@ -113,8 +114,8 @@ def test_weights_come_back_from_their_file_and_fit_their_own_module_only(tmp_pat
 def test_a_module_in_a_precision_computes_in_it_and_speaks_float32(dtype: str) -> None:
     seen = []
 
-    class Spy(torch.nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+    class Spy(torch.nn.Linear):  # type: ignore[name-defined]  # known only where PyTorch is
+        def forward(self, x: Any) -> Any:
             seen.append((x.dtype, self.weight.dtype))
             return super().forward(x)
 
@@ -164,7 +165,12 @@ def test_tf32_is_for_products_and_convolutions_alike(allowed: bool, narrow: Path
 
 def test_max_autotune_is_asked_of_pytorch_as_it_is_known(narrow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(torch, "compile", lambda module, **options: asked.append(options) or module)
+
+    def compiled(module: Any, **options: Any) -> Any:
+        asked.append(options)
+        return module
+
+    monkeypatch.setattr(torch, "compile", compiled)
     inputs = ZOO["dcgan"].make_inputs(1)
     torch_module.setup(str(narrow), inputs, 1, architecture="dcgan", device="cpu", mode="max-autotune")
 
@@ -196,9 +202,12 @@ def test_an_eager_run_is_captured_after_its_warm_up_and_only_replayed(
         "graph": lambda held: entered("capture"),
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
-    monkeypatch.setattr(
-        Generator, "forward", lambda self, noise: calls.append("run") or self.layers(noise), raising=True
-    )
+
+    def forward(self: Any, noise: Any) -> Any:
+        calls.append("run")
+        return self.layers(noise)
+
+    monkeypatch.setattr(Generator, "forward", forward)
     inputs = ZOO["dcgan"].make_inputs(1)
     call = torch_module.setup(str(narrow), inputs, 1, architecture="dcgan", device="meta", graph=graph)
 

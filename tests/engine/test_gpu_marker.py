@@ -53,7 +53,9 @@ def test_what_is_missing_skips_what_needs_it(
 
     reports = pytester.inline_run("-p", "no:cacheprovider").getreports("pytest_runtest_logreport")
 
-    said = {each.head_line: each.longrepr[2] for each in reports if each.skipped and isinstance(each.longrepr, tuple)}
+    said = {
+        str(each.head_line): each.longrepr[2] for each in reports if each.skipped and isinstance(each.longrepr, tuple)
+    }
     assert said.keys() == skipped.keys()
     assert all(skipped[name] in said[name] for name in said), said
     assert len([each for each in reports if each.when == "call" and each.passed]) == 4 - len(skipped)

@@ -50,10 +50,9 @@ class Plain:
         table.predicate("Relu", lambda node: Supported())
 
     @hookimpl
-    def collage_lower(self, function: KernelFunction, build: BuildContext) -> Iterator[Artifact]:
-        for name in ("fast", "small"):
-            if build.variant in (None, name):
-                yield Artifact(files={}, variant=name)
+    def collage_lower(self, function: KernelFunction, build: BuildContext) -> Iterator[Artifact] | Unsupported:
+        names = [name for name in ("fast", "small") if build.variant in (None, name)]
+        return (Artifact(files={}, variant=name) for name in names)
 
     @hookimpl
     def collage_load(self, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
@@ -131,7 +130,7 @@ def test_lowering_is_told_how_much_is_wanted_and_for_which_machine() -> None:
 
     class Curious(Plain):
         @hookimpl
-        def collage_lower(self, function: KernelFunction, build: BuildContext) -> Iterator[Artifact]:
+        def collage_lower(self, function: KernelFunction, build: BuildContext) -> Iterator[Artifact] | Unsupported:
             seen.append(build)
             return Plain().collage_lower(function, build)
 
@@ -162,7 +161,7 @@ class OnDevice(Plain):
         table.predicate("MatMul", lambda node: Supported())
 
     @hookimpl
-    def collage_lower(self, function: KernelFunction) -> Iterator[Artifact]:
+    def collage_lower(self, function: KernelFunction) -> Iterator[Artifact]:  # type: ignore[override]  # a hook takes what it wants of the arguments
         constants = dict(function.constants)
         yield Artifact(files={}, constants=constants, workspace_bytes=64, capturable=self.capturable)
 

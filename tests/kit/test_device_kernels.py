@@ -67,7 +67,9 @@ class Mock(ExecutingMock):
         super().__init__("mock", costs_us={}, operators=["MatMul"], targets=targets)
 
     @hookimpl
-    def collage_lower(self, target: Target, function: KernelFunction, build: BuildContext) -> Any:
+    def collage_lower(  # type: ignore[override]  # a hook takes what it wants of the arguments
+        self, target: Target, function: KernelFunction, build: BuildContext
+    ) -> Any:
         answer = super().collage_lower(target, function)
         return answer if isinstance(answer, Unsupported) else self.several(next(answer), build)
 
@@ -117,7 +119,7 @@ def test_a_kernel_is_run_and_its_outputs_fetched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("aligned", [True, False])
 def test_places_are_aligned_as_cores_or_start_an_element_later(aligned: bool, tmp_path: Path) -> None:
-    seen = []
+    seen: list[Any] = []
 
     class Looks(Mock):
         def call(self, call: BoundCall, run: RunContext, places: Sequence[Buffer]) -> None:
@@ -166,14 +168,14 @@ def test_lowering_is_told_of_the_machine_and_what_is_asked_for(tmp_path: Path) -
 
 class Refuses(Mock):
     @hookimpl
-    def collage_lower(self) -> Unsupported:
+    def collage_lower(self) -> Unsupported:  # type: ignore[override]  # a hook takes what it wants of the arguments
         return Unsupported("no kernel of 3 rows")
 
 
 def test_a_refusal_is_said_in_the_toolchains_words(tmp_path: Path) -> None:
     class DoesNotLoad(Mock):
         @hookimpl
-        def collage_load(self) -> Unsupported:
+        def collage_load(self) -> Unsupported:  # type: ignore[override]  # a hook takes what it wants of the arguments
             return Unsupported("of another version")
 
     with pytest.raises(AssertionError, match="mock@made-up:0 refuses product: no kernel of 3 rows"):
@@ -208,7 +210,7 @@ class AtOnce(Mock):
     def call(self, call: BoundCall, run: RunContext, places: Sequence[Buffer]) -> None:
         call()
         place, device = places[-1], stream_of(run.stream).device
-        device.peek(place.pointer, place.spec.static_shape, np.float32)[...] = 1  # type: ignore[attr-defined]
+        device.peek(place.pointer, place.spec.static_shape, np.float32)[...] = 1
 
 
 class Counts(Mock):
@@ -278,7 +280,7 @@ def test_what_cannot_be_captured_is_an_error(tmp_path: Path) -> None:
 # Candidates, by all that the conformance kit looks for
 
 
-def check(kind: Callable[[FakeDevice], Mock]) -> None:
+def check(kind: Callable[[], Mock]) -> None:
     graph = DataflowGraph(single_matmul(m=3, n=5, k=7))
     values = evaluate(graph.model, random_inputs(graph, seed=0)).values
     machine(kind).check([SubGraph(graph, graph.all_mask)], values, PLAIN, tolerance=1e-5)

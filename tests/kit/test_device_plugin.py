@@ -51,8 +51,8 @@ class Rectifier:
 
     @hookimpl
     def collage_load(self, run: RunContext) -> Kernel:
+        assert run.stream is not None
         launches, stream = self.launches, run.stream
-        assert stream is not None
 
         class Relu:
             def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:

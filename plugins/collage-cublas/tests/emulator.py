@@ -33,7 +33,8 @@ from collage_cublas.library import (
     Preference,
     Reduction,
 )
-from collage_testing.kit import FakeDevice, stream_of
+from collage_testing.kit import stream_of
+from collage_testing.kit.fake_hardware import FakeHardware
 
 _NUMPY = {
     DataType.R_32F: np.dtype(np.float32),
@@ -54,15 +55,15 @@ class Notes:
         return 130000
 
     def matmul_desc(self, compute: Compute, scale: DataType) -> int:
-        defaults = {Desc.TRANSA: 0, Desc.TRANSB: 0, Desc.EPILOGUE: 1, Desc.BIAS_POINTER: 0}
+        defaults: dict[enum.Enum, int] = {Desc.TRANSA: 0, Desc.TRANSB: 0, Desc.EPILOGUE: 1, Desc.BIAS_POINTER: 0}
         return self._new({Desc.COMPUTE_TYPE: compute, Desc.SCALE_TYPE: scale, **defaults})
 
     def layout(self, dtype: DataType, rows: int, cols: int, ld: int) -> int:
-        sizes = {Layout.TYPE: dtype, Layout.ROWS: rows, Layout.COLS: cols, Layout.LD: ld}
+        sizes: dict[enum.Enum, int] = {Layout.TYPE: dtype, Layout.ROWS: rows, Layout.COLS: cols, Layout.LD: ld}
         return self._new({**sizes, Layout.ORDER: 0, Layout.BATCH_COUNT: 1, Layout.STRIDED_BATCH_OFFSET: 0})
 
     def preference(self) -> int:
-        alignments = {each: 256 for each in Preference if each.name.startswith("MIN_ALIGNMENT")}
+        alignments: dict[enum.Enum, int] = {each: 256 for each in Preference if each.name.startswith("MIN_ALIGNMENT")}
         return self._new({Preference.MAX_WORKSPACE_BYTES: 0, Preference.REDUCTION_SCHEME_MASK: _MASK, **alignments})
 
     def set(self, descriptor: int, attribute: Desc | Layout | Preference, value: int) -> None:
@@ -211,7 +212,7 @@ _Attributes = Mapping[int, Mapping[enum.Enum, int]]
 """Of each descriptor of a call."""
 
 
-def _multiply(device: FakeDevice, matmul: Matmul, attributes: _Attributes) -> None:
+def _multiply(device: FakeHardware, matmul: Matmul, attributes: _Attributes) -> None:
     """What `cublasLtMatmul` does once its stream comes to it."""
     desc = attributes[matmul.desc]
     epilogue = Epilogue(desc[Desc.EPILOGUE])
@@ -244,7 +245,7 @@ def _multiply(device: FakeDevice, matmul: Matmul, attributes: _Attributes) -> No
         device.view(matmul.workspace, (matmul.workspace_bytes,), np.uint8)[:] = 0xFF
 
 
-def _matrix(device: FakeDevice, pointer: int, layout: Mapping[enum.Enum, int], number: int) -> np.ndarray[Any, Any]:
+def _matrix(device: FakeHardware, pointer: int, layout: Mapping[enum.Enum, int], number: int) -> np.ndarray[Any, Any]:
     """One of a batch of column-major matrices in memory."""
     rows, cols, ld = layout[Layout.ROWS], layout[Layout.COLS], layout[Layout.LD]
     dtype = _NUMPY[DataType(layout[Layout.TYPE])]

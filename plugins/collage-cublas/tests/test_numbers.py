@@ -45,7 +45,7 @@ class Case:
 
     def model(self) -> onnx_ir.Model:
         g = GraphBuilder("product")
-        factors = []
+        factors: list[onnx_ir.Value] = []
         for name, shape, order in (("x", self.a, self.a_order), ("z", self.b, self.b_order)):
             held = [0] * len(shape)
             for place, axis in enumerate(order or range(len(shape))):
@@ -109,9 +109,9 @@ def cases(draw: st.DrawFn) -> Case:
         a, b = draw(st.sampled_from([((k,), b), (a, (k,)), ((k,), (k,))]))
     orders = [draw(st.none() | st.permutations(range(len(s))).map(tuple)) if len(s) > 1 else None for s in (a, b)]
     result = np.matmul(np.zeros(a), np.zeros(b)).shape
-    size = int(np.prod(result))
+    count = int(np.prod(result))
     seen_at = draw(st.sampled_from(["", "bias", "residual", "activation"]))
-    seen: tuple[int, ...] = draw(st.sampled_from([(size,), (1, *result), (*result, 1), result[::-1] or (1,)]))
+    seen: tuple[int, ...] = draw(st.sampled_from([(count,), (1, *result), (*result, 1), result[::-1] or (1,)]))
     shape = seen if seen_at in ("bias", "residual") else result
     residual: Any = draw(st.sampled_from([None, shape, (1,) * len(shape), shape[1:], (*shape[:-1], 1)[: len(shape)]]))
     number = st.none() | st.tuples(st.sampled_from(["Mul", "Div"]), st.sampled_from([0.125, -3.0, 7.0]))
@@ -193,6 +193,6 @@ def test_gemm_in_all_its_forms(trans_a: int, trans_b: int, third: tuple[int, ...
         assert "the bias is not one number for each of the 4 columns" in found.refusals[0]
         return
     [candidate] = found.candidates
-    wanted = {None: "cublas.matmul", (3, 4): "cublas.matmul_residual"}.get(third, "cublas.matmul_bias")
-    assert candidate.sub_graph.label == wanted
+    labels: dict[tuple[int, ...] | None, str] = {None: "cublas.matmul", (3, 4): "cublas.matmul_residual"}
+    assert candidate.sub_graph.label == labels.get(third, "cublas.matmul_bias")
     check_numbers(model, found.candidates)

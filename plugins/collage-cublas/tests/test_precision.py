@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir
@@ -112,7 +113,8 @@ def test_a_weight_is_asked_for_converted_and_an_input_is_rounded_behind_the_algo
     suffixes = {key.partition(":")[2] for key in keys.values()}
     assert suffixes == {"FLOAT16", ""}  # the bias is added, so it stays float32
     assert {key.partition(":")[0] for key in keys.values()} == set(hashes)
-    [[_, offset, elements]] = cast.metadata["casts"]  # type: ignore[misc]
+    casts: Any = cast.metadata["casts"]
+    [[_, offset, elements]] = casts
     assert (offset, elements) == (1 << 20, 2 * 3 * 16)
     assert cast.workspace_bytes == (1 << 20) + 256
     assert set(fast.constants.values()) == set(hashes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -76,7 +77,7 @@ class Old(Notes):
     ],
 )
 def test_a_machine_that_cannot_run_it_is_told_why(
-    device: dict[str, str] | None, plugin: CublasPlugin, obstacle: Obstacle, reason: str
+    device: dict[str, Any] | None, plugin: CublasPlugin, obstacle: Obstacle, reason: str
 ) -> None:
     devices = () if device is None else (dataclasses.replace(H100, **device),)
 

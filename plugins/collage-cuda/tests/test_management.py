@@ -46,6 +46,9 @@ class FakeNvml:
         self.starts = starts
         self.open = 0
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)  # it has no other function
+
     def nvmlInit_v2(self) -> int:
         self.open += self.starts
         return 0 if self.starts else 9

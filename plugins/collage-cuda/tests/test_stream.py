@@ -193,7 +193,7 @@ def test_a_lost_device_is_lost_for_every_call_after_it() -> None:
     cuda = CudaStream.with_library(documented_cupy(), "cuda:0")
     cuda.copy(0x10, 0x20, 4)
 
-    calls = (cuda.synchronise, cuda.activate, cuda.event, lambda: cuda.allocate(4), lambda: cuda.capture(int))
+    calls = (cuda.synchronise, cuda.activate, cuda.event, lambda: cuda.allocate(4), lambda: cuda.capture(cuda.activate))
     for call in calls:
         with pytest.raises(DeviceLostError, match="cudaError 700"):
             call()

@@ -66,7 +66,9 @@ Enqueue = Callable[[], None]
 class Placed(Protocol):
     """Device memory that is freed when the last reference to this object is gone."""
 
-    pointer: int
+    @property
+    def pointer(self) -> int:
+        """Its address."""
 
 
 class Library(Protocol):

@@ -22,8 +22,8 @@ from collage_core.contract import DEVICE_ALIGNMENT_BYTES
 from collage_cudnn.errors import CudnnError, NotSupportedError
 from collage_cudnn.graph import Graph
 from collage_cudnn.library import Conversion, Enqueue, Found
-from collage_testing.kit import FakeDevice, FakeStream, stream_of
-from collage_testing.kit.fake_hardware import FakeMemory
+from collage_testing.kit import FakeStream, stream_of
+from collage_testing.kit.fake_hardware import FakeHardware, FakeMemory
 
 VERSION = 92000
 PLANS = (("eng10_k2=7", 1 << 12), ("eng45_k2=1", 0), ("eng22_k2=4", 1 << 20), ("eng0", 1 << 40))
@@ -140,7 +140,7 @@ class Emulator:
 
 
 def _execute(
-    device: FakeDevice, graph: Mapping[str, Any], places: Mapping[int, int], workspace: int, scratch: int
+    device: FakeHardware, graph: Mapping[str, Any], places: Mapping[int, int], workspace: int, scratch: int
 ) -> None:
     """What a plan does once its stream comes to it."""
     dtype = graph["dtype"]
@@ -213,7 +213,8 @@ def convolution(image: Array, weight: Array, of: Mapping[str, Any]) -> Array:
     for tap in itertools.product(*map(range, weight.shape[2:])):
         part = padded[_taps(tap, counts, of)]
         for group, (rows, cols) in enumerate(_groups(groups, weight)):
-            result[:, rows] += np.einsum("nc...,kc->nk...", part[:, cols], weight[(rows, slice(None), *tap)])
+            at: tuple[Any, ...] = (rows, slice(None), *tap)
+            result[:, rows] += np.einsum("nc...,kc->nk...", part[:, cols], weight[at])
             assert 0 <= group < groups
     return result.astype(np.float32)
 
@@ -226,7 +227,8 @@ def data_gradient(loss: Array, weight: Array, of: Mapping[str, Any], dims: list[
     for tap in itertools.product(*map(range, weight.shape[2:])):
         place = _taps(tap, loss.shape[2:], of)
         for rows, cols in _groups(groups, weight):
-            part = np.einsum("nk...,kc->nc...", loss[:, rows], weight[(rows, slice(None), *tap)])
+            at: tuple[Any, ...] = (rows, slice(None), *tap)
+            part = np.einsum("nk...,kc->nc...", loss[:, rows], weight[at])
             padded[(place[0], cols, *place[2:])] += part
     inside = tuple(slice(a, a + n) for a, n in zip(before, dims[2:], strict=True))
     return padded[(slice(None), slice(None), *inside)].astype(np.float32)
@@ -251,7 +253,7 @@ def _attention(reads: Mapping[str, Array], of: Mapping[str, Any]) -> Array:
     if "bias" in reads:
         scores = scores + reads["bias"]
     if of.get("causal"):
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
     raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return np.matmul(raised / raised.sum(axis=-1, keepdims=True), v)
 
@@ -268,7 +270,7 @@ def _norm(kind: str, reads: Mapping[str, Array], epsilon: float) -> Array:
     return np.asarray((x - mean) / np.sqrt(spread + epsilon) * scale + reads.get("bias", 0), np.float32)
 
 
-def _view(device: FakeDevice, pointer: int, dims: Any, strides: Any, dtype: str) -> Array:
+def _view(device: FakeHardware, pointer: int, dims: Any, strides: Any, dtype: str) -> Array:
     kind = _NUMPY[dtype]
     span = 1 + sum((extent - 1) * stride for extent, stride in zip(dims, strides, strict=True))
     flat = device.view(pointer, (span,), kind)

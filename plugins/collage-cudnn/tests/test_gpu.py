@@ -36,7 +36,7 @@ from .checking import TOLERANCES
 from .machine import emulated, largest
 
 Make = Callable[[onnx_ir.DataType], onnx_ir.Model]
-WIDE = {"x": (2, 64, 14, 14), "kernel": (64, 64, 3, 3), "pads": [1] * 4}
+WIDE: dict[str, Any] = {"x": (2, 64, 14, 14), "kernel": (64, 64, 3, 3), "pads": [1] * 4}
 """Channels as tensor cores want them."""
 FORMS: dict[str, Make] = {
     "convolution": lambda dtype: convolution("Relu", **WIDE, dtype=dtype),

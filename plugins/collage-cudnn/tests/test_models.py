@@ -17,7 +17,7 @@ from benchmarks.models import MODELS
 from collage.prepare.steps import prepare
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits
-from collage_core.patterns import PatternTable
+from collage_core.patterns import Mismatch, PatternTable
 from collage_cudnn.patterns import register
 from tests.exports.blocks import blocks
 from tests.exports.reading import read
@@ -113,7 +113,10 @@ def attention_answers(model: onnx_ir.Model) -> list[str]:
         while graph.nodes[index].op_type not in ("MatMul", "Attention"):
             [*_, index] = iterate_bits(graph.users(graph.nodes[index].outputs[0]))
         match = entry.match(graph, index)
-        answers.append(getattr(entry.check(match), "reason", "taken") if match else f"no match: {match.reason}")
+        if isinstance(match, Mismatch):
+            answers.append(f"no match: {match.reason}")
+        else:
+            answers.append(getattr(entry.check(match), "reason", "taken"))
     return answers
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ def missing() -> Emulator:
     ],
 )
 def test_a_machine_that_cannot_run_it_is_told_why(
-    device: dict[str, str] | None, plugin: CudnnPlugin, reason: str, obstacle: str
+    device: dict[str, Any] | None, plugin: CudnnPlugin, reason: str, obstacle: str
 ) -> None:
     devices = () if device is None else (dataclasses.replace(H100, **device),)
 

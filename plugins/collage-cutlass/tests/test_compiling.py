@@ -36,7 +36,7 @@ def test_every_template_meets_every_type_tile_and_epilogue(architecture: Archite
 
     assert len({kernel.text for kernel in kernels}) == len(kernels)
     cut = {(each.kind, each.numbers.name, each.tile) for each in kernels}
-    tiles = {
+    tiles: set[tuple[str, str, object]] = {
         (kind, name, tile) for kind in ("gemm", "conv") for name in NUMBERS for tile in TILES[name]
         if tile.shared_bytes(NUMBERS[name].itemsize) <= architecture.shared_bytes
     }  # fmt: skip

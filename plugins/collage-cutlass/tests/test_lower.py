@@ -34,7 +34,7 @@ def test_tiles_are_the_variants_each_compiled_for_the_device(build: BuildContext
 
     artifacts = lowered(compiler, build)
 
-    names = {tile.name for tile in (*HOPPER_TILES["f16"], *TILES["f16"])}
+    names = {tile.name for tile in HOPPER_TILES["f16"]} | {tile.name for tile in TILES["f16"]}
     assert len({each.variant for each in artifacts}) == 3
     assert {each.variant for each in artifacts} <= names
     assert {flags for _, flags in compiler.asked} == {("-gencode", "arch=compute_90a,code=sm_90a")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import types
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_tiles_that_need_more_shared_memory_than_there_is_are_left_out() -> None
     tiles = ranked(gemm(512, 512, 512), TF32, SMALL, nobody)
 
     assert 0 < len(tiles) <= len(TILES["tf32"])
-    assert all(tile.shared_bytes(TF32.itemsize) <= 99 << 10 for tile in tiles)
+    assert all(isinstance(tile, Tile) and tile.shared_bytes(TF32.itemsize) <= 99 << 10 for tile in tiles)
 
 
 def test_a_convolution_is_ranked_as_the_product_it_comes_to() -> None:
@@ -107,7 +108,7 @@ def test_float32_without_tensor_cores_is_nothing_it_is_asked_about() -> None:
 
 
 def test_the_library_is_asked_and_its_fastest_blocks_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    asked: list[tuple[Any, ...]] = []
 
     class Interface:
         def __init__(self, target: str, precision: str) -> None:
@@ -122,7 +123,7 @@ def test_the_library_is_asked_and_its_fastest_blocks_come_first(monkeypatch: pyt
         def makeNvMatmulHeuristicsProblem(self, *problem: object) -> object:  # noqa: N802
             return problem
 
-        def get(self, problem: object, count: int, device: str) -> list[dict[str, object]]:
+        def get(self, problem: Any, count: int, device: str) -> list[dict[str, object]]:
             asked.append((problem, device))
             kernel = {
                 (each, 64, 32): types.SimpleNamespace(cta_tile_m=each, cta_tile_n=64, cta_tile_k=32)

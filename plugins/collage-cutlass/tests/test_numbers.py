@@ -28,7 +28,7 @@ WINDOWS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(("name", "after"), [*((name, True) for name in ACTIVATIONS), ("gelu", False), ("clip", False)])
 def test_every_activation_follows_a_product_alone_or_before_a_residual(name: str, after: bool) -> None:
-    parts = {"after": (3, 8)} if after else {"before": (3, 8)}
+    parts: dict[str, Any] = {"after": (3, 8)} if after else {"before": (3, 8)}
 
     labels, _ = check_numbers(product(ACTIVATIONS[name], bias=(8,), **parts))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import onnx_ir
 import pytest
 
 from collage.reference import compare, evaluate
@@ -26,7 +28,7 @@ from .cases import FLOAT16, convolution, product
 from .emulator import Emulated, FakeCompiler
 from .machine import FP16, TARGET, plugin_over, proposals
 
-MODELS = {
+MODELS: dict[str, tuple[Callable[[], onnx_ir.Model], Target, float]] = {
     "product": (lambda: product("Silu", dtype=FLOAT16, constant=True, bias=(8,)), TARGET, 1e-2),
     "convolution": (lambda: convolution("Relu", inside=True), TARGET, 1e-5),
     "rounded": (lambda: product("Gelu", constant=True, bias=(8,)), FP16, 1e-2),

@@ -88,7 +88,7 @@ def test_every_functor_is_defined_in_the_epilogue() -> None:
 )
 def test_structures_have_the_members_of_the_c_structs(file: str, name: str, structure: Any) -> None:
     [body] = re.findall(rf"struct {name} \{{(.*?)\}};", template(file), re.DOTALL)
-    members = []
+    members: list[tuple[str, Any]] = []
     for declaration in filter(None, (each.strip() for each in body.split(";"))):
         kind, _, names = declaration.partition(" ")
         if kind == "void":

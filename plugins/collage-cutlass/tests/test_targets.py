@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ def without(reason: str, *, version: bool = False) -> CutlassPlugin:
     ],
 )
 def test_a_machine_that_cannot_run_it_is_told_why(
-    device: dict[str, str] | None, plugin: CutlassPlugin, reason: str, obstacle: str
+    device: dict[str, Any] | None, plugin: CutlassPlugin, reason: str, obstacle: str
 ) -> None:
     devices = () if device is None else (dataclasses.replace(H100, **device),)
 

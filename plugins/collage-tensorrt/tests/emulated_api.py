@@ -46,7 +46,7 @@ class EngineInvalidityDiagnostics(enum.IntEnum):
     MALFORMED_ENGINE = 32
 
 
-DataType = enum.Enum("DataType", sorted(set(TYPES.values())))
+DataType = enum.Enum("DataType", sorted(set(TYPES.values())))  # type: ignore[misc]  # members as the plugin asks
 ErrorCode = enum.Enum("ErrorCode", ("SUCCESS", "UNSUPPORTED_NODE"))
 ExecutionContextAllocationStrategy = enum.Enum("ExecutionContextAllocationStrategy", ("STATIC", "USER_MANAGED"))
 MemoryPoolType = enum.Enum("MemoryPoolType", ("WORKSPACE",))

@@ -10,7 +10,8 @@ import onnx_ir
 
 from collage.reference import evaluate
 from collage_core.ir.io.model_io import model_from_bytes
-from collage_testing.kit import FakeDevice, stream_of
+from collage_testing.kit import stream_of
+from collage_testing.kit.fake_hardware import FakeHardware
 
 from .emulated_api import (
     NO_DRIVER,
@@ -126,7 +127,7 @@ class Context:
             queue.enqueue("engine", lambda: self._compute(queue.device))
         return ready
 
-    def _compute(self, device: FakeDevice) -> None:
+    def _compute(self, device: FakeHardware) -> None:
         device.view(self._workspace, (WORKSPACE_BYTES,), np.uint8)[:] = 0x5A
         graph = self._engine.model.graph
         feeds = {}
@@ -136,12 +137,12 @@ class Context:
                 feeds[name] = self._view(device, value, self._shapes[name]).copy()
             else:  # nobody reads it
                 assert value.dtype is not None
-                feeds[name] = np.zeros([int(extent) for extent in value.shape or ()], value.dtype.numpy())
+                feeds[name] = np.zeros(value.shape.numpy() if value.shape else (), value.dtype.numpy())
         values = evaluate(self._engine.model, feeds).values
         for value in graph.outputs:
             result = values[str(value.name)]
             np.copyto(self._view(device, value, result.shape), result)
 
-    def _view(self, device: FakeDevice, value: onnx_ir.Value, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    def _view(self, device: FakeHardware, value: onnx_ir.Value, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         assert value.dtype is not None
         return device.view(self._addresses[str(value.name)], shape, value.dtype.numpy())

@@ -46,7 +46,7 @@ def check(models: Mapping[str, onnx_ir.Model], interpreter: Interpreter, max_var
 def test_the_plugin_keeps_the_contract(interpreter: Interpreter) -> None:
     some = {name: model for name, model in operator_models().items() if name in SOME}
 
-    conformance = check(some | groups(), interpreter)
+    conformance = check({**some, **groups()}, interpreter)
 
     assert conformance.refused == {"TopK, one output not wanted": "no predicate takes TopK"}
     assert set(conformance.ran) == (set(some) | set(groups())) - NOT_TAKEN
@@ -82,6 +82,6 @@ def test_the_plugin_keeps_the_contract_on_a_gpu() -> None:
     if isinstance(usable, Unsupported):
         pytest.skip(usable.reason)
 
-    conformance = check_plugin(Toolchain("triton", plugin), operator_models() | groups())
+    conformance = check_plugin(Toolchain("triton", plugin), {**operator_models(), **groups()})
 
     assert set(conformance.refused) == NOT_TAKEN

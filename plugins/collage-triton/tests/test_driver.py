@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from collage_core.contract import Artifact, RunContext, Unsupported
+from collage_core.contract import Artifact, Json, RunContext, Unsupported
 from collage_core.errors import DeviceLostError, DeviceMemoryError, KernelError
 from collage_triton.driver import Driver
 from collage_triton.kernel import load
 
 from .emulation import HOST
 
-LAUNCH = {"name": "kernel", "threads": 128, "shared_bytes": 0, "scratch": 0}
+LAUNCH: dict[str, Json] = {"name": "kernel", "threads": 128, "shared_bytes": 0, "scratch": 0}
 ARTIFACT = Artifact(files={"any.cubin": b"code"}, metadata={"grid": [1, 1], "launches": {"any.cubin": LAUNCH}})
 RUN = RunContext(threads=1, host=HOST, device="cuda:1", stream=7)
 

@@ -185,7 +185,7 @@ def _all_variants(target: Target, function: KernelFunction, build: BuildContext)
 
 
 def test_its_products_are_what_core_rounds() -> None:
-    assert LOWER[0].rounds == set(narrowing.PRODUCTS)
+    assert LOWER[0].rounds == frozenset(narrowing.PRODUCTS)
 
 
 def test_a_weight_that_float16_cannot_hold_is_named(build: BuildContext) -> None:

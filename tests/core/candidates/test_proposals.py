@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -147,8 +147,11 @@ def test_a_rule_of_a_plugins_own_is_used() -> None:
     ("outcome", "reason"),
     [
         (lambda g, context: [], "its rule answered with list, not RuleOutcome"),
-        (lambda g, context: RuleOutcome(sub_graphs=3), "TypeError: 'int' object is not iterable"),
-        (lambda g, context: RuleOutcome(sub_graphs=(0b1,)), "its rule proposed int, not a SubGraph of the graph"),
+        (lambda g, context: RuleOutcome(sub_graphs=cast(Any, 3)), "TypeError: 'int' object is not iterable"),
+        (
+            lambda g, context: RuleOutcome(sub_graphs=cast(Any, (0b1,))),
+            "its rule proposed int, not a SubGraph",
+        ),
         (lambda g, context: RuleOutcome(sub_graphs=(SubGraph(layers(), 1),)), "not a SubGraph of the graph it was"),
         (
             lambda g, context: RuleOutcome(sub_graphs=(SubGraph(g, 1 << 40),)),
@@ -157,7 +160,7 @@ def test_a_rule_of_a_plugins_own_is_used() -> None:
         (lambda g, context: RuleOutcome(sub_graphs=(SubGraph(g, 0b1001),)), "flows and back in: matmul_0, relu_1"),
         (lambda g, context: RuleOutcome(sub_graphs=(SubGraph(g, 0b11),)), "its own query refuses, within matmul_0"),
         (lambda g, context: RuleOutcome(refusals={99: "no"}), "are not reasons by node index"),
-        (lambda g, context: RuleOutcome(refusals={0: None}), "are not reasons by node index"),
+        (lambda g, context: RuleOutcome(refusals=cast(Any, {0: None})), "are not reasons by node index"),
         (lambda g, context: 1 // 0, "ZeroDivisionError"),
     ],
 )

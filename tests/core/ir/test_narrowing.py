@@ -132,7 +132,7 @@ def test_a_weight_out_of_range_is_named(number: float, fits: bool) -> None:
 
     assert isinstance(found, Narrowed) is fits
     if isinstance(found, Overflow):
-        assert (found.weight, found.magnitude, found.largest) == ("heavy", abs(np.float32(number)), 65504.0)
+        assert (found.weight, found.magnitude, found.largest) == ("heavy", abs(float(np.float32(number))), 65504.0)
 
 
 def test_only_what_is_multiplied_has_to_be_in_range() -> None:

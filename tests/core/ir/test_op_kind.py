@@ -89,13 +89,17 @@ CASES = [
 ]
 
 
+def static_shape(value: onnx_ir.Value) -> tuple[int, ...]:
+    assert value.shape is not None
+    return value.shape.numpy()
+
+
 def reads(model: onnx_ir.Model) -> Iterator[tuple[tuple[int, ...], dict[tuple[int, ...], set[tuple[int, ...]]]]]:
     """For each input its shape, and which of its elements each element of the output is seen to depend on."""
     session = ReferenceEvaluator(onnx_ir.to_proto(model))
     draw = np.random.default_rng(0)
     feeds = {
-        str(value.name): draw.uniform(0.5, 1.5, [int(extent) for extent in value.shape or ()]).astype(np.float32)
-        for value in model.graph.inputs
+        str(value.name): draw.uniform(0.5, 1.5, static_shape(value)).astype(np.float32) for value in model.graph.inputs
     }
     [before] = session.run(None, feeds)
     for name, array in feeds.items():
@@ -111,7 +115,7 @@ def reads(model: onnx_ir.Model) -> Iterator[tuple[tuple[int, ...], dict[tuple[in
 
 def kind_seen(model: onnx_ir.Model) -> OpPatternKind:
     """The smallest kind whose definition allows for what elements are seen to depend on; REDUCTION for all others."""
-    shape = tuple(int(extent) for extent in model.graph.outputs[0].shape or ())
+    shape = static_shape(model.graph.outputs[0])
     kind = OpPatternKind.ELEMENTWISE
     for source, found in reads(model):
         if any(len(places) > 1 for places in found.values()):
@@ -121,7 +125,7 @@ def kind_seen(model: onnx_ir.Model) -> OpPatternKind:
         except ValueError:
             kind = max(kind, OpPatternKind.INJECTIVE)
             continue
-        stays = all(own[at] == np.ravel_multi_index(*places, source) for at, places in found.items())
+        stays = all(own[at] == np.ravel_multi_index(next(iter(places)), source) for at, places in found.items())
         if not stays:
             kind = max(kind, OpPatternKind.INJECTIVE)
         elif source not in (shape, ()):

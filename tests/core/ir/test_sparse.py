@@ -16,11 +16,11 @@ pytestmark = pytest.mark.guards(
     "sparse weights and constants", "dense when read; impossible ones refused by name", area="input"
 )
 
-DENSE = np.float32([[0, 2, 0], [0, 0, -1]])
+DENSE = np.array([[0, 2, 0], [0, 0, -1]], np.float32)
 
 
 def sparse(indices: Any, *, shape: tuple[int, ...] = (2, 3), name: str = "w") -> onnx.SparseTensorProto:
-    values = onnx.numpy_helper.from_array(np.float32([2, -1]), name)
+    values = onnx.numpy_helper.from_array(np.array([2, -1], np.float32), name)
     return onnx.helper.make_sparse_tensor(values, onnx.numpy_helper.from_array(np.array(indices)), shape)
 
 

@@ -156,18 +156,20 @@ class Oracle:
         return [] if value is None else self.ways_of_value(pattern, value, given)
 
     def ways_of_value(self, pattern: Spec, value: onnx_ir.Value, given: Given) -> list[Way]:
-        is_constant = value.const_value is not None
+        constant, producer = value.const_value, value.producer()
         match pattern:
             case specs.Any():
                 return [Way()]
             case specs.Non(inner):
                 return [Way(excluded=((inner, value),))]
             case specs.Const(wanted):
-                return [Way()] * (is_constant and wanted in (None, value.const_value.numpy().item()))
+                return [Way()] * (constant is not None and wanted in (None, constant.numpy().item()))
             case specs.Given(name):
-                return [Way()] * (value.producer() is None and not is_constant and name in (None, value.name))
+                return [Way()] * (producer is None and constant is None and name in (None, value.name))
             case specs.Typed(inner, dtype, rank, shape):
-                extents = tuple(value.shape.numpy())
+                assert value.shape is not None
+                assert value.dtype is not None
+                extents = value.shape.numpy()
                 fits = (
                     dtype in (None, value.dtype.name)
                     and rank in (None, len(extents))
@@ -254,9 +256,10 @@ class Oracle:
         return ways
 
     def ways_of_dominator(self, pattern: specs.Dominates, value: onnx_ir.Value, given: Given) -> list[Way]:
-        if value.producer() is None:
+        producer = value.producer()
+        if producer is None:
             return []
-        end = self.position(value.producer())
+        end = self.position(producer)
         made = [v for node in reversed(self.nodes) for v in node.outputs]
         parents = made + [v for v in self.values if v.producer() is None]
         ways = []

@@ -98,9 +98,9 @@ class PatternMaker:
         So what a commutative operator's operands are is known only when all of it is.
         """
         self._left -= 1
-        if value is None or value.producer() is None or self._left <= 0:
+        node = None if value is None else value.producer()
+        if value is None or node is None or self._left <= 0:
             return leaves.setdefault(value, specs.Absent() if value is None else specs.Any())
-        node = value.producer()
         operands = list(node.inputs)
         self._rng.shuffle(operands)
         made: Spec = specs.Op((node.op_type,), tuple(self._skeleton(operand, leaves) for operand in operands))
@@ -154,9 +154,10 @@ class PatternMaker:
             return specs.Any()
         if value.const_value is not None:
             return specs.Const(rng.choice((None, None, 0.0, 1.0)))
-        if value.producer() is None:
+        producer = value.producer()
+        if producer is None:
             return specs.Given(rng.choice((None, None, "x0", "x1")))
-        return specs.Op((value.producer().op_type,))
+        return specs.Op((producer.op_type,))
 
     def _operator(self, value: onnx_ir.Value) -> Spec:
         rng, node = self._rng, value.producer()
@@ -227,6 +228,8 @@ class PatternMaker:
 
     def _typed(self, value: onnx_ir.Value) -> Spec:
         rng = self._rng
+        assert value.dtype is not None
+        assert value.shape is not None
         shapes = (None, (2,), (2, 3), (None, 3))
         return specs.Typed(
             self._of(value),

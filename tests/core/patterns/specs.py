@@ -213,7 +213,7 @@ def copy(spec: Spec, shared: frozenset[Spec], made: dict[Spec, Spec]) -> Spec:
                 changes[field.name] = Each(value.body, value.shared)
             elif isinstance(value, Rest) and value.each is not None:
                 changes[field.name] = dataclasses.replace(value, each=Each(value.each.body, value.each.shared))
-        made[spec] = dataclasses.replace(spec, **changes)  # type: ignore[arg-type]
+        made[spec] = dataclasses.replace(spec, **changes)
     return made[spec]
 
 

@@ -73,7 +73,7 @@ def test_sequences_absent_values_and_types_numpy_has_not_come_back(tmp_path: Pat
 
     kinds = {"s": "seq(tensor(float))", "none": "seq(tensor(string))", "o": "optional(tensor(float))"}
     kinds |= {"h": "tensor(bfloat16)", "e": "tensor(uint4)"}
-    values = {"s": [np.float32([1, 2]), np.float32([3])], "none": [], "o": None}
+    values: dict[str, Any] = {"s": [np.array([1, 2], np.float32), np.array([3], np.float32)], "none": [], "o": None}
     values |= {"h": np.array([1.5], ml_dtypes.bfloat16), "e": np.array([15], ml_dtypes.uint4)}
 
     write_values(tmp_path / "x.npz", values)

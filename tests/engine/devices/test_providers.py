@@ -13,6 +13,7 @@ from collage.devices import providers as rooms
 from collage.devices.providers import Providers
 from collage.devices.this_host import this_host
 from collage_core.contract import DEVICE_ENTRY_POINT_GROUP, Device, DeviceStream, LibraryFamily
+from collage_core.entry_points import discovered
 from collage_core.errors import DeviceLostError, DeviceUnavailableError, PluginError
 from collage_testing.kit import FakeDevice, FakeDevices, fake_providers
 from tests import from_source
@@ -145,7 +146,7 @@ def test_several_fake_devices_of_a_kind_are_told_apart() -> None:
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Puts distributions with providers on Python's path; nothing else provides devices."""
-    others = rooms.discovered
+    others = discovered
 
     def mine(group: str, load: Any, what: str) -> Any:
         known, failures = others(group, load, what)

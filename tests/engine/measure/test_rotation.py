@@ -22,7 +22,7 @@ from collage_testing.kit.fake_time import MISS_BYTES_PER_US, FakeTime
 MUCH = 1 << 40
 
 
-def missed(copies: int, weights: int, cache: int, input_bytes: int) -> set[float]:
+def missed(copies: int, weights: int, cache: int, input_bytes: int) -> set[int]:
     """Bytes of weights that each call of the second round finds missing."""
     time = FakeTime(cache_bytes=cache)
     found = set()

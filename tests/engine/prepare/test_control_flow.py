@@ -70,7 +70,7 @@ def test_control_flow_is_kept_whole_and_right() -> None:
     assert_idempotent(prepared)
     assert prepared.graph.outputs[0].shape == ir.Shape([2, 3])
     for condition in (True, False):
-        values = {"c": np.array(condition), "x": np.float32([[1, -2, 3], [4, 5, -6]])}
+        values = {"c": np.array(condition), "x": np.array([[1, -2, 3], [4, 5, -6]], np.float32)}
         assert_same_numbers(model, prepared, values)
 
 
@@ -121,5 +121,5 @@ def test_a_loop_that_grows_its_state_is_not_given_a_static_shape() -> None:
     prepared = prepare(model)
 
     assert not prepared.graph.outputs[0].shape or not prepared.graph.outputs[0].shape.is_static()
-    assert_same_numbers(model, prepared, {"x": np.float32([[1, 2, 3]])})
+    assert_same_numbers(model, prepared, {"x": np.array([[1, 2, 3]], np.float32)})
     assert_idempotent(prepared)

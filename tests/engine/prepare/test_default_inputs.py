@@ -16,7 +16,7 @@ pytestmark = pytest.mark.guards(
     "an input with a default value", "a constant, with a note; an input if `--inputs` has a value for it", area="input"
 )
 
-X = np.float32([1, 2])
+X = np.array([1, 2], np.float32)
 
 
 def model(version: int = 10) -> ir.Model:
@@ -46,7 +46,7 @@ def test_one_for_which_a_value_is_given_is_an_input() -> None:
     assert default_inputs(freed) == ("m",)
     prepared = prepare(freed)
     assert [value.name for value in prepared.graph.inputs] == ["x", "k"]
-    assert evaluate(prepared, {"x": X, "k": np.float32([5, 5])}).values["y"].tolist() == [6, 7]
+    assert evaluate(prepared, {"x": X, "k": np.array([5, 5], np.float32)}).values["y"].tolist() == [6, 7]
     assert default_inputs(given) == ("k", "m")
     assert without_defaults(given, {"x"}) is given
 

@@ -21,13 +21,13 @@ SCAN = """
           step = Identity(total)
         }>
     }"""
-X = np.float32([[[1], [2], [3]], [[4], [5], [6]]])
+X = np.array([[[1], [2], [3]], [[4], [5], [6]]], np.float32)
 
 
 def scanned(lengths: str, direction: int) -> tuple[list[float], list[list[float]]]:
     text = SCAN.replace("LENGTHS", lengths).replace("DIRECTION", str(direction))
     model = ir.serde.deserialize_model(onnx.parser.parse_model(text))
-    feeds = {"lengths": np.int64([3, 2]), "start": np.float32([[0], [10]]), "x": X}
+    feeds = {"lengths": np.array([3, 2], np.int64), "start": np.array([[0], [10]], np.float32), "x": X}
     values = evaluate(prepare(model), feeds).values
     return values["last"][:, 0].tolist(), values["sums"][:, :, 0].tolist()
 
@@ -58,7 +58,7 @@ def test_an_optional_value_is_the_value_and_none_without() -> None:
         node.outputs[0].name = name
     graph = ir.Graph([x], [taken.outputs[0], asked.outputs[0]], nodes=list(nodes.values()), opset_imports={"": 18})
 
-    values = evaluate(ir.Model(graph, ir_version=10), {"x": np.float32([1, 2])}).values
+    values = evaluate(ir.Model(graph, ir_version=10), {"x": np.array([1, 2], np.float32)}).values
 
     assert [each.tolist() for each in values["taken"]] == [[1, 2]]
     assert values["empty"] is None
@@ -81,9 +81,12 @@ def test_a_body_over_sequences_sees_what_is_outside_and_gets_tensors_whole() -> 
           }>
         }""")
     )
-    feeds = {"s": [np.float32([1, 2]), np.float32([3])], "t": [np.float32([10, 20]), np.float32([30])]}
+    feeds = {
+        "s": [np.array([1, 2], np.float32), np.array([3], np.float32)],
+        "t": [np.array([10, 20], np.float32), np.array([30], np.float32)],
+    }
 
-    values = evaluate(model, {**feeds, "x": np.float32([5]), "w": np.float32([2])}).values
+    values = evaluate(model, {**feeds, "x": np.array([5], np.float32), "w": np.array([2], np.float32)}).values
 
     assert [each.tolist() for each in values["y"]] == [[22, 44], [66]]
     assert [each.tolist() for each in values["z"]] == [[5, 15], [25]]

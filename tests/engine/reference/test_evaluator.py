@@ -22,7 +22,7 @@ def parse(text: str) -> ir.Model:
 def test_every_intermediate_value_is_given() -> None:
     model = parse("""g (float[2] x) => (float[2] y) { n = Neg(x)  y = Exp(n) }""")
 
-    values = evaluate(model, {"x": np.float32([0, 1])}).values
+    values = evaluate(model, {"x": np.array([0, 1], np.float32)}).values
 
     assert list(values) == ["x", "n", "y"]
     np.testing.assert_allclose(values["y"], np.exp([0, -1]), rtol=1e-6)
@@ -31,7 +31,7 @@ def test_every_intermediate_value_is_given() -> None:
 def test_only_what_is_asked_for_is_kept() -> None:
     model = parse("""g (float[2] x) => (float[2] y) { n = Neg(x)  y = Exp(n) }""")
 
-    evaluation = evaluate(model, {"x": np.float32([0, 1])}, keep=lambda name: name == "y")
+    evaluation = evaluate(model, {"x": np.array([0, 1], np.float32)}, keep=lambda name: name == "y")
 
     assert list(evaluation.values) == ["y"]
 
@@ -48,11 +48,11 @@ def test_if_uses_captured_values_and_nested_branches() -> None:
                 else_branch = ee () => (float[2] q) { q = Add(n, x) }>
             }>
         }""")
-    x = np.float32([1, -2])
+    x = np.array([1, -2], np.float32)
 
     for condition, expected in ((True, [1, 2]), (False, [0, 0])):
         values = evaluate(model, {"c": np.array(condition), "x": x}).values
-        np.testing.assert_array_equal(values["y"], np.float32(expected))
+        np.testing.assert_array_equal(values["y"], np.array(expected, np.float32))
 
 
 LOOP = """
@@ -69,9 +69,9 @@ LOOP = """
 
 @pytest.mark.parametrize("trips", [0, 1, 3])
 def test_loop_stacks_scalars_as_the_standard_says(trips: int) -> None:
-    values = evaluate(parse(LOOP), {"m": np.array(trips), "x": np.float32([1, 2])}).values
+    values = evaluate(parse(LOOP), {"m": np.array(trips), "x": np.array([1, 2], np.float32)}).values
 
-    np.testing.assert_array_equal(values["last"], np.float32([1, 2]) * (trips + 1))
+    np.testing.assert_array_equal(values["last"], np.array([1, 2], np.float32) * (trips + 1))
     assert values["sums"].shape == (trips,)
     np.testing.assert_array_equal(values["sums"], 3.0 * np.arange(2, trips + 2))
 
@@ -100,9 +100,9 @@ def test_model_functions_see_their_attributes() -> None:
         scaled <by> (a) => (b) { c = Constant <value_float: float = @by> ()  b = Mul(a, c) }
         """)
 
-    values = evaluate(model, {"x": np.float32([1, 2])}).values
+    values = evaluate(model, {"x": np.array([1, 2], np.float32)}).values
 
-    np.testing.assert_array_equal(values["y"], np.float32([3, 6]))
+    np.testing.assert_array_equal(values["y"], np.array([3, 6], np.float32))
 
 
 def test_operators_defined_as_functions_are_expanded() -> None:
@@ -143,9 +143,9 @@ def test_a_node_without_implementation_is_computed_by_the_fallback_and_marked() 
         assert [value.name for value in node_model.graph.inputs] == ["n"]
         return {"t": 2 * inputs["n"]}
 
-    evaluation = evaluate(model, {"x": np.float32([1, -2])}, fallback=fallback)
+    evaluation = evaluate(model, {"x": np.array([1, -2], np.float32)}, fallback=fallback)
 
-    np.testing.assert_array_equal(evaluation.values["y"], np.float32([2, 4]))
+    np.testing.assert_array_equal(evaluation.values["y"], np.array([2, 4], np.float32))
     assert list(evaluation.unchecked) == ["odd"]
     assert "custom" in evaluation.unchecked["odd"]
 
@@ -154,7 +154,7 @@ def test_without_fallback_the_node_is_named() -> None:
     model = parse("""g (float[2] x) => (float[2] y) { [odd] y = custom.Twice(x) }""")
 
     with pytest.raises(EvaluationError, match="odd") as caught:
-        evaluate(model, {"x": np.float32([1, 2])})
+        evaluate(model, {"x": np.array([1, 2], np.float32)})
 
     assert caught.value.op_type == "custom::Twice"
 
@@ -166,7 +166,7 @@ def test_the_deadline_stops_an_endless_loop() -> None:
           on = Identity(go)  t = Neg(s) }> }""")
 
     with pytest.raises(DeadlineExceededError):
-        evaluate(model, {"x": np.float32([1, 2])}, deadline_s=0.05)
+        evaluate(model, {"x": np.array([1, 2], np.float32)}, deadline_s=0.05)
 
 
 def test_a_missing_input_is_named() -> None:
@@ -190,9 +190,9 @@ def test_sequences_and_strings_pass_through() -> None:
     model = parse("""g (float[2] x) => (float[4] y) {
         s = SequenceConstruct(x, x)  y = ConcatFromSequence<axis = 0>(s) }""")
 
-    values = evaluate(model, {"x": np.float32([1, 2])}).values
+    values = evaluate(model, {"x": np.array([1, 2], np.float32)}).values
 
-    np.testing.assert_array_equal(values["y"], np.float32([1, 2, 1, 2]))
+    np.testing.assert_array_equal(values["y"], np.array([1, 2, 1, 2], np.float32))
 
 
 @pytest.mark.guards("inputs, or outputs of a node, larger than the machine's memory")
@@ -203,7 +203,7 @@ def test_more_than_the_machine_holds_is_refused_before_it_is_tried() -> None:
     }""")
 
     with pytest.raises(EvaluationError, match="324,000 GB, more than this machine's memory"):
-        evaluate(model, {"x": np.float32([1])}, fallback=lambda *_: pytest.fail("nobody else is asked"))
+        evaluate(model, {"x": np.array([1], np.float32)}, fallback=lambda *_: pytest.fail("nobody else is asked"))
 
 
 def test_a_state_that_begins_by_itself_has_the_type_of_what_it_follows() -> None:

@@ -190,7 +190,7 @@ def test_pooling(spatial: Any, ceil: bool, padded: bool, seed: int, op_type: str
 
 
 def test_max_pool_visits_every_padded_window() -> None:
-    x = np.float32([1, -2]).reshape(1, 1, 2, 1, 1)
+    x = np.array([1, -2], np.float32).reshape(1, 1, 2, 1, 1)
 
     result = kernel("MaxPool", [x], kernel_shape=[2, 1, 1], pads=[1, 0, 0, 0, 0, 0])
 
@@ -198,7 +198,7 @@ def test_max_pool_visits_every_padded_window() -> None:
 
 
 def test_lp_pool_sees_only_elements_that_are_there() -> None:
-    x = np.float32([1, 2, 3]).reshape(1, 1, 3)
+    x = np.array([1, 2, 3], np.float32).reshape(1, 1, 3)
 
     result = kernel("LpPool", [x], kernel_shape=[2], strides=[2], ceil_mode=1)
 
@@ -207,7 +207,7 @@ def test_lp_pool_sees_only_elements_that_are_there() -> None:
 
 def test_the_last_window_of_ceil_mode_does_not_move_the_others() -> None:
     x = np.arange(4, dtype=np.float32).reshape(1, 1, 4)
-    attributes = {"kernel_shape": [3], "strides": [3], "ceil_mode": 1}
+    attributes: dict[str, Any] = {"kernel_shape": [3], "strides": [3], "ceil_mode": 1}
 
     assert kernel("AveragePool", [x], **attributes)[0].tolist() == [[[1.0, 3.0]]]
     assert kernel("MaxPool", [x], **attributes)[0].tolist() == [[[2.0, 3.0]]]
@@ -243,7 +243,7 @@ def test_resize(
     by_size: bool, antialias: bool, exclude: bool,
 ) -> None:  # fmt: skip
     x = floats(len(size), 1, 2, *size)
-    scales = np.float32([1, 1, *factors[: len(size)]])
+    scales = np.array([1, 1, *factors[: len(size)]], np.float32)
     sizes = np.array([max(1, int(n * s)) for n, s in zip(x.shape, scales, strict=True)])
     if any(int(n * s) == 0 for n, s in zip(x.shape, scales, strict=True)):
         by_size = True
@@ -271,7 +271,7 @@ def test_resize_of_given_axes() -> None:
 
 
 def test_resize_leaves_cropping_to_onnx() -> None:
-    inputs = [floats(0, 1, 4), np.float32([0, 0, 1, 1]), np.float32([1, 2])]
+    inputs = [floats(0, 1, 4), np.array([0, 0, 1, 1], np.float32), np.array([1, 2], np.float32)]
 
     assert kernel("Resize", inputs, coordinate_transformation_mode="tf_crop_and_resize") is NotImplemented
 
@@ -364,7 +364,7 @@ def test_non_max_suppression(seed: int, count: int, centred: int, limit: int) ->
     random = np.random.default_rng(seed)
     boxes = random.random((2, count, 4)).astype(np.float32)
     scores = random.integers(0, 9, (2, 2, count)).astype(np.float32) / 8  # with ties
-    inputs = [boxes, scores, np.array([limit]), np.float32([0.2]), np.float32([0.3])]
+    inputs = [boxes, scores, np.array([limit]), np.array([0.2], np.float32), np.array([0.3], np.float32)]
 
     for given_inputs in (inputs, inputs[:4]):
         assert_equal(
@@ -384,7 +384,7 @@ def test_non_max_suppression(seed: int, count: int, centred: int, limit: int) ->
 def test_grid_sample(size: list[int], mode: str, padding: str, align: int, seed: int) -> None:
     x = floats(seed, 2, 2, *size)
     grid = floats(seed + 1, 2, *[2] * len(size), len(size))
-    attributes = {"mode": mode, "padding_mode": padding, "align_corners": align}
+    attributes: dict[str, Any] = {"mode": mode, "padding_mode": padding, "align_corners": align}
 
     assert_equal(
         kernel("GridSample", [x, grid], **attributes),

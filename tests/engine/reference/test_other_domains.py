@@ -33,9 +33,9 @@ def test_a_step_of_training_is_computed() -> None:
     feeds = {
         "r": np.float32(0.5),
         "t": np.int64(1),
-        "x": np.float32([1, 2]),
-        "g": np.float32([2, 4]),
-        "v": np.float32([2, 0]),
+        "x": np.array([1, 2], np.float32),
+        "g": np.array([2, 4], np.float32),
+        "v": np.array([2, 0], np.float32),
     }
 
     values = evaluate(prepare(model), feeds).values
@@ -64,6 +64,6 @@ def test_strings_of_an_operator_are_objects_as_everywhere() -> None:
           y = ai.onnx.ml.LabelEncoder <keys_int64s = [1, 2], values_strings = ["a", "bc"]> (x)
         }""")
 
-    values = evaluate(prepare(model), {"x": np.int64([2, 1])}).values
+    values = evaluate(prepare(model), {"x": np.array([2, 1], np.int64)}).values
 
     assert (values["y"].dtype, values["y"].tolist()) == (np.dtype(object), ["bc", "a"])

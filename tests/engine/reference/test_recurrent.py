@@ -24,7 +24,7 @@ STEPS, BATCH, WIDTH, HIDDEN = 4, 3, 2, 3
 def inputs(op_type: str, directions: int, *, seed: int = 0, batch: int = BATCH, full: bool = True) -> list[Any]:
     """X, W, R, B, no lengths, and the initial states."""
     rows = GATES[op_type] * HIDDEN
-    given = [
+    given: list[Any] = [
         floats(seed, STEPS, batch, WIDTH),
         floats(seed + 1, directions, rows, WIDTH),
         floats(seed + 2, directions, rows, HIDDEN),

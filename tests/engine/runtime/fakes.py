@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 
 from collage.runtime import Executable, loader
-from collage_core.contract import Artifact, KernelFunction, Target
+from collage_core.contract import Artifact, KernelFunction, Target, Unsupported
 from collage_core.fusion import CandidateKernel, FusionSpec, Partitioning, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits
@@ -48,7 +48,9 @@ def lowered(model: ir.Model, targets: Mapping[str, Target], capturable: Any = Tr
         function: KernelFunction = site.kernel_function()
         target = targets[site.name]
         if target.device == "cpu":
-            artifacts[site.name] = next(iter(toolchain.collage_lower(target, function)))
+            made = toolchain.collage_lower(target, function)
+            assert not isinstance(made, Unsupported)
+            artifacts[site.name] = next(made)
         else:
             can = capturable(site) if callable(capturable) else capturable
             artifacts[site.name] = next(lower_for_fake(function, capturable=can))

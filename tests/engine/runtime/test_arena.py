@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collage.runtime.arena import ALIGNMENT_BYTES, Block, allocate, plan_arena
+from collage.runtime.arena import Block, allocate, plan_arena
+from collage_core.contract import ALIGNMENT_BYTES
 
 
 @st.composite

@@ -169,6 +169,6 @@ def test_a_plan_whose_toolchains_load_two_of_a_library_does_not_load(
             Executable.build(model, artifacts, targets, load, threads=1, providers=PROVIDERS)
         assert raised.value.between == ("a", "b")
         return
-    x = np.float32([1, -2, 3, -4])
+    x = np.array([1, -2, 3, -4], np.float32)
     [z] = Session(Executable.build(model, artifacts, targets, load, threads=1, providers=PROVIDERS)).run(None, {"x": x})
     np.testing.assert_array_equal(z, np.abs(x))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -59,10 +60,13 @@ def on_device(model: ir.Model) -> dict[str, Target]:
     return {site.name: FP16 for site in call_sites(model)}
 
 
-def expected(model: ir.Model, x: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+Array = np.ndarray[Any, Any]
+
+
+def expected(model: ir.Model, x: Array) -> Array:
     w = model.graph.initializers["w"].const_value.numpy().astype(np.float16).astype(np.float32)  # type: ignore[union-attr]
     hidden = np.maximum(x.astype(np.float16).astype(np.float32) @ w, 0)
-    result: np.ndarray = hidden.astype(np.float16).astype(np.float32) @ w  # type: ignore[type-arg]
+    result: Array = hidden.astype(np.float16).astype(np.float32) @ w
     return result
 
 

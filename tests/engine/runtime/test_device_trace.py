@@ -73,7 +73,7 @@ def check_one_wait(stream: DeviceStream) -> None:
         step("out", Does.COPY, lambda: traced.read(made, places[-1].pointer)),
         step("wait", Does.WAIT, traced.synchronise, "it waits"),
     ]
-    devices = Devices(lambda name: traced)  # type: ignore[arg-type, return-value]
+    devices = Devices(lambda name: traced)
     bound = BoundRun(steps=steps, inputs={}, outputs={}, order=[], devices=devices)
     for run in range(4):
         given[...] = np.arange(NBYTES) % (7 + run)

@@ -234,9 +234,13 @@ def test_a_missing_toolchain_is_named(saved: Path) -> None:
 def test_what_is_no_number_of_threads_is_refused(saved: Path, threads: Any) -> None:
     toolchain = ExecutingMock()
 
-    for way in (load, collage.load):
+    ways: list[Callable[[], object]] = [
+        lambda: load(saved, threads=threads, registry=registry(toolchain)),
+        lambda: collage.load(saved, threads=threads),
+    ]
+    for way in ways:
         with pytest.raises(UsageError, match=f"the number of threads is from 1 to 4096, not {threads}"):
-            way(saved, threads=threads, **({"registry": registry(toolchain)} if way is load else {}))
+            way()
 
     assert toolchain.loaded == 0
 

@@ -55,7 +55,7 @@ def save(path: Path, number: int, targets: Target = MOCK, **fields: Any) -> Path
     partitioned = partition(large(number), target=targets)
     [site] = [site.name for site in call_sites(partitioned)]
     artifact = Artifact(files={"k.bin": bytes(100)}, **fields)
-    given = {"threads": 1, "model_name": str(number), "model_sha256": ""}
+    given: dict[str, Any] = {"threads": 1, "model_name": str(number), "model_sha256": ""}
     save_package(path, partitioned, {site: artifact}, {site: targets}, {"number": number}, **given)
     return path
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import resource
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir
@@ -130,7 +131,8 @@ def test_an_input_that_is_no_tensor_has_to_be_given() -> None:
 def test_members_of_a_sequence_strings_and_an_absent_value_come_from_a_file(tmp_path: Path) -> None:
     graph = _graph("""g (seq(float[n]) s, optional(float[2]) o, string[2] w) => (int64 n, bool h, string[2] v) {
         n = SequenceLength(s)  h = OptionalHasElement(o)  v = Identity(w) }""")
-    np.savez(tmp_path / "x.npz", **{"s[0]": np.float32([1]), "s[1]": np.float32([2, 3]), "w": np.array(["a", "é"])})  # type: ignore[arg-type]
+    given: dict[str, Any] = {"s[0]": np.array([1], np.float32), "s[1]": np.array([2, 3], np.float32)}
+    np.savez(tmp_path / "x.npz", **given, w=np.array(["a", "é"]))
 
     values = load_inputs(graph, tmp_path / "x.npz")
 
@@ -139,7 +141,7 @@ def test_members_of_a_sequence_strings_and_an_absent_value_come_from_a_file(tmp_
     with pytest.raises(FeedError, match=r"no value is given .* a list of arrays \(seq\(tensor\(float\)\)\); give an"):
         checked_inputs(graph, {"w": values["w"], "o": None})
     with pytest.raises(FeedError, match=r"'s\[2\]': the model has no such input"):
-        checked_inputs(graph, {**values, "s[2]": np.float32([1])})
+        checked_inputs(graph, {**values, "s[2]": np.array([1], np.float32)})
 
 
 @pytest.mark.guards(

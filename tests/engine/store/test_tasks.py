@@ -162,7 +162,7 @@ def test_a_target_that_cannot_run_a_kernel_does_not_get_it(later: dict[str, obje
     model = fused()
     [dense, _] = extract_tasks(model)
     database = MemoryStore()
-    database.append(record(dense.structural_hash, RED, **later))  # type: ignore[arg-type]
+    database.append(record(dense.structural_hash, RED, **later))
     database.append(record(dense.structural_hash, BLUE, 99.0))
 
     ApplyHistory(database, [RED, BLUE], HOST, threads=2)(model)

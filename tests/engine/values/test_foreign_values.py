@@ -23,7 +23,7 @@ def spec(kind: str) -> TensorSpec:
 
 
 def test_members_of_a_sequence_are_copies_of_the_models_type() -> None:
-    mine = np.float32([1, 2])
+    mine = np.array([1, 2], np.float32)
 
     taken = fitted_foreign((mine, [3, 4], []), spec("seq(tensor(float))"))
     mine[:] = 0
@@ -40,7 +40,7 @@ def test_strings_become_objects() -> None:
 
 def test_an_optional_value_may_be_none_and_nothing_else_may() -> None:
     assert fitted_foreign(None, spec("optional(seq(tensor(float)))")) is None
-    assert fitted_foreign(np.float32([1]), spec("optional(tensor(float))")).tolist() == [1]
+    assert fitted_foreign(np.array([1], np.float32), spec("optional(tensor(float))")).tolist() == [1]
     with pytest.raises(FeedError, match=r"expected a list of arrays \(seq\(tensor\(float\)\)\), got None"):
         fitted_foreign(None, spec("seq(tensor(float))"))
 

@@ -32,13 +32,13 @@ KINDS = {
 
 def values() -> dict[str, Any]:
     return {
-        "x": np.float32([[1, 2]]),
+        "x": np.array([[1, 2]], np.float32),
         "words": np.array(["a", "é"], object),
         "half": np.array([1.5, -2], ml_dtypes.bfloat16),
         "tiny": np.array([0.5], ml_dtypes.float8_e4m3fn),
         "s": [np.array([1]), np.array([[2, 3]])],
         "none": [],
-        "maybe": np.float32([7]),
+        "maybe": np.array([7], np.float32),
         "absent": None,
         "several": [np.array(["b"], object)],
     }

@@ -141,7 +141,9 @@ def contents(folder: Path) -> dict[str, str]:
 def test_a_database_that_cannot_be_used_is_one_message_and_stays_as_it_is(
     fault: str, command: str, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(SqliteStore.__init__.__kwdefaults__, "busy_timeout_s", 0.2)
+    defaults = SqliteStore.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "busy_timeout_s", 0.2)
     monkeypatch.setattr(
         workload, "prepare_in_subprocess", lambda *_: None
     )  # the model is well: no process need try it first

@@ -34,6 +34,7 @@ from collage_core.errors import (
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
 from collage_testing.kit import FakeDevice, FakeStream, stream_of
+from collage_testing.kit.fake_hardware import FakeHardware
 from collage_testing.kit.fake_kernel import load_on_fake, lower_for_fake
 
 TOO_MUCH = 1 << 40
@@ -68,7 +69,7 @@ def in_worker() -> bool:
     return Path(sys.argv[0]).stem == "worker_main"
 
 
-def lose(device: FakeDevice) -> None:
+def lose(device: FakeHardware) -> None:
     """From now on it does not answer."""
     device.lost_after = 0
 

@@ -81,7 +81,7 @@ def ran(folder: Path, record: Record) -> Ran:
 
 def ran_elsewhere(folder: Path) -> Ran:
     """Runs `layers.collage` in a new process."""
-    inputs = {"x": X}
+    inputs: dict[str, Any] = {"x": X}
     np.savez(folder / "x.npz", **inputs)
     before = noted()
     command = [sys.executable, "-P", "-m", "tests.integration.device.elsewhere"]

@@ -197,7 +197,7 @@ def test_a_package_is_run_by_a_new_process_without_compiling(installed_place: Pl
     [here] = plan.session().run(None, place.inputs(3))
     package, given, made, cache = (tmp_path / name for name in ("p.collage", "x.npz", "y.npz", "cache"))
     plan.save(package)
-    np.savez(given, **place.inputs(3))
+    np.savez(given, **dict[str, Any](place.inputs(3)))
     cache.mkdir()
     before = toolchains.noted()
     # CUDA compiles no PTX then, and what CuPy or Triton compiled would be left in its cache

@@ -18,7 +18,7 @@ def outputs_of_other_things() -> OddModel:
 
     def oracle(x: Any, unused: Any) -> dict[str, Any]:
         h = relu(x @ WEIGHT)
-        return {"same": x, "weight": WEIGHT, "fixed": np.float32([1, 2]), "one": h, "two": h, "y": np.tanh(h)}
+        return {"same": x, "weight": WEIGHT, "fixed": np.array([1, 2], np.float32), "one": h, "two": h, "y": np.tanh(h)}
 
     return made(
         "outputs_of_other_things",
@@ -123,13 +123,13 @@ def names() -> OddModel:
 @odd
 def kept_constants() -> OddModel:
     """Weights as raw bytes, in typed fields and sparse; a Constant by each of its attributes; a default input."""
-    sparse = np.float32([[0, 2, 0, 0], [0, 0, 0, -1]])
+    sparse = np.array([[0, 2, 0, 0], [0, 0, 0, -1]], np.float32)
     default = floats(2, 4, seed=8)
 
     def oracle(x: Any) -> dict[str, Any]:
         h = relu(x @ WEIGHT) + sparse + default
         return {
-            "y": h * np.float32(0.5) + np.float32([1, 2, 3, 4]),
+            "y": h * np.float32(0.5) + np.array([1, 2, 3, 4], np.float32),
             "halves": h.astype(np.float16) + np.array([0.5, 1.5, -2, 0], np.float16),
             "n": np.array([7, 8, 9]) + 5,
             "spread": h @ sparse.T,

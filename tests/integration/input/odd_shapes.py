@@ -59,7 +59,7 @@ def selected() -> OddModel:
 @odd
 def suppressed() -> OddModel:
     """NonMaxSuppression, TopK of as many as an input says, and a Range as long as another."""
-    corners = np.float32([[0, 0, 2, 2], [0, 0, 2, 1.9], [3, 3, 5, 5], [6, 6, 7, 7]])
+    corners = np.array([[0, 0, 2, 2], [0, 0, 2, 1.9], [3, 3, 5, 5], [6, 6, 7, 7]], np.float32)
 
     def oracle(x: Any, k: Any, end: Any) -> dict[str, Any]:
         scores = 1 / (1 + np.exp(-x))
@@ -96,8 +96,8 @@ def suppressed() -> OddModel:
           steps = Exp(minus)
         }""",
         oracle,
-        {"x": np.float32([0.5, 1, -0.2, -3]), "k": np.array([2]), "end": np.array(2.1, np.float32)},
-        {"x": np.float32([-1, -2, -3, -4]), "k": np.array([4]), "end": np.array(0, np.float32)},
+        {"x": np.array([0.5, 1, -0.2, -3], np.float32), "k": np.array([2]), "end": np.array(2.1, np.float32)},
+        {"x": np.array([-1, -2, -3, -4], np.float32), "k": np.array([4]), "end": np.array(0, np.float32)},
         corners=corners,
     )
 
@@ -147,7 +147,7 @@ def scalars() -> OddModel:
 
     def oracle(x: Any, n: Any, flag: Any) -> dict[str, Any]:
         total = np.exp(x) * np.float32(n)
-        row = total * np.float32([1, 2, 3])
+        row = total * np.array([1, 2, 3], np.float32)
         return {"y": np.asarray(row.sum(), np.float32), "m": np.asarray(n + 1), "not_flag": ~flag, "row": np.tanh(row)}
 
     return made(

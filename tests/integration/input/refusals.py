@@ -69,8 +69,8 @@ class Desk:
             case "inspect":
                 begin = [name, model, *json, *reference]
             case "optimize":
-                to = ("--output", self.result("result.collage"), "--tuning-db", "memory:")
-                begin = [name, model, *to, *json, *reference]
+                begin = [name, model, "--output", self.result("result.collage"), "--tuning-db", "memory:"]
+                begin += [*json, *reference]
             case "bench":
                 begin = [name, model, *json, *reference]
             case "bench package":
@@ -78,8 +78,8 @@ class Desk:
             case "compare":
                 begin = [name, model, package, *json]
             case "run":
-                to = ("--save-outputs", self.result("out.npz"), "--profile", self.result("trace.json"))
-                begin = [name, package, *to, *json]
+                begin = [name, package, "--save-outputs", self.result("out.npz"), *json]
+                begin += ["--profile", self.result("trace.json")]
             case _:
                 begin = [name, package, *json]
         return [*begin, *options]

@@ -89,7 +89,7 @@ def optimized(model: Path, package: Path, *arguments: object, toolchains: str = 
 
 def saved(path: Path, values: Mapping[str, Any]) -> Path:
     """Values as a file for `--inputs`."""
-    np.savez(path, **to_arrays(values))
+    np.savez(path, **dict[str, Any](to_arrays(values)))
     return path
 
 
@@ -322,7 +322,7 @@ def test_an_input_with_a_default_value_stays_one_if_a_value_is_given(tmp_path: P
 @pytest.mark.parametrize("build", [lambda: odd_shapes.chain(2000), lambda: odd_shapes.fan(500)], ids=["deep", "wide"])
 def test_what_is_deep_or_wide_is_partitioned(build: Callable[[], OddModel]) -> None:
     one = build()
-    tools = [MockToolchain(name, costs_us=lambda view, cost=cost: cost) for name, cost in (("one", 1.0), ("two", 2.0))]
+    tools = [MockToolchain("one", costs_us=lambda view: 1.0), MockToolchain("two", costs_us=lambda view: 2.0)]
 
     result = partition(prepare(onnx_ir.from_proto(one.proto)), tools, bounds=CandidateBounds.preset("quick"))
 

@@ -20,7 +20,7 @@ from collage.options import OptimizeOptions
 from collage.setup.random_inputs import random_inputs
 from collage.setup.settings import measure_settings
 from collage.store import MemoryStore, TuningStore
-from collage_core.contract import INVALID, PRECISIONS, Target
+from collage_core.contract import INVALID, PRECISIONS, Target, Unmeasured
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.narrowing import PRODUCTS
@@ -109,7 +109,9 @@ def test_what_holds_no_product_is_measured_once_for_all_precisions_and_built_for
     [record] = database.records(costs.record_key(half))
     assert record.key.target == "far@fake:0"
     assert record.extra["tolerance"] == OPTIONS.rtol  # the plain target's, not what is allowed of products
-    assert costs.cost(half) == costs.cost(brain) == costs.cost(plain) < INVALID
+    cost = costs.cost(plain)
+    assert not isinstance(cost, Unmeasured)
+    assert costs.cost(half) == costs.cost(brain) == cost < INVALID
     built = [costs.build(each.sub_graph, each.target, costs.variant(each)) for each in (half, brain, plain)]
     artifacts = [each.artifact for each in built if isinstance(each, Built)]
     assert artifacts == [artifacts[0]] * 3  # the same kernel

@@ -61,7 +61,7 @@ def test_what_one_toolchain_refuses_another_runs(cases: Cases) -> None:
 
 
 def test_a_node_and_a_model_run_by_onnx_own_functions() -> None:
-    x = np.float32([[1, -2], [3, -4]])
+    x = np.array([[1, -2], [3, -4]], np.float32)
     node = onnx.helper.make_node("Relu", ["x"], ["y"])
     info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 2]) for name in "xy"]
     graph = onnx.helper.make_graph([node], "relu", info[:1], info[1:])

@@ -88,7 +88,7 @@ def attention(facts: Attention, values: Values) -> Array:
             case "masked_where":
                 scores = np.where(given, -np.inf, scores)
     if facts.causal and not facts.masks:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     result: Array = weights / weights.sum(-1, keepdims=True) @ v
     return result

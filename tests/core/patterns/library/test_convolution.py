@@ -29,7 +29,7 @@ def convolution(*, bias: str = "", skip: bool = False, activation: str = "", ope
 def test_each_form_is_found_by_its_options_and_by_open_ones(bias: str, skip: bool, activation: str) -> None:
     graph = convolution(bias=bias, skip=skip, activation=activation)
     last = len(graph) - 1
-    last_name = graph.nodes[last].outputs[0].name
+    last_name = str(graph.nodes[last].outputs[0].name)
     tanh = 1 << graph.index_of("tanh_0") if skip else 0
 
     for has_bias, has_skip in ((bool(bias), skip), (None, None)):

@@ -201,7 +201,7 @@ def scaled_product(a: str = "", b: str = "", after: str = "", *, seen: str = "")
 def test_a_factor_of_an_operand_or_the_product_is_found_where_it_is_asked_for(
     graph: DataflowGraph, captured: dict[str, str]
 ) -> None:
-    asked = {"bias": True, "activation": "Relu"}
+    asked: dict[str, Any] = {"bias": True, "activation": "Relu"}
     found = taken(matmul_pattern(factor=True, **asked), graph)
 
     assert found is not None
@@ -214,7 +214,8 @@ def test_a_factor_of_an_operand_or_the_product_is_found_where_it_is_asked_for(
 
 @pytest.mark.parametrize("seen", ["bias", "Relu"])
 def test_a_view_between_two_steps_is_found_where_it_is_asked_for(seen: str) -> None:
-    graph, asked = scaled_product(seen=seen), {"bias": True, "activation": "Relu"}
+    graph = scaled_product(seen=seen)
+    asked: dict[str, Any] = {"bias": True, "activation": "Relu"}
 
     assert taken(matmul_pattern(**asked), graph) is None
     found = taken(matmul_pattern(viewed=True, **asked), graph)

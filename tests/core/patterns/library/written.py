@@ -77,9 +77,9 @@ class Writer:
 
     def square(self, value: str) -> str:
         """The square."""
-        return self.draw.choice(
-            [lambda: self.op("Pow", value, self.constant(2)), lambda: self.op("Mul", value, value)]
-        )()
+        if self.draw.choice((True, False)):
+            return self.op("Pow", value, self.constant(2))
+        return self.op("Mul", value, value)
 
     def cube(self, value: str) -> str:
         """The third power."""
