@@ -36,6 +36,7 @@ from collage_core.registry import Toolchain
 from collage_testing import single_matmul
 from collage_testing.kit import BoundKernel, DeviceMachine, ExecutingMock, FakeDevice, fake_providers, stream_of
 from collage_testing.kit.device_calls import waits
+from collage_testing.kit.device_checks import check_sub_graphs
 from collage_testing.kit.fake_kernel import load_on_fake
 
 NAME = "made-up:0"
@@ -283,7 +284,7 @@ def test_what_cannot_be_captured_is_an_error(tmp_path: Path) -> None:
 def check(kind: Callable[[], Mock]) -> None:
     graph = DataflowGraph(single_matmul(m=3, n=5, k=7))
     values = evaluate(graph.model, random_inputs(graph, seed=0)).values
-    machine(kind).check([SubGraph(graph, graph.all_mask)], values, PLAIN, tolerance=1e-5)
+    check_sub_graphs(machine(kind), [SubGraph(graph, graph.all_mask)], values, PLAIN, tolerance=1e-5)
 
 
 def test_a_candidate_that_is_right_passes() -> None:

@@ -19,6 +19,7 @@ from collage.reference import evaluate
 from collage.setup.random_inputs import random_inputs
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import GraphBuilder
+from collage_testing.kit.device_checks import check_sub_graphs
 
 from .emulator import Emulator
 from .machine import TARGET, emulated, proposals
@@ -172,7 +173,7 @@ def check_numbers(model: onnx_ir.Model, candidates: Any) -> None:
     emulator = Emulator()
     values = evaluate(model, random_inputs(DataflowGraph(model), seed=0)).values
     sub_graphs = [candidate.sub_graph for candidate in candidates]
-    emulated(emulator).check(sub_graphs, values, TARGET, tolerance=1e-4)
+    check_sub_graphs(emulated(emulator), sub_graphs, values, TARGET, tolerance=1e-4)
     assert not emulator.attributes  # every descriptor was given back
 
 

@@ -25,6 +25,7 @@ from collage_core.ir.operators.narrowing import Narrowed, narrowed_products
 from collage_cublas.library import DataType, Layout
 from collage_testing import GraphBuilder
 from collage_testing.kit.contexts import MemoryBlobs
+from collage_testing.kit.device_checks import check_sub_graphs
 
 from .emulator import Emulator
 from .machine import BF16, FP16, TARGET, emulated, largest, plugin_over, proposals
@@ -76,7 +77,7 @@ def test_every_way_multiplies_rounded_factors_and_adds_float32(name: str, target
     exact, right = values[result], evaluate(rounded.model, feeds).values[result]
     values[result] = right
 
-    emulated(emulator).check([candidate.sub_graph], values, target, tolerance=1e-6, max_variants=8)
+    check_sub_graphs(emulated(emulator), [candidate.sub_graph], values, target, tolerance=1e-6, max_variants=8)
 
     assert np.abs(right - exact).max() > 1e-5  # so that float32 itself would have been found out
     assert not emulator.attributes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir
 
 from collage_core.contract import Target
+from collage_testing.kit.device_checks import check_candidates
 
 from .emulator import Emulator
 from .machine import TARGET, emulated, proposals
@@ -21,4 +22,4 @@ def check_numbers(
         Their labels, and the library with what it was asked.
     """
     emulator, found = Emulator(), proposals(model, target, regions=regions).candidates
-    return emulated(emulator).check_model(found, target, tolerance=tolerance, max_variants=2), emulator
+    return check_candidates(emulated(emulator), found, target, tolerance=tolerance, max_variants=2), emulator

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir
 
 from collage_core.contract import Target
+from collage_testing.kit.device_checks import check_candidates
 
 from .machine import TARGET, emulated, proposals
 
@@ -21,4 +22,4 @@ def check_numbers(
     """
     calls: list[str] = []
     found = proposals(model, target).candidates
-    return emulated(calls).check_model(found, target, tolerance=tolerance), calls
+    return check_candidates(emulated(calls), found, target, tolerance=tolerance), calls

@@ -36,8 +36,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
@@ -46,17 +45,13 @@ import numpy as np
 
 from collage.devices.providers import Providers
 from collage.devices.this_host import this_host
-from collage.reference import evaluate
-from collage.setup.random_inputs import random_inputs
 from collage_core.contract import Artifact, DeviceStream, Host, KernelFunction, Target, Unsupported
-from collage_core.fusion import CandidateKernel, SubGraph
 from collage_core.registry import Toolchain
 from collage_testing.kit import fake_providers
 from collage_testing.kit.bound_kernel import BoundKernel
 from collage_testing.kit.contexts import build_context, run_context
 from collage_testing.kit.device_calls import asked_of
 from collage_testing.kit.fake_device import FakeDevice
-from collage_testing.kit.kernel_check import KernelCheck
 
 _MOST_VARIANTS = 16
 _DEADLINE_S = 600.0
@@ -196,69 +191,6 @@ class DeviceMachine:
             raise AssertionError(f"{target.name} does not load variant {artifact.variant!r}: {kernel.reason}")
         given = [feeds[spec.name] for spec in function.inputs]
         return BoundKernel(kernel, artifact, function, given, self.stream, aligned=aligned, keeps=run)
-
-    def check(
-        self,
-        sub_graphs: Iterable[SubGraph],
-        values: Mapping[str, Any],
-        target: Target,
-        *,
-        tolerance: float,
-        max_variants: int = 1,
-    ) -> None:
-        """Run the checks of `check_plugin` on given candidates.
-
-        Args:
-            sub_graphs: The candidates, of one model.
-            values: The model's values in one run, by name: the result of `evaluate`, or the expected values for a
-                target that rounds.
-            target: One of the toolchain's.
-            tolerance: Largest error, relative to a tensor's scale.
-            max_variants: Maximum number of variants tried per candidate.
-
-        Raises:
-            AssertionError: If a candidate is refused or breaks the contract; says which and how.
-        """
-        with tempfile.TemporaryDirectory(prefix="collage-check-") as folder:
-            check = KernelCheck(
-                self.toolchain,
-                target,
-                Path(folder),
-                threads=1,
-                tolerance=tolerance,
-                max_variants=max_variants,
-                host=self.host,
-                device=self.stream,
-            )
-            for sub_graph in sub_graphs:
-                outcome = check.run(sub_graph, values)
-                problems = [f"it is refused: {outcome.reason}"] if isinstance(outcome, Unsupported) else outcome
-                if problems:
-                    raise AssertionError(f"{target.name}, {', '.join(sub_graph.names)}: {'; '.join(problems)}")
-
-    def check_model(
-        self, candidates: Sequence[CandidateKernel], target: Target, *, tolerance: float, max_variants: int = 1
-    ) -> list[str]:
-        """Check candidates of one model on random inputs, against ONNX's reference.
-
-        Args:
-            candidates: The candidates.
-            target: One of the toolchain's.
-            tolerance: Largest error, relative to a tensor's scale.
-            max_variants: Variants of a candidate that are tried.
-
-        Returns:
-            Their labels.
-
-        Raises:
-            AssertionError: If one is refused or breaks the contract; names which and how.
-        """
-        sub_graphs = [candidate.sub_graph for candidate in candidates]
-        if sub_graphs:
-            graph = sub_graphs[0].graph
-            values = evaluate(graph.model, random_inputs(graph, seed=0)).values
-            self.check(sub_graphs, values, target, tolerance=tolerance, max_variants=max_variants)
-        return [sub_graph.label for sub_graph in sub_graphs]
 
     def calls(self) -> AbstractContextManager[list[str]]:
         """Record the device calls in a block, available on exit; `device_calls` tells which calls wait.
