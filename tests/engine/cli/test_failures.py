@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from collage.cli import signals
+from collage.cli import failures
 from collage_core.errors import ModelFileError, UsageError
 from tests.engine.cli.conftest import FakePipeline
 
@@ -78,7 +78,7 @@ def test_a_signal_that_asks_to_end_interrupts(
             cleared.append(number)
 
     monkeypatch.setattr(pipeline, "optimize", optimize)
-    monkeypatch.setattr(signals, "_DEAF_S", 3600.0)
+    monkeypatch.setattr(failures, "_DEAF_S", 3600.0)
 
     result = collage("optimize", model, "-o", "out.collage")
 
