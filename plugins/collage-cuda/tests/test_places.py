@@ -19,7 +19,7 @@ def at(pointer: int, name: str = "x") -> Buffer:
 
 
 def bound(**fields: Any) -> BoundPlaces:
-    usual = {
+    usual: dict[str, Any] = {
         "inputs": [at(0x100), at(0x200)],
         "outputs": [at(0x300)],
         "workspace": at(0x1000),

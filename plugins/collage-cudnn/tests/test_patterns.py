@@ -12,8 +12,10 @@ import pytest
 from collage_cudnn.activations import ACTIVATIONS
 from collage_cudnn.patterns import FORMS, NEVER
 from collage_testing import GraphBuilder
+from collage_testing.kit.gpu_plugins import activated
+from collage_testing.kit.gpu_plugins import scaled_weight as weight
 
-from .cases import FLOAT, FLOAT16, activated, attention, batch_norm, convolution, layer_norm, product, weight
+from .cases import FLOAT, FLOAT16, attention, batch_norm, convolution, layer_norm, product
 from .machine import TARGET, TF32, proposals
 
 DOUBLE, INT8 = onnx_ir.DataType.DOUBLE, onnx_ir.DataType.UINT8

@@ -20,9 +20,10 @@ from collage_core.registry import Toolchain
 from collage_testing import GraphBuilder
 from collage_testing.kit import FakeDevice
 from collage_testing.kit.gpu_plugins import H100, HOST
+from collage_testing.kit.gpu_plugins import scaled_weight as weight
 from collage_testing.kit.kernel_check import KernelCheck
 
-from .cases import convolution, product, weight
+from .cases import convolution, product
 from .checking import check_numbers
 from .emulator import FakeCompiler
 from .machine import BF16, FP16, TF32, largest, plugin_over, proposals
