@@ -34,7 +34,7 @@ _LOG_LIMIT_BYTES = 4 << 20
 _CENSUS_S = 0.5
 """Seconds between scans for the child's descendants, whose memory counts with the child's."""
 _END_S = 10.0
-"""Seconds to wait for a killed process to end."""
+"""Seconds to wait for the end of a process that was killed or has closed its output."""
 
 
 class ChildProcess:
@@ -211,7 +211,7 @@ class ChildProcess:
 
     def _ended(self) -> WorkerError:
         try:
-            status = self._process.wait(timeout=2)
+            status = self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             return self._failed("protocol", "it closed its output and went on")
         if status < 0:
