@@ -230,54 +230,6 @@ def test_max_pool_indices(spatial: Any, order: int, seed: int) -> None:
     assert_equal(kernel("MaxPool", [x], 2, **attributes), oracle("MaxPool", [x], 2, **attributes))
 
 
-@fast
-@given(
-    st.lists(st.integers(1, 6), min_size=1, max_size=2),
-    st.lists(st.sampled_from([0.5, 0.7, 1.0, 1.5, 2.0, 3.3]), min_size=2, max_size=2),
-    st.sampled_from(["nearest", "linear", "cubic"]),
-    st.sampled_from(["half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric",
-                     "pytorch_half_pixel"]),
-    st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]),
-    st.booleans(), st.booleans(), st.booleans(),
-)  # fmt: skip
-def test_resize(
-    size: list[int], factors: list[float], mode: str, coordinates: str, rounding: str,
-    by_size: bool, antialias: bool, exclude: bool,
-) -> None:  # fmt: skip
-    x = floats(len(size), 1, 2, *size)
-    scales = np.array([1, 1, *factors[: len(size)]], np.float32)
-    sizes = np.array([max(1, int(n * s)) for n, s in zip(x.shape, scales, strict=True)])
-    if any(int(n * s) == 0 for n, s in zip(x.shape, scales, strict=True)):
-        by_size = True
-    attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
-    if mode == "nearest":
-        attributes["nearest_mode"] = rounding
-    elif antialias:
-        attributes["antialias"] = 1
-    if mode == "cubic":
-        attributes.update(exclude_outside=int(exclude), cubic_coeff_a=-0.5 if exclude else -0.75)
-    inputs = [x, None, None, sizes] if by_size else [x, None, scales]
-
-    assert_equal(kernel("Resize", inputs, **attributes), oracle("Resize", inputs, **attributes))
-
-
-def test_resize_of_given_axes() -> None:
-    x = floats(0, 2, 3, 4, 5)
-    inputs = [x, None, None, np.array([8, 7])]
-
-    result = kernel("Resize", inputs, mode="linear", axes=[3, 1])
-
-    assert result[0].shape == (2, 7, 4, 8)
-    everywhere = oracle("Resize", [x, None, None, np.array([2, 7, 4, 8])], mode="linear")
-    assert_equal(result, everywhere)
-
-
-def test_resize_leaves_cropping_to_onnx() -> None:
-    inputs = [floats(0, 1, 4), np.array([0, 0, 1, 1], np.float32), np.array([1, 2], np.float32)]
-
-    assert kernel("Resize", inputs, coordinate_transformation_mode="tf_crop_and_resize") is NotImplemented
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_erf_and_gelu(dtype: Any) -> None:
     x = np.concatenate([np.linspace(-7, 7, 999), [0.0, 1e-30, np.inf, -np.inf]]).astype(dtype)
