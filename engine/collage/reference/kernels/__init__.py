@@ -1,5 +1,7 @@
 """Vectorised NumPy versions of the operators that ONNX's evaluator computes with Python loops, or not as it should.
 
+Their memory is a small multiple of inputs and outputs, whatever the attributes.
+
 Each takes `(inputs, attributes)` and returns its outputs, or NotImplemented for a case it leaves to
 ONNX's own implementation.
 """
