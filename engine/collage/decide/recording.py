@@ -164,7 +164,7 @@ def _alternative(
     strangers = [each.name for each in others if target.mixable and not mine.mixes_with(SearchTarget.of(each))]
     if strangers:
         how += f"; it cannot share a plan with {' or '.join(strangers)}"
-    return AlternativeFacts(target=target.name, cost_us=result.total_us, reason=how)
+    return AlternativeFacts(target=target.name, cost_us=result.total_us, reason=how, excluded_by=tuple(strangers))
 
 
 def _why_not(pool: CandidatePool, nodes: int, target: Target) -> str:

@@ -25,6 +25,7 @@ OPTIMIZE_KEYS = [
     "search",
     "predicted_ms",
     "measured_ms",
+    "prediction",
     "max_error",
     "deterministic",
     "regions",
@@ -118,6 +119,23 @@ def test_devices_are_listed_with_what_they_take_and_what_a_run_has_them_do() -> 
     work = document["device_work"]
     assert list(work) == ["graph_launches", "eager_launches", "copies", "synchronisations", "launches"]
     assert [launch["reason"] for launch in work["launches"] if launch["mode"] == "graph"] == [""]
+
+
+def test_predictions_stand_beside_what_was_measured() -> None:
+    first, *others = RECORD.regions
+    unprofiled = dataclasses.replace(RECORD, regions=(first, dataclasses.replace(others[0], measured_us=0.0)))
+
+    document = json.loads(optimize_json(unprofiled))["prediction"]
+
+    assert document == {
+        "error": round(96.0 / 88.25 - 1, 6),
+        "regions": [
+            {"id": "k0000", "predicted_us": 52340.0, "measured_us": 57100.0},
+            {"id": "k0001", "predicted_us": 35800.0, "measured_us": None},
+        ],
+    }
+    untimed = dataclasses.replace(RECORD, measured_ms=0.0)
+    assert json.loads(optimize_json(untimed))["prediction"]["error"] is None
 
 
 def test_regions_are_the_same_bytes_for_runs_that_chose_alike() -> None:

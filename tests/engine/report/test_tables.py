@@ -8,12 +8,11 @@ import io
 from rich.console import Console, RenderableType
 
 from collage.report.documents.codec import record_from_document, to_jsonable
-from collage.report.facts.record import AlternativeFacts, CompatibleSetFacts, CopyFacts, RegionFacts
+from collage.report.facts.record import AlternativeFacts, CompatibleSetFacts, RegionFacts
 from collage.report.text.coverage import coverage_lines
 from collage.report.text.tables import (
     comparison_table,
     optimize_summary,
-    predicted_against_measured,
     refusals_table,
     regions_table,
     search_lines,
@@ -65,22 +64,11 @@ def test_refusals_left_out_are_counted() -> None:
     assert shown(refusals_table(RECORD.refusals, limit=1)).endswith("2 more reasons; -v lists all")
 
 
-def test_predicted_is_set_against_measured() -> None:
-    assert predicted_against_measured(RECORD) == "predicted 88.25 ms, measured 96.00 ms end to end (+8.8 %)"
-
-
-def test_device_copies_are_a_part_of_what_is_predicted() -> None:
-    copy = CopyFacts(value="v", source="cpu", destination="cuda:0", size_bytes=4096, cost_us=250.0)
-    record = dataclasses.replace(RECORD, device_copies=(copy, copy))
-
-    assert predicted_against_measured(record).startswith("predicted 88.25 ms (device copies 0.5000 ms), measured")
-
-
 def test_a_toolchain_that_got_little_is_named_with_the_reason() -> None:
     assert coverage_lines(RECORD) == (
         "openvino took 1 of 13 nodes: it refuses 2 (Cast to 'int2' is not there (and 1 like it)); "
         "the other 10 it accepts went to onnxruntime",
-        "tensorrt is unusable: no NVIDIA device",
+        "not usable here: tensorrt (no NVIDIA device); `collage doctor` says more",
     )
 
 
@@ -109,6 +97,13 @@ def test_the_summary_holds_everything_a_user_asks_for() -> None:
         RECORD.decision,
     ):
         assert part in text
+
+
+def test_a_prediction_that_is_far_off_is_pointed_out_in_the_summary() -> None:
+    text = shown(optimize_summary(dataclasses.replace(RECORD, measured_ms=110.0)), width=200)
+
+    assert "was predicted to take 88.25 ms and takes 110.0 ms (+24.6 %)" in text
+    assert "is off by more than" not in shown(optimize_summary(RECORD))
 
 
 def test_long_plans_are_listed_whole_only_when_asked() -> None:

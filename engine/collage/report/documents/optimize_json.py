@@ -23,6 +23,7 @@ def optimize_json(record: Record) -> str:
         "search": _search(record.search),
         "predicted_ms": round(record.predicted_ms, 6),
         "measured_ms": round(record.measured_ms, 6),
+        "prediction": _prediction(record),
         "max_error": to_jsonable(record.max_error),
         "deterministic": record.deterministic,
         "regions": [_region(region) for region in record.regions],
@@ -46,6 +47,22 @@ def _search(search: SearchFacts) -> dict[str, Any]:
         "cache_hits": search.cache_hits,
         "seconds": {phase: round(search.seconds.get(phase, 0.0), 3) for phase in (*PHASES, *others)},
         "compatible_sets": to_jsonable(search.compatible_sets),
+    }
+
+
+def _prediction(record: Record) -> dict[str, Any]:
+    """Return how far predictions were off; null where something was not measured."""
+    error = record.prediction_error
+    return {
+        "error": None if error is None else round(error, 6),
+        "regions": [
+            {
+                "id": region.id,
+                "predicted_us": round(float(region.cost_us), 3),
+                "measured_us": round(float(region.measured_us), 3) if region.measured_us else None,
+            }
+            for region in record.regions
+        ],
     }
 
 

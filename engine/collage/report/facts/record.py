@@ -111,6 +111,11 @@ class ContenderFacts:
     ratio_ci95: tuple[float, float] = (0.0, 0.0)
     predicted_ms: float = 0.0
 
+    @property
+    def prediction_error(self) -> float | None:
+        """Measured over predicted latency, minus one; None if either is unknown."""
+        return None if self.latency_ms is None else _prediction_error(self.predicted_ms, self.latency_ms.p50)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -139,11 +144,13 @@ class AlternativeFacts:
         target: Target name.
         cost_us: Cost of its best way to cover the region's nodes; None if it has none.
         reason: Why it lost or refused, in words.
+        excluded_by: Targets of the plan's other kernels that it cannot share a plan with.
     """
 
     target: str
     cost_us: float | None
     reason: str
+    excluded_by: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +180,11 @@ class RegionFacts:
     measured_us: float = 0.0
     error: float = 0.0
     alternatives: tuple[AlternativeFacts, ...] = ()
+
+    @property
+    def prediction_error(self) -> float | None:
+        """Time in place over the predicted cost, minus one; None if either is unknown."""
+        return _prediction_error(self.cost_us, self.measured_us)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +251,11 @@ class SearchFacts:
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
     compatible_sets: tuple[CompatibleSetFacts, ...] = ()
 
+    @property
+    def took_place(self) -> bool:
+        """Whether anything was searched; otherwise the user gave the plan."""
+        return self.rounds > 0
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
@@ -281,3 +298,12 @@ class Record:
     devices: tuple[DeviceFacts, ...] = ()
     device_work: DeviceWorkFacts = dataclasses.field(default_factory=DeviceWorkFacts)
     deterministic: bool = False
+
+    @property
+    def prediction_error(self) -> float | None:
+        """Measured over predicted time of the plan, minus one; None if either is unknown."""
+        return _prediction_error(self.predicted_ms, self.measured_ms)
+
+
+def _prediction_error(predicted: float, measured: float) -> float | None:
+    return measured / predicted - 1 if predicted > 0 and measured > 0 else None

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from collage.report import figures
 from collage.report.facts.device_facts import DeviceFacts
-from collage.report.facts.record import AlternativeFacts, ContenderFacts, Record, RegionFacts
+from collage.report.facts.record import ContenderFacts, Record, RegionFacts
 from collage.report.text.coverage import coverage_lines
 from collage.report.text.operator_summary import summarize_operators
+from collage.report.text.predictions import misprediction_lines, predicted_against_measured
 from collage.report.text.refusal_groups import RefusalGroup, group_refusals
-from collage.report.text.tables import predicted_against_measured, search_lines
+from collage.report.text.tables import search_lines
+from collage.report.text.why import NEAR_TIE, is_near_tie, why
 
 WIDTH = 100
-NEAR_TIE = 0.05
-"""Relative cost difference below which the choice could have gone either way: measurements repeat no better."""
-
 _NODES_SHOWN = 4
 _COPIES_SHOWN = 6
 
@@ -73,6 +72,8 @@ def _decision(writer: _Writer, record: Record) -> None:
     writer.heading(f"The plan for {model.name}")
     writer.say(record.decision)
     writer.say(predicted_against_measured(record) + ".")
+    for line in misprediction_lines(record):
+        writer.say(line, indent=2)
     comparison = record.comparison
     if comparison.best_single and comparison.speedup_vs_best_single > 0:
         interval = figures.interval(comparison.speedup_ci95, 3)
@@ -131,29 +132,8 @@ def _regions(writer: _Writer, record: Record, everything: bool) -> None:
         pattern = f"; pattern {region.composite}" if region.composite else ""
         writer.say(f"computes {summarize_operators(region.operators, width=80)}{pattern}", indent=4)
         writer.say(f"nodes {_some(region.nodes, everything)}", indent=4)
-        for line in _why(region):
+        for line in why(region, record):
             writer.say(line, indent=4)
-
-
-def _why(region: RegionFacts) -> Iterator[str]:
-    priced = sorted((a for a in region.alternatives if a.cost_us is not None), key=lambda a: (a.cost_us, a.target))
-    refused = sorted((a for a in region.alternatives if a.cost_us is None), key=lambda a: a.target)
-    if not region.alternatives:
-        yield f"why {region.target}: no other target was asked"
-    elif not priced:
-        yield f"why {region.target}: no other target can take it"
-    elif all(a.cost_us is not None and a.cost_us >= region.cost_us for a in priced):
-        yield f"why {region.target}: it is the cheapest here"
-    else:
-        yield f"why {region.target}: not the cheapest here alone; the plan as a whole is cheaper with it"
-    for alternative in priced:
-        assert alternative.cost_us is not None
-        cost = f"{figures.microseconds(alternative.cost_us)} us ({figures.change(alternative.cost_us, region.cost_us)})"
-        tie = ", a near tie" if _is_near_tie(region, alternative) else ""
-        reason = f": {alternative.reason}" if alternative.reason else ""
-        yield f"{alternative.target} {cost}{tie}{reason}"
-    for alternative in refused:
-        yield f"{alternative.target} has no way: {alternative.reason or 'no reason given'}"
 
 
 def _near_ties(writer: _Writer, record: Record) -> None:
@@ -161,7 +141,7 @@ def _near_ties(writer: _Writer, record: Record) -> None:
         (region, alternative)
         for region in record.regions
         for alternative in region.alternatives
-        if _is_near_tie(region, alternative)
+        if is_near_tie(region, alternative)
     ]
     if not ties:
         return
@@ -178,13 +158,8 @@ def _near_ties(writer: _Writer, record: Record) -> None:
         )
 
 
-def _is_near_tie(region: RegionFacts, alternative: AlternativeFacts) -> bool:
-    cost = alternative.cost_us
-    return cost is not None and abs(cost - region.cost_us) <= NEAR_TIE * region.cost_us
-
-
 def _refusals(writer: _Writer, record: Record, everything: bool) -> None:
-    lines = coverage_lines(record, everything=True)
+    lines = coverage_lines(record, everything=True, reasons=everything)
     groups = group_refusals(record.refusals)
     if not lines and not groups:
         return

@@ -18,6 +18,7 @@ from collage.report.documents.optimize_json import PHASES
 from collage.report.facts.record import Comparison, CompatibleSetFacts, ContenderFacts, Record, RegionFacts, SearchFacts
 from collage.report.text.coverage import coverage_lines
 from collage.report.text.operator_summary import summarize_operators
+from collage.report.text.predictions import misprediction_lines, predicted_against_measured
 from collage.report.text.refusal_groups import group_refusals
 from collage_core.candidates.refusals import Refusal
 
@@ -36,11 +37,12 @@ def optimize_summary(record: Record, *, everything: bool = False) -> RenderableT
         comparison_table(record.comparison),
         regions_table(record, limit=None if everything else _REGIONS_SHOWN),
         Text(predicted_against_measured(record)),
+        *(Text(line) for line in misprediction_lines(record)),
         Text(f"largest output error {figures.error(record.max_error)} relative to the output's scale"),
     ]
     if record.unchecked:
         parts.append(Text(f"not independently checked: {_names(record.unchecked)}"))
-    lines = coverage_lines(record, everything=everything)
+    lines = coverage_lines(record, everything=everything, reasons=everything)
     if lines:
         parts += [Text(), *(Text(line) for line in lines)]
     if record.refusals:
@@ -96,20 +98,6 @@ def regions_table(record: Record, *, limit: int | None = None) -> RenderableType
     table.add_section()
     add_row(("total", "", figures.counted(len(regions), "kernel")), regions, style="bold")
     return table
-
-
-def predicted_against_measured(record: Record) -> str:
-    """Format the plan's predicted cost next to the measured end-to-end time."""
-    measured = f"{figures.milliseconds(record.measured_ms)} ms end to end"
-    if record.measured_ms <= 0:
-        measured = "not measured end to end"
-    elif record.predicted_ms > 0:
-        measured += f" ({figures.change(record.measured_ms, record.predicted_ms)})"
-    predicted = f"predicted {figures.milliseconds(record.predicted_ms)} ms"
-    if record.device_copies:
-        copies_ms = sum(copy.cost_us for copy in record.device_copies) / 1000
-        predicted += f" (device copies {figures.milliseconds(copies_ms)} ms)"
-    return f"{predicted}, measured {measured}"
 
 
 def refusals_table(refusals: Iterable[Refusal], *, limit: int | None = None) -> RenderableType:
