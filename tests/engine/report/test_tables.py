@@ -17,7 +17,7 @@ from collage.report.text.tables import (
     regions_table,
     search_lines,
 )
-from tests.engine.report.records import COMPARISON, RECORD
+from tests.engine.report.records import COMPARISON, ESTIMATED, RECORD
 
 
 def shown(table: RenderableType, width: int = 100) -> str:
@@ -72,15 +72,20 @@ def test_a_toolchain_that_got_little_is_named_with_the_reason() -> None:
     )
 
 
-def test_the_search_says_whether_it_was_exact() -> None:
-    exact, unsure, unknown = (
-        search_lines(dataclasses.replace(RECORD.search, exact=flag, gap_us=gap))[0]
-        for flag, gap in ((True, 0.0), (False, 12.5), (False, float("inf")))
-    )
+def test_regions_show_their_share_of_the_machine_s_peak_and_mark_one_above_it() -> None:
+    assert shown(regions_table(ESTIMATED), width=104) == GOLDEN_REGIONS_ESTIMATED.strip("\n")
 
-    assert exact.endswith("exact: no cheaper plan exists among the candidates, at these costs")
-    assert unsure.endswith("not exact: a plan cheaper by up to 12.5 us may exist")
-    assert unknown.endswith("not exact: how much cheaper a plan may exist is not known")
+
+def test_a_table_without_a_share_above_the_peak_needs_no_remark() -> None:
+    calm = dataclasses.replace(ESTIMATED, regions=ESTIMATED.regions[:1])
+
+    assert "*" not in shown(regions_table(calm))
+    assert "of peak" not in shown(regions_table(RECORD))
+
+
+def test_the_search_is_named_and_certainty_is_a_line_of_its_own() -> None:
+    assert search_lines(RECORD.search)[0] == "search exact, 2 rounds"
+    assert "headroom among the candidates: none" in shown(optimize_summary(RECORD))
 
 
 def test_the_summary_holds_everything_a_user_asks_for() -> None:
@@ -147,6 +152,20 @@ GOLDEN_REGIONS = """
  k0002   onnxruntime  Cast+Mul+Add                          3         110.0        112.2    0.1 %
 
  total                3 kernels                            13        88,250       95,563  100.0 %
+"""
+
+GOLDEN_REGIONS_ESTIMATED = """
+ region  target       operators                      nodes  predicted us  measured us    share  of peak
+ ──────────────────────────────────────────────────────────────────────────────────────────────────────
+ k0000   onnxruntime  Conv+Relu x3,                      9        52,340       57,100   59.8 %     80 %
+                      Concat+Conv+Resize
+ k0001   openvino     ArgMax                             1        35,800       38,350   40.1 %  150 % *
+ k0002   onnxruntime  Cast+Mul+Add                       3         110.0        112.2    0.1 %      1 %
+
+ total                3 kernels                         13        88,250       95,563  100.0 %     81 %
+
+*: above 100 % it needs fewer operations than counted, as Winograd's convolution does, or moves bytes
+faster than was measured
 """
 
 GOLDEN_REGIONS_SHORT = """

@@ -9,6 +9,7 @@ from collage.report import figures
 from collage.report.facts.device_facts import DeviceFacts
 from collage.report.facts.record import ContenderFacts, Record, RegionFacts
 from collage.report.text.coverage import coverage_lines
+from collage.report.text.headroom import ABOVE, headroom_lines, peak_name, work
 from collage.report.text.operator_summary import summarize_operators
 from collage.report.text.predictions import misprediction_lines, predicted_against_measured
 from collage.report.text.refusal_groups import RefusalGroup, group_refusals
@@ -34,6 +35,7 @@ def explain(record: Record, *, width: int = WIDTH, everything: bool = False) -> 
     _device_copies(writer, record, everything)
     _device_work(writer, record)
     _near_ties(writer, record)
+    _headroom(writer, record)
     _refusals(writer, record, everything)
     _how(writer, record)
     return writer.text()
@@ -132,8 +134,44 @@ def _regions(writer: _Writer, record: Record, everything: bool) -> None:
         pattern = f"; pattern {region.composite}" if region.composite else ""
         writer.say(f"computes {summarize_operators(region.operators, width=80)}{pattern}", indent=4)
         writer.say(f"nodes {_some(region.nodes, everything)}", indent=4)
+        if (limited := _limited(region)) is not None:
+            writer.say(limited, indent=4)
         for line in why(region, record):
             writer.say(line, indent=4)
+
+
+def _limited(region: RegionFacts) -> str | None:
+    """Return how near a region is to what the machine allows; None if nothing is known of the machine."""
+    limit, share = region.limit, region.share_of_peak
+    if limit is None:
+        return None
+    if share is None:
+        return f"what the machine allows is not estimated: {limit.not_estimated or 'it has no work'}"
+    least = f"at least {figures.microseconds(limit.least_us)} us for {work(limit)}"
+    above = f"; {ABOVE}" if share > 1 else ""
+    return f"by estimate at {figures.whole_percent(share)} of {peak_name(limit)}: {least}{above}"
+
+
+def _headroom(writer: _Writer, record: Record) -> None:
+    writer.heading("How much better a plan could be")
+    for line in headroom_lines(record):
+        writer.say(line)
+    machine = record.machine
+    if machine is None:
+        return
+    products = [f"{each.arithmetic} {each.gflop_per_s:,.0f} GFLOP/s (a product by {each.by})" for each in machine.peaks]
+    levels = [
+        f"{each.level}{f' ({figures.size(each.holds_bytes)})' if each.holds_bytes else ''} {each.gb_per_s:,.0f} GB/s"
+        for each in machine.bandwidths
+    ]
+    peaks = "; ".join(", ".join(each) for each in (products, levels) if each) or "none"
+    writer.say(f"measured peaks, with {figures.counted(machine.threads, 'thread')}: {peaks}")
+    if machine.missing:
+        writer.say(f"some peaks are missing: {machine.missing}")
+    writer.say(
+        "The estimate compares operations and bytes with these peaks (a roofline). It proves nothing: a plan may be "
+        "faster, and what is left may be out of any library's reach."
+    )
 
 
 def _near_ties(writer: _Writer, record: Record) -> None:

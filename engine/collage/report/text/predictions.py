@@ -33,13 +33,15 @@ def predicted_against_measured(record: Record) -> str:
 
 def misprediction_lines(record: Record) -> tuple[str, ...]:
     """Return what was predicted wrongly by more than `FAR_OFF`: the plan, other contenders, the plan's regions."""
+    # the plan that was kept is there a second time, under the name of its only toolchain
+    kept = record.comparison.contenders[0].latency_ms if record.comparison.contenders else None
     plan = [_plan(record)] if _is_far(record.prediction_error) else []
     others = [
         f"{each.name} was predicted to take {figures.milliseconds(each.predicted_ms)} ms and takes "
         f"{figures.milliseconds(each.latency_ms.p50)} ms "
         f"({figures.change(each.latency_ms.p50, each.predicted_ms)})"
         for each in record.comparison.contenders[1:]
-        if each.latency_ms is not None and _is_far(each.prediction_error)
+        if each.latency_ms not in (None, kept) and _is_far(each.prediction_error)
     ]
     whole_us = sum(region.measured_us for region in record.regions)
     regions = [
