@@ -45,6 +45,8 @@ def measured_limits(
     if not plan.kernels:
         return None
     work = PlanWork.of(plan)
+    if HOST not in work.devices:
+        return limits_of(work, MachinePeaks(), toolchains.threads)
     peaks, missing = _peaks(work, toolchains, choices, targets, run)
     limits = limits_of(work, peaks, toolchains.threads, missing)
     faster = any(limit.least_us > time_us for limit, time_us in zip(limits.kernels, times_us, strict=True))
