@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ def pooling(draw: st.DrawFn) -> tuple[str, Case]:
         attributes["ceil_mode"] = 1
         attributes["pads"] = attributes["pads"][:rank] + [0] * rank
         assume(all(p < k for p, k in zip(attributes["pads"], attributes["kernel_shape"], strict=False)))
+        assume(has_windows(attributes, size))
     elif draw(st.booleans()):
         del attributes["pads"]
         attributes["auto_pad"] = draw(st.sampled_from(["SAME_UPPER", "SAME_LOWER"]))
@@ -76,6 +78,15 @@ def pooling(draw: st.DrawFn) -> tuple[str, Case]:
     if op_type == "LpPool":
         attributes["p"] = draw(st.integers(1, 3))
     return op_type, ([floats(draw(st.integers(0, 99)), draw(st.integers(1, 2)), 2, *size)], attributes)
+
+
+def has_windows(attributes: dict[str, Any], size: Sequence[int]) -> bool:
+    """Return whether there is a window along each axis; ONNX infers one also where a little more is missing."""
+    if "auto_pad" in attributes:
+        return True
+    reach = (np.array(attributes["kernel_shape"]) - 1) * attributes["dilations"] + 1
+    room = np.array(size) + np.array(attributes["pads"]).reshape(2, -1).sum(axis=0) - reach
+    return bool(np.all(room > (-np.array(attributes["strides"]) if "ceil_mode" in attributes else -1)))
 
 
 def padding_of(attributes: dict[str, Any], size: list[int], out: list[int]) -> list[int]:

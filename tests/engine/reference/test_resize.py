@@ -6,22 +6,34 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
+from collage.reference.kernels.resize import COORDINATES
 from tests.engine.reference.test_kernels import assert_equal, floats, kernel, oracle
 
 LIMIT = 2e-5
 """Cubic weights are negative too: a result may be smaller than what it is the sum of, which is rounded to float32."""
 
-COORDINATES = (
-    "half_pixel",
-    "half_pixel_symmetric",
-    "align_corners",
-    "asymmetric",
-    "pytorch_half_pixel",
-    "tf_crop_and_resize",
-)
+
+@pytest.fixture
+def reject_near_misses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reject cases with a position that rounding has moved off an integer by less than a billionth.
+
+    There ONNX's evaluator weighs the neighbours of one position as those of another: it adds padding to the position
+    before it looks for the neighbours, which rounds once more, and not before it computes their weights.
+    """
+
+    def rejecting(compute: Any) -> Any:
+        def positions(*arguments: Any) -> Any:
+            result = compute(*arguments)
+            assume(not np.any((result != np.rint(result)) & (abs(result - np.rint(result)) < 1e-9)))
+            return result
+
+        return positions
+
+    for name, compute in COORDINATES.items():
+        monkeypatch.setitem(COORDINATES, name, rejecting(compute))
 
 
 @st.composite
@@ -30,7 +42,7 @@ def resizing(draw: st.DrawFn) -> tuple[list[Any], dict[str, Any]]:
     size = draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))
     factors = draw(st.lists(st.sampled_from([0.5, 0.7, 1.0, 1.5, 2.0, 3.3]), min_size=len(size), max_size=len(size)))
     mode = draw(st.sampled_from(["nearest", "linear", "cubic"]))
-    coordinates = draw(st.sampled_from(COORDINATES))
+    coordinates = draw(st.sampled_from(sorted(COORDINATES)))
     attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
     if mode == "nearest":
         rounding = ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
@@ -57,8 +69,9 @@ def resizing(draw: st.DrawFn) -> tuple[list[Any], dict[str, Any]]:
     return [x, roi, scales], attributes
 
 
+@pytest.mark.usefixtures("reject_near_misses")
 @given(resizing())
-@settings(max_examples=150)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_resize(case: tuple[list[Any], dict[str, Any]]) -> None:
     inputs, attributes = case
 
@@ -71,6 +84,7 @@ def test_resize(case: tuple[list[Any], dict[str, Any]]) -> None:
         assert_equal(found, expected, LIMIT)
 
 
+@pytest.mark.usefixtures("reject_near_misses")
 @given(
     size=st.integers(1, 700),
     wanted=st.integers(1, 700),
@@ -80,7 +94,7 @@ def test_resize(case: tuple[list[Any], dict[str, Any]]) -> None:
 )
 @example(size=700, wanted=3, mode="cubic", antialias=True, last=True)
 @example(size=3, wanted=700, mode="linear", antialias=False, last=False)
-@settings(max_examples=30)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_resize_by_blocks_of_rows(size: int, wanted: int, mode: str, antialias: bool, last: bool) -> None:
     shape, out = ((2, size), (2, wanted)) if last else ((size, 2), (wanted, 2))
     inputs = [floats(0, *shape), None, None, np.array(out)]

@@ -45,7 +45,7 @@ def resize(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     x, roi, scales, sizes = all_inputs(inputs, 4)
     nearest = attributes["mode"] == "nearest"
     coordinates = attributes["coordinate_transformation_mode"]
-    if len(inputs) == 2 or coordinates not in _COORDINATES or (nearest and attributes.get("antialias")):
+    if len(inputs) == 2 or coordinates not in COORDINATES or (nearest and attributes.get("antialias")):
         return NotImplemented  # opset 10 has other coordinates
     cropped = coordinates == "tf_crop_and_resize"
     result = x if nearest or x.dtype in (np.float32, np.float64) else x.astype(np.float64)
@@ -54,7 +54,7 @@ def resize(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
         length = x.shape[axis.number]
         if axis.length == length and math.isclose(axis.scale, 1.0) and axis.roi == (0.0, 1.0):
             continue
-        positions = _COORDINATES[coordinates](np.arange(axis.length, dtype=np.float64), axis, length)
+        positions = COORDINATES[coordinates](np.arange(axis.length, dtype=np.float64), axis, length)
         if nearest:
             result = np.take(result, _nearest(positions, length, attributes["nearest_mode"]), axis=axis.number)
         else:
@@ -90,8 +90,9 @@ def _half_pixel(at: Array, axis: _Axis, length: int) -> Array:
 
 
 def _half_pixel_symmetric(at: Array, axis: _Axis, length: int) -> Array:
-    # as if the output were centred on the input
-    return length / 2 * (1 - axis.length / (axis.scale * length)) + _half_pixel(at, axis, length)
+    # as if the output were centred on the input; in ONNX's order, since rounding decides which element is nearest
+    offset = length / 2 * (1 - axis.length / (axis.scale * length))
+    return offset + (at + 0.5) / axis.scale - 0.5
 
 
 def _pytorch_half_pixel(at: Array, axis: _Axis, length: int) -> Array:
@@ -117,7 +118,7 @@ def _crop(at: Array, axis: _Axis, length: int) -> Array:
     return inside + float(start * (length - 1))
 
 
-_COORDINATES = {
+COORDINATES = {
     "align_corners": _align_corners,
     "asymmetric": _asymmetric,
     "half_pixel": _half_pixel,
