@@ -10,12 +10,16 @@ from typing import TypeAlias
 from collage_core.contract import (
     Cost,
     Joins,
+    KernelFunction,
+    KernelProfile,
+    ProfiledPart,
     Supported,
     Target,
     Unsupported,
 )
-from collage_core.fusion import CandidateKernel, FusionRule
+from collage_core.fusion import CandidateKernel, FusionRule, FusionSpec, OpCallByKindRule, SubGraph
 from collage_core.hookspecs import hookimpl
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.values.tensor_spec import ValueKind
 from collage_core.patterns import FusionPattern, NodeContext, Pattern, PatternTable
@@ -131,6 +135,18 @@ class MockToolchain:
         costs = per_operator(self.costs_us) if isinstance(self.costs_us, Mapping) else self.costs_us
         return costs(CandidateView(candidate))
 
+    def profile(self, candidate: CandidateKernel) -> KernelProfile | Unsupported:
+        """Return the cost of each node as a kernel of its own; a node that has none is in no part."""
+        graph = candidate.sub_graph.graph
+        parts = []
+        for index in iterate_bits(candidate.sub_graph.nodes & graph.needs_kernel):
+            cost = self.cost(dataclasses.replace(candidate, sub_graph=SubGraph(graph, 1 << index)))
+            if not isinstance(cost, Unsupported) and math.isfinite(cost):
+                parts.append(ProfiledPart(nodes=(graph.names[index],), time_us=float(cost)))
+        if not any(part.time_us for part in parts):
+            return Unsupported("no node of it takes time on its own")
+        return KernelProfile(parts=tuple(parts))
+
     # Hooks
 
     @hookimpl
@@ -168,6 +184,13 @@ class MockToolchain:
     def collage_query(self) -> Mapping[str, str] | None:
         """Return the configured refusals."""
         return self.query
+
+    @hookimpl
+    def collage_profile(self, target: Target, function: KernelFunction) -> KernelProfile | Unsupported:
+        """Return the cost of each node of the function."""
+        graph = DataflowGraph(function.model)
+        spec = FusionSpec(name=target.name, rule=OpCallByKindRule(), targets=(target,))
+        return self.profile(CandidateKernel(SubGraph(graph, graph.all_mask), spec))
 
 
 def _takes(node: NodeContext) -> Supported:

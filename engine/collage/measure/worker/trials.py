@@ -1,11 +1,11 @@
-"""Answer a worker's candidate requests: measure one, build one, run one once."""
+"""Answer a worker's candidate requests: measure one, build one, run one once, profile one."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Self, overload
 
 import numpy as np
 
@@ -14,13 +14,15 @@ from collage.devices.providers import Providers
 from collage.devices.this_host import this_host
 from collage.measure.wire.artifact_codec import encode_artifact
 from collage.measure.wire.blobs import BlobStore
-from collage.measure.wire.messages import AskBuild, AskDevice, AskEvaluate, AskMeasure, Progress
-from collage.measure.wire.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Refused, Stage
+from collage.measure.wire.messages import AskBuild, AskDevice, AskEvaluate, AskMeasure, AskProfile, Progress
+from collage.measure.wire.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Profiled, Refused, Stage
 from collage.measure.wire.values import encode_value
+from collage.measure.worker.binding import bound_to
+from collage.measure.worker.check_outputs import Bound
 from collage.measure.worker.device_times import time_device
 from collage.measure.worker.failing import Stopped, failing_as
 from collage.measure.worker.trial import Trial
-from collage_core.contract import BlobCache, Host, Target
+from collage_core.contract import Artifact, BlobCache, BoundCall, Host, Kernel, Target, Unsupported
 from collage_core.registry import Toolchain
 
 
@@ -146,6 +148,18 @@ class Trials:
                 return Evaluated(outputs=tuple(encode_value(buffer.value, self._store) for buffer in bound.outputs))
             return trial.why_none()
 
+    def profile(self, ask: AskProfile) -> Profiled | Refused | Failed:
+        """Have the toolchain say where the time of a kernel goes."""
+        if not self._toolchain.implements("collage_profile"):
+            return Refused(reason="the toolchain does not profile its kernels")
+        with self._start(ask, _ProfileTrial) as trial:
+            for artifact in trial.variants(ask.build.max_variants, ask.variant):
+                try:
+                    return trial.profile(self._toolchain, artifact, ask.runs)
+                except Stopped as stopped:
+                    trial.discard(artifact, stopped.outcome)
+            return trial.why_none()
+
     def time_device(self, ask: AskDevice) -> DeviceTimes | Failed:
         """Time a device's operations other than kernels; open the device if necessary."""
         try:
@@ -156,9 +170,15 @@ class Trials:
         except Stopped as stopped:
             return Failed(stage=Stage.MEASURE, reason=stopped.outcome.reason)
 
-    def _start(self, ask: AskMeasure | AskBuild | AskEvaluate) -> Trial:
+    @overload
+    def _start(self, ask: AskMeasure | AskBuild | AskEvaluate) -> Trial: ...
+
+    @overload
+    def _start(self, ask: AskProfile, kind: type[_ProfileTrial]) -> _ProfileTrial: ...
+
+    def _start(self, ask: AskMeasure | AskBuild | AskEvaluate, kind: type[Trial] = Trial) -> Trial:
         cache = self._cache(ask.target)
-        return Trial(
+        return kind(
             self._toolchain,
             self._store,
             self._scratch,
@@ -172,6 +192,32 @@ class Trials:
 
     def _lose_device(self, reason: str) -> None:
         self.lost = reason
+
+
+class _ProfileTrial(Trial):
+    """A trial whose kernel the toolchain profiles itself."""
+
+    def profile(self, toolchain: Toolchain, artifact: Artifact, runs: int) -> Profiled:
+        """Have a variant profiled.
+
+        Raises:
+            Stopped: If it is refused, or fails.
+        """
+        self._loading.check(artifact)
+        self._report(Progress(stage=Stage.PROFILE, variant=artifact.variant))
+        held: list[Bound] = []
+
+        def bind(kernel: Kernel) -> BoundCall:
+            device = self._loading.device
+            held.append(bound_to(kernel, artifact, self._function, self._values, device, self._lost))
+            return held[-1].call
+
+        with failing_as(Stage.PROFILE, self._lost):
+            run = self._loading.context(artifact)
+            found = toolchain.profile(self._target, self._function, artifact, run, bind, runs)
+        if isinstance(found, Unsupported):
+            raise Stopped(Refused(reason=found.reason))
+        return Profiled(profile=found, variant=artifact.variant)
 
 
 def _median(measured: Measured) -> float:

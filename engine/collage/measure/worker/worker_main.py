@@ -28,6 +28,7 @@ from collage.measure.wire.messages import (
     AskDevice,
     AskEvaluate,
     AskMeasure,
+    AskProfile,
     AskQuery,
     AskTargets,
     Blobs,
@@ -121,6 +122,8 @@ class WorkerMain:
                 return self._trials.measure(message)
             case AskBuild():
                 return self._trials.build(message)
+            case AskProfile():  # before what it is a kind of
+                return self._trials.profile(message)
             case AskEvaluate():
                 return self._trials.evaluate(message)
             case AskDevice():
