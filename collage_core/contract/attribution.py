@@ -10,6 +10,7 @@ from collage_core.contract.function import KernelFunction
 from collage_core.contract.profile import KernelProfile, ProfiledPart, UnattributedTime
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits
+from collage_core.ir.operators.op_kind import OpPatternKind
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,8 @@ class LibraryStep:
         time_us: Time of one run, in microseconds; 0 if it was not run.
         nodes: Names of the function's nodes that the step is known to compute: the producers of its outputs, or all
             that the library fused. Empty if nothing is known.
-        extends: Whether the step may also compute nodes that follow those in `nodes`, such as an activation.
+        extends: Whether the step may also compute element-wise nodes that follow those in `nodes`: an activation, a
+            residual.
         reads: Positions of the earlier steps whose results it reads.
         converts: Whether it only changes the layout or the type of what it reads, and no node asked for that.
     """
@@ -43,9 +45,9 @@ def attributed(function: KernelFunction, steps: Sequence[LibraryStep]) -> Kernel
     known computes what a later one needs (a library that decomposes an operator names only the end of it), so it
     counts to the first step that reads its result.
 
-    A node that no step names was fused, removed or computed in advance. It joins the part of a step that extends beyond
-    its nodes, if that step has all that the node reads; else the part of the first node that reads its result, or of
-    the node it reads if nothing else reads it.
+    A node that no step names was fused, removed or computed in advance. If it is element-wise, it joins the part of a
+    step that extends and has all that the node reads. Otherwise it joins the part of the first node that reads its
+    result, or that of the node it reads if nothing else reads it.
 
     Args:
         function: What the library compiled; its nodes have unique names.
@@ -86,14 +88,14 @@ class _Owners:
         return self._count - 1
 
     def extend(self, steps: Sequence[LibraryStep], parts: Sequence[int | None]) -> None:
-        """Have nodes join a step that extends, in place, where everything they read is at hand there."""
+        """Have element-wise nodes join a step that extends, in place, where everything they read is at hand there."""
         at_hand: dict[int, set[int | None]] = defaultdict(set)
         for step, part in zip(steps, parts, strict=True):
             if step.extends and part is not None:
                 at_hand[part] |= {part, *(parts[read] for read in step.reads)}
         for index in range(len(self._graph)):
             before = [self.part_of.get(each) for each in iterate_bits(self._graph.predecessors[index])]
-            if index not in self.part_of:
+            if index not in self.part_of and self._graph.kinds[index] <= OpPatternKind.BROADCAST:
                 fitting = (part for part in before if part in at_hand and at_hand[part].issuperset(before))
                 if (part := next(fitting, None)) is not None:
                     self.part_of[index] = part

@@ -38,6 +38,9 @@ _MOVES = frozenset(
 """Operators that ONNX Runtime's optimiser inserts to change a value's layout, shape or type."""
 
 _EVENT = re.compile(r"(.*)_kernel_time")
+_INNER = "inner"
+"""Begins the name of a node in a body."""
+
 _DECORATION = "_/ "
 """Characters that begin what the optimiser appends to a name: `X_nchwc`, `X_token_3`, `X/MatMulAddFusion`."""
 
@@ -87,8 +90,8 @@ def _name(step: int) -> str:
 
 def _renamed(optimised: DataflowGraph) -> bytes:
     """Serialize the model with names from which its events are known; the model must not be used afterwards."""
-    for node in optimised.model.graph.all_nodes():
-        node.name = "inner"
+    for number, node in enumerate(optimised.model.graph.all_nodes()):
+        node.name = f"{_INNER}{number}"
     for step, node in enumerate(optimised.nodes):
         node.name = _name(step)
     return bytes(onnx_ir.to_proto(optimised.model).SerializeToString())
@@ -100,7 +103,7 @@ def _timed(steps: Mapping[str, LibraryStep], events: list[dict[str, Any]]) -> li
     operators: dict[str, str] = {}
     for event in events:
         found = _EVENT.fullmatch(event["name"]) if event.get("cat") == "Node" else None
-        if found is not None and found[1] != "inner":
+        if found is not None and not found[1].startswith(_INNER):
             times[found[1]].append(float(event["dur"]))
             operators[found[1]] = event["args"]["op_name"]
     medians = {name: statistics.median(taken[1:] or taken) for name, taken in times.items()}

@@ -10,6 +10,7 @@ import onnx_ir
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx_ir.passes.common import ShapeInferencePass
 
 from collage_core.contract import (
     KernelFunction,
@@ -30,7 +31,7 @@ def function_of(body: str) -> KernelFunction:
     model = onnx_ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 21]> {body}')
     for node in model.graph:
         node.name = node.outputs[0].name
-    graph = DataflowGraph(model)
+    graph = DataflowGraph(ShapeInferencePass()(model).model)
     return kernel_function(SubGraph(graph, graph.all_mask), "kernel")
 
 
@@ -109,6 +110,16 @@ def test_a_step_that_extends_has_the_nodes_after_it_for_which_it_reads_everythin
     found = times_of(attributed(RESIDUAL, steps))
 
     assert found[second] == 2.0
+
+
+def test_a_step_that_extends_leaves_the_next_product_to_the_step_that_names_what_follows() -> None:
+    function = function_of("g (float[2,2] x) => (float[2,2] c) { a = MatMul(x, x)  b = MatMul(a, a)  c = Relu(b) }")
+    steps = [
+        LibraryStep(name="s", time_us=1.0, nodes=("a",), extends=True),
+        LibraryStep(name="t", time_us=2.0, nodes=("c",), reads=(0,)),
+    ]
+
+    assert times_of(attributed(function, steps)) == {("a",): 1.0, ("b", "c"): 2.0}
 
 
 def test_a_step_that_extends_leaves_a_node_for_which_it_lacks_an_operand() -> None:
