@@ -210,8 +210,8 @@ def collage_profile(
         artifact: The deployed variant, just built by `collage_lower` in this process.
         run: As for `collage_load`: load the kernel as there, with the library's profiler on and nothing else changed.
         bind: Binds a loaded kernel to buffers that hold inputs captured from a real run; the caller keeps the buffers.
-        runs: Number of runs to take the times from, after one that does not count. Answer with the median, or the
-            mean, of one run.
+        runs: Number of runs to take the times from, after one that does not count. Answer with the time of a
+            typical one, such as the median.
 
     Returns:
         The profile. `collage_core.contract.attributed` makes it of the kernels a library lists, when each is given the

@@ -121,7 +121,7 @@ def import_model(
         further: Settings besides those with which the model was compiled.
     """
     metadata: Mapping[str, Any] = artifact.metadata
-    settings = properties(target, run.threads) | further
+    settings = {**properties(target, run.threads), **further}
     try:
         weights = [run.constants[artifact.constants[name]] for name in metadata["weights"]]
     except KeyError as error:

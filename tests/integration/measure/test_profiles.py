@@ -125,7 +125,11 @@ def test_the_variant_is_profiled_that_the_cost_stands_for(
     assert [ask.variant for ask in asked] == [None, "second"]
 
 
-@pytest.mark.guards("a profiler that raises, hangs, crashes or names what is not there", "no profile, asked once")
+@pytest.mark.guards(
+    "`collage_profile` raises, hangs, crashes, or names nodes that are not there",
+    "the kernel has no profile; a crash is tried twice, anything else once, then remembered in the database",
+    area="toolchains",
+)
 @pytest.mark.parametrize(
     ("mode", "reason", "attempts"),
     [

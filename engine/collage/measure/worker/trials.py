@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self, overload
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from collage.measure.worker.failing import Stopped, failing_as
 from collage.measure.worker.trial import Trial
 from collage_core.contract import Artifact, BlobCache, BoundCall, Host, Kernel, Target, Unsupported
 from collage_core.registry import Toolchain
+
+_Trial = TypeVar("_Trial", bound=Trial)
 
 
 class Trials:
@@ -152,7 +154,8 @@ class Trials:
         """Have the toolchain say where the time of a kernel goes."""
         if not self._toolchain.implements("collage_profile"):
             return Refused(reason="the toolchain does not profile its kernels")
-        with self._start(ask, _ProfileTrial) as trial:
+        trial = self._trial(_ProfileTrial, ask)
+        with trial:
             for artifact in trial.variants(ask.build.max_variants, ask.variant):
                 try:
                     return trial.profile(self._toolchain, artifact, ask.runs)
@@ -170,13 +173,10 @@ class Trials:
         except Stopped as stopped:
             return Failed(stage=Stage.MEASURE, reason=stopped.outcome.reason)
 
-    @overload
-    def _start(self, ask: AskMeasure | AskBuild | AskEvaluate) -> Trial: ...
+    def _start(self, ask: AskMeasure | AskBuild | AskEvaluate) -> Trial:
+        return self._trial(Trial, ask)
 
-    @overload
-    def _start(self, ask: AskProfile, kind: type[_ProfileTrial]) -> _ProfileTrial: ...
-
-    def _start(self, ask: AskMeasure | AskBuild | AskEvaluate, kind: type[Trial] = Trial) -> Trial:
+    def _trial(self, kind: type[_Trial], ask: AskMeasure | AskBuild | AskEvaluate) -> _Trial:
         cache = self._cache(ask.target)
         return kind(
             self._toolchain,
