@@ -10,16 +10,14 @@ from typing import TypeAlias
 from collage_core.contract import (
     Cost,
     Joins,
-    KernelFunction,
     KernelProfile,
     ProfiledPart,
     Supported,
     Target,
     Unsupported,
 )
-from collage_core.fusion import CandidateKernel, FusionRule, FusionSpec, OpCallByKindRule, SubGraph
+from collage_core.fusion import CandidateKernel, FusionRule, SubGraph
 from collage_core.hookspecs import hookimpl
-from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.values.tensor_spec import ValueKind
 from collage_core.patterns import FusionPattern, NodeContext, Pattern, PatternTable
@@ -184,13 +182,6 @@ class MockToolchain:
     def collage_query(self) -> Mapping[str, str] | None:
         """Return the configured refusals."""
         return self.query
-
-    @hookimpl
-    def collage_profile(self, target: Target, function: KernelFunction) -> KernelProfile | Unsupported:
-        """Return the cost of each node of the function."""
-        graph = DataflowGraph(function.model)
-        spec = FusionSpec(name=target.name, rule=OpCallByKindRule(), targets=(target,))
-        return self.profile(CandidateKernel(SubGraph(graph, graph.all_mask), spec))
 
 
 def _takes(node: NodeContext) -> Supported:

@@ -11,10 +11,8 @@ from typing import Any
 from collage.measure.wire.outcomes import Tolerance
 from collage_core.contract import (
     Artifact,
-    BoundCall,
     DeviceStream,
     Host,
-    Kernel,
     KernelFunction,
     Target,
     Unsupported,
@@ -24,14 +22,12 @@ from collage_core.fusion import SubGraph
 from collage_core.ir.io.model_io import model_to_bytes
 from collage_core.registry import Toolchain
 from collage_testing.kit.as_sent import as_sent
-from collage_testing.kit.bound_kernel import BoundKernel
-from collage_testing.kit.calls import called
+from collage_testing.kit.calls import called, profiled
 from collage_testing.kit.contexts import MemoryBlobs, build_context, run_context
 from collage_testing.kit.operands import foreign_constants, never_on_a_device, operands
 
 _WORKSPACE_LIMIT_BYTES = 1 << 30
 _DEADLINE_S = 120.0
-_PROFILED_RUNS = 1
 
 
 class KernelCheck:
@@ -162,27 +158,8 @@ class KernelCheck:
             if isinstance(kernel, Unsupported):
                 return kernel
             problems += called(kernel, function, sent, given, expected, device, self._tolerance)
-            return problems or self._profiled(function, sent, given)
+            if problems or not self.toolchain.implements("collage_profile"):
+                return problems
+            return profiled(self.toolchain, self.target, function, sent, run, given, device)
         except Exception as error:
             return [*problems, f"{type(error).__name__}: {error}"]
-
-    def _profiled(self, function: KernelFunction, artifact: Artifact, given: Sequence[Any]) -> list[str]:
-        """Have a correct kernel profiled; the façade looks at the answer."""
-        if not self.toolchain.implements("collage_profile"):
-            return []
-        held: list[BoundKernel] = []
-
-        def bind(kernel: Kernel) -> BoundCall:
-            held.append(BoundKernel(kernel, artifact, function, given, self._device))
-            return held[-1].call
-
-        scratch = Path(tempfile.mkdtemp(dir=self._folder))
-        run = run_context(
-            artifact, function, self.target, self._device, host=self._host, threads=self._threads, scratch=scratch
-        )
-        before = model_to_bytes(function.model)
-        try:
-            self.toolchain.profile(self.target, function, artifact, run, bind, _PROFILED_RUNS)
-        except CollageError as error:
-            return [str(error)]
-        return [] if model_to_bytes(function.model) == before else ["collage_profile changes the function it is given"]

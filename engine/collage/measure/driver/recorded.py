@@ -8,12 +8,11 @@ from collections.abc import Callable
 
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.records import is_short_of_memory, objection, superseded, to_outcome
-from collage.measure.driver.saved_profiles import SavedProfile, document_name, profile_of
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.wire.outcomes import Failed, Outcome, Refused, Stage
 from collage.store import MAX_ATTEMPTS, RecordKey, TuningRecord, TuningStore
 from collage_core.candidates.refusals import Rejection
-from collage_core.contract import INVALID, UNMEASURED, Cost, Host, KernelProfile, Unmeasured, Unsupported, ValueKind
+from collage_core.contract import INVALID, UNMEASURED, Cost, Host, Unmeasured, ValueKind
 from collage_core.fusion.kernel import kernel_function
 from collage_core.fusion.spec import CandidateKernel
 from collage_core.fusion.sub_graph import SubGraph
@@ -137,16 +136,6 @@ class RecordedCosts:
         """Return the name of the variant a candidate's cost stands for; None if it was not measured."""
         measured = [record for record in self.usable(candidate) if record.outcome == "measured"]
         return measured[-1].variant if measured else None
-
-    def known_profile(self, candidate: CandidateKernel) -> KernelProfile | Unsupported | None:
-        """Return the recorded profile of a candidate, or why its profiling failed; None if nobody tried.
-
-        It is of the variant that the candidate's cost stands for. Its nodes have the names of the candidate's graph.
-        """
-        saved = self._database.get_document(SavedProfile, document_name(self.record_key(candidate)))
-        if saved is None or not saved.serves(self.variant(candidate), self.settings.deadline_s):
-            return None
-        return Unsupported(saved.failure) if saved.failure else profile_of(saved, candidate.sub_graph)
 
     def usable(self, candidate: CandidateKernel) -> list[TuningRecord]:
         """Return the records that say something under the present settings, in the order they were taken."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 
 from collage.errors import DatabaseError
 from collage.measure.driver.capture import Capture
-from collage.measure.driver.profiling import ProfilingCosts
 from collage.measure.driver.records import is_deadly, is_short_of_memory, to_record
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.driver.worker_pool import WorkerPool
+from collage.measure.profiling.profiling_costs import ProfilingCosts
 from collage.measure.wire.messages import AskMeasure
 from collage.measure.wire.outcomes import Built, Failed, Outcome, Refused, Stage
 from collage.store import MAX_ATTEMPTS, BlobSpace, Purpose, RecordKey, StoredBlobs, TuningStore

@@ -1,4 +1,4 @@
-"""Answer a worker's candidate requests: measure one, build one, run one once, profile one."""
+"""Answer a worker's candidate requests: measure one, build one, run one once."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from collage.devices.providers import Providers
 from collage.devices.this_host import this_host
 from collage.measure.wire.artifact_codec import encode_artifact
 from collage.measure.wire.blobs import BlobStore
-from collage.measure.wire.messages import AskBuild, AskDevice, AskEvaluate, AskMeasure, AskProfile, Progress
-from collage.measure.wire.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Profiled, Refused, Stage
+from collage.measure.wire.messages import AskBuild, AskDevice, AskEvaluate, AskMeasure, Progress
+from collage.measure.wire.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Refused, Stage
 from collage.measure.wire.values import encode_value
-from collage.measure.worker.binding import bound_to
-from collage.measure.worker.check_outputs import Bound
 from collage.measure.worker.device_times import time_device
 from collage.measure.worker.failing import Stopped, failing_as
 from collage.measure.worker.trial import Trial
-from collage_core.contract import Artifact, BlobCache, BoundCall, Host, Kernel, Target, Unsupported
+from collage_core.contract import BlobCache, Host, Target
 from collage_core.registry import Toolchain
 
 _Trial = TypeVar("_Trial", bound=Trial)
@@ -150,19 +148,6 @@ class Trials:
                 return Evaluated(outputs=tuple(encode_value(buffer.value, self._store) for buffer in bound.outputs))
             return trial.why_none()
 
-    def profile(self, ask: AskProfile) -> Profiled | Refused | Failed:
-        """Have the toolchain say where the time of a kernel goes."""
-        if not self._toolchain.implements("collage_profile"):
-            return Refused(reason="the toolchain does not profile its kernels")
-        trial = self._trial(_ProfileTrial, ask)
-        with trial:
-            for artifact in trial.variants(ask.build.max_variants, ask.variant):
-                try:
-                    return trial.profile(self._toolchain, artifact, ask.runs)
-                except Stopped as stopped:
-                    trial.discard(artifact, stopped.outcome)
-            return trial.why_none()
-
     def time_device(self, ask: AskDevice) -> DeviceTimes | Failed:
         """Time a device's operations other than kernels; open the device if necessary."""
         try:
@@ -174,9 +159,10 @@ class Trials:
             return Failed(stage=Stage.MEASURE, reason=stopped.outcome.reason)
 
     def _start(self, ask: AskMeasure | AskBuild | AskEvaluate) -> Trial:
-        return self._trial(Trial, ask)
+        return self.trial(Trial, ask)
 
-    def _trial(self, kind: type[_Trial], ask: AskMeasure | AskBuild | AskEvaluate) -> _Trial:
+    def trial(self, kind: type[_Trial], ask: AskMeasure | AskBuild | AskEvaluate) -> _Trial:
+        """Begin a trial of some kind; it is a context."""
         cache = self._cache(ask.target)
         return kind(
             self._toolchain,
@@ -192,32 +178,6 @@ class Trials:
 
     def _lose_device(self, reason: str) -> None:
         self.lost = reason
-
-
-class _ProfileTrial(Trial):
-    """A trial whose kernel the toolchain profiles itself."""
-
-    def profile(self, toolchain: Toolchain, artifact: Artifact, runs: int) -> Profiled:
-        """Have a variant profiled.
-
-        Raises:
-            Stopped: If it is refused, or fails.
-        """
-        self._loading.check(artifact)
-        self._report(Progress(stage=Stage.PROFILE, variant=artifact.variant))
-        held: list[Bound] = []
-
-        def bind(kernel: Kernel) -> BoundCall:
-            device = self._loading.device
-            held.append(bound_to(kernel, artifact, self._function, self._values, device, self._lost))
-            return held[-1].call
-
-        with failing_as(Stage.PROFILE, self._lost):
-            run = self._loading.context(artifact)
-            found = toolchain.profile(self._target, self._function, artifact, run, bind, runs)
-        if isinstance(found, Unsupported):
-            raise Stopped(Refused(reason=found.reason))
-        return Profiled(profile=found, variant=artifact.variant)
 
 
 def _median(measured: Measured) -> float:

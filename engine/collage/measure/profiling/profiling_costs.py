@@ -9,9 +9,9 @@ from collage.measure.driver.capture import Capture
 from collage.measure.driver.recorded import RecordedCosts
 from collage.measure.driver.records import is_deadly
 from collage.measure.driver.requests import Requests, function_of
-from collage.measure.driver.saved_profiles import SavedProfile, document_name, saved_parts
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.driver.worker_pool import WorkerPool
+from collage.measure.profiling.saved_profiles import SavedProfile, document_name, profile_of, saved_parts
 from collage.measure.wire.messages import AskProfile
 from collage.measure.wire.outcomes import Failed, Profiled, Refused, Stage
 from collage.store import MAX_ATTEMPTS, RecordKey, TuningStore
@@ -45,6 +45,16 @@ class ProfilingCosts(RecordedCosts):
         self._pool = pool
         self._requests = Requests(capture, pool.store, settings)
         self._unprofiled: dict[RecordKey, Unsupported] = {}
+
+    def known_profile(self, candidate: CandidateKernel) -> KernelProfile | Unsupported | None:
+        """Return the recorded profile of a candidate, or why its profiling failed; None if nobody tried.
+
+        It is of the variant that the candidate's cost stands for. Its nodes have the names of the candidate's graph.
+        """
+        saved = self._database.get_document(SavedProfile, document_name(self.record_key(candidate)))
+        if saved is None or not saved.serves(self.variant(candidate), self.settings.deadline_s):
+            return None
+        return Unsupported(saved.failure) if saved.failure else profile_of(saved, candidate.sub_graph)
 
     def profile(self, candidate: CandidateKernel) -> KernelProfile | Unsupported:
         """Return where the time of a candidate's kernel goes, by its toolchain's own profiler.
