@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from collage_core.contract.function import KernelFunction
 from collage_core.contract.profile import KernelProfile, ProfiledPart, UnattributedTime
+from collage_core.contract.support import Unsupported
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.operators.op_kind import OpPatternKind
@@ -36,7 +37,7 @@ class LibraryStep:
     converts: bool = False
 
 
-def attributed(function: KernelFunction, steps: Sequence[LibraryStep]) -> KernelProfile:
+def attributed(function: KernelFunction, steps: Sequence[LibraryStep]) -> KernelProfile | Unsupported:
     """Attribute the steps of one run to the nodes of a function.
 
     A step with known nodes is a part. A node that several steps name belongs to the first of them, unless a later step
@@ -54,12 +55,14 @@ def attributed(function: KernelFunction, steps: Sequence[LibraryStep]) -> Kernel
         steps: What the library ran, in topological order.
 
     Returns:
-        A profile whose total is the sum of the steps.
+        A profile whose total is the sum of the steps. Or a refusal if none took as long as the library's clock shows.
 
     Raises:
         KeyError: If a step names a node that the function does not have.
-        ValueError: If a step reads a later one, or nothing took any time.
+        ValueError: If a step reads a later one.
     """
+    if not any(step.time_us for step in steps):
+        return Unsupported("it is too short for the profiler's clock")
     graph = DataflowGraph(function.model)
     owners = _Owners(graph)
     parts: list[int | None] = [owners.of_step(step.nodes) for step in steps]

@@ -18,6 +18,7 @@ from collage_core.contract import (
     LibraryStep,
     ProfiledPart,
     UnattributedTime,
+    Unsupported,
     attributed,
 )
 from collage_core.fusion import SubGraph, kernel_function
@@ -42,6 +43,12 @@ RESIDUAL = function_of(
 )
 
 
+def made(function: KernelFunction, steps: Sequence[LibraryStep]) -> KernelProfile:
+    found = attributed(function, steps)
+    assert isinstance(found, KernelProfile)
+    return found
+
+
 def times_of(profile: KernelProfile) -> dict[tuple[str, ...], float]:
     return {part.nodes: part.time_us for part in profile.parts}
 
@@ -49,7 +56,7 @@ def times_of(profile: KernelProfile) -> dict[tuple[str, ...], float]:
 def test_a_fused_step_is_one_part() -> None:
     steps = [LibraryStep(name="s", time_us=3.0, nodes=("a", "b")), LibraryStep(name="t", time_us=4.0, nodes=("c", "d"))]
 
-    assert times_of(attributed(CHAIN, steps)) == {("a", "b"): 3.0, ("c", "d"): 4.0}
+    assert times_of(made(CHAIN, steps)) == {("a", "b"): 3.0, ("c", "d"): 4.0}
 
 
 def test_a_step_that_names_its_last_node_only_has_those_before_it_too() -> None:
@@ -58,7 +65,7 @@ def test_a_step_that_names_its_last_node_only_has_those_before_it_too() -> None:
         LibraryStep(name="t", time_us=4.0, nodes=("d",), reads=(0,)),
     ]
 
-    assert times_of(attributed(CHAIN, steps)) == {("a", "b"): 3.0, ("c", "d"): 4.0}
+    assert times_of(made(CHAIN, steps)) == {("a", "b"): 3.0, ("c", "d"): 4.0}
 
 
 def test_what_a_decomposed_node_takes_is_added_up() -> None:
@@ -69,7 +76,7 @@ def test_what_a_decomposed_node_takes_is_added_up() -> None:
         LibraryStep(name="divide", time_us=4.0, nodes=("d",), reads=(1, 2)),
     ]
 
-    assert times_of(attributed(CHAIN, steps)) == {("a",): 1.0, ("b", "c", "d"): 9.0}
+    assert times_of(made(CHAIN, steps)) == {("a",): 1.0, ("b", "c", "d"): 9.0}
 
 
 def test_a_conversion_counts_to_the_node_whose_result_it_converts() -> None:
@@ -80,7 +87,7 @@ def test_a_conversion_counts_to_the_node_whose_result_it_converts() -> None:
         LibraryStep(name="t", time_us=4.0, nodes=("c", "d"), reads=(2,)),
     ]
 
-    assert attributed(CHAIN, steps).parts == (
+    assert made(CHAIN, steps).parts == (
         ProfiledPart(nodes=("a", "b"), time_us=8.0, conversion_us=6.0),  # with that of an input, which nothing writes
         ProfiledPart(nodes=("c", "d"), time_us=4.0),
     )
@@ -93,8 +100,8 @@ def test_steps_that_name_the_same_node_are_one_part_unless_there_is_more_to_them
         LibraryStep(name="t", time_us=2.0, nodes=("a", "c", "d")),
     ]
 
-    assert times_of(attributed(CHAIN, split)) == {("a", "b", "c", "d"): 3.0}
-    assert times_of(attributed(CHAIN, shared)) == {("a", "b"): 1.0, ("c", "d"): 2.0}
+    assert times_of(made(CHAIN, split)) == {("a", "b", "c", "d"): 3.0}
+    assert times_of(made(CHAIN, shared)) == {("a", "b"): 1.0, ("c", "d"): 2.0}
 
 
 @pytest.mark.parametrize(("extends", "second"), [(True, ("b", "c", "d")), (False, ("b",))])
@@ -107,7 +114,7 @@ def test_a_step_that_extends_has_the_nodes_after_it_for_which_it_reads_everythin
         LibraryStep(name="u", time_us=4.0, nodes=("e",), reads=(1,)),
     ]
 
-    found = times_of(attributed(RESIDUAL, steps))
+    found = times_of(made(RESIDUAL, steps))
 
     assert found[second] == 2.0
 
@@ -119,7 +126,7 @@ def test_a_step_that_extends_leaves_the_next_product_to_the_step_that_names_what
         LibraryStep(name="t", time_us=2.0, nodes=("c",), reads=(0,)),
     ]
 
-    assert times_of(attributed(function, steps)) == {("a",): 1.0, ("b", "c"): 2.0}
+    assert times_of(made(function, steps)) == {("a",): 1.0, ("b", "c"): 2.0}
 
 
 def test_a_step_that_extends_leaves_a_node_for_which_it_lacks_an_operand() -> None:
@@ -129,7 +136,7 @@ def test_a_step_that_extends_leaves_a_node_for_which_it_lacks_an_operand() -> No
         LibraryStep(name="u", time_us=4.0, nodes=("e",), reads=(0, 1)),
     ]
 
-    assert times_of(attributed(RESIDUAL, steps)) == {("a",): 1.0, ("b",): 2.0, ("c", "d", "e"): 4.0}
+    assert times_of(made(RESIDUAL, steps)) == {("a",): 1.0, ("b",): 2.0, ("c", "d", "e"): 4.0}
 
 
 def test_what_belongs_to_nothing_is_listed_largest_first() -> None:
@@ -141,7 +148,7 @@ def test_what_belongs_to_nothing_is_listed_largest_first() -> None:
         LibraryStep(name="idle", time_us=0.0),
     ]
 
-    profile = attributed(CHAIN, steps)
+    profile = made(CHAIN, steps)
 
     assert profile.unattributed == (
         UnattributedTime(name="large", time_us=3.0),
@@ -150,14 +157,20 @@ def test_what_belongs_to_nothing_is_listed_largest_first() -> None:
     assert (profile.attributed_us, profile.unattributed_us, profile.attributed_share) == (6.0, 4.0, 0.6)
 
 
+def test_what_is_too_short_for_the_clock_is_a_refusal() -> None:
+    found = attributed(CHAIN, [LibraryStep(name="s", time_us=0.0, nodes=("a",))])
+
+    assert found == Unsupported("it is too short for the profiler's clock")
+
+
 def test_a_step_reads_what_was_before_it() -> None:
     with pytest.raises(ValueError, match="reads step 0, which is not before it"):
-        attributed(CHAIN, [LibraryStep(name="s", time_us=1.0, nodes=("a",), reads=(0,))])
+        made(CHAIN, [LibraryStep(name="s", time_us=1.0, nodes=("a",), reads=(0,))])
 
 
 def test_a_node_that_is_not_there_is_an_error() -> None:
     with pytest.raises(KeyError):
-        attributed(CHAIN, [LibraryStep(name="s", time_us=1.0, nodes=("q",))])
+        made(CHAIN, [LibraryStep(name="s", time_us=1.0, nodes=("q",))])
 
 
 def fused(graph: DataflowGraph, rng: random.Random) -> list[int]:
@@ -182,7 +195,7 @@ def test_a_library_that_names_all_it_fuses_is_taken_at_its_word(rng: random.Rand
     graph = DataflowGraph(random_model(rng, operators))
     groups = fused(graph, rng) if len(graph) > 1 else [graph.all_mask]
 
-    profile = attributed(whole(graph), steps_of(graph, groups, [True] * len(groups)))
+    profile = made(whole(graph), steps_of(graph, groups, [True] * len(groups)))
 
     wanted = [{graph.names[index] for index in iterate_bits(group)} for group in groups]
     assert [set(part.nodes) for part in sorted(profile.parts, key=lambda each: graph.index_of(each.nodes[0]))] == wanted
@@ -195,7 +208,7 @@ def test_no_time_is_lost_and_none_counts_twice(rng: random.Random, operators: in
     groups = fused(graph, rng) if len(graph) > 1 else [graph.all_mask]
     steps = steps_of(graph, groups, [rng.random() < 0.5 for _ in groups])
 
-    profile = attributed(whole(graph), steps)
+    profile = made(whole(graph), steps)
 
     assert profile.total_us == sum(step.time_us for step in steps)
     named = [name for part in profile.parts for name in part.nodes]
