@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import statistics
@@ -90,8 +91,9 @@ def _name(step: int) -> str:
 
 def _renamed(optimised: DataflowGraph) -> bytes:
     """Serialize the model with names from which its events are known; the model must not be used afterwards."""
-    for number, node in enumerate(optimised.model.graph.all_nodes()):
-        node.name = f"{_INNER}{number}"
+    main = optimised.model.graph
+    for number, node in enumerate(main.all_nodes()):
+        node.name = f"{'unread' if node.graph is main else _INNER}{number}"
     for step, node in enumerate(optimised.nodes):
         node.name = _name(step)
     return bytes(onnx_ir.to_proto(optimised.model).SerializeToString())
@@ -107,19 +109,8 @@ def _timed(steps: Mapping[str, LibraryStep], events: list[dict[str, Any]]) -> li
             times[found[1]].append(float(event["dur"]))
             operators[found[1]] = event["args"]["op_name"]
     medians = {name: statistics.median(taken[1:] or taken) for name, taken in times.items()}
-    known = [_at(step, medians.pop(name, 0.0)) for name, step in steps.items()]
+    known = [dataclasses.replace(step, time_us=medians.pop(name, 0.0)) for name, step in steps.items()]
     return known + [LibraryStep(name=operators[name], time_us=time_us) for name, time_us in medians.items()]
-
-
-def _at(step: LibraryStep, time_us: float) -> LibraryStep:
-    return LibraryStep(
-        name=step.name,
-        time_us=time_us,
-        nodes=step.nodes,
-        reads=step.reads,
-        extends=step.extends,
-        converts=step.converts,
-    )
 
 
 def _steps(optimised: DataflowGraph, original: DataflowGraph) -> dict[str, LibraryStep]:
