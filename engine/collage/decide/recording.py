@@ -9,6 +9,7 @@ from collage.decide.end_to_end import EndToEndTimings
 from collage.measure.statistics import Interval, median_interval, percentile
 from collage.report.facts.record import (
     AlternativeFacts,
+    AsCalledFacts,
     Comparison,
     ContenderFacts,
     CopyFacts,
@@ -39,6 +40,19 @@ def latency_facts(rounds_us: Sequence[Sequence[float]]) -> LatencyFacts:
         n=len(samples),
         ci95=(middle.low, middle.high),
     )
+
+
+def as_called_facts(rounds_us: Sequence[Sequence[float]], ratio: Interval | None) -> AsCalledFacts:
+    """Describe a contender's runs as users call them.
+
+    Args:
+        rounds_us: Their samples, by round.
+        ratio: Ratio to the best single toolchain's; None if there is none.
+    """
+    latency_ms = latency_facts(rounds_us)
+    if ratio is None:
+        return AsCalledFacts(latency_ms=latency_ms)
+    return AsCalledFacts(latency_ms=latency_ms, ratio=ratio.value, ratio_ci95=(ratio.low, ratio.high))
 
 
 def comparison(plans: Sequence[Plan], timings: EndToEndTimings, decision: Decision) -> Comparison:
