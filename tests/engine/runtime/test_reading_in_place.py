@@ -37,8 +37,9 @@ class Watched:
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    """Everything is read in place and lent."""
+    """Everything is lent, and read in place at once."""
     monkeypatch.setattr(feeds, "READ_IN_PLACE_BYTES", 1)
+    monkeypatch.setattr(feeds, "READ_AT_ONCE_BYTES", 1)
     monkeypatch.setattr(session_module, "LENT_BYTES", 1)
     seen, bind = Watched(), MockKernel.bind
 
@@ -85,6 +86,21 @@ def test_an_input_is_read_where_it_is(parsed: Parse, watched: Watched) -> None:
         x += 1
 
     assert watched.read == [address(x)] * 3
+
+
+def test_an_input_that_is_not_large_is_read_in_place_where_one_was_before(
+    parsed: Parse, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "READ_AT_ONCE_BYTES", 1 << 40)
+    session = session_of(parsed(NEG))
+    first, second, *others = [X + number for number in range(6)]
+
+    for x in (first, second, first, second, *others, first):
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], -x)
+
+    own = watched.read[0]
+    assert own not in (address(first), address(second))
+    assert watched.read == [own, own, address(first), address(second), *[own] * 5]
 
 
 def test_each_input_is_read_at_its_own_address_in_each_run(parsed: Parse, watched: Watched) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Final
 
 import numpy as np
@@ -13,12 +14,15 @@ from collage_core.errors import FeedError
 
 Array = np.ndarray[Any, Any]
 
-READ_IN_PLACE_BYTES: Final = 1 << 20
-"""Least size of an input that is read where it is; smaller ones are copied.
+READ_IN_PLACE_BYTES: Final = 256 << 10
+"""Least size of an input that is read where it is, if a recent run read it there too; smaller ones are copied."""
+READ_AT_ONCE_BYTES: Final = 16 << 20
+"""Least size of an input that is read where it is when it is there for the first time.
 
-Callers give another array in each run as often as the same. Binding a run to another address takes as long as a copy of
-about 1 MiB that is not in a cache, so from there reading in place never loses.
+Binding a run to another address takes longer than a copy of 1 MiB, and on a busy machine than one of 4 MiB. It pays if
+the address is used again, as by callers that fill one array over and over, or beside a copy that takes milliseconds.
 """
+_RECENT_RUNS: Final = 4
 
 
 class Input:
@@ -29,7 +33,7 @@ class Input:
         in_place: Whether kernels can be bound to a caller's arrays.
     """
 
-    __slots__ = ("_array", "_buffer", "_dtype", "_in_place", "_shape", "spec")
+    __slots__ = ("_array", "_at_once", "_buffer", "_dtype", "_in_place", "_recent", "_shape", "spec")
 
     def __init__(self, buffer: Buffer, *, in_place: bool) -> None:
         self.spec = buffer.spec
@@ -39,6 +43,8 @@ class Input:
         self._dtype = buffer.spec.numpy_dtype if planned else None
         self._shape = buffer.spec.shape
         self._in_place = in_place and planned and buffer.spec.nbytes >= READ_IN_PLACE_BYTES
+        self._at_once = self._in_place and buffer.spec.nbytes >= READ_AT_ONCE_BYTES
+        self._recent: deque[int] = deque(maxlen=_RECENT_RUNS)
 
     def checked(self, value: Any) -> Any:
         """Check a value and return it in the form that the other methods take."""
@@ -48,11 +54,16 @@ class Input:
         return _fitted(value, self.spec)
 
     def address(self, value: Any) -> int:
-        """Return the address at which a checked value is to be read; 0 if it is to be copied."""
+        """Return the address at which a checked value is to be read in the next run; 0 if it is to be copied."""
         if not self._in_place:
             return 0
         flags = value.flags
-        return int(value.ctypes.data) if flags.c_contiguous and flags.aligned else 0
+        if not (flags.c_contiguous and flags.aligned):
+            return 0
+        address = int(value.ctypes.data)
+        again = self._at_once or address in self._recent
+        self._recent.append(address)
+        return address if again else 0
 
     def copy_always(self) -> None:
         """Stop reading the input in place."""
