@@ -61,9 +61,9 @@ def comparison(plans: Sequence[Plan], timings: EndToEndTimings, decision: Decisi
     first: dict[str, str] = {}  # of plans with the same kernels one was timed
     for plan in plans:
         first.setdefault(plan.key, plan.name)
-    contenders = [_contender("collage", _plan(plans, decision.winner), decision.winner, timed, decision.ratios)]
+    contenders = [_contender("collage", _plan(plans, decision.winner), decision.winner, timed, decision)]
     contenders += [
-        _contender(plan.name, plan, same, timed, decision.ratios, timings.failed.get(same, ""))
+        _contender(plan.name, plan, same, timed, decision, timings.failed.get(same, ""))
         for plan, same in ((plan, first[plan.key]) for plan in plans)
         if plan.single or plan.name == same != decision.winner
     ]
@@ -76,6 +76,7 @@ def comparison(plans: Sequence[Plan], timings: EndToEndTimings, decision: Decisi
         best_single=incumbent.name,
         speedup_vs_best_single=1 / kept.value,
         speedup_ci95=(1 / kept.high, 1 / kept.low),
+        best_single_as_called=decision.incumbent_as_called,
     )
 
 
@@ -88,10 +89,11 @@ def _contender(
     plan: Plan,
     timed_as: str,
     timed: Mapping[str, Timed],
-    ratios: Mapping[str, Interval],
+    decision: Decision,
     failed: str = "",
 ) -> ContenderFacts:
-    samples, ratio = timed.get(timed_as), ratios.get(timed_as)
+    samples, ratio = timed.get(timed_as), decision.ratios.get(timed_as)
+    called = samples.called_us if samples is not None else ()
     return ContenderFacts(
         name=name,
         kind="single" if plan.single else "mixed",
@@ -102,6 +104,7 @@ def _contender(
         ratio=ratio.value if ratio is not None else 0.0,
         ratio_ci95=(ratio.low, ratio.high) if ratio is not None else (0.0, 0.0),
         predicted_ms=plan.predicted_us / _US_PER_MS,
+        as_called=as_called_facts(called, decision.called.get(timed_as)) if called else None,
     )
 
 
