@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from collage.decide.decision import Decision, Timed
 from collage.decide.end_to_end import EndToEndTimings
 from collage.measure.statistics import Interval, median_interval, percentile
+from collage.report.facts.machine_facts import LimitFacts
 from collage.report.facts.record import (
     AlternativeFacts,
     AsCalledFacts,
@@ -108,19 +109,34 @@ def _contender(
     )
 
 
+def call_site(number: int) -> str:
+    """Return the name of a kernel's call site, by its number in execution order."""
+    return f"k{number:04d}"
+
+
 def regions(
     plan: Plan,
     pool: CandidatePool,
     targets: Sequence[Target],
     errors: Mapping[str, float],
     measured_us: Mapping[str, float],
+    limits: Sequence[LimitFacts] = (),
 ) -> tuple[RegionFacts, ...]:
-    """Describe the kernels of a plan, each with the alternatives on every other target."""
+    """Describe the kernels of a plan, each with the alternatives on every other target.
+
+    Args:
+        plan: The plan.
+        pool: The candidates.
+        targets: Every target that takes part.
+        errors: Largest error at the boundary of each kernel, by call site.
+        measured_us: Time of each in place, by call site.
+        limits: What the machine allows each kernel, in execution order; none if nothing is known of it.
+    """
     found = []
     costs = plan.cost_of
     used = {kernel.target.name: kernel.target for kernel in plan.kernels}.values()
     for number, kernel in enumerate(plan.kernels):
-        site = f"k{number:04d}"
+        site = call_site(number)
         sub_graph = kernel.sub_graph
         found.append(
             RegionFacts(
@@ -133,6 +149,7 @@ def regions(
                 cost_us=costs[sub_graph.nodes],
                 measured_us=measured_us.get(site, 0.0),
                 error=errors.get(site, 0.0),
+                limit=limits[number] if limits else None,
                 alternatives=tuple(
                     _alternative(pool, kernel, target, [each for each in used if each != kernel.target])
                     for target in targets
@@ -181,7 +198,7 @@ def _alternative(
     strangers = [each.name for each in others if target.mixable and not mine.mixes_with(SearchTarget.of(each))]
     if strangers:
         how += f"; it cannot share a plan with {' or '.join(strangers)}"
-    return AlternativeFacts(target=target.name, cost_us=result.total_us, reason=how)
+    return AlternativeFacts(target=target.name, cost_us=result.total_us, reason=how, excluded_by=tuple(strangers))
 
 
 def _why_not(pool: CandidatePool, nodes: int, target: Target) -> str:

@@ -43,7 +43,7 @@ class Session:
     """A model ready to run. Thread-safe: runs of one session are serialised, so `clone` it to run in parallel.
 
     Large inputs are read where the caller has them, and large outputs are handed out in the memory that kernels wrote
-    (`docs/design/0024-run-hands-out-what-kernels-wrote.md`).
+    (`docs/design/0025-run-hands-out-what-kernels-wrote.md`).
 
     Args:
         executable: The executable to run. The session takes ownership.

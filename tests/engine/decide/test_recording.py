@@ -188,6 +188,20 @@ def test_each_region_says_what_every_other_target_would_have_done() -> None:
     assert facts[2].alternatives[0].reason == "it does not take these nodes"
 
 
+def test_an_alternative_that_cannot_share_the_plan_names_what_excludes_it() -> None:
+    left, right = a_target("left", excludes=frozenset({"right"})), a_target("right")
+    truth = by_operator({"a": {"Relu": 4.0, "Exp": 4.0, "Neg": 4.0}, "left": {"Exp": 1.0}, "right": {"Relu": 3.5}})
+    each = [kernel(GRAPH, A, name) for name in GRAPH.names]
+    pool = pool_of(GRAPH, truth, *each, kernel(GRAPH, left, "exp_0"), kernel(GRAPH, right, "relu_0")).pool
+    [plan] = mixes(pool, 1)
+
+    facts = regions(plan, pool, [A, left, right], {}, {})
+
+    assert [f.target for f in facts] == ["a", "left", "a"]
+    assert [(a.target, a.excluded_by) for a in facts[0].alternatives] == [("left", ()), ("right", ("left",))]
+    assert facts[1].alternatives[0].excluded_by == ()
+
+
 def test_a_region_that_failed_elsewhere_says_how() -> None:
     each = [kernel(GRAPH, A, name) for name in GRAPH.names]
     pool = pool_of(GRAPH, COSTS, *each, kernel(GRAPH, B, "neg_0")).pool

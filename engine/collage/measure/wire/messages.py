@@ -18,6 +18,7 @@ from collage.measure.wire.outcomes import (
     Evaluated,
     Failed,
     Measured,
+    Profiled,
     Refused,
     Stage,
     Tolerance,
@@ -115,6 +116,19 @@ class AskEvaluate:
     inputs: tuple[WireValue, ...]
     build: BuildSettings
     deadline_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AskProfile(AskEvaluate):
+    """Requests `Profiled`, `Refused` or `Failed`: an evaluation of which the toolchain says where its time goes.
+
+    Attributes:
+        variant: Name of the variant to profile; None for the first that works.
+        runs: Number of runs to take the times from.
+    """
+
+    variant: str | None
+    runs: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +287,7 @@ MESSAGES: Final[Mapping[str, type]] = {
     "ask_measure": AskMeasure,
     "ask_build": AskBuild,
     "ask_evaluate": AskEvaluate,
+    "ask_profile": AskProfile,
     "ask_device": AskDevice,
     "hello": Hello,
     "pong": Pong,
@@ -281,6 +296,7 @@ MESSAGES: Final[Mapping[str, type]] = {
     "measured": Measured,
     "built": Built,
     "evaluated": Evaluated,
+    "profiled": Profiled,
     "device_times": DeviceTimes,
     "refused": Refused,
     "failed": Failed,

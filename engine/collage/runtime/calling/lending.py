@@ -23,7 +23,7 @@ LENT_BYTES: Final = 256 << 10
 
 Lending takes 2 us more than the copy of 16 KiB and 4 us less than that of 256 KiB, when the run is bound already; where
 callers hold eight results for random times the two are equal there. Figures:
-`docs/design/0024-run-hands-out-what-kernels-wrote.md`.
+`docs/design/0025-run-hands-out-what-kernels-wrote.md`.
 """
 IDLE_BLOCKS: Final = 2
 """Blocks of an output that are kept although no caller holds them.
