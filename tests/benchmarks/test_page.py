@@ -67,7 +67,8 @@ def test_results_that_are_all_new_have_their_own_notes_only(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "name", ["gpu", "lazy_search", "native_plus_one", "overhead", "profiles", "search_scale", "suite", "two_level"]
+    "name",
+    ["gpu", "lazy_search", "native_plus_one", "overhead", "profiles", "run_call", "search_scale", "suite", "two_level"],
 )
 def test_every_benchmark_that_writes_a_page_takes_notes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

@@ -258,18 +258,26 @@ class AskBurst:
         duration_s: Least time to take samples for, in seconds.
         min_runs: Least number of samples.
         warmup_s: Seconds of warm-up, at least one run: other contenders have used the caches.
+        as_called: Whether runs as users call them are timed, too, for as long.
     """
 
     duration_s: float
     min_runs: int
     warmup_s: float
+    as_called: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """Time of each run, in the order taken."""
+    """Time of each run, in the order taken.
+
+    Attributes:
+        samples_us: Of the call.
+        called_us: Of runs as users call them; empty if they were not asked for, or the contender has no such call.
+    """
 
     samples_us: tuple[float, ...]
+    called_us: tuple[float, ...] = ()
 
 
 MESSAGES: Final[Mapping[str, type]] = {
