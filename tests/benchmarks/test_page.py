@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import lazy_search, native_plus_one, overhead, search_scale, suite, two_level
+from benchmarks import lazy_search, native_plus_one, overhead, profiles, search_scale, suite, two_level
 from benchmarks.page import with_notes, written
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -19,22 +19,28 @@ PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "lazy-search": lazy_search.markdown,
     "native-plus-one": native_plus_one.markdown,
     "overhead": lambda report: overhead.markdown(report["plans"], report["tools"], report["loop_us"]),
+    "profiles": lambda report: profiles.markdown(report["profiles"], report["environment"]),
     "search": lambda report: search_scale.markdown(dict(report)),
     "suite": lambda report: suite.markdown(report["models"]),
     "two-level": two_level.markdown,
 }
 
 
+def subject(path: Path) -> str:
+    """What a page is about: its file's name without the machine."""
+    return max((name for name in PAGES if path.stem.startswith(f"{name}-")), key=len, default="")
+
+
 def test_every_committed_page_is_known_here() -> None:
-    assert {path.stem.partition("-cascade")[0] for path in RESULTS.glob("*.md")} == set(PAGES)
+    assert {subject(path) for path in RESULTS.glob("*.md")} == set(PAGES)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", sorted(path.stem for path in RESULTS.glob("*.md")))
 def test_a_committed_page_can_be_made_again_from_its_results(name: str) -> None:
-    [results] = RESULTS.glob(f"{name}-cascade-*.json")
+    results = RESULTS / f"{name}.json"
     report = json.loads(results.read_text(encoding="utf-8"))
 
-    page = with_notes(PAGES[name](report), report.get("notes", []))
+    page = with_notes(PAGES[subject(results)](report), report.get("notes", []))
 
     assert page == results.with_suffix(".md").read_text(encoding="utf-8")
 
@@ -61,7 +67,8 @@ def test_results_that_are_all_new_have_their_own_notes_only(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "name", ["gpu", "lazy_search", "native_plus_one", "overhead", "search_scale", "suite", "two_level"]
+    "name",
+    ["gpu", "lazy_search", "native_plus_one", "overhead", "profiles", "run_call", "search_scale", "suite", "two_level"],
 )
 def test_every_benchmark_that_writes_a_page_takes_notes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

@@ -10,6 +10,7 @@ from collage.measure.statistics import Interval, median_interval, percentile
 from collage.report.facts.machine_facts import LimitFacts
 from collage.report.facts.record import (
     AlternativeFacts,
+    AsCalledFacts,
     Comparison,
     ContenderFacts,
     CopyFacts,
@@ -42,15 +43,28 @@ def latency_facts(rounds_us: Sequence[Sequence[float]]) -> LatencyFacts:
     )
 
 
+def as_called_facts(rounds_us: Sequence[Sequence[float]], ratio: Interval | None) -> AsCalledFacts:
+    """Describe a contender's runs as users call them.
+
+    Args:
+        rounds_us: Their samples, by round.
+        ratio: Ratio to the best single toolchain's; None if there is none.
+    """
+    latency_ms = latency_facts(rounds_us)
+    if ratio is None:
+        return AsCalledFacts(latency_ms=latency_ms)
+    return AsCalledFacts(latency_ms=latency_ms, ratio=ratio.value, ratio_ci95=(ratio.low, ratio.high))
+
+
 def comparison(plans: Sequence[Plan], timings: EndToEndTimings, decision: Decision) -> Comparison:
     """Build the record of the end-to-end comparison; the kept plan comes first, under the name `collage`."""
     timed = {each.name: each for each in timings.timed}
     first: dict[str, str] = {}  # of plans with the same kernels one was timed
     for plan in plans:
         first.setdefault(plan.key, plan.name)
-    contenders = [_contender("collage", _plan(plans, decision.winner), decision.winner, timed, decision.ratios)]
+    contenders = [_contender("collage", _plan(plans, decision.winner), decision.winner, timed, decision)]
     contenders += [
-        _contender(plan.name, plan, same, timed, decision.ratios, timings.failed.get(same, ""))
+        _contender(plan.name, plan, same, timed, decision, timings.failed.get(same, ""))
         for plan, same in ((plan, first[plan.key]) for plan in plans)
         if plan.single or plan.name == same != decision.winner
     ]
@@ -63,6 +77,7 @@ def comparison(plans: Sequence[Plan], timings: EndToEndTimings, decision: Decisi
         best_single=incumbent.name,
         speedup_vs_best_single=1 / kept.value,
         speedup_ci95=(1 / kept.high, 1 / kept.low),
+        best_single_as_called=decision.incumbent_as_called,
     )
 
 
@@ -75,10 +90,11 @@ def _contender(
     plan: Plan,
     timed_as: str,
     timed: Mapping[str, Timed],
-    ratios: Mapping[str, Interval],
+    decision: Decision,
     failed: str = "",
 ) -> ContenderFacts:
-    samples, ratio = timed.get(timed_as), ratios.get(timed_as)
+    samples, ratio = timed.get(timed_as), decision.ratios.get(timed_as)
+    called = samples.called_us if samples is not None else ()
     return ContenderFacts(
         name=name,
         kind="single" if plan.single else "mixed",
@@ -89,6 +105,7 @@ def _contender(
         ratio=ratio.value if ratio is not None else 0.0,
         ratio_ci95=(ratio.low, ratio.high) if ratio is not None else (0.0, 0.0),
         predicted_ms=plan.predicted_us / _US_PER_MS,
+        as_called=as_called_facts(called, decision.called.get(timed_as)) if called else None,
     )
 
 

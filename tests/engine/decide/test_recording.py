@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from collage.decide.decision import Timed, decide
@@ -101,6 +103,23 @@ def test_a_single_toolchain_that_was_kept_is_there_under_both_names() -> None:
         ("mixed-1", "mixed"),
     ]
     assert found.speedup_vs_best_single == 1.0
+
+
+def test_runs_as_users_call_them_have_ratios_of_their_own() -> None:
+    found = timings((ALONE, 100.0), (OTHER, 110.0), (MIXED, 80.0))
+    called = {"a": 150.0, "b": 120.0, "mixed-1": 90.0}
+    timed = tuple(
+        dataclasses.replace(each, called_us=((called[each.name],) * 3,) * len(each.rounds_us)) for each in found.timed
+    )
+    found = dataclasses.replace(found, timed=timed)
+
+    made = comparison([ALONE, OTHER, MIXED], found, decide(found.timed, seed=0))
+
+    ratios = {each.name: each.as_called.ratio for each in made.contenders if each.as_called is not None}
+    assert (made.best_single, made.best_single_as_called) == ("a", "b")
+    assert ratios == {"collage": 0.75, "a": 1.25, "b": 1.0}
+    assert made.contenders[0].as_called is not None
+    assert made.contenders[0].as_called.latency_ms.p50 == pytest.approx(0.09)
 
 
 def test_a_failed_contender_says_why() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from collage.report.documents.bench_json import ApparentLoss, BenchReport, bench_json
 from collage.report.documents.optimize_json import optimize_json
-from collage.report.facts.record import Comparison, ContenderFacts, CopyFacts
+from collage.report.facts.record import AsCalledFacts, Comparison, ContenderFacts, CopyFacts
 from tests.engine.report.records import COMPARISON, ESTIMATED, GPU, HOST, MODEL, RECORD, WORK
 
 BENCH_KEYS = [
@@ -53,6 +53,18 @@ def test_a_comparison_has_the_promised_keys() -> None:
     assert list(failed) == ["name", "kind", "failed"]
     assert document["best_single"] == "openvino"
     assert document["speedup_ci95"] == [1.506, 1.536]
+
+
+def test_runs_as_users_call_them_have_their_own_figures() -> None:
+    mixed = COMPARISON.contenders[0]
+    assert mixed.latency_ms is not None
+    called = AsCalledFacts(latency_ms=mixed.latency_ms, ratio=1.25, ratio_ci95=(1.2, 1.3))
+
+    document = bench_document(Comparison(contenders=(dataclasses.replace(mixed, as_called=called),)))
+
+    [contender] = document["contenders"]
+    assert contender["as_called"]["latency_ms"] == contender["latency_ms"]
+    assert (contender["as_called"]["ratio"], contender["as_called"]["ratio_ci95"]) == (1.25, [1.2, 1.3])
 
 
 def test_what_is_not_known_is_null() -> None:

@@ -8,7 +8,7 @@ import io
 from rich.console import Console, RenderableType
 
 from collage.report.documents.codec import record_from_document, to_jsonable
-from collage.report.facts.record import AlternativeFacts, CompatibleSetFacts, RegionFacts
+from collage.report.facts.record import AlternativeFacts, AsCalledFacts, CompatibleSetFacts, RegionFacts
 from collage.report.text.coverage import coverage_lines
 from collage.report.text.tables import (
     comparison_table,
@@ -29,6 +29,27 @@ def shown(table: RenderableType, width: int = 100) -> str:
 
 def test_contenders_stand_side_by_side_and_a_failure_says_why() -> None:
     assert shown(comparison_table(COMPARISON)) == GOLDEN_COMPARISON.strip("\n")
+
+
+def test_runs_as_users_call_them_stand_in_a_table_below() -> None:
+    mixed, single, *others = COMPARISON.contenders
+    assert mixed.latency_ms is not None
+    assert single.latency_ms is not None
+    called = AsCalledFacts(latency_ms=single.latency_ms, ratio=1.22, ratio_ci95=(1.2, 1.23))
+    best = AsCalledFacts(latency_ms=mixed.latency_ms, ratio=1.0, ratio_ci95=(1.0, 1.0))
+    contenders = (
+        dataclasses.replace(mixed, as_called=called),
+        dataclasses.replace(single, as_called=best),
+        *others,
+    )
+
+    comparison = dataclasses.replace(COMPARISON, contenders=contenders, best_single_as_called="onnxruntime")
+
+    text = shown(comparison_table(comparison))
+    assert "as users call it" in text
+    assert "160.0" in text
+    assert "1.22" in text
+    assert "ratio: to onnxruntime, the best single toolchain so" in text
 
 
 def test_a_narrow_terminal_folds_names_and_keeps_figures() -> None:

@@ -87,6 +87,21 @@ class LatencyFacts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AsCalledFacts:
+    """Runs of a contender as users call them: `session.run`, arrays in and arrays out.
+
+    Attributes:
+        latency_ms: Their latency.
+        ratio: Their median over that of the single contender that is fastest so; 0 if there is none.
+        ratio_ci95: 95 % interval of the ratio.
+    """
+
+    latency_ms: LatencyFacts
+    ratio: float = 0.0
+    ratio_ci95: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ContenderFacts:
     """One executable in an end-to-end comparison.
 
@@ -95,11 +110,12 @@ class ContenderFacts:
         kind: `"mixed"` or `"single"`.
         toolchains: Toolchains that run it.
         regions: Number of kernels.
-        latency_ms: Its latency; None if it failed.
+        latency_ms: Latency of its bound call; None if it failed.
         failed: Why it has no latency; empty if it has one.
         ratio: Its median over the best single contender's; 0 if it failed.
         ratio_ci95: 95 % interval of the ratio.
         predicted_ms: Sum of its kernels' costs and penalties, and of the device copies; 0 if unknown.
+        as_called: The same for runs as users call them; None if they were not timed.
     """
 
     name: str
@@ -111,6 +127,7 @@ class ContenderFacts:
     ratio: float = 0.0
     ratio_ci95: tuple[float, float] = (0.0, 0.0)
     predicted_ms: float = 0.0
+    as_called: AsCalledFacts | None = None
 
     @property
     def prediction_error(self) -> float | None:
@@ -129,12 +146,14 @@ class Comparison:
         speedup_vs_best_single: Median latency of `best_single` over that of the first contender of kind mixed (or
             the first contender); 0 if unknown.
         speedup_ci95: 95 % interval of that ratio.
+        best_single_as_called: Name of the single-toolchain contender fastest as users call it; empty if unknown.
     """
 
     contenders: tuple[ContenderFacts, ...]
     best_single: str = ""
     speedup_vs_best_single: float = 0.0
     speedup_ci95: tuple[float, float] = (0.0, 0.0)
+    best_single_as_called: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

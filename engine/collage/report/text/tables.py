@@ -60,8 +60,24 @@ def comparison_table(comparison: Comparison) -> RenderableType:
     for contender in comparison.contenders:
         add_cells(table, *_contender_cells(contender), style=_style(contender, comparison))
     failures = [Text(f"{c.name} failed: {c.failed}", style="red") for c in comparison.contenders if c.failed]
-    below = [Text(f"ratio: to {comparison.best_single}, the best single toolchain")] if comparison.best_single else []
-    return Group(table, *below, *failures)
+    below: list[RenderableType] = []
+    if comparison.best_single:
+        below = [Text(f"ratio: to {comparison.best_single}, the best single toolchain")]
+    return Group(table, *below, *_as_called(comparison), *failures)
+
+
+def _as_called(comparison: Comparison) -> list[RenderableType]:
+    """Render runs as users call them, in a table of their own; nothing if none were timed."""
+    table = plain_table("as users call it", ">p50 ms", ">95 % CI", ">ratio", ">95 % CI")
+    for contender in comparison.contenders:
+        if (called := contender.as_called) is not None:
+            ratio = figures.ratio(called.ratio), figures.span(called.ratio_ci95, 3)
+            shown = figures.milliseconds(called.latency_ms.p50), figures.span(called.latency_ms.ci95)
+            add_cells(table, contender.name, *shown, *(ratio if called.ratio > 0 else ("-", "")))
+    if not table.row_count:
+        return []
+    best = comparison.best_single_as_called
+    return [table, *([Text(f"ratio: to {best}, the best single toolchain so")] if best else [])]
 
 
 def regions_table(record: Record, *, limit: int | None = None) -> RenderableType:
