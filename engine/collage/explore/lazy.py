@@ -17,6 +17,7 @@ from collage.explore.covering import covered
 from collage.explore.exhaustive import begun, concluded
 from collage.explore.exploration import ExplorationSetup, Explored
 from collage.explore.learning import Knowledge, knowing_nothing, looked_at, probed, with_profiles
+from collage.explore.measuring import is_operator
 from collage.explore.mixing import best_mix, is_worth_following
 from collage.explore.proposing import cuts_of, proposed, worth_measuring
 from collage.explore.regions import placed_regions, worth_asking
@@ -47,12 +48,39 @@ def explore_lazily(setup: ExplorationSetup, pool: CandidatePool) -> Explored:
     knowledge = knowing_nothing(begun(setup, pool))
     wholes = worth_measuring(knowledge.exploration, operators=0)
     knowledge = looked_at(knowledge, "measuring whole models", wholes)
+    knowledge = looked_at(knowledge, "measuring what a toolchain leaves to others", _left_to_others(knowledge, wholes))
     knowledge = probed(with_profiles(knowledge, wholes))
     knowledge, cuts = _proposed_anew(knowledge)
     knowledge = _improved(knowledge)
     knowledge = knowledge.after(covered(knowledge.exploration, cuts))
     explored = concluded(knowledge.exploration)
     return dataclasses.replace(explored, result=dataclasses.replace(explored.result, method="lazy"))
+
+
+def _left_to_others(knowledge: Knowledge, wholes: Sequence[CandidateKernel]) -> list[CandidateKernel]:
+    """Return other targets' operators for what the largest regions of a target leave, if that is little.
+
+    With these it has a plan of its own, which a mix has to beat.
+    """
+    exploration = knowledge.exploration
+    pool, graph = exploration.pool, exploration.graph
+    taken: dict[str, int] = {}
+    for candidate in wholes:
+        if candidate.target.mixable and pool.selected_us(candidate) is not None:
+            taken[candidate.target.name] = taken.get(candidate.target.name, 0) | candidate.sub_graph.nodes
+    lacking: list[CandidateKernel] = []
+    for name, nodes in sorted(taken.items()):
+        rest = graph.needs_kernel & ~nodes
+        if 0 < rest.bit_count() <= exploration.setup.preset.operators:
+            lacking += [
+                c
+                for c in pool
+                if c.target.name != name
+                and c.target.mixable
+                and c.sub_graph.nodes & rest
+                and is_operator(exploration, c)
+            ]
+    return lacking
 
 
 def _proposed_anew(knowledge: Knowledge) -> tuple[Knowledge, tuple[int, ...]]:

@@ -78,11 +78,11 @@ def worth_asking(exploration: Exploration, cuts: Sequence[int]) -> set[tuple[str
 
 
 def _operators(exploration: Exploration) -> list[int]:
-    """Return the masks of nodes that are placed together, in topological order of their first nodes."""
+    """Return the masks of nodes that are placed together, with views between, in order of their first nodes."""
     graph, groups = exploration.graph, exploration.proposed.groups
     grouped = mask_of(node for group in groups for node in iterate_bits(group))
     single = [1 << node for node in iterate_bits(graph.needs_kernel & ~grouped)]
-    return sorted([*single, *(group & graph.needs_kernel for group in groups)], key=lowest_bit)
+    return sorted([*single, *(graph.completed(group) for group in groups)], key=lowest_bit)
 
 
 def _times_us(exploration: Exploration, beliefs: Beliefs, name: str, operators: Sequence[int]) -> list[Cost]:
@@ -96,7 +96,7 @@ def _times_us(exploration: Exploration, beliefs: Beliefs, name: str, operators: 
     }
     return [
         INVALID
-        if nodes & ~proposals.covered or nodes in failed
+        if nodes & ~proposals.covered or nodes & exploration.graph.needs_kernel in failed
         else sum(beliefs.node_us(name, node) for node in iterate_bits(nodes))
         for nodes in operators
     ]
@@ -121,7 +121,7 @@ def _regions(
             mine = [SubGraph(graph, each) for each in placed[name] if not each & ~nodes]
             others = [each for other in placed for each in placed[other] if other != name or each & ~nodes]
             for region in merged_neighbours(graph, mine, others, rule.target, forbidden=refused):
-                if region.nodes & graph.needs_kernel not in placed[name]:
+                if region.nodes not in placed[name]:
                     yield name, region
 
 

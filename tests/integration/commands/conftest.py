@@ -19,7 +19,7 @@ from collage.decide import race, shortlist
 from collage.measure.contenders.interleaved import Contender
 from collage.measure.driver.source import MeasuringCostSource
 from collage.runtime.package import load_package
-from collage_core.contract import INVALID, Cost, Unmeasured
+from collage_core.contract import INVALID, Cost, KernelProfile, ProfiledPart, Unmeasured
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.masks import iterate_bits
 from collage_core.passes.call_sites import call_sites
@@ -53,17 +53,26 @@ def alternating() -> Iterator[None]:
     """
     measured = MeasuringCostSource.cost
 
+    def node_us(candidate: CandidateKernel, index: int) -> float:
+        return 2.0 if (index // 2 % 2 == 0) == (candidate.target.toolchain == "openvino") else 8.0
+
+    def profile(source: MeasuringCostSource, candidate: CandidateKernel) -> KernelProfile:
+        sub_graph = candidate.sub_graph
+        parts = [
+            ProfiledPart(nodes=(name,), time_us=node_us(candidate, sub_graph.graph.index_of(name)))
+            for name in sub_graph.names
+        ]
+        return KernelProfile(parts=tuple(parts))
+
     def cost(source: MeasuringCostSource, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
         known = measured(source, candidate, confirmed=confirmed)
         if isinstance(known, Unmeasured) or known == INVALID:
             return known
-        mine = candidate.target.toolchain == "openvino"
-        return 1.0 + sum(
-            2.0 if (index // 2 % 2 == 0) == mine else 8.0 for index in iterate_bits(candidate.sub_graph.nodes)
-        )
+        return 1.0 + sum(node_us(candidate, index) for index in iterate_bits(candidate.sub_graph.nodes))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MeasuringCostSource, "cost", cost)
+        patch.setattr(MeasuringCostSource, "profile", profile)
         patch.setattr(shortlist, "WITHIN", float("inf"))
         patch.setattr(race, "interleaved", _untimed)
         yield
