@@ -1,0 +1,117 @@
+"""Cost sources over a database that another run filled: one replays a search, one knows the long run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from benchmarks.replay.records import again, long_run_us, resampled, seconds_of
+from collage.measure.driver.recorded import RecordedCosts
+from collage.measure.driver.records import to_outcome
+from collage.measure.driver.source import MeasuringCostSource
+from collage.measure.wire.outcomes import Failed, Outcome, Stage
+from collage.store import Purpose, RecordKey, StoredDocument, TuningRecord, TuningStore
+from collage.store.memory import MemoryStore
+from collage_core.candidates.costs import CacheKey
+from collage_core.candidates.plan import Plan
+from collage_core.contract import INVALID, Cost, Unmeasured
+from collage_core.fusion import CandidateKernel
+
+
+class Overlay(MemoryStore):
+    """A store whose records are a replay's own, and whose documents are those of the filled database.
+
+    What a search finds out once and keeps as a document is found out once for all replays.
+
+    Args:
+        filled: The database.
+    """
+
+    def __init__(self, filled: TuningStore) -> None:
+        super().__init__()
+        self._filled = filled
+
+    def put_stored(self, document: StoredDocument) -> None:
+        """See `TuningStore`."""
+        self._filled.put_stored(document)
+
+    def get_stored(self, kind: str, name: str) -> StoredDocument | None:
+        """See `TuningStore`."""
+        return self._filled.get_stored(kind, name)
+
+    def document_keys(self) -> tuple[tuple[str, str], ...]:
+        """See `TuningStore`."""
+        return self._filled.document_keys()
+
+
+class Replay(MeasuringCostSource):
+    """Serves measurements from a database that another run filled.
+
+    Args:
+        filled: Real measurements; missing ones are measured and added.
+        draw: Seed for resampling; None to serve the recorded samples.
+        live: Whether missing measurements are made. If not, another measurement of a known candidate is made up out
+            of its samples, and a candidate that was never measured fails.
+        **options: As of `MeasuringCostSource`, without its database.
+
+    Attributes:
+        seconds: Total time that the served measurements originally took.
+        when: Value of `seconds` at the first measurement of each candidate, by target and key.
+        fresh: Number of measurements made now.
+        unknown: Number of candidates that failed because they were never measured.
+    """
+
+    def __init__(self, filled: TuningStore, draw: int | None, *, live: bool = True, **options: Any) -> None:
+        self._own = Overlay(filled)
+        super().__init__(database=self._own, **options)
+        self._filled = filled
+        self._live = MeasuringCostSource(database=filled, **options) if live else None
+        self._draw = draw
+        self.seconds = 0.0
+        self.when: dict[CacheKey, float] = {}
+        self.fresh = 0
+        self.unknown = 0
+
+    def reached(self, plan: Plan) -> float:
+        """Return the seconds after which all kernels of a plan were measured; infinite if one never was."""
+        keys = ((each.measured_as.name, self.key(each.sub_graph)) for each in plan.kernels)
+        return max((self.when.get(key, math.inf) for key in keys), default=0.0)
+
+    def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose) -> Outcome:
+        record = self._next(key, candidate, purpose)
+        if record is None:
+            outcome = self._live.outcome(candidate) if self._live is not None else None
+            if not isinstance(outcome, Failed):
+                self.unknown += 1
+                outcome = Failed(stage=Stage.START, reason="the database has no measurement of it")
+            self.fail_for_now(key, outcome)
+            return outcome
+        self.seconds += seconds_of(record)
+        self.when.setdefault((candidate.measured_as.name, self.key(candidate.sub_graph)), self.seconds)
+        self._own.append(resampled(record, self._draw))
+        self.read_anew(key)
+        return to_outcome(record, self.settings.limits(candidate.measured_as))
+
+    def _next(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose) -> TuningRecord | None:
+        """Return the next measurement for a purpose; None if there is none, and none can be made."""
+        served = len(self._own.records(key, purpose))
+        known = self._filled.records(key, purpose)
+        if len(known) <= served and self._live is not None:
+            self._live.measure([candidate], purpose)
+            self.fresh += 1
+            known = self._filled.records(key, purpose)
+        if len(known) > served:
+            return known[served]
+        others = [record for record in self._filled.records(key) if record.purpose in ("select", "confirm")]
+        return again(others, purpose, served) if others and self._live is None else None
+
+
+class LongRunCosts(RecordedCosts):
+    """Costs by everything a database knows of a candidate, not by what one search was served."""
+
+    def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
+        """Return the long-run cost; see `KnownCosts`. `confirmed` makes no difference: all samples count."""
+        known = super().cost(candidate)
+        if isinstance(known, Unmeasured) or known == INVALID:
+            return known
+        return long_run_us(self.usable(candidate))
