@@ -3,14 +3,16 @@
 Usage:
     python -m benchmarks.regret models --out DIR [NAME...]
     python -m benchmarks.regret fill --work DIR [NAME...]
-    python -m benchmarks.regret replay --work DIR [NAME...] [--results FILE.json] [--no-measuring]
+    python -m benchmarks.regret replay --work DIR [NAME...] [--results FILE.json] [--no-measuring | --records FILE]
+    python -m benchmarks.regret export --work DIR --records FILE.jsonl.xz
     python -m benchmarks.regret race --work DIR [--most N] [--results FILE.json]
 
 `fill` measures a database for each model, by the exhaustive search with the preset `extensive`. `replay` runs the
 default search and the exhaustive one over each database, and over resamplings of its samples: measurements are
 served from the database; what it lacks is measured and added. The plan that a search keeps and the best known plan
 are compared at long-run costs, each the median of all measurements of a kernel. `race` has the independent judge time
-both plans, as packages, on the models with most at stake. What is done already is not done again.
+both plans, as packages, on the models with most at stake. `export` writes all records to one file, over which anybody
+with the same versions of the toolchains may replay. What is filled already is not filled again.
 """
 
 from __future__ import annotations
@@ -26,50 +28,14 @@ from rich.console import Console
 
 from benchmarks.page import environment, noting, written
 from benchmarks.regret import pages
+from benchmarks.regret.archive import read_archive, write_archive
 from benchmarks.regret.filling import filled
 from benchmarks.regret.generator import Grafted, all_grafted
 from benchmarks.regret.race import raced
 from benchmarks.regret.replaying import replayed, verdict
-from benchmarks.regret.searches import EXHAUSTIVE
+from benchmarks.regret.work import Work
 from benchmarks.replay.bench import Bench
-from collage.report.progress import LineProgress, SilentProgress
-from collage.store import TuningStore, open_database
-
-
-class Work:
-    """The folder of all models.
-
-    Args:
-        folder: Created where it is missing.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def bench(self, model: Grafted, *, loud: bool = False) -> Bench:
-        """Open a model with its toolchains; it is written where it is missing."""
-        path = self.folder / f"{model.name}.onnx"
-        if not path.is_file():
-            model.write(self.folder)
-        return Bench(path, EXHAUSTIVE, self.folder, LineProgress(sys.stderr) if loud else SilentProgress())
-
-    def store(self, model: Grafted) -> TuningStore:
-        """Open the database of a model."""
-        return open_database(str(self.folder / f"{model.name}.sqlite"))
-
-    def known(self, model: Grafted) -> Path:
-        """Return the file of a model's known candidates."""
-        return self.folder / f"{model.name}.known.json"
-
-    def done(self, model: Grafted) -> Path:
-        """Return the file that says that the database of a model is filled."""
-        return self.folder / f"{model.name}.filled.json"
-
-    @property
-    def replayed(self) -> Path:
-        """The results of the last replay."""
-        return self.folder / "replayed.json"
+from collage.store import TuningStore
 
 
 def write_models(models: Sequence[Grafted], folder: Path) -> int:
@@ -83,12 +49,12 @@ def write_models(models: Sequence[Grafted], folder: Path) -> int:
 def fill(models: Sequence[Grafted], work: Work, console: Console) -> int:
     """Fill the databases that are not filled yet."""
     for number, model in enumerate(models, start=1):
-        if work.done(model).is_file():
+        if work.filled(model.name).is_file():
             continue
         console.print(f"{number} of {len(models)}: {model.name}", highlight=False)
-        with work.bench(model, loud=True) as bench, work.store(model) as store:
-            took = filled(bench, store, work.known(model))
-        work.done(model).write_text(json.dumps(took) + "\n", encoding="utf-8")
+        with work.bench(model, loud=True) as bench, work.store(model.name) as store:
+            took = filled(bench, store, work.known(model.name))
+        work.filled(model.name).write_text(json.dumps(took) + "\n", encoding="utf-8")
         console.print(
             f"{model.name}: {took['candidates']} candidates, {took['measured']} measurements in "
             f"{took['exhaustive_seconds']} s, all in {took['seconds']} s",
@@ -98,14 +64,19 @@ def fill(models: Sequence[Grafted], work: Work, console: Console) -> int:
 
 
 def replay(models: Sequence[Grafted], work: Work, console: Console, options: argparse.Namespace) -> int:
-    """Replay the searches of all models whose database is filled; 1 if the figures do not hold."""
+    """Replay the searches of all models whose database is filled; 1 if the figures do not hold, 2 for misuse."""
+    machine = None if options.records is None else read_archive(options.records, work)
     results: list[dict[str, Any]] = []
     for model in models:
-        if not work.done(model).is_file():
+        if not work.filled(model.name).is_file():
             console.print(f"{model.name} is not filled: `fill` it first", highlight=False)
             continue
-        with work.bench(model) as bench, work.store(model) as store:
-            results.append(replayed(bench, store, work.known(model), live=not options.no_measuring))
+        with work.bench(model, machine=machine) as bench, work.store(model.name) as store:
+            if other := missing_fingerprints(bench, store):
+                console.print(f"{model.name} was measured with other versions: {other}", highlight=False)
+                return 2
+            live = machine is None and not options.no_measuring
+            results.append(replayed(bench, store, work.known(model.name), live=live))
         console.print("  ".join(pages.row(results[-1])), highlight=False, markup=False)
     if not results:
         return 1
@@ -118,6 +89,26 @@ def replay(models: Sequence[Grafted], work: Work, console: Console, options: arg
     return 1 if said or len(results) < len(models) else 0
 
 
+def missing_fingerprints(bench: Bench, store: TuningStore) -> str:
+    """Return the versions a database is of, where it knows nothing of those installed; empty otherwise."""
+    held = set(store.stats().fingerprints)
+    wanted = {target.fingerprint for target in bench.place.targets()}
+    return "" if wanted <= held else ", ".join(sorted(held))
+
+
+def export(work: Work, file: Path, console: Console) -> int:
+    """Write the records of all filled databases to a file; 1 if there are none."""
+    models = [model for model in all_grafted().values() if work.filled(model.name).is_file()]
+    if not models:
+        console.print("no database is filled", highlight=False)
+        return 1
+    with work.bench(models[0]) as bench:
+        machine = bench.machine
+    write_archive(file, work, [model.name for model in models], machine)
+    console.print(f"{file}: {len(models)} models, {file.stat().st_size / 1e6:.1f} MB", highlight=False)
+    return 0
+
+
 def race(work: Work, console: Console, options: argparse.Namespace) -> int:
     """Race the plans of the models with most at stake; 1 if the figures do not hold."""
     report = json.loads(work.replayed.read_text(encoding="utf-8"))
@@ -126,8 +117,8 @@ def race(work: Work, console: Console, options: argparse.Namespace) -> int:
     results = []
     for each in found:
         model = models[each["name"]]
-        with work.bench(model) as bench, work.store(model) as store:
-            results.append(raced(bench, store, work.known(model), rounds=options.rounds))
+        with work.bench(model) as bench, work.store(model.name) as store:
+            results.append(raced(bench, store, work.known(model.name), rounds=options.rounds))
         console.print("  ".join(pages.raced_row(results[-1])), highlight=False, markup=False)
     said = pages.lost(results)
     document = {"schema_version": 1, **environment(), "rounds": options.rounds, "models": results, "failed": said}
@@ -141,9 +132,9 @@ def parser() -> argparse.ArgumentParser:
     """Create the command-line parser."""
     result = argparse.ArgumentParser(prog="python -m benchmarks.regret", description=__doc__)
     commands = result.add_subparsers(dest="command", required=True)
-    for name in ("models", "fill", "replay", "race"):
+    for name in ("models", "fill", "replay", "race", "export"):
         command = commands.add_parser(name)
-        if name != "race":
+        if name not in ("race", "export"):
             command.add_argument("names", nargs="*", metavar="NAME", help="models; default: all forty")
         if name == "models":
             command.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write to")
@@ -153,7 +144,12 @@ def parser() -> argparse.ArgumentParser:
             command.add_argument("--results", type=Path, metavar="FILE.json", help="write everything there")
             noting(command)
         if name == "replay":
+            command.add_argument(
+                "--records", type=Path, metavar="FILE", help="add what `export` wrote; measure nothing"
+            )
             command.add_argument("--no-measuring", action="store_true", help="make up what databases lack, or fail")
+        if name == "export":
+            command.add_argument("--records", type=Path, required=True, metavar="FILE.jsonl.xz", help="write there")
         if name == "race":
             command.add_argument("--most", type=int, default=10, metavar="N", help="models with most at stake")
             command.add_argument("--rounds", type=int, default=90, metavar="N", help="rounds of the judge")
@@ -166,6 +162,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(width=None if sys.stdout.isatty() else 200)
     if options.command == "race":
         return race(Work(options.work), console, options)
+    if options.command == "export":
+        return export(Work(options.work), options.records, console)
     known = all_grafted()
     unknown = [name for name in options.names if name not in known]
     if unknown:

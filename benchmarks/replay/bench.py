@@ -25,10 +25,24 @@ from collage.setup.toolchains import Toolchains
 from collage.setup.workload import Workload
 from collage.store import TuningStore
 from collage.store.memory import MemoryStore
-from collage_core.candidates.costs import Costs
+from collage_core.candidates.costs import Costs, KnownCosts
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import TargetRule
+from collage_core.contract import Host
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What measurements are of, besides toolchains.
+
+    Attributes:
+        host: The machine.
+        dispatch_us: What the runtime's loop adds there to each kernel, in microseconds.
+    """
+
+    host: Host
+    dispatch_us: float
 
 
 class Bench:
@@ -39,6 +53,7 @@ class Bench:
         measured: How all candidates are measured, whichever search asks for them.
         work: Folder for caches of the toolchains.
         progress: Receives progress updates.
+        machine: The machine whose measurements are replayed; this one if None.
 
     Attributes:
         path: The ONNX file.
@@ -47,7 +62,15 @@ class Bench:
         progress: As given.
     """
 
-    def __init__(self, path: Path, measured: OptimizeOptions, work: Path, progress: Progress) -> None:
+    def __init__(
+        self,
+        path: Path,
+        measured: OptimizeOptions,
+        work: Path,
+        progress: Progress,
+        *,
+        machine: Machine | None = None,
+    ) -> None:
         self.path = path
         self.progress = progress
         inputs = path.with_suffix(".inputs.npz")
@@ -56,6 +79,7 @@ class Bench:
         self._choices = SetupChoices.of(options)
         self.place = Toolchains(self._choices)
         self._opened = Environment(self.workload, self.place, self._choices, progress)
+        self._machine = machine
         self._settings = measure_settings(measured, self.place.threads)
 
     def __enter__(self) -> Self:
@@ -73,7 +97,7 @@ class Bench:
         return {
             "pool": self.place.pool,
             "capture": opened.capture,
-            "host": self.place.host,
+            "host": self.machine.host,
             "settings": self._settings,
         }
 
@@ -83,9 +107,9 @@ class Bench:
         return tuple(usable_rules(self._opened.asked))
 
     @cached_property
-    def dispatch_us(self) -> float:
-        """What the runtime's loop adds to each kernel, in microseconds."""
-        return self._opened.pool.dispatch_us
+    def machine(self) -> Machine:
+        """The machine whose measurements are replayed."""
+        return self._machine or Machine(host=self.place.host, dispatch_us=self._opened.pool.dispatch_us)
 
     def source(self, database: TuningStore) -> MeasuringCostSource:
         """Return what measures into a database."""
@@ -108,6 +132,7 @@ class Bench:
         environment.asked = self._opened.asked
         environment.capture = self._opened.capture
         environment.source = source
+        environment.pool = self._pool(source)
         targets = self.place.targets()
         choices = UserChoices.read(options).over(self.workload.graph, targets)
         rules = choices.rules(self.rules)
@@ -117,9 +142,12 @@ class Bench:
 
     def long_run_pool(self, database: TuningStore) -> CandidatePool:
         """Return a pool without candidates, with costs by everything that a database knows."""
-        settings, host = self._settings, self.place.host
+        settings, host = self._settings, self.machine.host
         costs = LongRunCosts(capture=self._opened.capture, database=database, host=host, settings=settings)
-        return CandidatePool(self.workload.graph, Costs(costs), self.dispatch_us, self.place.copy_costs())
+        return self._pool(costs)
+
+    def _pool(self, costs: KnownCosts) -> CandidatePool:
+        return CandidatePool(self.workload.graph, Costs(costs), self.machine.dispatch_us, self.place.copy_costs())
 
     def save(self, plan: Plan, package: Path) -> None:
         """Build a plan and save it as a package.

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.regret.archive import read_archive, write_archive
 from benchmarks.regret.known import read_known, write_known
 from benchmarks.regret.pages import conclusion, lost, markdown, plan_text, raced_markdown
 from benchmarks.regret.replaying import regret, summary, verdict
 from benchmarks.regret.searches import best_known, best_single, described, kept
+from benchmarks.regret.work import Work
+from benchmarks.replay.bench import Machine
+from collage.store import BlobSpace, RecordKey, TuningRecord
 from collage_core.candidates.chosen_plan import as_plan
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
+from collage_core.contract import Host
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import GraphBuilder
 from tests.engine.exploring import a_target, by_operator, kernel, pool_of, rule_of
@@ -110,6 +116,35 @@ def test_known_candidates_are_read_again_for_the_same_graph_only(tmp_path: Path)
     assert {each.target.name for each in read_known(file, graph, rules[:1])} == {"a"}
     g = GraphBuilder("other")
     assert read_known(file, DataflowGraph(g.model(g.op("Relu", g.input("x", 4)))), rules) == []
+
+
+def test_an_archive_holds_the_records_and_the_machine_they_are_of(tmp_path: Path) -> None:
+    host = Host(
+        system="Linux x86_64", cpu="some", physical_cores=4, cpu_flags=frozenset({"avx2", "fma"}), memory_bytes=1 << 30
+    )
+    machine = Machine(host=host, dispatch_us=0.25)
+    key = RecordKey(structural_hash="h", target="a", fingerprint="a 1", host=host.fingerprint, threads=4, launch="")
+    created = "2026-01-01T00:00:00+00:00"
+    record = TuningRecord(key=key, outcome="measured", purpose="select", created=created, samples_us=(1.5, 2.0))
+    given, taken = Work(tmp_path / "given"), Work(tmp_path / "taken")
+    for name in ("r00-x", "r01-y"):
+        with given.store(name) as store:
+            store.append(dataclasses.replace(record, variant=name))
+            store.put_blob(BlobSpace(toolchain="a", fingerprint="a 1"), "k", b"cached")
+        given.known(name).write_text('{"graph": "g", "candidates": []}\n')
+        given.filled(name).write_text('{"seconds": 1.0}\n')
+    file = tmp_path / "records.jsonl.xz"
+
+    write_archive(file, given, ["r00-x", "r01-y"], machine)
+
+    for _ in range(2):  # once more changes nothing
+        assert read_archive(file, taken) == machine
+    for name in ("r00-x", "r01-y"):
+        with taken.store(name) as store:
+            assert store.records(key) == (dataclasses.replace(record, variant=name),)
+            assert store.blob_keys() == ()
+        assert taken.known(name).read_text() == given.known(name).read_text()
+        assert taken.filled(name).read_text() == given.filled(name).read_text()
 
 
 def a_run(regret: float, *, seconds: float = 10.0, draw: int | None = None) -> dict[str, Any]:
