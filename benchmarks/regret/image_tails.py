@@ -98,10 +98,11 @@ def boxes(g: GraphWriter, x: Feature, draw: random.Random) -> Outputs:
     centres = np.stack([(columns + 0.5) / x.shape[3], (rows + 0.5) / x.shape[2]], axis=-1)
     # corners in hundredths of the image: y1, x1, y2, x2 of a box of a tenth of it around each cell's centre
     anchors = 100 * np.concatenate([centres[:, ::-1] - 0.05, centres[:, ::-1] + 0.05], axis=-1)[None]
-    offsets = g.op("Reshape", g.conv(x.tensor, 4), g.ints(1, 4, cells))
-    offsets = g.op("Transpose", offsets, perm=[0, 2, 1])
-    corners = g.op("Add", offsets, g.constant(anchors.astype(np.float32), "anchors"))
+    # Scores before boxes: the last convolution's results vary more (`weights.fill`), and where scores saturate they are
+    # equal up to rounding, and no two implementations order boxes alike.
     scores = g.op("Sigmoid", g.op("Reshape", g.conv(x.tensor, classes), g.ints(1, classes, cells)))
+    offsets = g.op("Transpose", g.op("Reshape", g.conv(x.tensor, 4), g.ints(1, 4, cells)), perm=[0, 2, 1])
+    corners = g.op("Add", offsets, g.constant(anchors.astype(np.float32), "anchors"))
     most = g.constant(np.array([10], dtype=np.int64), "boxes_per_class")
     overlap = g.constant(np.array([0.5], dtype=np.float32), "iou_threshold")
     least = g.constant(np.array([0.6], dtype=np.float32), "score_threshold")
