@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.replay.records import again, long_run_us, resampled, seconds_of
 from collage.measure.driver.recorded import RecordedCosts
@@ -17,19 +17,40 @@ from collage_core.candidates.plan import Plan
 from collage_core.contract import INVALID, Cost, Unmeasured
 from collage_core.fusion import CandidateKernel
 
+_SERVED: Final = frozenset({"select", "confirm"})
+"""Purposes of the measurements that a replay serves one by one."""
+
 
 class Overlay(MemoryStore):
-    """A store whose records are a replay's own, and whose documents are those of the filled database.
+    """A store whose measurements of candidates are a replay's own; everything else is the filled database's.
 
-    What a search finds out once and keeps as a document is found out once for all replays.
+    So what a search finds out once, whatever it is, is found out once for all replays.
 
     Args:
         filled: The database.
+
+    Attributes:
+        others_s: Seconds that the other records took which were asked for by their purpose, by their content.
     """
 
     def __init__(self, filled: TuningStore) -> None:
         super().__init__()
         self._filled = filled
+        self.others_s: dict[str, float] = {}
+
+    def append(self, record: TuningRecord) -> bool:
+        """See `TuningStore`."""
+        return super().append(record) if record.purpose in _SERVED else self._filled.append(record)
+
+    def records(self, key: RecordKey, purpose: Purpose | None = None) -> tuple[TuningRecord, ...]:
+        """See `TuningStore`."""
+        own = super().records(key, purpose)
+        if purpose in _SERVED:
+            return own
+        others = tuple(each for each in self._filled.records(key, purpose) if each.purpose not in _SERVED)
+        if purpose is not None:
+            self.others_s |= {each.content_id: seconds_of(each) for each in others}
+        return own + others
 
     def put_stored(self, document: StoredDocument) -> None:
         """See `TuningStore`."""
@@ -55,7 +76,6 @@ class Replay(MeasuringCostSource):
         **options: As of `MeasuringCostSource`, without its database.
 
     Attributes:
-        seconds: Total time that the served measurements originally took.
         when: Value of `seconds` at the first measurement of each candidate, by target and key.
         fresh: Number of measurements made now.
         unknown: Number of candidates that failed because they were never measured.
@@ -67,10 +87,15 @@ class Replay(MeasuringCostSource):
         self._filled = filled
         self._live = MeasuringCostSource(database=filled, **options) if live else None
         self._draw = draw
-        self.seconds = 0.0
+        self._served_s = 0.0
         self.when: dict[CacheKey, float] = {}
         self.fresh = 0
         self.unknown = 0
+
+    @property
+    def seconds(self) -> float:
+        """Total time that the served measurements originally took."""
+        return self._served_s + sum(self._own.others_s.values())
 
     def reached(self, plan: Plan) -> float:
         """Return the seconds after which all kernels of a plan were measured; infinite if one never was."""
@@ -86,7 +111,7 @@ class Replay(MeasuringCostSource):
                 outcome = Failed(stage=Stage.START, reason="the database has no measurement of it")
             self.fail_for_now(key, outcome)
             return outcome
-        self.seconds += seconds_of(record)
+        self._served_s += seconds_of(record)
         self.when.setdefault((candidate.measured_as.name, self.key(candidate.sub_graph)), self.seconds)
         self._own.append(resampled(record, self._draw))
         self.read_anew(key)
@@ -102,7 +127,7 @@ class Replay(MeasuringCostSource):
             known = self._filled.records(key, purpose)
         if len(known) > served:
             return known[served]
-        others = [record for record in self._filled.records(key) if record.purpose in ("select", "confirm")]
+        others = [record for record in self._filled.records(key) if record.purpose in _SERVED]
         return again(others, purpose, served) if others and self._live is None else None
 
 

@@ -166,6 +166,23 @@ def test_what_is_found_out_once_is_found_out_for_all_replays(case: Case) -> None
     assert not list(Overlay(case.store).all_records())
 
 
+def test_other_records_are_kept_in_the_database_and_cost_their_seconds_once(case: Case) -> None:
+    """A search may measure something else of a candidate; later replays find it there."""
+    other = dataclasses.replace(record(3.0, purpose="verify", second=3), key=case.key)
+    case.fill(record(5.0))
+    overlay = Overlay(case.store)
+
+    overlay.append(other)
+
+    assert case.store.records(case.key, "verify") == (other,)
+    assert overlay.records(case.key, "select") == ()
+    assert overlay.others_s == {}
+    for _ in range(2):
+        assert Overlay(case.store).records(case.key, "verify") == overlay.records(case.key, "verify") == (other,)
+    assert overlay.others_s == {other.content_id: 3.5}
+    assert overlay.records(case.key) == (other,)
+
+
 def test_the_long_run_counts_every_measurement_and_refusals_stay(case: Case) -> None:
     costs = LongRunCosts(database=case.store, **case.options)
     assert costs.cost(case.candidate) == UNMEASURED
