@@ -33,9 +33,10 @@ from benchmarks.regret.filling import filled
 from benchmarks.regret.generator import Grafted, all_grafted
 from benchmarks.regret.race import raced
 from benchmarks.regret.replaying import replayed, verdict
+from benchmarks.regret.searches import CANDIDATES
 from benchmarks.regret.work import Work
 from benchmarks.replay.bench import Bench
-from collage.store import TuningStore
+from collage.store import Purpose, TuningStore
 
 
 def write_models(models: Sequence[Grafted], folder: Path) -> int:
@@ -75,7 +76,7 @@ def replay(models: Sequence[Grafted], work: Work, console: Console, options: arg
             if other := missing_fingerprints(bench, store):
                 console.print(f"{model.name} was measured with other versions: {other}", highlight=False)
                 return 2
-            live = machine is None and not options.no_measuring
+            live: tuple[Purpose, ...] = () if machine or options.no_measuring else CANDIDATES
             results.append(replayed(bench, store, work.known(model.name), live=live))
         console.print("  ".join(pages.row(results[-1])), highlight=False, markup=False)
     if not results:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from benchmarks.regret.replaying import best_of
 from benchmarks.regret.searches import DEFAULT, EXHAUSTIVE, SEARCHES, best_single, kept, searched
 from benchmarks.replay.bench import Bench
+from benchmarks.replay.source import MEASURED
 from collage.store import RecordKey, TuningStore
 
 RECORDS: Final = 4
@@ -36,7 +37,7 @@ def filled(bench: Bench, store: TuningStore, known: Path) -> Mapping[str, Any]:
     source = bench.source(store)
     bench.explored(EXHAUSTIVE, source, bench.progress)
     exhaustive = time.monotonic() - began
-    found = [searched(bench, options, store, None, live=True) for options in (EXHAUSTIVE, DEFAULT)]
+    found = [searched(bench, options, store, None, live=MEASURED) for options in (EXHAUSTIVE, DEFAULT)]
     turns = 0
     while turns < _TURNS:
         pool, best = best_of(bench, store, known, found)

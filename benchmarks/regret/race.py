@@ -14,7 +14,7 @@ from benchmarks.judge.report import summarise
 from benchmarks.judge.rounds import Outcome, Protocol, compete
 from benchmarks.judge.statistics import paired_ratio
 from benchmarks.regret.replaying import best_of
-from benchmarks.regret.searches import SEARCHES, described, kept, searched
+from benchmarks.regret.searches import CANDIDATES, SEARCHES, described, kept, searched
 from benchmarks.replay.bench import Bench
 from collage.store import TuningStore
 
@@ -34,7 +34,7 @@ def raced(bench: Bench, store: TuningStore, known: Path, *, rounds: int) -> dict
         known: File of its known candidates.
         rounds: Rounds of the judge.
     """
-    found = {name: searched(bench, options, store, None, live=True) for name, options in SEARCHES.items()}
+    found = {name: searched(bench, options, store, None, live=CANDIDATES) for name, options in SEARCHES.items()}
     pool, best = best_of(bench, store, known, list(found.values()))
     ours = kept(found["default"].plans, pool)
     plans = {"default": ours} if ours.key == best.key else {"default": ours, "best": best}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from benchmarks.regret.searches import (
     searched,
 )
 from benchmarks.replay.bench import Bench
-from collage.store import TuningStore
+from collage.store import Purpose, TuningStore
 from collage_core.candidates.plan import Plan
 
 RESAMPLINGS: Final = 5
@@ -30,14 +30,16 @@ LOST_AT_MOST: Final = 2
 SHARE: Final = 1 / 3
 
 
-def replayed(bench: Bench, store: TuningStore, known: Path, *, live: bool, draws: int = RESAMPLINGS) -> dict[str, Any]:
+def replayed(
+    bench: Bench, store: TuningStore, known: Path, *, live: Collection[Purpose], draws: int = RESAMPLINGS
+) -> dict[str, Any]:
     """Replay both searches of a model and return what they lose, as JSON.
 
     Args:
         bench: The model.
         store: Its measurements.
         known: File of its known candidates, which is updated.
-        live: Whether what the store lacks is measured and added.
+        live: Purposes for which what the store lacks is measured and added; see `Replay`.
         draws: Number of resamplings.
     """
     seeds = [None, *range(1, draws + 1)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.replay.bench import Bench
@@ -12,7 +12,7 @@ from benchmarks.replay.source import Replay
 from collage.decide.decision import Timed, decide
 from collage.options import OptimizeOptions
 from collage.setup.settings import candidate_bounds
-from collage.store import TuningStore
+from collage.store import Purpose, TuningStore
 from collage.store.memory import MemoryStore
 from collage_core.candidates.all_proposals import propose_all
 from collage_core.candidates.chosen_plan import as_plan
@@ -27,6 +27,9 @@ EXHAUSTIVE: Final = OptimizeOptions(preset="extensive", search="exact", toolchai
 """Fills the databases; every candidate of every search is measured as this one measures."""
 DEFAULT: Final = OptimizeOptions(toolchains=TOOLCHAINS)
 """What users get."""
+CANDIDATES: Final[tuple[Purpose, ...]] = ("select",)
+"""Only candidates that a database lacks are measured in a replay. A second measurement of one that it knows is made up
+of its samples: another minute's would say more of the minute than of the candidate."""
 SEARCHES: Final[Mapping[str, OptimizeOptions]] = {"exhaustive": EXHAUSTIVE, "default": DEFAULT}
 
 
@@ -51,7 +54,9 @@ class Searched:
     unknown: int
 
 
-def searched(bench: Bench, options: OptimizeOptions, store: TuningStore, draw: int | None, *, live: bool) -> Searched:
+def searched(
+    bench: Bench, options: OptimizeOptions, store: TuningStore, draw: int | None, *, live: Collection[Purpose]
+) -> Searched:
     """Replay a search.
 
     Args:
@@ -59,7 +64,7 @@ def searched(bench: Bench, options: OptimizeOptions, store: TuningStore, draw: i
         options: The search.
         store: Measurements of the model.
         draw: Seed for resampling; None to serve the recorded samples.
-        live: Whether what the store lacks is measured and added.
+        live: Purposes for which what the store lacks is measured and added; see `Replay`.
 
     Raises:
         CollageError: If no plan covers the model.

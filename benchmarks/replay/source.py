@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any, Final
 
 from benchmarks.replay.records import again, long_run_us, resampled, seconds_of
@@ -17,7 +18,7 @@ from collage_core.candidates.plan import Plan
 from collage_core.contract import INVALID, Cost, Unmeasured
 from collage_core.fusion import CandidateKernel
 
-_SERVED: Final = frozenset({"select", "confirm"})
+MEASURED: Final[frozenset[Purpose]] = frozenset({"select", "confirm"})
 """Purposes of the measurements that a replay serves one by one."""
 
 
@@ -40,14 +41,14 @@ class Overlay(MemoryStore):
 
     def append(self, record: TuningRecord) -> bool:
         """See `TuningStore`."""
-        return super().append(record) if record.purpose in _SERVED else self._filled.append(record)
+        return super().append(record) if record.purpose in MEASURED else self._filled.append(record)
 
     def records(self, key: RecordKey, purpose: Purpose | None = None) -> tuple[TuningRecord, ...]:
         """See `TuningStore`."""
         own = super().records(key, purpose)
-        if purpose in _SERVED:
+        if purpose in MEASURED:
             return own
-        others = tuple(each for each in self._filled.records(key, purpose) if each.purpose not in _SERVED)
+        others = tuple(each for each in self._filled.records(key, purpose) if each.purpose not in MEASURED)
         if purpose is not None:
             self.others_s |= {each.content_id: seconds_of(each) for each in others}
         return own + others
@@ -71,8 +72,8 @@ class Replay(MeasuringCostSource):
     Args:
         filled: Real measurements; missing ones are measured and added.
         draw: Seed for resampling; None to serve the recorded samples.
-        live: Whether missing measurements are made. If not, another measurement of a known candidate is made up out
-            of its samples, and a candidate that was never measured fails.
+        live: Purposes for which missing measurements are made. For others, another measurement of a known candidate is
+            made up out of its samples, and a candidate that was never measured fails.
         **options: As of `MeasuringCostSource`, without its database.
 
     Attributes:
@@ -81,11 +82,14 @@ class Replay(MeasuringCostSource):
         unknown: Number of candidates that failed because they were never measured.
     """
 
-    def __init__(self, filled: TuningStore, draw: int | None, *, live: bool = True, **options: Any) -> None:
+    def __init__(
+        self, filled: TuningStore, draw: int | None, *, live: Collection[Purpose] = MEASURED, **options: Any
+    ) -> None:
         self._own = Overlay(filled)
         super().__init__(database=self._own, **options)
         self._filled = filled
-        self._live = MeasuringCostSource(database=filled, **options) if live else None
+        self._live = MeasuringCostSource(database=filled, **options)
+        self._purposes = frozenset(live)
         self._draw = draw
         self._served_s = 0.0
         self.when: dict[CacheKey, float] = {}
@@ -105,7 +109,7 @@ class Replay(MeasuringCostSource):
     def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose) -> Outcome:
         record = self._next(key, candidate, purpose)
         if record is None:
-            outcome = self._live.outcome(candidate) if self._live is not None else None
+            outcome = self._live.outcome(candidate)
             if not isinstance(outcome, Failed):
                 self.unknown += 1
                 outcome = Failed(stage=Stage.START, reason="the database has no measurement of it")
@@ -121,14 +125,14 @@ class Replay(MeasuringCostSource):
         """Return the next measurement for a purpose; None if there is none, and none can be made."""
         served = len(self._own.records(key, purpose))
         known = self._filled.records(key, purpose)
-        if len(known) <= served and self._live is not None:
+        if len(known) <= served and purpose in self._purposes:
             self._live.measure([candidate], purpose)
             self.fresh += 1
             known = self._filled.records(key, purpose)
         if len(known) > served:
             return known[served]
-        others = [record for record in self._filled.records(key) if record.purpose in _SERVED]
-        return again(others, purpose, served) if others and self._live is None else None
+        others = [record for record in self._filled.records(key) if record.purpose in MEASURED]
+        return again(others, purpose, served) if others else None
 
 
 class LongRunCosts(RecordedCosts):

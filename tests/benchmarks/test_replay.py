@@ -98,7 +98,7 @@ class Case:
         self.store.append_all(dataclasses.replace(each, key=self.key) for each in records)
 
     def replay(self, draw: int | None = None) -> Replay:
-        return Replay(self.store, draw, live=False, pool=self.pool, **self.options)
+        return Replay(self.store, draw, live=(), pool=self.pool, **self.options)
 
 
 @pytest.fixture
