@@ -85,7 +85,7 @@ def replay(models: Sequence[Grafted], work: Work, console: Console, options: arg
     report = {"schema_version": 1, **environment(), "models": results, "failed": said}
     work.replayed.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     if options.results:
-        written(options.results, report, pages.markdown(report), options.note)
+        written(options.results, report, pages.markdown(report), options.note, afresh=True)
     console.print(pages.conclusion(report), highlight=False, markup=False)
     return 1 if said or len(results) < len(models) else 0
 
@@ -124,7 +124,7 @@ def race(work: Work, console: Console, options: argparse.Namespace) -> int:
     said = pages.lost(results)
     document = {"schema_version": 1, **environment(), "rounds": options.rounds, "models": results, "failed": said}
     if options.results:
-        written(options.results, document, pages.raced_markdown(document), options.note)
+        written(options.results, document, pages.raced_markdown(document), options.note, afresh=True)
     console.print("; ".join(said) or "holds", highlight=False, markup=False)
     return 1 if said else 0
 

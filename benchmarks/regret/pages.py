@@ -11,8 +11,9 @@ from benchmarks.page import head, lines_of
 from benchmarks.regret.race import HALF_WIDTH, UNDECIDED_AT_MOST, WITHIN
 from benchmarks.regret.replaying import LOST_AT_MOST, SHARE, WORST
 from benchmarks.regret.replaying import WITHIN as LOSS
+from benchmarks.regret.searches import SEARCHES
 
-_ABOUT = {"onnxruntime": "ort", "openvino": "ov"}
+_ABOUT = {"onnxruntime": "ort", "onnxruntime(spin=true)": "ort-spin", "openvino": "ov"}
 HEADINGS = (
     *("model", "candidates", "exhaustive s", "default s", "share"),
     *("best single ms", "best known ms", "its plan", "kept by default", "lost", "worst", "exact lost"),
@@ -20,29 +21,33 @@ HEADINGS = (
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
-    """Format a plan: each run of kernels on one target with its operators, the last named.
+    """Format a plan: the target of each kernel with its operator, or their number and the last.
 
     Examples:
         >>> one, other = {"target": "openvino"}, {"target": "onnxruntime"}
-        >>> plan_text({"kernels": [one | {"operators": ["Conv", "Relu"]}, other | {"operators": ["ArgMax"]}]})
+        >>> plan_text({"kernels": [one | {"operators": "Conv Relu"}, other | {"operators": "ArgMax"}]})
         'ov 2 ..Relu, ort ArgMax'
     """
-    return ", ".join(
-        f"{_ABOUT.get(each['target'], each['target'])} {_operators(each['operators'])}" for each in plan["kernels"]
-    )
+    return ", ".join(f"{_target(each['target'])} {_operators(each['operators'])}" for each in plan["kernels"])
 
 
-def _operators(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} ..{names[-1]}"
+def _target(name: str) -> str:
+    return _ABOUT.get(name, name)
+
+
+def _operators(joined: str) -> str:
+    names = joined.split()
+    return joined if len(names) == 1 else f"{len(names)} ..{names[-1]}"
 
 
 def row(model: Mapping[str, Any]) -> tuple[str, ...]:
     """Format one model's replays as text under `HEADINGS`; figures of searches are medians over replays."""
     runs = model["runs"]
-    plans = [run["default"]["kept"] for run in runs]
+    best, plans = model["best"], [run["default"]["kept"] for run in runs]
     seconds = {name: statistics.median(run[name]["seconds"] for run in runs) for name in ("exhaustive", "default")}
-    same = sum(plan["key"] == model["best"]["key"] for plan in plans)
-    shown = "the best" if same == len(plans) else plan_text(plans[0])
+    same = plans.count(best)
+    others = [plan for plan in plans if plan != best]
+    shown = plan_text(model["plans"][statistics.mode(others)]) if others else "the best"
     if 0 < same < len(plans):
         shown += f" ({same} of {len(plans)} the best)"
     return (
@@ -51,9 +56,9 @@ def row(model: Mapping[str, Any]) -> tuple[str, ...]:
         f"{seconds['exhaustive']:.1f}",
         f"{seconds['default']:.1f}",
         f"{model['share']:.2f}",
-        f"{model['single']['us'] / 1e3:.2f} {_ABOUT.get(model['single']['target'], model['single']['target'])}",
-        f"{model['best']['us'] / 1e3:.2f} ({1 - model['stake']:.2f})",
-        plan_text(model["best"]),
+        f"{model['single']['us'] / 1e3:.2f} {_target(model['single']['target'])}",
+        f"{model['plans'][best]['us'] / 1e3:.2f} ({1 - model['stake']:.2f})",
+        plan_text(model["plans"][best]),
         shown,
         f"{model['regret']:.1%}",
         f"{model['worst']:.1%}",
@@ -71,6 +76,8 @@ def conclusion(report: Mapping[str, Any]) -> str:
         f"Within {LOSS:.0%} of the best known plan on {near} of {len(models)} models; more than {WORST:.0%} lost in "
         f"some replay on {len(far)}. Median share of the exhaustive search's measuring time: {share:.2f}."
     )
+    if unknown := sum(run[name]["unknown"] for model in models for run in model["runs"] for name in SEARCHES):
+        said += f" Candidates that searches asked for {unknown} times are not in the databases and failed."
     return said + (" This does not hold: " + "; ".join(report["failed"]) + "." if report["failed"] else " This holds.")
 
 

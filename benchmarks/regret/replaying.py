@@ -49,16 +49,18 @@ def replayed(
     pool, best = best_of(bench, store, known, [each for run in found for each in run.values()])
     single = best_single(found[0]["exhaustive"].plans, pool)
     runs = []
+    plans = {best.key: described(best)}
     for draw, run in zip(seeds, found, strict=True):
         row: dict[str, Any] = {"draw": draw}
         for name, each in run.items():
             plan = kept(each.plans, pool)
+            plans[plan.key] = described(plan)
             row[name] = {
                 "seconds": round(each.seconds, 3),
                 "measured": each.measured,
                 "fresh": each.fresh,
                 "unknown": each.unknown,
-                "kept": described(plan),
+                "kept": plan.key,
                 "regret": regret(plan, best),
             }
         row["share"] = row["default"]["seconds"] / row["exhaustive"]["seconds"]
@@ -67,7 +69,8 @@ def replayed(
         "name": bench.path.stem,
         "operators": bench.workload.graph.needs_kernel.bit_count(),
         "candidates": len({pool.cache_key(each) for each in found[0]["exhaustive"].candidates}),
-        "best": described(best),
+        "plans": plans,
+        "best": best.key,
         "single": {"target": single.name, "us": round(single.predicted_us, 1)},
         "stake": 1 - best.predicted_us / single.predicted_us,
         "runs": runs,

@@ -135,17 +135,15 @@ def described(plan: Plan) -> dict[str, Any]:
     """Return a plan as JSON: its latency, and the target, operators and cost of each kernel."""
     costs = plan.cost_of
     graph = plan.graph
+
+    def operators(kernel: CandidateKernel) -> str:
+        return " ".join(graph.nodes[each].op_type for each in iterate_bits(kernel.sub_graph.nodes & graph.needs_kernel))
+
     kernels = [
-        {
-            "target": kernel.target.name,
-            "operators": [
-                graph.nodes[index].op_type for index in iterate_bits(kernel.sub_graph.nodes & graph.needs_kernel)
-            ],
-            "us": round(costs[kernel.sub_graph.nodes], 1),
-        }
-        for kernel in plan.kernels
+        {"target": each.target.name, "operators": operators(each), "us": round(costs[each.sub_graph.nodes], 1)}
+        for each in plan.kernels
     ]
-    return {"key": plan.key, "us": round(plan.predicted_us, 1), "kernels": kernels}
+    return {"us": round(plan.predicted_us, 1), "kernels": kernels}
 
 
 def distinct_candidates(bench: Bench) -> int:

@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks.regret.archive import read_archive, write_archive
 from benchmarks.regret.known import read_known, write_known
-from benchmarks.regret.pages import conclusion, lost, markdown, plan_text, raced_markdown
+from benchmarks.regret.pages import conclusion, lost, markdown, raced_markdown
+from benchmarks.regret.race import judged
 from benchmarks.regret.replaying import regret, summary, verdict
 from benchmarks.regret.searches import best_known, best_single, described, kept
 from benchmarks.regret.work import Work
@@ -148,8 +149,7 @@ def test_an_archive_holds_the_records_and_the_machine_they_are_of(tmp_path: Path
 
 
 def a_run(regret: float, *, seconds: float = 10.0, draw: int | None = None) -> dict[str, Any]:
-    plan = {"key": "k" if regret else "best", "us": 100.0, "kernels": [{"target": "a", "operators": ["Relu"]}]}
-    row = {"measured": 3, "fresh": 0, "unknown": 0, "kept": plan}
+    row = {"measured": 3, "fresh": 0, "unknown": 0, "kept": "other" if regret else "best"}
     return {
         "draw": draw,
         "default": {**row, "seconds": seconds, "regret": regret},
@@ -160,10 +160,11 @@ def a_run(regret: float, *, seconds: float = 10.0, draw: int | None = None) -> d
 
 def a_model(name: str, *regrets: float, seconds: float = 10.0) -> dict[str, Any]:
     runs = [a_run(each, seconds=seconds, draw=number or None) for number, each in enumerate(regrets)]
-    best = {"key": "best", "us": 90.0, "kernels": [{"target": "openvino", "operators": ["Conv", "ArgMax"]}]}
+    best = {"us": 90.0, "kernels": [{"target": "openvino", "operators": "Conv ArgMax"}]}
+    other = {"us": 100.0, "kernels": [{"target": "a", "operators": "Relu"}]}
     single = {"target": "onnxruntime", "us": 180.0}
-    rest = {"name": name, "operators": 3, "candidates": 12, "best": best, "single": single, "stake": 0.5}
-    return {**rest, "runs": runs, **summary(runs)}
+    rest = {"name": name, "operators": 3, "candidates": 12, "best": "best", "single": single, "stake": 0.5}
+    return {**rest, "plans": {"best": best, "other": other}, "runs": runs, **summary(runs)}
 
 
 def test_the_median_replay_decides_and_the_worst_is_bounded() -> None:
@@ -195,13 +196,22 @@ def test_the_page_says_what_was_kept_and_what_was_lost() -> None:
     assert "| the best | 0.0% | 0.0% | 0.0% |" in page
     assert conclusion(report) in page
     assert "Within 2% of the best known plan on 1 of 2 models" in page
-    assert plan_text(report["models"][0]["best"]) == "ov 2 ..ArgMax"
+    assert "not in the databases" not in page
+    report["models"][0]["runs"][0]["default"]["unknown"] = 2
+    assert "Candidates that searches asked for 2 times are not in the databases" in conclusion(report)
 
 
 def a_race(name: str, verdict: str) -> dict[str, Any]:
     judged = [{"name": "openvino", "latency_ms": {"p50": 3.0}}, {"name": "default", "latency_ms": {"p50": 2.5}}]
     rest = {"judged": judged, "best_single": "openvino", "verdict": verdict}
     return {"name": name, "ratio": 1.0, "ci95": [0.99, 1.01], **rest}
+
+
+def test_an_interval_decides_only_if_it_is_narrow() -> None:
+    assert judged(0.99, 1.01) == "within"
+    assert judged(1.00, 1.05) == "undecided"
+    assert judged(0.90, 1.01) == "not measured"
+    assert judged(1.03, 1.20) == "lost"
 
 
 def test_a_lost_race_fails_and_two_may_be_undecided() -> None:
