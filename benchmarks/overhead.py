@@ -43,7 +43,7 @@ def direct(model: Path, package: Path, target: str, rounds: int) -> dict[str, An
     report = package.with_suffix(".judged.json")
     command = [sys.executable, "-m", "benchmarks.harness", str(model), "--only", JUDGES[target], "--json", str(report)]
     command += ["--rounds", str(rounds), "--contender", _CONTENDER.format(package=package)]
-    _run(command)
+    command_output(command)
     judged = json.loads(report.read_text(encoding="utf-8"))
     found = {each["name"]: each for each in judged["models"][0]["contenders"]}
     plan, library = found["collage"], found[JUDGES[target]]
@@ -67,12 +67,12 @@ def own_tool(model: Path, package: Path, turns: int, threads: int) -> dict[str, 
     command += ["-nthreads", str(threads), "-infer_precision", "f32"]
     ratios, times = [], []
     for _ in range(turns):
-        found = _MEDIAN.search(_run(command))
+        found = _MEDIAN.search(command_output(command))
         assert found is not None, "benchmark_app printed no median"
         theirs = float(found[1]) / (1e3 if found[2] == "us" else 1.0)
         report = package.with_suffix(".bench.json")
         bench = [sys.executable, "-m", "collage.cli", "bench", str(package), "--duration", "3", "--rounds", "12"]
-        _run([*bench, "--json", str(report)])
+        command_output([*bench, "--json", str(report)])
         [ours] = json.loads(report.read_text(encoding="utf-8"))["contenders"]
         ratios.append(ours["latency_ms"]["p50"] / theirs)
         times.append((theirs, ours["latency_ms"]["p50"]))
@@ -108,7 +108,12 @@ def _median_us(call: Callable[[], Any], runs: int) -> float:
     return statistics.median(times) / 1e3
 
 
-def _run(command: Sequence[str]) -> str:
+def command_output(command: Sequence[str]) -> str:
+    """Run a command from the repository's root and return what it printed.
+
+    Raises:
+        SystemExit: If it failed; the message is the end of what it said.
+    """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])}
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if ran.returncode != 0:
@@ -170,14 +175,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in options.names:
         model = options.work / f"{name}.onnx"
         if not model.exists():
-            _run([sys.executable, "-m", "benchmarks.models", name, "--out", str(options.work)])
+            command_output([sys.executable, "-m", "benchmarks.models", name, "--out", str(options.work)])
         for target in JUDGES:
             console.print(f"{name}, {target} ...")
             package = options.work / f"{name}-{JUDGES[target]}.collage"
             if not package.exists():
                 optimize = [sys.executable, "-m", "collage.cli", "optimize", str(model), "-o", str(package)]
                 optimize += ["--toolchains", target, "--preset", "quick"]
-                _run([*optimize, "--tuning-db", str(options.work / "tuning.sqlite")])
+                command_output([*optimize, "--tuning-db", str(options.work / "tuning.sqlite")])
             plans.append(direct(model, package, target, options.rounds))
             if target == "openvino" and (found := own_tool(model, package, options.turns, threads)):
                 tools.append(found)

@@ -15,7 +15,8 @@ from pathlib import Path
 from rich.console import Console
 
 from collage.report.documents.codec import record_from_document
-from collage.report.text.tables import comparison_table, predicted_against_measured, regions_table
+from collage.report.text.predictions import predicted_against_measured
+from collage.report.text.tables import comparison_table, regions_table
 from collage.runtime.package import load_package
 
 

@@ -23,6 +23,7 @@ from collage_core.contract import (
     Host,
     Kernel,
     KernelFunction,
+    KernelProfile,
     Measurement,
     Protocol,
     RunContext,
@@ -185,5 +186,36 @@ def collage_measure(
 
     Returns:
         The measurement, or None to have core time the call.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def collage_profile(
+    target: Target,
+    function: KernelFunction,
+    artifact: Artifact,
+    run: RunContext,
+    bind: Callable[[Kernel], BoundCall],
+    runs: int,
+) -> KernelProfile | Unsupported:
+    """Say where the time of a kernel goes, node by node, from the library's own profiler. Optional.
+
+    Called in the worker, once for a kernel that was measured before. The search takes the profile of a large kernel as
+    the estimate of the kernels that could be cut out of it, and measures only those that promise something.
+
+    Args:
+        target: The target the artifact was built for.
+        function: What the artifact was built from; node names are unique.
+        artifact: The deployed variant, just built by `collage_lower` in this process.
+        run: As for `collage_load`: load the kernel as there, with the library's profiler on and nothing else changed.
+        bind: Binds a loaded kernel to buffers that hold inputs captured from a real run; the caller keeps the buffers.
+        runs: Number of runs to take the times from, after one that does not count. Answer with the time of a
+            typical one, such as the median.
+
+    Returns:
+        The profile. `collage_core.contract.attributed` makes it of the kernels a library lists, when each is given the
+        nodes it is known to compute. A kernel inside a body (If, Loop, Scan) is part of the node that has the body. Or
+        why the library cannot say: this is asked again in each run of Collage, so refuse before the work, not after.
     """
     raise NotImplementedError

@@ -22,6 +22,7 @@ from collage_core.contract import (
     Host,
     Kernel,
     KernelFunction,
+    KernelProfile,
     Measurement,
     Protocol,
     RunContext,
@@ -29,7 +30,7 @@ from collage_core.contract import (
     Target,
     Unsupported,
 )
-from collage_core.contract.answers import artifact_problem, target_problem
+from collage_core.contract.answers import artifact_problem, profile_problem, target_problem
 from collage_core.entry_points import PluginFailure, discovered, distinct, distribution_of, referred
 from collage_core.errors import LoweringError, PluginError
 from collage_core.fusion import FusionRule
@@ -221,6 +222,36 @@ class Toolchain:
             )
         except (TypeError, ValueError) as error:
             raise PluginError(self.name, "collage_measure", one_line(error)) from error
+
+    def profile(
+        self,
+        target: Target,
+        function: KernelFunction,
+        artifact: Artifact,
+        run: RunContext,
+        bind: Callable[[Kernel], BoundCall],
+        runs: int,
+    ) -> KernelProfile | Unsupported:
+        """Return where the time of a kernel goes by the library's own profiler, or why it cannot say. Worker only.
+
+        Raises:
+            PluginError: If the hook raises, answers with anything else, or names nodes the function does not have.
+        """
+        if not self.implements("collage_profile"):
+            return Unsupported("the toolchain does not profile its kernels")
+        answer: KernelProfile | Unsupported = self._call(
+            "collage_profile",
+            (KernelProfile, Unsupported),
+            target=target,
+            function=function,
+            artifact=artifact,
+            run=run,
+            bind=bind,
+            runs=runs,
+        )
+        if isinstance(answer, KernelProfile) and (problem := profile_problem(answer, function)):
+            raise PluginError(self.name, "collage_profile", f"of a profile, {problem}")
+        return answer
 
     def _call(self, hook: str, types: tuple[type, ...], let: type[Exception] | tuple[()] = (), **arguments: Any) -> Any:
         if hook not in self._implemented:

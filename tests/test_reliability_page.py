@@ -28,6 +28,7 @@ def test_each_case_says_once_what_happens() -> None:
     assert len(guards) > 280
 
 
+@pytest.mark.plugins  # tests of devices are not collected without
 def test_parameters_that_markers_name_are_there() -> None:
     limited = [guard for guard in all_guards() if guard.cases]
     files = sorted({guard.file for guard in limited})

@@ -39,6 +39,8 @@ def setup(
             run.call()
     call = functools.partial(run.call)
     call.outputs = lambda: {name: _on_host(value) for name, value in run.outputs.items()}  # type: ignore[attr-defined]
+    if device == "cpu":
+        call.as_called = functools.partial(session.run, None, inputs)  # type: ignore[attr-defined]
     call.note = launched(run.launches)  # type: ignore[attr-defined]
     call.kept = (session, run, inputs)  # type: ignore[attr-defined]  # They own the memory.
     return call

@@ -71,6 +71,7 @@ def setup(
         return {name: values[i].numpy() for i, name in enumerate(names)}
 
     call = functools.partial(session.run_with_iobinding, binding)
+    call.as_called = functools.partial(session.run, None, inputs)  # type: ignore[attr-defined]
     call.outputs = outputs  # type: ignore[attr-defined]
     call.buffers = (inputs, buffers)  # type: ignore[attr-defined]  # Raw pointers: keep both alive.
     return call

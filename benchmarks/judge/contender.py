@@ -3,7 +3,8 @@
     def setup(model_path: str, inputs: dict[str, np.ndarray], threads: int, **options: str
               ) -> Callable[[], Any]
 
-`setup` loads and binds everything; the call it returns is what is timed. The outputs, which are compared
+`setup` loads and binds everything; the call it returns is what is timed. `call.as_called`, if present, is the same
+computation as users call it, arrays in and arrays out; it is timed too. The outputs, which are compared
 between contenders, are `call.outputs()` (name -> array) where the call has that attribute, else the value
 that the call returns: arrays by name or in the order of the model's outputs. `call.note`, if present,
 describes a run in words, such as whether it is one CUDA graph; the report quotes it.

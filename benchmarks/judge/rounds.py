@@ -52,13 +52,16 @@ class Outcome:
     Attributes:
         contender: The contender.
         rounds_us: Run times in microseconds, one list for each round that counts.
-        max_error: `disagreement` with the expected outputs, or else with the first contender that ran.
+        called_us: The same for runs as users call them; empty if the contender has no such call.
+        max_error: `disagreement` with the expected outputs, or else with the first contender that ran; or, if that is
+            more, of its runs as users call them with its other ones.
         note: The contender's description of its runs.
         failed: Why it has no times, if so.
     """
 
     contender: Contender
     rounds_us: list[list[float]] = dataclasses.field(default_factory=list)
+    called_us: list[list[float]] = dataclasses.field(default_factory=list)
     max_error: float | None = None
     note: str = ""
     failed: str | None = None
@@ -130,7 +133,7 @@ def compete(
                     outputs = {name: found[name] for name in found.files}
                 written.unlink()
                 first = outputs if first is None else first
-                outcome.max_error = disagreement(first, outputs)
+                outcome.max_error = max(disagreement(first, outputs), answer["called_error"])
                 outcome.note = answer["note"]
 
             for turn in range(protocol.rounds + 1):
@@ -152,6 +155,8 @@ def compete(
                         continue
                     if turn:
                         outcomes[index].rounds_us.append(answer["samples_us"])
+                        if answer["called_us"]:
+                            outcomes[index].called_us.append(answer["called_us"])
         finally:
             for process in processes.values():
                 process.close()
@@ -160,5 +165,5 @@ def compete(
 
 def _fail(outcome: Outcome, process: ContenderProcess, reason: str) -> None:
     outcome.failed = reason
-    outcome.rounds_us = []
+    outcome.rounds_us, outcome.called_us = [], []
     process.close()

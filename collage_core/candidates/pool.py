@@ -93,6 +93,11 @@ class CandidatePool:
         """Mask of everything that needs a kernel, with the views between."""
         return self._facts.whole
 
+    @property
+    def values(self) -> tuple[SharedValue, ...]:
+        """Values of the graph that occupy memory: graph inputs and what kernels compute."""
+        return tuple(value for _, value in self._facts.values)
+
     def candidate(self, chosen: SearchCandidate) -> CandidateKernel:
         """Return what a search's candidate stands for."""
         return self._candidates[chosen.nodes, chosen.target, chosen.label]

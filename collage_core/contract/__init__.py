@@ -13,6 +13,7 @@ from collage_core.contract.artifact import (
     SizedKernel,
     workspace_of,
 )
+from collage_core.contract.attribution import LibraryStep, attributed
 from collage_core.contract.buffer import ALIGNMENT_BYTES, DEVICE_ALIGNMENT_BYTES, Buffer, buffer_over
 from collage_core.contract.copy_figures import CopyFigures
 from collage_core.contract.cost import INVALID, UNMEASURED, Cost, Unmeasured, checked_cost
@@ -24,6 +25,7 @@ from collage_core.contract.garbage_collection import uncollected
 from collage_core.contract.host import Host
 from collage_core.contract.lower_precision import PRECISIONS, in_precision, out_of_range
 from collage_core.contract.measurement import Measurement, Protocol
+from collage_core.contract.profile import KernelProfile, ProfiledPart, UnattributedTime
 from collage_core.contract.support import Obstacle, Supported, Unsupported
 from collage_core.contract.target import Joins, Target, TargetSpelling, split_targets
 from collage_core.contract.weights import Weights, converted, weight_named
@@ -54,10 +56,13 @@ __all__ = [
     "Json",
     "Kernel",
     "KernelFunction",
+    "KernelProfile",
     "LibraryFamily",
+    "LibraryStep",
     "Measurement",
     "Obstacle",
     "OpenDevice",
+    "ProfiledPart",
     "Protocol",
     "ReentrantKernel",
     "Requirement",
@@ -67,10 +72,12 @@ __all__ = [
     "Target",
     "TargetSpelling",
     "TensorSpec",
+    "UnattributedTime",
     "Unmeasured",
     "Unsupported",
     "ValueKind",
     "Weights",
+    "attributed",
     "buffer_over",
     "checked_cost",
     "content_hash",

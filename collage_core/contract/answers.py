@@ -14,7 +14,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from collage_core.contract.artifact import Artifact
+from collage_core.contract.function import KernelFunction
 from collage_core.contract.names import is_plain_name
+from collage_core.contract.profile import KernelProfile
 from collage_core.contract.target import Target
 from collage_core.contract.weights import weight_named
 
@@ -55,6 +57,17 @@ def artifact_problem(artifact: Artifact) -> str:
         return str(error)
     if artifact.workspace_bytes < 0:
         return f"workspace_bytes is a number of bytes, not {artifact.workspace_bytes}"
+    return ""
+
+
+def profile_problem(profile: KernelProfile, function: KernelFunction) -> str:
+    """Say what keeps a profile from being sent, or from being about a function; empty if nothing."""
+    if problem := _fields_problem(profile):
+        return problem
+    names = {node.name for node in function.model.graph}
+    for part in profile.parts:
+        if unknown := [name for name in part.nodes if name not in names]:
+            return f"the function has no node {unknown[0]!r}"
     return ""
 
 

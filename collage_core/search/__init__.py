@@ -1,12 +1,13 @@
 """The search for the least-cost partitioning, over a `CostSource`; it measures nothing itself."""
 
+from collage_core.search.beliefs import GUESSED, PROFILED, Beliefs, Doubt, TargetBelief
 from collage_core.search.copies import CopyCosts, CopyTable, DeviceCopies, DeviceCopy, SharedValue
 from collage_core.search.copy_model import copies_of
 from collage_core.search.costs import CostSource, CostTable
-from collage_core.search.estimates import FittedEstimates
 from collage_core.search.exact import ExactSearch, SearchLimits, SearchResult, search
 from collage_core.search.integer_program import Certificate, check_available, solve
 from collage_core.search.lazy import Estimates, FromNothing, LazyResult, LazyStep, lazy_search
+from collage_core.search.placement import Crossings, place
 from collage_core.search.prepared import Prepared, prepare
 from collage_core.search.problem import (
     SearchCandidate,
@@ -17,16 +18,20 @@ from collage_core.search.problem import (
 )
 
 __all__ = [
+    "GUESSED",
+    "PROFILED",
+    "Beliefs",
     "Certificate",
     "CopyCosts",
     "CopyTable",
     "CostSource",
     "CostTable",
+    "Crossings",
     "DeviceCopies",
     "DeviceCopy",
+    "Doubt",
     "Estimates",
     "ExactSearch",
-    "FittedEstimates",
     "FromNothing",
     "LazyResult",
     "LazyStep",
@@ -37,11 +42,13 @@ __all__ = [
     "SearchResult",
     "SearchTarget",
     "SharedValue",
+    "TargetBelief",
     "bits",
     "check_available",
     "compatible_sets",
     "copies_of",
     "lazy_search",
+    "place",
     "prepare",
     "search",
     "solve",

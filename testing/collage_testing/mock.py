@@ -10,11 +10,13 @@ from typing import TypeAlias
 from collage_core.contract import (
     Cost,
     Joins,
+    KernelProfile,
+    ProfiledPart,
     Supported,
     Target,
     Unsupported,
 )
-from collage_core.fusion import CandidateKernel, FusionRule
+from collage_core.fusion import CandidateKernel, FusionRule, SubGraph
 from collage_core.hookspecs import hookimpl
 from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.values.tensor_spec import ValueKind
@@ -130,6 +132,18 @@ class MockToolchain:
         """Return the cost of a candidate, or the reason why this toolchain fails to build it."""
         costs = per_operator(self.costs_us) if isinstance(self.costs_us, Mapping) else self.costs_us
         return costs(CandidateView(candidate))
+
+    def profile(self, candidate: CandidateKernel) -> KernelProfile | Unsupported:
+        """Return the cost of each node as a kernel of its own; a node that has none is in no part."""
+        graph = candidate.sub_graph.graph
+        parts = []
+        for index in iterate_bits(candidate.sub_graph.nodes & graph.needs_kernel):
+            cost = self.cost(dataclasses.replace(candidate, sub_graph=SubGraph(graph, 1 << index)))
+            if not isinstance(cost, Unsupported) and math.isfinite(cost):
+                parts.append(ProfiledPart(nodes=(graph.names[index],), time_us=float(cost)))
+        if not any(part.time_us for part in parts):
+            return Unsupported("no node of it takes time on its own")
+        return KernelProfile(parts=tuple(parts))
 
     # Hooks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from collage_core.candidates.refusals import Rejection
-from collage_core.contract import INVALID, Cost, Unsupported, checked_cost
+from collage_core.contract import INVALID, Cost, KernelProfile, Unsupported, checked_cost
 from collage_core.fusion import CandidateKernel, SubGraph
 from collage_testing.mock import MockToolchain
 
@@ -28,6 +28,10 @@ class MockCosts:
         """Return what the mock says; `INVALID` if it refuses."""
         answer = self._mocks[candidate.target.toolchain].cost(candidate)
         return INVALID if isinstance(answer, Unsupported) else checked_cost(answer)
+
+    def profile(self, candidate: CandidateKernel) -> KernelProfile | Unsupported:
+        """Return the mock's profile."""
+        return self._mocks[candidate.target.toolchain].profile(candidate)
 
     def rejection(self, candidate: CandidateKernel) -> Rejection | None:
         """Return why a candidate has no cost; None if it has one."""

@@ -13,8 +13,9 @@ import onnx
 import pytest
 
 from benchmarks import harness
-from benchmarks.judge.contender import Contender, built_in, parse
+from benchmarks.judge.contender import Contender, Kind, built_in, parse
 from benchmarks.judge.process import ContenderProcess
+from benchmarks.judge.report import summarise
 from benchmarks.judge.rounds import Outcome, Protocol, compete, shuffled
 from benchmarks.judge.statistics import disagreement, latency, median_interval, paired_ratio
 from benchmarks.models import MODELS
@@ -89,6 +90,54 @@ def test_disagreement_is_relative_to_the_scale_of_the_output() -> None:
     assert disagreement({"y": np.zeros(2)}, {"y": np.zeros(3)}) == float("inf")
     assert disagreement({"y": np.zeros(2)}, {"z": np.zeros(2)}) == float("inf")
     assert disagreement({"y": np.ones(1)}, {"y": np.array([np.nan])}) == float("inf")
+
+
+CALLED = """
+import time
+
+def setup(model_path, inputs, threads, *, ms="1", wrong="0"):
+    def as_called():
+        time.sleep(float(ms) / 1e3)
+        return [inputs["x"] + float(wrong)]
+    def call():
+        pass
+    call.outputs = lambda: {"y": inputs["x"]}
+    call.as_called = as_called
+    return call
+"""
+
+
+def test_runs_as_users_call_them_are_timed_beside_the_bound_ones(tmp_path: Path) -> None:
+    outcomes = run(
+        tmp_path, contender(tmp_path, "one", CALLED, ms="100"), contender(tmp_path, "bound only", SLEEPS, ms="0")
+    )
+
+    one, other = outcomes
+    assert [len(samples) for samples in one.called_us] == [3, 3, 3]
+    assert [len(samples) for samples in one.rounds_us] == [3, 3, 3]
+    assert min(map(min, one.called_us)) >= 100e3
+    assert other.called_us == []
+
+
+def test_runs_as_users_call_them_are_compared_with_the_toolchain_that_is_best_so(tmp_path: Path) -> None:
+    def outcome(name: str, bound: float, called: float) -> Outcome:
+        kind: Kind = "outside" if name == "plan" else "single"
+        each = Contender(name=name, file=tmp_path / "x.py", kind=kind)
+        return Outcome(contender=each, rounds_us=[[bound]] * 3, called_us=[[called]] * 3, max_error=0.0)
+
+    summary = summarise({}, [outcome("a", 10.0, 40.0), outcome("b", 20.0, 20.0), outcome("plan", 5.0, 30.0)])
+
+    plan = summary["contenders"][2]
+    assert (summary["best_single"], summary["best_single_as_called"]) == ("a", "b")
+    assert plan["ratio_vs_best_single"]["ratio"] == 0.5
+    assert plan["as_called"]["ratio_vs_best_single"] == {"ratio": 1.5, "ci95": [1.5, 1.5]}
+    assert plan["as_called"]["latency_ms"]["p50"] == 0.03
+
+
+def test_results_of_runs_as_users_call_them_that_differ_are_seen(tmp_path: Path) -> None:
+    (outcome,) = run(tmp_path, contender(tmp_path, "one", CALLED, ms="0", wrong="1.5"))
+
+    assert outcome.max_error == pytest.approx(0.5)
 
 
 def test_every_round_has_all_contenders_and_nobody_always_follows_the_same() -> None:
@@ -231,6 +280,7 @@ def test_the_report_compares_each_contender_with_the_best_single_toolchain(repor
             assert row["name"] == "openvino-bf16"
             continue
         assert row["latency_ms"].keys() == {"p50", "p90", "p99", "mean", "min", "n", "ci95"}
+        assert ("as_called" in row) == (row["kind"] == "single" or row["name"] == "openvino-bf16")
         assert row["comparable"]
         assert row["max_error"] < (0.05 if row["name"] in {"openvino-default", "openvino-bf16"} else 1e-5)
 

@@ -18,8 +18,10 @@ from collage_core.contract import (
     Buffer,
     BuildContext,
     Host,
+    KernelProfile,
     Measurement,
     Obstacle,
+    ProfiledPart,
     Protocol,
     RunContext,
     Target,
@@ -88,6 +90,9 @@ def ask(plugin: object, hook: str) -> Any:
             return toolchain.load(TARGET, artifact, RunContext(threads=1, host=HOST))
         case "collage_measure":
             return toolchain.measure(TARGET, lambda: None, Protocol(), lambda: measurement)
+        case "collage_profile":
+            run = RunContext(threads=1, host=HOST)
+            return toolchain.profile(TARGET, function, artifact, run, lambda kernel: lambda: None, 1)
     raise AssertionError(hook)
 
 
@@ -111,6 +116,7 @@ HOOKS = (
     "collage_lower",
     "collage_load",
     "collage_measure",
+    "collage_profile",
 )
 
 WRONG: Mapping[str, tuple[Any, ...]] = {
@@ -128,6 +134,11 @@ WRONG: Mapping[str, tuple[Any, ...]] = {
     "collage_lower": (7, Artifact(files={}), [b"bytes"], ["text"]),
     "collage_load": (7, lambda: None, object()),
     "collage_measure": (12.5, [12.5]),
+    "collage_profile": (
+        None,
+        {"MatMul": 12.5},
+        KernelProfile(parts=(ProfiledPart(nodes=("another",), time_us=1.0),)),
+    ),
 }
 
 
@@ -157,12 +168,15 @@ def test_what_is_optional_may_be_left_out_and_what_is_not_may_not() -> None:
     assert isinstance(ask(good, "collage_fusion_spec"), FusionRule)
     assert ask(good, "collage_query") is None
     assert ask(good, "collage_measure").median_us == 1.0
+    assert ask(good, "collage_profile") == Unsupported("the toolchain does not profile its kernels")
     for hook in ("collage_lower", "collage_load"):
         with pytest.raises(PluginError, match="does not implement it"):
             ask(good, hook)
 
 
-@pytest.mark.parametrize("hook", ["collage_check_host", "collage_targets", "collage_lower", "collage_load"])
+@pytest.mark.parametrize(
+    "hook", ["collage_check_host", "collage_targets", "collage_lower", "collage_load", "collage_profile"]
+)
 def test_a_refusal_is_a_value(hook: str) -> None:
     assert ask(answering(hook, lambda: Unsupported("no such device")), hook) == Unsupported("no such device")
 

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
+import onnx_ir
+
 from collage.explore.exploration import ExplorationSetup
 from collage.measure.driver.source import Counts, MeasuringCostSource, Step
 from collage.measure.wire.outcomes import Failed, Measured, Refused, Stage
@@ -15,7 +17,7 @@ from collage_core.candidates.costs import CacheKey, Costs, KnownCosts
 from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import TargetRule
 from collage_core.candidates.refusals import Rejection
-from collage_core.contract import INVALID, UNMEASURED, Cost, Unmeasured
+from collage_core.contract import INVALID, UNMEASURED, Cost, KernelProfile, ProfiledPart, Unmeasured, Unsupported
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 from tests.core.candidates.making import a_target as a_target
@@ -32,14 +34,21 @@ class FakeSource:
     Args:
         truth: What measuring comes to.
         known: What is in its database, by target and key; shared between sources, it is one database.
+        profile_us: Microseconds of a node on a target, as its profiler would say; None if it has no profiler.
 
     Attributes:
         measured: Name of the target and names of the nodes of each candidate that was measured, in order.
         asked: How often a cost was asked for.
     """
 
-    def __init__(self, truth: Truth, known: dict[CacheKey, list[float | Refused | Failed]] | None = None) -> None:
+    def __init__(
+        self,
+        truth: Truth,
+        known: dict[CacheKey, list[float | Refused | Failed]] | None = None,
+        profile_us: Callable[[str, onnx_ir.Node], float] | None = None,
+    ) -> None:
         self._truth = truth
+        self._profile_us = profile_us
         self.known = {} if known is None else known
         self.measured: list[tuple[str, tuple[str, ...]]] = []
         self.asked = 0
@@ -88,6 +97,18 @@ class FakeSource:
             records.append(self._truth(candidate))
             self.counts.measured += 1
             self.measured.append((candidate.measured_as.name, candidate.sub_graph.names))
+
+    def profile(self, candidate: CandidateKernel) -> KernelProfile | Unsupported:
+        if self._profile_us is None:
+            return Unsupported("it has no profiler")
+        graph = candidate.sub_graph.graph
+        nodes = [graph.nodes[graph.index_of(name)] for name in candidate.sub_graph.names]
+        return KernelProfile(
+            parts=tuple(
+                ProfiledPart(nodes=(str(node.name),), time_us=self._profile_us(candidate.target.name, node))
+                for node in nodes
+            )
+        )
 
     def _key(self, candidate: CandidateKernel) -> CacheKey:
         return candidate.measured_as.name, self.key(candidate.sub_graph)

@@ -17,13 +17,17 @@ from collage_core.contract import (
     Joins,
     Kernel,
     KernelFunction,
+    KernelProfile,
+    ProfiledPart,
     RunContext,
     Supported,
     Target,
     Unsupported,
 )
 from collage_core.errors import LoweringError
+from collage_core.fusion import SubGraph, kernel_function
 from collage_core.hookspecs import hookimpl
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns import PatternTable
 from collage_core.registry import Toolchain
 from collage_testing import dense, operator_models, single_matmul
@@ -80,6 +84,40 @@ def test_a_plugin_that_keeps_the_contract_passes_and_its_refusals_are_told() -> 
 
     assert conformance.ran == {"Add of two inputs": 1, "Relu": 1}
     assert conformance.refused == {"Split": "no predicate takes Split"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (KernelProfile(parts=(ProfiledPart(nodes=("conv_7",), time_us=1.0),)), "the function has no node 'conv_7'"),
+        ({"add_0": 1.0}, "answered with dict, not KernelProfile or Unsupported"),
+        (Unsupported("built without a profiler"), ""),
+    ],
+)
+def test_a_profile_is_of_the_nodes_of_the_kernel(answer: Any, problem: str) -> None:
+    class Profiling(Plain):
+        @hookimpl
+        def collage_profile(self, artifact: Artifact, run: RunContext, bind: Callable[[Kernel], BoundCall]) -> Any:
+            bind(self.collage_load(artifact, run))()  # type: ignore[arg-type]  # it loads what it made
+            return answer
+
+    if problem:
+        with pytest.raises(AssertionError, match=problem):
+            check(Profiling())
+    else:
+        assert check(Profiling()).ran == {"Add of two inputs": 1, "Relu": 1}
+
+
+def test_a_mock_profiles_its_kernels_by_its_costs() -> None:
+    mock = ExecutingMock("mock", costs_us={"Add": 2.0, "MatMul": 5.0, "Relu": 1.0}, joins=Joins.ANY, operators=["*"])
+    graph = DataflowGraph(dense(activation="Relu"))
+    function = kernel_function(SubGraph(graph, graph.all_mask), "kernel")
+
+    found = mock.collage_profile(mock.collage_targets()[0], function)  # type: ignore[index]  # it has one
+
+    assert isinstance(found, KernelProfile)
+    by_operator = {graph.nodes[graph.index_of(part.nodes[0])].op_type: part.time_us for part in found.parts}
+    assert by_operator == {"Add": 2.0, "MatMul": 5.0, "Relu": 1.0}
 
 
 def test_regions_and_composites_are_checked_too() -> None:

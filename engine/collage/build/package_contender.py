@@ -13,7 +13,6 @@ from collage.measure.wire.value_files import read_values, write_values
 from collage.report.documents.codec import to_jsonable
 from collage.report.facts.device_facts import describe_work
 from collage.runtime.load import load
-from collage.runtime.session import Session
 
 PACKAGE_CALL = f"{__name__}:package_call"
 """Name of `package_call`, as passed to a contender process."""
@@ -23,9 +22,13 @@ _PROFILED_RUNS = 20
 
 
 class _Run(functools.partial[Any]):
-    """A bound call that keeps its session alive; calling a partial has no measurable cost."""
+    """A bound call that keeps its session alive; calling a partial has no measurable cost.
 
-    session: Session
+    Attributes:
+        as_called: The same run as users call it.
+    """
+
+    as_called: Callable[[], Any]
 
 
 def package_call(package: str, inputs: str, threads: int, warmup: int = 0) -> Callable[[], Any]:
@@ -38,14 +41,16 @@ def package_call(package: str, inputs: str, threads: int, warmup: int = 0) -> Ca
         warmup: Runs before the call is returned.
 
     Returns:
-        The call, without arguments; each call is one run of the model.
+        The call, without arguments; each call is one run of the model. Its attribute `as_called` is `session.run`.
     """
     session = load(package, threads=threads)
-    session.run(None, read_values(Path(inputs)))
+    feeds = read_values(Path(inputs))
+    session.set_inputs(feeds)
+    session.run_bound()
     for _ in range(warmup):
         session.run_bound()
     run = _Run(session.bound_call)
-    run.session = session
+    run.as_called = functools.partial(session.run, None, feeds)
     return run
 
 
@@ -64,8 +69,9 @@ def trial_call(package: str, inputs: str, outputs: str, profile: str, blobs: str
     def call() -> None:
         session = load(package, threads=threads)
         names = [output.name for output in session.get_outputs()]
-        made = dict(zip(names, session.run(None, read_values(Path(inputs))), strict=True))
-        steps = session.profile(runs=_PROFILED_RUNS).steps
+        feeds = read_values(Path(inputs))
+        made = dict(zip(names, session.run(None, feeds), strict=True))
+        steps = session.profile(feeds, runs=_PROFILED_RUNS).steps
         write_values(Path(outputs), made, BlobStore(Path(blobs)))
         times = {step.name: step.median_us for step in steps if step.target != "host"}
         work = to_jsonable(describe_work(session.device_work()))

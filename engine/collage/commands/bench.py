@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from collage.control.plan_file import PlanFile, read_plan
 from collage.decide.built_contenders import plan_packages, single_packages
 from collage.decide.contenders import is_package, model_of, package_contender
-from collage.decide.recording import latency_facts
+from collage.decide.recording import as_called_facts, latency_facts
 from collage.measure.contenders.interleaved import Rounds, interleaved
 from collage.measure.statistics import Interval, ratio_interval
 from collage.measure.wire.outcomes import Failed
@@ -100,18 +101,20 @@ class _Bench:
             for name, path in paths.items()
         ]
         self._progress.phase("timing", options.rounds * len(contenders))
+        called: dict[str, list[tuple[float, ...]]] = defaultdict(list)
         rounds = interleaved(
             contenders,
             rounds=options.rounds,
             burst_s=options.duration_s / options.rounds,
             min_runs=options.iterations,
             progress=lambda done, total: self._progress.advance(),
+            on_called=lambda name, samples: called[name].append(samples),
         )
         return BenchReport(
             model=self._facts(packages),
             host=host_facts(toolchains.host),
             threads=toolchains.threads,
-            comparison=self._comparison(paths, own, rounds, failed),
+            comparison=self._comparison(paths, own, rounds, called, failed),
             notes=(*([] if options.inputs else [f"random inputs, seed {options.seed}"]), *self._other_models(packages)),
             apparent_losses=_apparent_losses([name for name in paths if name not in given], given, rounds),
         )
@@ -139,19 +142,16 @@ class _Bench:
         paths: Mapping[str, Path],
         own: set[str],
         rounds: Mapping[str, Rounds | Failed],
+        called: Mapping[str, Sequence[tuple[float, ...]]],
         failed: Mapping[str, str],
     ) -> Comparison:
         timed = {name: answer for name, answer in rounds.items() if not isinstance(answer, Failed)}
-        medians = {name: _median(answer) for name, answer in timed.items()}
         opened = {name: load_package(path) for name, path in paths.items()}
         inexact = {name for name, each in opened.items() if not all(target.exact for target in each.targets.values())}
         # a toolchain that computes in a lower precision is the measure of nobody who does not
-        rivals = (set(medians) - own) if not own or inexact & own else set(medians) - own - inexact
-        singles = sorted((medians[name], name) for name in rivals)
-        best = singles[0][1] if singles else ""
-        ratios: dict[str, Interval] = {}
-        if best:
-            ratios = {name: ratio_interval(answer, timed[best], seed=0) for name, answer in timed.items()}
+        rivals = (set(timed) - own) if not own or inexact & own else set(timed) - own - inexact
+        best, ratios = _against_best(timed, rivals)
+        best_called, called_ratios = _against_best({name: called[name] for name in timed if name in called}, rivals)
         contenders = []
         for name, package in opened.items():
             answer = rounds[name]
@@ -168,19 +168,35 @@ class _Bench:
                     failed=answer.reason if isinstance(answer, Failed) else "",
                     ratio=ratio.value if ratio is not None else 0.0,
                     ratio_ci95=(ratio.low, ratio.high) if ratio is not None else (0.0, 0.0),
+                    as_called=(
+                        as_called_facts(called[name], called_ratios.get(name))
+                        if name in timed and name in called
+                        else None
+                    ),
                 )
             )
         contenders += [ContenderFacts(name=name, kind="single", failed=reason) for name, reason in failed.items()]
         first = next((name for name in paths if name in own and name in ratios), None)
         if first is None:
-            return Comparison(contenders=tuple(contenders), best_single=best)
+            return Comparison(contenders=tuple(contenders), best_single=best, best_single_as_called=best_called)
         ratio = ratios[first]
         return Comparison(
             contenders=tuple(contenders),
             best_single=best,
             speedup_vs_best_single=1 / ratio.value,
             speedup_ci95=(1 / ratio.high, 1 / ratio.low),
+            best_single_as_called=best_called,
         )
+
+
+def _against_best(
+    rounds: Mapping[str, Sequence[tuple[float, ...]]], rivals: Collection[str]
+) -> tuple[str, dict[str, Interval]]:
+    """Return the fastest rival, empty if there is none, and every contender's ratio to it."""
+    best = min((name for name in rounds if name in rivals), key=lambda name: (_median(rounds[name]), name), default="")
+    if not best:
+        return "", {}
+    return best, {name: ratio_interval(each, rounds[best], seed=0) for name, each in rounds.items()}
 
 
 def _apparent_losses(
@@ -212,5 +228,5 @@ def _names(packages: Sequence[Path], taken: Sequence[str], *, alone: str = "coll
     return names
 
 
-def _median(rounds: Rounds) -> float:
+def _median(rounds: Sequence[Sequence[float]]) -> float:
     return statistics.median(statistics.median(each) for each in rounds)

@@ -20,6 +20,7 @@ from collage.control.plan_of_file import planned
 from collage.decide.end_to_end import EndToEndTimer, EndToEndTimings
 from collage.decide.kept import Kept, keep_best
 from collage.decide.record import record_of
+from collage.decide.recording import call_site
 from collage.decide.shortlist import shortlist
 from collage.decide.two_level import FITNESS_ROUNDS, improved
 from collage.explore.by_options import explore
@@ -27,6 +28,8 @@ from collage.explore.certificate import certified
 from collage.explore.exploration import Explored
 from collage.explore.fixed_plan import measured_plan
 from collage.options import OptimizeOptions, Preset
+from collage.peaks.limits import PlanLimits
+from collage.peaks.measured_limits import measured_limits, working_targets
 from collage.report.progress import Progress, SilentProgress
 from collage.setup.environment import Environment
 from collage.setup.phase_clock import PhaseClock
@@ -112,12 +115,15 @@ class _Optimization:
             kept = self._kept(plans, timings)
         if self._options.search == "ilp" and self._given is None:
             self._notes.append(certified(explored.pool, explored.result.total_us))
+        with self._clock.phase("peaks"):
+            limits = self._limits(explored, kept)
         record = record_of(
             self._environment,
             self._options,
             explored,
             plans,
             kept,
+            limits,
             method=explored.result.method if self._trace is None else "two-level",
             seconds=self._clock.total(),
             notes=self._notes,
@@ -193,6 +199,18 @@ class _Optimization:
         self._notes.append(better.note)
         self._trace = better.trace
         return dataclasses.replace(explored, pool=better.pool), list(better.plans), better.timings
+
+    def _limits(self, explored: Explored, kept: Kept) -> PlanLimits | None:
+        """Estimate what the machine allows; the quick preset leaves it at NumPy's products and what is known."""
+        plan, in_place = kept.assembled.plan, kept.verified.measured_us
+        times = [
+            in_place.get(call_site(number)) or plan.cost_of[kernel.sub_graph.nodes]
+            for number, kernel in enumerate(plan.kernels)
+        ]
+        self._progress.phase("measuring what the machine allows")
+        targets = () if self._options.preset == "quick" else working_targets(explored.pool)
+        choices = SetupChoices.of(self._options)
+        return measured_limits(plan, times, self._environment.toolchains, choices, targets)
 
     def _kept(self, plans: Sequence[Plan], timings: EndToEndTimings) -> Kept:
         kept = keep_best(plans, timings, self._builder, seed=self._options.seed, tie_breaking=self._tie_breaking)

@@ -28,6 +28,7 @@ class Timed:
         rounds_us: Samples of each interleaved round, in microseconds; round `i` of all contenders ran together. A
             contender that was significantly slower left early and has fewer rounds.
         targets: Names of the targets it uses.
+        called_us: Samples of runs as users call them, likewise; empty if there are none.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Timed:
     toolchains: int
     rounds_us: tuple[tuple[float, ...], ...]
     targets: tuple[str, ...] = ()
+    called_us: tuple[tuple[float, ...], ...] = ()
 
     @property
     def round_medians_us(self) -> tuple[float, ...]:
@@ -57,12 +59,16 @@ class Decision:
         incumbent: Name of the best single-toolchain plan.
         ratios: Ratio of each contender's latency to the incumbent's.
         reason: Reason for the decision, in one sentence.
+        incumbent_as_called: Name of the single-toolchain plan that is fastest as users call it; or empty.
+        called: Ratio of each contender's latency as users call it to that plan's.
     """
 
     winner: str
     incumbent: str
     ratios: Mapping[str, Interval]
     reason: str
+    incumbent_as_called: str = ""
+    called: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
 
 
 def decide(
@@ -71,8 +77,10 @@ def decide(
     """Select the fastest single-toolchain plan unless a mixed plan displaces it.
 
     A mixed plan displaces the incumbent only if the 95 % interval of their ratio lies below 1 and the ratio itself
-    below `DISPLACE_BELOW`. Of each kind, only the plans with the most rounds are considered: the others left the
-    race because one of these was faster. Ties fall to fewer kernels, then fewer toolchains, then the name.
+    below `DISPLACE_BELOW`, and if the interval of runs as users call them lies below 1, too: those are compared with
+    the single-toolchain plan that is fastest so. Of each kind, only the plans with the most rounds are considered: the
+    others left the race because one of these was faster. Ties fall to fewer kernels, then fewer toolchains, then the
+    name.
 
     Among single-toolchain plans that are statistically indistinguishable, and among mixed plans that would each
     displace them, the preferred one is taken, and the reason says so. Plans are indistinguishable from the fastest
@@ -94,10 +102,12 @@ def decide(
     prefer = tie_breaking or TieBreaking()
     incumbent, settled = _preferred([c for c in stayed if c.single == stayed[0].single], prefer, seed)
     ratios = {c.name: _ratio(c, incumbent, seed) for c in contenders}
+    best, called = _as_called(contenders, [c for c in stayed if c.single], seed)
     challengers = sorted(
         (c for c in stayed if not c.single and c is not incumbent), key=lambda c: (ratios[c.name].value, c.name)
     )
-    displacing = [c for c in challengers if ratios[c.name].high < 1.0 and ratios[c.name].value < DISPLACE_BELOW]
+    faster = [c for c in challengers if ratios[c.name].high < 1.0 and ratios[c.name].value < DISPLACE_BELOW]
+    displacing = [c for c in faster if c.name not in called or called[c.name].high < 1.0]
     if displacing:
         challenger, why = _preferred(displacing, prefer, seed)
         ratio = ratios[challenger.name]
@@ -109,12 +119,34 @@ def decide(
                 f"the mixed plan takes {ratio.value:.3f} of the time of {incumbent.name}, the best single "
                 f"toolchain (95 % interval {ratio.low:.3f} to {ratio.high:.3f}){settled}{why}"
             ),
+            incumbent_as_called=best,
+            called=called,
         )
     return Decision(
         winner=incumbent.name,
         incumbent=incumbent.name,
         ratios=ratios,
-        reason=_kept(incumbent, challengers, ratios, failed) + settled,
+        reason=(_slower_as_called(faster[0], best, called) if faster else _kept(incumbent, challengers, ratios, failed))
+        + settled,
+        incumbent_as_called=best,
+        called=called,
+    )
+
+
+def _as_called(contenders: Sequence[Timed], singles: Sequence[Timed], seed: int) -> tuple[str, dict[str, Interval]]:
+    """Return the single-toolchain plan that is fastest as users call it, and every contender's ratio to it."""
+    timed = [c for c in singles if c.called_us]
+    if not timed:
+        return "", {}
+    best = min(timed, key=lambda c: (_middle(c.called_us), c.name))
+    return best.name, {c.name: _interval(c.called_us, best.called_us, seed) for c in contenders if c.called_us}
+
+
+def _slower_as_called(faster: Timed, best: str, called: Mapping[str, Interval]) -> str:
+    ratio = called[faster.name]
+    return (
+        f"{best} alone is kept: {faster.name} is faster only when its memory is bound; as users call it, it takes "
+        f"{ratio.value:.3f} of the time of {best} (95 % interval {ratio.low:.3f} to {ratio.high:.3f})"
     )
 
 
@@ -141,8 +173,16 @@ def _longest(contenders: Sequence[Timed]) -> list[Timed]:
 
 def _ratio(contender: Timed, incumbent: Timed, seed: int) -> Interval:
     """Compute the interval of the ratio over the rounds in which both contenders ran."""
-    both = min(len(contender.rounds_us), len(incumbent.rounds_us))
-    return ratio_interval(contender.rounds_us[:both], incumbent.rounds_us[:both], seed=seed)
+    return _interval(contender.rounds_us, incumbent.rounds_us, seed)
+
+
+def _interval(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]], seed: int) -> Interval:
+    both = min(len(one), len(other))
+    return ratio_interval(one[:both], other[:both], seed=seed)
+
+
+def _middle(rounds: Sequence[Sequence[float]]) -> float:
+    return statistics.median(statistics.median(samples) for samples in rounds)
 
 
 def _kept(incumbent: Timed, challengers: Sequence[Timed], ratios: Mapping[str, Interval], failed: Sequence[str]) -> str:

@@ -63,18 +63,20 @@ class SavedRace:
     """A race as the database keeps it.
 
     Attributes:
-        timed: Samples by key of a plan, by round.
+        timed: Samples of the bound call by key of a plan, by round.
+        called: The same of runs as users call them.
         failed: The other plans, by key.
     """
 
     KIND: ClassVar[str] = "race"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     timed: Mapping[str, Rounds]
+    called: Mapping[str, Rounds]
     failed: Mapping[str, FailedPlan]
 
     def __post_init__(self) -> None:
-        for rounds in self.timed.values():
+        for rounds in (*self.timed.values(), *self.called.values()):
             if not rounds or not all(samples and min(samples) > 0 for samples in rounds):
                 raise ValueError("each plan that was timed has samples of each round, all above zero")
 
@@ -195,7 +197,8 @@ class EndToEndTimer:
             progress=self._progress,
         )
         again = _failed_again(failures, {**failed, **raced.failed})
-        return SavedRace(timed=raced.rounds, failed={key: why for key, why in again.items() if key not in raced.rounds})
+        still_failed = {key: why for key, why in again.items() if key not in raced.rounds}
+        return SavedRace(timed=raced.rounds, called=raced.called, failed=still_failed)
 
 
 def _may_be_tried(plan: Plan, failures: Mapping[str, FailedPlan]) -> bool:
@@ -218,6 +221,7 @@ def _timings(race: SavedRace, plans: Sequence[Plan]) -> EndToEndTimings:
             kernels=len(plan.kernels),
             toolchains=len(plan.toolchains),
             rounds_us=race.timed[plan.key],
+            called_us=race.called.get(plan.key, ()),
             targets=plan.targets,
         )
         for plan in plans

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from collage_core.candidates.boundary import boundary_bytes
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import Proposals
@@ -12,7 +13,7 @@ from collage_core.contract import Joins
 from collage_core.fusion import CandidateKernel, SubGraph
 from collage_core.ir.graph.masks import mask_of
 from collage_core.ir.graph.work import estimated_work_us, work_kinds
-from collage_core.search import FittedEstimates
+from collage_core.search import GUESSED, Beliefs, TargetBelief
 from collage_core.search.moves import Moves
 
 
@@ -62,11 +63,13 @@ def reachable_kernels(
                     yield candidate
 
 
-def estimates_of(pool: CandidatePool) -> FittedEstimates:
+def beliefs_of(pool: CandidatePool) -> Beliefs:
     """Return what the pool's costs teach of kernels that have none."""
-    kernels = pool.graph.needs_kernel
-    return FittedEstimates(estimated_work_us(pool.graph), work_kinds(pool.graph)).learning_all(
-        (candidate.target.name, nodes, cost, (nodes & kernels).bit_count() == 1)
+    work, kinds = estimated_work_us(pool.graph), work_kinds(pool.graph)
+    belief = TargetBelief(work, kinds, [GUESSED] * len(work))
+    names = {candidate.target.name for candidate in pool}
+    return Beliefs(dict.fromkeys(names, belief), boundary_bytes(pool.values)).learning(
+        (candidate.target.name, candidate.sub_graph.nodes, cost)
         for candidate in pool
-        if (nodes := candidate.sub_graph.nodes) and (cost := pool.selected_us(candidate)) is not None
+        if (cost := pool.selected_us(candidate)) is not None
     )

@@ -36,10 +36,12 @@ class Raced:
 
     Attributes:
         rounds: Samples by name, by round. Round `i` of all contenders ran together; those that left early have fewer.
+        called: The same of runs as users call them; nothing of contenders that have no such call.
         failed: Reason for each contender without samples, by name.
     """
 
     rounds: Mapping[str, Rounds]
+    called: Mapping[str, Rounds]
     failed: Mapping[str, str]
 
 
@@ -68,6 +70,7 @@ def race(
     """
     began = clock()
     samples: dict[str, Rounds] = {}
+    called: dict[str, Rounds] = {}
     failed: dict[str, str] = {}
     running = list(contenders)
     done = 0
@@ -80,20 +83,22 @@ def race(
             burst_s=round_s,
             first_round=done,
             progress=lambda *_: progress.advance(),
+            on_called=lambda name, turn: called.update({name: (*called.get(name, ()), turn)}),
         )
         for name, answer in answers.items():
             if isinstance(answer, Failed):
                 failed[name] = answer.reason
                 samples.pop(name, None)
+                called.pop(name, None)
             else:
                 samples[name] = samples.get(name, ()) + answer
         first, done = done == 0, done + heat
         ran = {name: samples[name] for name in running if name in samples}
         running = _staying(ran, incumbents, _HOPELESS if first else 1.0)
-        settled = _is_settled({name: ran[name] for name in running})
+        settled = all(_is_settled({name: way[name] for name in running if name in way}) for way in (ran, called))
         if done >= rounds or (not first and (settled or clock() - began > limit_s)):
             break
-    return Raced(rounds=samples, failed=failed)
+    return Raced(rounds=samples, called=called, failed=failed)
 
 
 def _staying(ran: Mapping[str, Rounds], incumbents: Collection[str], slower: float) -> list[str]:

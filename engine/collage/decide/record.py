@@ -11,12 +11,14 @@ from collage.decide.kept import Kept
 from collage.decide.recording import comparison, device_copies, regions
 from collage.explore.exploration import Explored
 from collage.options import OptimizeOptions
+from collage.peaks.limits import PlanLimits
 from collage.report.facts.record import Record, SearchFacts
 from collage.setup.environment import Environment
 from collage.setup.facts import device_facts, host_facts, toolchain_facts
 from collage.setup.workload import Workload
 from collage_core.candidates.explanation import refusals
 from collage_core.candidates.plan import Plan
+from collage_core.contract import Unmeasured
 
 
 def record_of(
@@ -25,6 +27,7 @@ def record_of(
     explored: Explored,
     plans: Sequence[Plan],
     kept: Kept,
+    limits: PlanLimits | None,
     *,
     method: str,
     seconds: Mapping[str, float],
@@ -38,6 +41,7 @@ def record_of(
         explored: What was measured and searched.
         plans: Those that were timed.
         kept: The one that is kept.
+        limits: What the machine allows it; None if it has no kernels.
         method: How it was searched.
         seconds: How long each phase took.
         notes: What the user should know besides.
@@ -71,6 +75,7 @@ def record_of(
             [proposals.rule.target for proposals in explored.proposals.values()],
             kept.assembled.errors,
             verified.measured_us,
+            limits.kernels if limits is not None else (),
         ),
         refusals=refusals(explored.proposals.values(), failures, pool=pool),
         unchecked=verified.unchecked,
@@ -78,23 +83,28 @@ def record_of(
         device_copies=device_copies(plan),
         devices=device_facts(toolchains.device_figures),
         device_work=verified.work,
+        machine=limits.machine if limits is not None else None,
+        limit=limits.whole if limits is not None else None,
     )
 
 
 def _search_facts(
     environment: Environment[Workload], explored: Explored, method: str, seconds: Mapping[str, float]
 ) -> SearchFacts:
-    counts = environment.source.counts
+    counts, pool, result = environment.source.counts, explored.pool, explored.result
+    unmeasured = {pool.cache_key(each) for each in pool if isinstance(pool.cost(each), Unmeasured)}
     return SearchFacts(
         method=method,
-        exact=explored.result.exact,
-        gap_us=explored.result.gap_us,
-        candidates=len(explored.pool),
-        distinct_candidates=explored.pool.distinct(),
+        exact=result.exact,
+        gap_us=result.gap_us,
+        candidates=len(pool),
+        distinct_candidates=pool.distinct(),
         measured=counts.measured,
         cache_hits=counts.cache_hits,
         left_out="; ".join(explored.left_out),
         rounds=explored.rounds,
         seconds=seconds,
-        compatible_sets=compatible_set_facts(explored.pool),
+        compatible_sets=compatible_set_facts(pool),
+        bound_us=max(0.0, result.total_us - result.gap_us),
+        unmeasured=len(unmeasured),
     )

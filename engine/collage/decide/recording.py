@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from collage.decide.decision import Decision, Timed
 from collage.decide.end_to_end import EndToEndTimings
 from collage.measure.statistics import Interval, median_interval, percentile
+from collage.report.facts.machine_facts import LimitFacts
 from collage.report.facts.record import (
     AlternativeFacts,
+    AsCalledFacts,
     Comparison,
     ContenderFacts,
     CopyFacts,
@@ -41,15 +43,28 @@ def latency_facts(rounds_us: Sequence[Sequence[float]]) -> LatencyFacts:
     )
 
 
+def as_called_facts(rounds_us: Sequence[Sequence[float]], ratio: Interval | None) -> AsCalledFacts:
+    """Describe a contender's runs as users call them.
+
+    Args:
+        rounds_us: Their samples, by round.
+        ratio: Ratio to the best single toolchain's; None if there is none.
+    """
+    latency_ms = latency_facts(rounds_us)
+    if ratio is None:
+        return AsCalledFacts(latency_ms=latency_ms)
+    return AsCalledFacts(latency_ms=latency_ms, ratio=ratio.value, ratio_ci95=(ratio.low, ratio.high))
+
+
 def comparison(plans: Sequence[Plan], timings: EndToEndTimings, decision: Decision) -> Comparison:
     """Build the record of the end-to-end comparison; the kept plan comes first, under the name `collage`."""
     timed = {each.name: each for each in timings.timed}
     first: dict[str, str] = {}  # of plans with the same kernels one was timed
     for plan in plans:
         first.setdefault(plan.key, plan.name)
-    contenders = [_contender("collage", _plan(plans, decision.winner), decision.winner, timed, decision.ratios)]
+    contenders = [_contender("collage", _plan(plans, decision.winner), decision.winner, timed, decision)]
     contenders += [
-        _contender(plan.name, plan, same, timed, decision.ratios, timings.failed.get(same, ""))
+        _contender(plan.name, plan, same, timed, decision, timings.failed.get(same, ""))
         for plan, same in ((plan, first[plan.key]) for plan in plans)
         if plan.single or plan.name == same != decision.winner
     ]
@@ -62,6 +77,7 @@ def comparison(plans: Sequence[Plan], timings: EndToEndTimings, decision: Decisi
         best_single=incumbent.name,
         speedup_vs_best_single=1 / kept.value,
         speedup_ci95=(1 / kept.high, 1 / kept.low),
+        best_single_as_called=decision.incumbent_as_called,
     )
 
 
@@ -74,10 +90,11 @@ def _contender(
     plan: Plan,
     timed_as: str,
     timed: Mapping[str, Timed],
-    ratios: Mapping[str, Interval],
+    decision: Decision,
     failed: str = "",
 ) -> ContenderFacts:
-    samples, ratio = timed.get(timed_as), ratios.get(timed_as)
+    samples, ratio = timed.get(timed_as), decision.ratios.get(timed_as)
+    called = samples.called_us if samples is not None else ()
     return ContenderFacts(
         name=name,
         kind="single" if plan.single else "mixed",
@@ -88,7 +105,13 @@ def _contender(
         ratio=ratio.value if ratio is not None else 0.0,
         ratio_ci95=(ratio.low, ratio.high) if ratio is not None else (0.0, 0.0),
         predicted_ms=plan.predicted_us / _US_PER_MS,
+        as_called=as_called_facts(called, decision.called.get(timed_as)) if called else None,
     )
+
+
+def call_site(number: int) -> str:
+    """Return the name of a kernel's call site, by its number in execution order."""
+    return f"k{number:04d}"
 
 
 def regions(
@@ -97,13 +120,23 @@ def regions(
     targets: Sequence[Target],
     errors: Mapping[str, float],
     measured_us: Mapping[str, float],
+    limits: Sequence[LimitFacts] = (),
 ) -> tuple[RegionFacts, ...]:
-    """Describe the kernels of a plan, each with the alternatives on every other target."""
+    """Describe the kernels of a plan, each with the alternatives on every other target.
+
+    Args:
+        plan: The plan.
+        pool: The candidates.
+        targets: Every target that takes part.
+        errors: Largest error at the boundary of each kernel, by call site.
+        measured_us: Time of each in place, by call site.
+        limits: What the machine allows each kernel, in execution order; none if nothing is known of it.
+    """
     found = []
     costs = plan.cost_of
     used = {kernel.target.name: kernel.target for kernel in plan.kernels}.values()
     for number, kernel in enumerate(plan.kernels):
-        site = f"k{number:04d}"
+        site = call_site(number)
         sub_graph = kernel.sub_graph
         found.append(
             RegionFacts(
@@ -116,6 +149,7 @@ def regions(
                 cost_us=costs[sub_graph.nodes],
                 measured_us=measured_us.get(site, 0.0),
                 error=errors.get(site, 0.0),
+                limit=limits[number] if limits else None,
                 alternatives=tuple(
                     _alternative(pool, kernel, target, [each for each in used if each != kernel.target])
                     for target in targets
@@ -164,7 +198,7 @@ def _alternative(
     strangers = [each.name for each in others if target.mixable and not mine.mixes_with(SearchTarget.of(each))]
     if strangers:
         how += f"; it cannot share a plan with {' or '.join(strangers)}"
-    return AlternativeFacts(target=target.name, cost_us=result.total_us, reason=how)
+    return AlternativeFacts(target=target.name, cost_us=result.total_us, reason=how, excluded_by=tuple(strangers))
 
 
 def _why_not(pool: CandidatePool, nodes: int, target: Target) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import Timed, decide
 from collage.decide.end_to_end import EndToEndTimings
-from collage.decide.neighbours import estimates_of, moves_over, reachable_kernels
+from collage.decide.neighbours import beliefs_of, moves_over, reachable_kernels
 from collage.measure.statistics import Interval, ratio_interval
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
@@ -93,12 +93,12 @@ def improved(
     reachable = tuple(reachable_kernels(pool, started, proposals))
     pool = pool.with_candidates(reachable)
     moves = moves_over(pool, [*(kernel for plan in started for kernel in plan.kernels), *reachable])
-    estimates = estimates_of(pool)
+    beliefs = beliefs_of(pool)
     evaluator = _Evaluator(pool, started[0], judge)
 
     def predicted_us(chosen: SearchCandidate) -> float:
         known = pool.selected_us(pool.candidate(chosen))
-        return estimates.expected_us(chosen) if known is None else known
+        return beliefs.mean_us(chosen.target, chosen.nodes) if known is None else known
 
     starts = [_choice(pool, plan) for plan in started]
     result = two_level(moves, starts, evaluator, limits=limits, predicted_us=predicted_us, stop=stop)

@@ -1,12 +1,51 @@
-"""Which regions the lazy search may ask for."""
+"""Which regions the lazy search proposes, by a placement with believed node times, and which it may ask for."""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from collage.explore.exploration import Exploration
-from collage_core.contract import Joins
+from collage_core.candidates.proposals import TargetRule
+from collage_core.contract import INVALID, Cost, Joins
+from collage_core.errors import NoCoverError
+from collage_core.fusion import CandidateKernel, SubGraph, merged_neighbours
+from collage_core.fusion.coalesce import Units, within
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.masks import iterate_bits, lowest_bit, mask_of
+from collage_core.search import Beliefs, Crossings, place
+
+_VALUE_US, _BYTE_US = 5.0, 1e-4
+"""First guess of what it costs to change targets: two more kernels, and each byte read and written at 10 GB/s."""
+_SCALES = (0.5, 2.0, 8.0)
+"""Multiples of that guess. Small ones cut wherever a target is faster, large ones where it pays whatever crosses."""
+
+
+def placed_regions(exploration: Exploration, beliefs: Beliefs) -> list[CandidateKernel]:
+    """Return the regions of the best placements, for several costs of changing targets.
+
+    Args:
+        exploration: What is known so far.
+        beliefs: What each node is believed to take on each target.
+    """
+    graph, pool = exploration.graph, exploration.pool
+    rules = {rule.target.name: rule for rule in exploration.setup.rules if rule.target.mixable}
+    operators = _operators(exploration)
+    times = {name: _times_us(exploration, beliefs, name, operators) for name in rules}
+    devices = {name: rule.target.device for name, rule in rules.items()}
+    problem = pool.problem()
+    found: dict[tuple[str, int], CandidateKernel] = {}
+    for scale in _SCALES:
+        crossings = Crossings(
+            value_us=scale * _VALUE_US, byte_us=scale * _BYTE_US, devices=devices, copies=pool.copy_costs
+        )
+        try:
+            placed = place(problem, operators, times, pool.values, crossings)
+        except NoCoverError:  # an operator that only larger kernels hold
+            return []
+        for name, region in _regions(graph, rules, placed):
+            found.setdefault((name, region.nodes), CandidateKernel(region, rules[name].spec, rules[name].target))
+    return list(found.values())
 
 
 def worth_asking(exploration: Exploration, cuts: Sequence[int]) -> set[tuple[str, int]]:
@@ -36,3 +75,67 @@ def worth_asking(exploration: Exploration, cuts: Sequence[int]) -> set[tuple[str
                 largest.append(nodes)
         wanted.update((name, nodes) for nodes in largest)
     return wanted
+
+
+def _operators(exploration: Exploration) -> list[int]:
+    """Return the masks of nodes that are placed together, in topological order of their first nodes."""
+    graph, groups = exploration.graph, exploration.proposed.groups
+    grouped = mask_of(node for group in groups for node in iterate_bits(group))
+    single = [1 << node for node in iterate_bits(graph.needs_kernel & ~grouped)]
+    return sorted([*single, *(group & graph.needs_kernel for group in groups)], key=lowest_bit)
+
+
+def _times_us(exploration: Exploration, beliefs: Beliefs, name: str, operators: Sequence[int]) -> list[Cost]:
+    pool, proposals = exploration.pool, exploration.proposed.by_target.get(name)
+    if proposals is None:
+        return [INVALID] * len(operators)
+    failed = {
+        c.sub_graph.nodes & exploration.graph.needs_kernel
+        for c in pool
+        if c.target.name == name and pool.rejection(c) is not None
+    }
+    return [
+        INVALID
+        if nodes & ~proposals.covered or nodes in failed
+        else sum(beliefs.node_us(name, node) for node in iterate_bits(nodes))
+        for nodes in operators
+    ]
+
+
+def _regions(
+    graph: DataflowGraph, rules: Mapping[str, TargetRule], placed: Mapping[str, Sequence[int]]
+) -> Iterator[tuple[str, SubGraph]]:
+    """Yield the largest kernels of each target's operators; together they can run in sequence."""
+    units = Units(graph, [nodes for name in sorted(placed) for nodes in placed[name]])
+    for name in sorted(placed):
+        rule = rules[name]
+        if rule.target.joins is not Joins.ANY:
+            continue
+        refused = mask_of({*rule.query, *rule.pinned}) | mask_of(graph.compilers)
+        for nodes in _connected(graph, placed[name]):
+            whole = SubGraph(graph, graph.completed(nodes))
+            fits = not whole.nodes & refused and bool(whole.validity(within(rule.target)))
+            if fits and units.merge(units.holding(nodes)) is not None:
+                yield name, whole
+                continue
+            mine = [SubGraph(graph, each) for each in placed[name] if not each & ~nodes]
+            others = [each for other in placed for each in placed[other] if other != name or each & ~nodes]
+            for region in merged_neighbours(graph, mine, others, rule.target, forbidden=refused):
+                if region.nodes & graph.needs_kernel not in placed[name]:
+                    yield name, region
+
+
+def _connected(graph: DataflowGraph, operators: Sequence[int]) -> list[int]:
+    """Return the masks of nodes that are connected by values, through views too."""
+    found: list[int] = []
+    inside = mask_of(node for nodes in operators for node in iterate_bits(nodes))
+    for nodes in operators:
+        reached = nodes
+        for node in iterate_bits(nodes):
+            reached |= graph.kernel_successors[node] & inside
+        touching = [each for each in found if each & reached]
+        found = [each for each in found if not each & reached]
+        for each in touching:
+            reached |= each
+        found.append(reached)
+    return found

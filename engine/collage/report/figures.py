@@ -12,7 +12,7 @@ def milliseconds(value: float) -> str:
         >>> [milliseconds(v) for v in (0.012345, 3.7, 160.04)]
         ['0.01235', '3.700', '160.0']
     """
-    return _significant(value, 4)
+    return significant(value, 4)
 
 
 def microseconds(value: float | None) -> str:
@@ -36,7 +36,7 @@ def interval(bounds: tuple[float, float], digits: int = 4) -> str:
         >>> interval((1.05, 1.112), 3)
         '[1.05, 1.11]'
     """
-    low, high = (_significant(bound, digits) for bound in bounds)
+    low, high = (significant(bound, digits) for bound in bounds)
     return f"[{low}, {high}]"
 
 
@@ -47,7 +47,7 @@ def span(bounds: tuple[float, float], digits: int = 4) -> str:
         >>> span((95.04, 96.96))
         '95.04-96.96'
     """
-    return "-".join(_significant(bound, digits) for bound in bounds)
+    return "-".join(significant(bound, digits) for bound in bounds)
 
 
 def ratio(value: float) -> str:
@@ -80,6 +80,16 @@ def percent(part: float, whole: float) -> str:
         ('12.5 %', '-')
     """
     return f"{100 * part / whole:.1f} %" if whole > 0 else "-"
+
+
+def whole_percent(share: float) -> str:
+    """Format a share in whole per cent, for estimates.
+
+    Examples:
+        >>> whole_percent(0.8149)
+        '81 %'
+    """
+    return f"{100 * share:.0f} %"
 
 
 def change(value: float, base: float) -> str:
@@ -122,6 +132,21 @@ def size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
+def operations(gflop: float) -> str:
+    """Format a number of arithmetic operations, given in billions.
+
+    Examples:
+        >>> [operations(v) for v in (4.0891, 0.0123, 2.5e-06)]
+        ['4.09 GFLOP', '12.3 MFLOP', '2.50 kFLOP']
+    """
+    count, unit = gflop, "GFLOP"
+    for smaller in ("MFLOP", "kFLOP"):
+        if count >= 1:
+            break
+        count, unit = count * 1000, smaller
+    return f"{significant(count, 3)} {unit}"
+
+
 def counted(count: int, noun: str, plural: str = "") -> str:
     """Format a count with its noun.
 
@@ -132,7 +157,13 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
-def _significant(value: float, digits: int) -> str:
+def significant(value: float, digits: int) -> str:
+    """Format a number with some significant digits, and all digits before the point.
+
+    Examples:
+        >>> [significant(v, 3) for v in (0.012345, 3.7, 160.04)]
+        ['0.0123', '3.70', '160']
+    """
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     decimals = digits - 1 - math.floor(math.log10(abs(value)))

@@ -98,6 +98,11 @@ class Executable:
         return self._wiring.outputs
 
     @property
+    def is_on_host(self) -> bool:
+        """Whether all kernels run on the CPU."""
+        return self._memory.schedule.devices == ("cpu",)
+
+    @property
     def arena_bytes(self) -> int:
         """Memory of all internal values and of the kernels' scratch, in bytes."""
         return sum(self.arenas.values())

@@ -18,7 +18,10 @@ from collage_core.errors import FeedError
 
 Array = np.ndarray[Any, Any]
 Given: TypeAlias = Any
-"""A caller's input or output: an array, a device array (DLPack), or a device's name to allocate memory there."""
+"""A caller's input or output: an array, a device array (DLPack), or a device's name to allocate memory there.
+
+A buffer of another run of the same executable shares that run's memory.
+"""
 
 _DLPACK_CPU = 1  # kDLCPU in dlpack.h
 
@@ -122,15 +125,17 @@ class Places:
                 if schedule.owned.get((root, device)) is value:
                     roots[root, device] = _reshaped(place, wiring.specs[root])
                 continue
-            if given is not None:
+            if given is not None and not isinstance(given, Buffer):
                 raise FeedError(spec.name, "its size is not known before it is computed, so it cannot be bound")
             if (root, "cpu") not in roots and root.producer() is not None:
-                roots[root, "cpu"] = Buffer(spec)
+                roots[root, "cpu"] = Buffer(spec) if given is None else given
             written[spec.name] = roots.get((root, "cpu")) or self._make(root, "cpu")
         return Rim(roots=roots, inputs=places, outputs=written)
 
     def _given_or_new(self, value: ir.Value, device: str, given: Given) -> Buffer:
         spec = self._wiring.specs[value]
+        if isinstance(given, Buffer) and given.spec is spec:
+            return given
         if device == "cpu":
             return _given_or_new(spec, given, self._allocate)
         if given is None or isinstance(given, str):
@@ -197,6 +202,8 @@ def _device_of(name: str, given: Given, devices: Devices) -> str:
         if given != "cpu" and given not in [device.name for device in devices]:
             raise FeedError(name, f"the plan does not use the device {given!r}; it uses {used}")
         return given
+    if isinstance(given, Buffer):
+        return given.device
     if given is None or isinstance(given, np.ndarray) or not hasattr(given, "__dlpack_device__"):
         return "cpu"
     kind, number = given.__dlpack_device__()

@@ -11,17 +11,17 @@ import numpy as np
 import onnx_ir as ir
 
 from collage.runtime.bound_run import BoundRun
+from collage.runtime.calling.feeds import Input, expected
+from collage.runtime.calling.lending import LENT_BYTES, Block, Lender
+from collage.runtime.calling.rebinding import Rebinding
 from collage.runtime.executable import Executable
 from collage.runtime.kernels.launching import DeviceWork, Launch
 from collage.runtime.kernels.loading import LoweredAgain
 from collage.runtime.places import Given
 from collage.runtime.profiling import Profile
-from collage.values.foreign_values import expected_foreign, fitted_foreign
-from collage_core.contract import BoundCall, Buffer, TensorSpec, ValueKind
-from collage_core.errors import FeedError, did_you_mean
+from collage_core.contract import BoundCall, ValueKind
+from collage_core.errors import FeedError, KernelError, did_you_mean
 from collage_core.ir.values.tensor_spec import name_of_type
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +42,9 @@ class NodeArg:
 class Session:
     """A model ready to run. Thread-safe: runs of one session are serialised, so `clone` it to run in parallel.
 
+    Large inputs are read where the caller has them, and large outputs are handed out in the memory that kernels wrote
+    (`docs/design/0026-run-hands-out-what-kernels-wrote.md`).
+
     Args:
         executable: The executable to run. The session takes ownership.
     """
@@ -50,8 +53,16 @@ class Session:
         self._executable = executable
         self._lock = threading.Lock()
         self._default = executable.bind()
-        self._inputs = {name: _Input(buffer) for name, buffer in self._default.input_buffers.items()}
+        self._rebinding = Rebinding(executable, self._default)
+        # a run on a device is captured as a graph of its addresses: binding it anew costs more than the copies
+        moves = executable.is_on_host
+        self._inputs = {name: Input(buffer, in_place=moves) for name, buffer in self._default.input_buffers.items()}
         self._outputs = [value.name or "" for value in executable.outputs]
+        self._lenders = {
+            name: Lender(buffer.spec)
+            for name, buffer in self._default.output_buffers.items()
+            if moves and buffer.spec.kind is ValueKind.PLANNED and buffer.spec.nbytes >= LENT_BYTES
+        }
 
     def get_inputs(self) -> list[NodeArg]:
         """Return the model's inputs in order."""
@@ -61,32 +72,45 @@ class Session:
         """Return the model's outputs in order."""
         return [_describe(value) for value in self._executable.outputs]
 
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of memory of outputs: what callers hold, and at most `IDLE_BLOCKS` blocks of each output besides."""
+        return sum(lender.live_bytes for lender in self._lenders.values())
+
     def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
         """Run the model.
 
         Args:
             output_names: Outputs to return, in this order; None for all in the model's order.
             feeds: Value of every input, by name: arrays of the input's dtype, in any memory order, also read-only;
-                objects that speak DLPack; numbers and nested lists, which take the input's dtype.
+                objects that speak DLPack; numbers and nested lists, which take the input's dtype. No other thread may
+                change an array while the model runs.
 
         Returns:
-            Copies of the outputs: arrays, or for other types what the kernel made.
+            The outputs: arrays, or for other types what the kernel made. They are the caller's to keep and to change;
+            no later run writes them.
 
         Raises:
             FeedError: If a name, dtype or shape does not fit; it says what is expected.
             KernelRunError: If a kernel fails; it names the kernel and its nodes.
+            MemoryNeededError: If there is no memory for another output while earlier ones are held.
         """
         wanted = self._outputs if output_names is None else _names(output_names)
         for name in wanted:
             if name not in self._outputs:
                 raise _unknown("output", name, self._outputs)
         values = self._checked(feeds)
-        held = self._default.output_buffers
         with self._lock:
-            for place, value in values:
-                place.put(value)
-            self._default.run()
-            return [_copy(held[name].value) for name in wanted]
+            blocks: dict[str, Block] = {}
+            try:
+                for name, lender in self._lenders.items():
+                    blocks[name] = lender.take()
+                run = self._filled(values, blocks)
+                run.run()
+                return [self._result(name, run, blocks) for name in wanted]
+            finally:
+                for name, block in blocks.items():  # those not lent
+                    self._lenders[name].give_back(block)
 
     def bind(self, inputs: Mapping[str, Given] | None = None, outputs: Mapping[str, Given] | None = None) -> BoundRun:
         """Fix the memory of a run, so that nothing is copied, checked or locked when it runs.
@@ -106,13 +130,27 @@ class Session:
         with self._lock:
             return self._executable.bind(inputs, outputs)
 
+    def set_inputs(self, feeds: Mapping[str, Any]) -> None:
+        """Copy inputs for `run_bound`, `profile` and `device_work`; `run` may overwrite them.
+
+        Args:
+            feeds: As for `run`.
+
+        Raises:
+            FeedError: If a name, dtype or shape does not fit; it says what is expected.
+        """
+        values = self._checked(feeds)
+        with self._lock:
+            for place, value in values:
+                place.put(value)
+
     @property
     def bound_call(self) -> BoundCall:
         """The call behind `run_bound`, for loops that count nanoseconds. Keep the session alive while it is in use."""
         return self._default.call
 
     def run_bound(self) -> list[Any]:
-        """Run on what the inputs hold from the last `run`, and return the outputs uncopied.
+        """Run on the inputs of `set_inputs`, and return the outputs uncopied.
 
         The next run overwrites what is returned. Not thread-safe.
         """
@@ -122,7 +160,7 @@ class Session:
         """Time every kernel in place.
 
         Args:
-            feeds: Input values as for `run`; None for the current content of the inputs.
+            feeds: Input values as for `run`; None for those of `set_inputs`.
             runs: Number of timed runs.
             warmup: Number of untimed runs before them.
         """
@@ -140,7 +178,7 @@ class Session:
     def device_work(self) -> DeviceWork:
         """Return the device work of each run, once the launch modes are settled; run the model until then if needed.
 
-        These runs use the inputs of the last `run`.
+        These runs use the inputs of `set_inputs`, or of the last `run` of a plan with devices.
         """
         with self._lock:
             while not self._default.is_settled:  # at most twice: a run to warm up, and one that captures
@@ -159,7 +197,7 @@ class Session:
         """
         return Session(self._executable.clone())
 
-    def _checked(self, feeds: Mapping[str, Any]) -> list[tuple[_Input, Any]]:
+    def _checked(self, feeds: Mapping[str, Any]) -> list[tuple[Input, Any]]:
         places = self._inputs
         if type(feeds) is not dict and not isinstance(feeds, Mapping):
             example = ", ".join(f"{name!r}: ..." for name in places)
@@ -170,36 +208,31 @@ class Session:
                 if name not in places:
                     raise _unknown("input", str(name), places)
             name = next(name for name in places if name not in feeds)
-            raise FeedError(name, f"no value given for this input ({_expected(places[name].spec)})")
+            raise FeedError(name, f"no value given for this input ({expected(places[name].spec)})")
         return [(place, place.checked(feeds[name])) for name, place in places.items()]
 
+    def _filled(self, values: Sequence[tuple[Input, Any]], blocks: Mapping[str, Block]) -> BoundRun:
+        """Return the run that reads these inputs and writes into these blocks."""
+        outputs = {name: block.address for name, block in blocks.items()}
+        inputs = {place.spec.name: at for place, value in values if (at := place.address(value))}
+        try:
+            run = self._rebinding.at(inputs, outputs)
+        except KernelError:
+            if not inputs:
+                raise
+            # NumPy aligns arrays to the element's size, and this kernel needs more: the session's own places have it
+            for place in self._inputs.values():
+                place.copy_always()
+            return self._filled(values, blocks)
+        for place, value in values:
+            if place.spec.name not in inputs:
+                place.put(value)
+        return run
 
-class _Input:
-    """Buffer of one input, with its cheap-to-compare properties precomputed: every run checks its inputs."""
-
-    __slots__ = ("_array", "_buffer", "_dtype", "_shape", "spec")
-
-    def __init__(self, buffer: Buffer) -> None:
-        self.spec = buffer.spec
-        self._buffer = buffer
-        planned = buffer.spec.kind is ValueKind.PLANNED
-        self._array = buffer.array if planned else None
-        self._dtype = buffer.spec.numpy_dtype if planned else None
-        self._shape = buffer.spec.shape
-
-    def checked(self, value: Any) -> Any:
-        """Check a value and return it in the form that `put` takes."""
-        plain = self._array is not None and type(value) is np.ndarray
-        if plain and value.shape == self._shape and value.dtype == self._dtype:
-            return value
-        return _fitted(value, self.spec)
-
-    def put(self, value: Any) -> None:
-        """Store what `checked` returned."""
-        if self._array is None:
-            self._buffer.put(value)
-        else:
-            np.copyto(self._array, value)
+    def _result(self, name: str, run: BoundRun, blocks: dict[str, Block]) -> Any:
+        """Return an output: lent if it is in one of the blocks, which leaves them then, or a copy."""
+        block = blocks.pop(name, None)
+        return _copy(run.output_buffers[name].value) if block is None else self._lenders[name].lend(block)
 
 
 def _names(output_names: Sequence[str]) -> list[str]:
@@ -211,49 +244,6 @@ def _names(output_names: Sequence[str]) -> list[str]:
 def _unknown(kind: str, name: str, known: Collection[str]) -> FeedError:
     has = ", ".join(known) or "none"
     return FeedError(name, f"the model has no such {kind}; it has {has}{did_you_mean(name, known)}")
-
-
-def _fitted(value: Any, spec: TensorSpec) -> Any:
-    """Convert a value to an array of the input's dtype and shape; sequences and optional values likewise."""
-    if spec.dtype is None:
-        return fitted_foreign(value, spec)
-    array = _as_array(value, spec)
-    fits = array.dtype == spec.numpy_dtype or (spec.dtype == ir.DataType.STRING and array.dtype.kind in "OUS")
-    if fits and spec.shape is not None:
-        fits = array.ndim == len(spec.shape) and all(
-            extent in (None, given) for extent, given in zip(spec.shape, array.shape, strict=True)
-        )
-    if not fits:
-        raise FeedError(spec.name, f"expected {_expected(spec)}, got {array.dtype}{list(array.shape)}")
-    if spec.kind is ValueKind.FOREIGN:
-        # kept by reference: the caller may change its own array before or while the model runs
-        return np.array(array, object if spec.dtype == ir.DataType.STRING else None)
-    return array
-
-
-def _as_array(value: Any, spec: TensorSpec) -> Array:
-    try:
-        if isinstance(value, np.ndarray):
-            return value
-        if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
-            return np.from_dlpack(value)
-        array = np.asarray(value)
-        typed = hasattr(value, "dtype")  # a NumPy scalar, or another library's array
-        if typed or spec.dtype == ir.DataType.STRING or not np.can_cast(array.dtype, spec.numpy_dtype, "same_kind"):
-            return array
-        return np.asarray(value, spec.numpy_dtype)
-    except (TypeError, ValueError, OverflowError, BufferError, RuntimeError) as error:
-        kind = type(value).__name__
-        raise FeedError(spec.name, f"expected {_expected(spec)}, and {kind} cannot be read as one: {error}") from error
-
-
-def _expected(spec: TensorSpec) -> str:
-    if spec.dtype is None:
-        return expected_foreign(spec)
-    dtype = "strings" if spec.dtype == ir.DataType.STRING else str(spec.numpy_dtype)
-    if spec.shape is None:
-        return f"{dtype} of any shape"
-    return f"{dtype}[{', '.join('?' if extent is None else str(extent) for extent in spec.shape)}]"
 
 
 def _copy(value: Any) -> Any:

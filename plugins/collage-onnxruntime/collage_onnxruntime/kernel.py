@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -48,6 +49,21 @@ def load(target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupp
     Returns:
         The kernel, or why the session cannot be created here.
     """
+    return open_session(target, artifact, run)
+
+
+def open_session(
+    target: Target, artifact: Artifact, run: RunContext, *, model: bytes | None = None, trace: Path | None = None
+) -> OnnxRuntimeKernel | Unsupported:
+    """Create a session; see `load`.
+
+    Args:
+        target: As for `load`.
+        artifact: As for `load`.
+        run: As for `load`.
+        model: The artifact's model with other names; None for the model itself.
+        trace: Prefix of a file that receives the times of nodes; None for no times.
+    """
     try:
         import onnxruntime
     except Exception as error:
@@ -72,8 +88,13 @@ def load(target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupp
     options.add_external_initializers(*session_values(weights))
     if target.option("spin") != "true":
         options.add_session_config_entry("session.force_spinning_stop", "1")
+    if trace is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(trace)
     try:
-        session = onnxruntime.InferenceSession(artifact.files[MODEL], options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            model or artifact.files[MODEL], options, providers=["CPUExecutionProvider"]
+        )
     except Exception as error:
         return Unsupported(one_line(error))
     return OnnxRuntimeKernel(session, metadata["inputs"], metadata["outputs"], weights)
@@ -140,6 +161,10 @@ class OnnxRuntimeKernel:
 
         call.__dict__["keeps"] = (self, inputs, outputs)
         return call
+
+    def end_trace(self) -> Path:
+        """Stop writing times of nodes; return the file."""
+        return Path(self._session.end_profiling())
 
     def _fastest_run(self, binding: Any) -> functools.partial[Any]:
         """Return the fastest call that runs a binding.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from collage_core.contract import (
     Artifact,
+    BoundCall,
     BuildContext,
     Host,
     Joins,
     Kernel,
     KernelFunction,
+    KernelProfile,
     RunContext,
     Target,
     Unsupported,
@@ -22,6 +24,7 @@ from collage_core.patterns import PatternTable
 from collage_onnxruntime.kernel import load
 from collage_onnxruntime.lower import lower
 from collage_onnxruntime.patterns import takes
+from collage_onnxruntime.profile import profile
 from collage_onnxruntime.query import refusals
 
 OLDEST = (1, 22)
@@ -83,6 +86,19 @@ class OnnxRuntimePlugin:
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
         """Create a session for the optimised model without further optimisation."""
         return load(target, artifact, run)
+
+    @hookimpl
+    def collage_profile(
+        self,
+        target: Target,
+        function: KernelFunction,
+        artifact: Artifact,
+        run: RunContext,
+        bind: Callable[[Kernel], BoundCall],
+        runs: int,
+    ) -> KernelProfile | Unsupported:
+        """Return the times in a trace of the session, by the nodes of the function."""
+        return profile(target, function, artifact, run, bind, runs)
 
 
 @functools.cache  # reads the metadata of everything installed: a third of a second

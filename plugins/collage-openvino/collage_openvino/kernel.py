@@ -104,8 +104,24 @@ def load(core: Any, target: Target, artifact: Artifact, run: RunContext) -> Kern
     Returns:
         The kernel, or why the model cannot be imported here.
     """
+    compiled = import_model(core, target, artifact, run)
+    return compiled if isinstance(compiled, Unsupported) else kernel_over(compiled, artifact)
+
+
+def import_model(
+    core: Any, target: Target, artifact: Artifact, run: RunContext, further: Mapping[str, Any] = MappingProxyType({})
+) -> Any:
+    """Return an imported `openvino.CompiledModel`, or why it cannot be imported; see `load`.
+
+    Args:
+        core: As for `load`.
+        target: As for `load`.
+        artifact: As for `load`.
+        run: As for `load`.
+        further: Settings besides those with which the model was compiled.
+    """
     metadata: Mapping[str, Any] = artifact.metadata
-    settings = properties(target, run.threads)
+    settings = {**properties(target, run.threads), **further}
     try:
         weights = [run.constants[artifact.constants[name]] for name in metadata["weights"]]
     except KeyError as error:
@@ -117,9 +133,14 @@ def load(core: Any, target: Target, artifact: Artifact, run: RunContext) -> Kern
             write_weights(folder / WEIGHTS, weights)
             settings |= weightless_properties(folder / WEIGHTS)
         try:
-            compiled = core.import_model(artifact.files[BLOB], "CPU", settings)
+            return core.import_model(artifact.files[BLOB], "CPU", settings)
         except Exception as error:
             return Unsupported(one_line(error))
+
+
+def kernel_over(compiled: Any, artifact: Artifact) -> OpenVinoKernel:
+    """Return an imported model as a kernel."""
+    metadata: Mapping[str, Any] = artifact.metadata
     return OpenVinoKernel(compiled, metadata["inputs"], len(metadata["outputs"]))
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from collage_core.contract import (
     Artifact,
+    BoundCall,
     BuildContext,
     Host,
     Joins,
     Kernel,
     KernelFunction,
+    KernelProfile,
     RunContext,
     Target,
     Unsupported,
@@ -21,6 +23,7 @@ from collage_core.patterns import PatternTable
 from collage_openvino.kernel import load
 from collage_openvino.lower import lower
 from collage_openvino.patterns import takes
+from collage_openvino.profile import profile
 from collage_openvino.query import refusals
 
 OLDEST = (2026, 2)
@@ -113,6 +116,19 @@ class OpenVinoPlugin:
         except Exception as error:
             return Unsupported(f"openvino cannot be imported ({error}); pip install openvino")
         return load(core, target, artifact, run)
+
+    @hookimpl
+    def collage_profile(
+        self,
+        target: Target,
+        function: KernelFunction,
+        artifact: Artifact,
+        run: RunContext,
+        bind: Callable[[Kernel], BoundCall],
+        runs: int,
+    ) -> KernelProfile | Unsupported:
+        """Return the performance counters of the compiled model, by the nodes of the function."""
+        return profile(self.core(), target, function, artifact, run, bind, runs)
 
 
 plugin = OpenVinoPlugin()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,6 +26,7 @@ EMBED_BYTES = 1 << 20
 
 _ALIGNMENT = 4096  # OpenVINO maps the file; a tensor that starts on a page is aligned for every kernel
 _PACKED_BELOW_BITS = 8
+_LABEL = re.compile(r"(?:^|,)(\d+)#")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,8 +61,14 @@ class Source:
 
 
 def source_of(model: onnx_ir.Model) -> Source:
-    """Prepare a copy of a model; its functions are inlined, since the frontend has no rule for calls."""
+    """Prepare a copy of a model; its functions are inlined, since the frontend has no rule for calls.
+
+    Names of nodes begin with their position, so that `positions_in` knows them in a compiled model, where `Reshape_12`
+    may also be what OpenVINO calls a node of its own.
+    """
     copy = model.clone()
+    for position, node in enumerate(copy.graph):
+        node.name = f"{position}#{node.name}"
     if copy.functions:
         InlinePass()(copy)
     twins = _one_initializer_per_use(copy.graph)
@@ -90,6 +98,16 @@ def source_of(model: onnx_ir.Model) -> Source:
                 )
     weights = tuple(Weight(twins.get(name, name), array) for name, array in large.items())
     return Source(onnx_ir.to_proto(copy).SerializeToString(), weights)
+
+
+def positions_in(names: str) -> list[int]:
+    """Return the positions of the nodes in a list of names that OpenVINO keeps of fused nodes.
+
+    Examples:
+        >>> positions_in("0#conv/WithoutBiases,0#conv,1#relu,Multiply_17")
+        [0, 0, 1]
+    """
+    return [int(position) for position in _LABEL.findall(names)]
 
 
 def _one_initializer_per_use(graph: onnx_ir.Graph) -> dict[str, str]:

@@ -9,9 +9,22 @@ import numpy as np
 
 from collage.measure.wire.outcomes import Tolerance
 from collage.measure.worker.verdicts import judge, spoil
-from collage_core.contract import Artifact, DeviceStream, Kernel, KernelFunction, ValueKind
-from collage_core.errors import DeviceCaptureError, KernelError
+from collage_core.contract import (
+    Artifact,
+    BoundCall,
+    DeviceStream,
+    Kernel,
+    KernelFunction,
+    RunContext,
+    Target,
+    ValueKind,
+)
+from collage_core.errors import CollageError, DeviceCaptureError, KernelError
+from collage_core.ir.io.model_io import model_to_bytes
+from collage_core.registry import Toolchain
 from collage_testing.kit.bound_kernel import BoundKernel
+
+_PROFILED_RUNS = 1
 
 
 def called(
@@ -59,6 +72,30 @@ def called(
     if not problems and artifact.deterministic and not seen[0] == seen[1] == seen[2]:
         problems.append("equal inputs give other bits when run again, yet the artifact says it is deterministic")
     return problems
+
+
+def profiled(
+    toolchain: Toolchain,
+    target: Target,
+    function: KernelFunction,
+    artifact: Artifact,
+    run: RunContext,
+    given: Sequence[Any],
+    device: DeviceStream | None,
+) -> list[str]:
+    """Have a correct kernel profiled; the façade looks at the answer, and a refusal is one."""
+    held: list[BoundKernel] = []
+
+    def bind(kernel: Kernel) -> BoundCall:
+        held.append(BoundKernel(kernel, artifact, function, given, device))
+        return held[-1].call
+
+    before = model_to_bytes(function.model)
+    try:
+        toolchain.profile(target, function, artifact, run, bind, _PROFILED_RUNS)
+    except CollageError as error:
+        return [str(error)]
+    return [] if model_to_bytes(function.model) == before else ["collage_profile changes the function it is given"]
 
 
 def _bits(array: np.ndarray[Any, Any]) -> bytes:

@@ -62,7 +62,7 @@ def check_plugin(
     with arrays that start at any element, and leave the function it was made from alone. Of several variants one is
     asked for again by its name. A refusal must have a reason. A kernel of a device must only enqueue, its calls must be
     capturable if it says so, and places less aligned than core's own may be refused when it is bound, but not be
-    misread.
+    misread. A toolchain that profiles its kernels names nodes that are there, each once, with times that are finite.
 
     Args:
         toolchain: The plugin behind its façade.

@@ -11,12 +11,15 @@ from collage_core.contract import (
     Artifact,
     Kernel,
     KernelFunction,
+    KernelProfile,
     RunContext,
     Target,
     Unsupported,
     in_precision,
 )
+from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, SubGraph
 from collage_core.hookspecs import hookimpl
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing.kit.fake_kernel import load_on_fake, lower_for_fake
 from collage_testing.mock import MockToolchain
 
@@ -52,3 +55,10 @@ class ExecutingMock(MockToolchain):
         if target.device == "cpu":
             return ReferencePlugin().collage_load(artifact, run)
         return load_on_fake(artifact, run)
+
+    @hookimpl
+    def collage_profile(self, target: Target, function: KernelFunction) -> KernelProfile | Unsupported:
+        """Return the cost of each node of the function."""
+        graph = DataflowGraph(function.model)
+        spec = FusionSpec(name=target.name, rule=OpCallByKindRule(), targets=(target,))
+        return self.profile(CandidateKernel(SubGraph(graph, graph.all_mask), spec))

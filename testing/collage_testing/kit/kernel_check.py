@@ -22,7 +22,7 @@ from collage_core.fusion import SubGraph
 from collage_core.ir.io.model_io import model_to_bytes
 from collage_core.registry import Toolchain
 from collage_testing.kit.as_sent import as_sent
-from collage_testing.kit.calls import called
+from collage_testing.kit.calls import called, profiled
 from collage_testing.kit.contexts import MemoryBlobs, build_context, run_context
 from collage_testing.kit.operands import foreign_constants, never_on_a_device, operands
 
@@ -157,6 +157,9 @@ class KernelCheck:
             kernel = self.toolchain.load(self.target, sent, run)
             if isinstance(kernel, Unsupported):
                 return kernel
-            return problems + called(kernel, function, sent, given, expected, device, self._tolerance)
+            problems += called(kernel, function, sent, given, expected, device, self._tolerance)
+            if problems or not self.toolchain.implements("collage_profile"):
+                return problems
+            return profiled(self.toolchain, self.target, function, sent, run, given, device)
         except Exception as error:
             return [*problems, f"{type(error).__name__}: {error}"]

@@ -15,8 +15,14 @@ class FakeSession:
     def __init__(self) -> None:
         self.runs = 0
 
-    def run(self, names: None, feeds: dict[str, Any]) -> None:
+        self.fed: list[dict[str, Any]] = []
+
+    def set_inputs(self, feeds: dict[str, Any]) -> None:
+        self.fed.append(feeds)
+
+    def run(self, names: None, feeds: dict[str, Any]) -> dict[str, Any]:
         self.runs += 1
+        return feeds
 
     def run_bound(self) -> None:
         self.runs += 1
@@ -43,7 +49,7 @@ def test_the_call_keeps_its_session_and_comes_warm(warmup: int, monkeypatch: pyt
         return session
 
     monkeypatch.setattr(contender, "load", load)
-    monkeypatch.setattr(contender, "read_values", lambda path: {})
+    monkeypatch.setattr(contender, "read_values", lambda path: {"x": 1})
 
     call = contender.package_call("p.collage", "in.json", 2, warmup)
     gc.collect()
@@ -52,3 +58,5 @@ def test_the_call_keeps_its_session_and_comes_warm(warmup: int, monkeypatch: pyt
     session = sessions[0]()
     assert session is not None
     assert session.runs == 1 + warmup + 1
+    assert call.as_called() == session.fed[0] == {"x": 1}  # type: ignore[attr-defined]
+    assert session.runs == 1 + warmup + 2

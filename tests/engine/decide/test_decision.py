@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pytest
 
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import Timed, decide
@@ -28,6 +29,43 @@ def test_a_clearly_faster_mixed_plan_displaces_the_best_single_toolchain() -> No
     assert (decision.winner, decision.incumbent) == ("mix", "a")
     assert decision.ratios["mix"].high < 0.85
     assert "0.8" in decision.reason
+
+
+def with_calls(contender: Timed, factor: float) -> Timed:
+    """The contender, its runs as users call them slower by a factor."""
+    called = tuple(tuple(us * factor for us in samples) for samples in contender.rounds_us)
+    return dataclasses.replace(contender, called_us=called)
+
+
+@pytest.mark.guards(
+    "a mixed plan is faster when its memory is bound, and not as users call it",
+    "the single toolchain is kept",
+    area="toolchains",
+)
+def test_a_plan_that_is_slower_as_users_call_it_does_not_displace_the_incumbent() -> None:
+    single, mix = timed("a", 100.0, single=True), timed("mix", 80.0, single=False)
+
+    copied = decide([with_calls(single, 1.0), with_calls(mix, 1.5)], seed=0)
+    lent = decide([with_calls(single, 1.0), with_calls(mix, 1.1)], seed=0)
+
+    assert copied.winner == "a"
+    assert copied.ratios["mix"].high < 1.0 < copied.called["mix"].low
+    assert "faster only when its memory is bound" in copied.reason
+    assert lent.winner == "mix"
+    assert lent.called["mix"].high < 1.0
+
+
+def test_runs_as_users_call_them_are_compared_with_the_single_toolchain_that_is_fastest_so() -> None:
+    contenders = [
+        with_calls(timed("a", 100.0, single=True), 2.0),
+        with_calls(timed("b", 110.0, single=True), 1.0),
+        with_calls(timed("mix", 80.0, single=False), 1.5),
+    ]
+
+    decision = decide(contenders, seed=0)
+
+    assert (decision.winner, decision.incumbent, decision.incumbent_as_called) == ("a", "a", "b")
+    assert decision.called["mix"].low > 1.0
 
 
 def test_a_gain_of_one_percent_is_not_worth_a_second_toolchain() -> None:

@@ -77,7 +77,11 @@ class Track:
         self.runs: list[list[str]] = []
         self.rounds: list[int] = []
 
-    def interleaved(self, contenders: Sequence[Contender], *, rounds: int, **_: Any) -> dict[str, Any]:
+    def interleaved(
+        self, contenders: Sequence[Contender], *, rounds: int, on_called: Any = None, **_: Any
+    ) -> dict[str, Any]:
+        for contender in [*contenders] * rounds:
+            on_called(contender.name, (self._times_us[contender.name] + 1,) * 2)
         self.runs.append([self._names[contender.name] for contender in contenders])
         self.rounds.append(rounds)
         return {contender.name: self._answer(contender, rounds) for contender in contenders}
@@ -187,6 +191,8 @@ def test_a_second_run_over_the_same_database_times_and_builds_nothing(
     assert track.runs == []
     assert again.saved == []
     assert set(second.timed) == set(first.timed)
+    assert [each.called_us[0] for each in first.timed] == [(101.0, 101.0), (401.0, 401.0), (91.0, 91.0)]
+    assert all(len(each.called_us) == len(each.rounds_us) for each in first.timed)
 
 
 @pytest.mark.guards("the GPU's driver is updated, or the GPU exchanged")
@@ -211,15 +217,16 @@ def test_another_device_or_driver_is_another_race_for_plans_that_use_it(
     "body",
     [
         {},
-        {"timed": None, "failed": {}},
-        {"timed": {FAST.key: []}, "failed": {}},
-        {"timed": {FAST.key: [[]]}, "failed": {}},
-        {"timed": {FAST.key: [[0.0]]}, "failed": {}},
-        {"timed": {FAST.key: [[1.0, "2"]]}, "failed": {}},
-        {"timed": {}, "failed": [FAST.key]},
-        {"timed": {}, "failed": {FAST.key: "why"}},
-        {"timed": {}, "failed": {FAST.key: {"reason": 1, "attempts": 1}}},
-        {"timed": {}, "failed": {FAST.key: {"reason": "why", "attempts": "once"}}},
+        {"called": {}, "timed": None, "failed": {}},
+        {"called": {}, "timed": {FAST.key: []}, "failed": {}},
+        {"called": {}, "timed": {FAST.key: [[]]}, "failed": {}},
+        {"called": {}, "timed": {FAST.key: [[0.0]]}, "failed": {}},
+        {"called": {}, "timed": {FAST.key: [[1.0, "2"]]}, "failed": {}},
+        {"called": {FAST.key: [[0.0]]}, "timed": {FAST.key: [[1.0]]}, "failed": {}},
+        {"called": {}, "timed": {}, "failed": [FAST.key]},
+        {"called": {}, "timed": {}, "failed": {FAST.key: "why"}},
+        {"called": {}, "timed": {}, "failed": {FAST.key: {"reason": 1, "attempts": 1}}},
+        {"called": {}, "timed": {}, "failed": {FAST.key: {"reason": "why", "attempts": "once"}}},
     ],
     ids=str,
 )

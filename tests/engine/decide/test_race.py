@@ -51,6 +51,23 @@ class Track:
         return tuple((float(self._times_us[name] * factor),) * 3 for factor in factors)
 
 
+class CalledTrack(Track):
+    """A track with times of runs as users call them, which have a noise of their own."""
+
+    def __init__(self, times_us: Mapping[str, float], called_us: Mapping[str, float], called_noise: float) -> None:
+        super().__init__(times_us)
+        self._called_us = called_us
+        self._called_noise = called_noise
+
+    def interleaved(
+        self, contenders: Sequence[Contender], *, rounds: int, first_round: int, on_called: Any = None, **_: Any
+    ) -> dict[str, Any]:
+        for contender in contenders:
+            for factor in 1 + self._called_noise * self._random.standard_normal(rounds):
+                on_called(contender.name, (float(self._called_us[contender.name] * factor),) * 3)
+        return super().interleaved(contenders, rounds=rounds, first_round=first_round)
+
+
 def run(
     track: Track,
     monkeypatch: pytest.MonkeyPatch,
@@ -153,3 +170,29 @@ def test_if_all_crash_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_alone_runs_two_heats(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(run(Track({"a": 1.0}, noise=0.3), monkeypatch, "a", "a").rounds["a"]) == ENOUGH
+
+
+def test_runs_as_users_call_them_are_kept_by_round_and_a_race_goes_on_until_they_are_settled_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = {"a": 100.0, "m": 80.0}
+    quiet = CalledTrack(times, {"a": 100.0, "m": 80.0}, called_noise=0.0)
+    noisy = CalledTrack(times, {"a": 100.0, "m": 98.0}, called_noise=0.3)
+
+    soon, late = run(quiet, monkeypatch, "am", "a"), run(noisy, monkeypatch, "am", "a")
+
+    for raced in (soon, late):
+        assert {name: len(rounds) for name, rounds in raced.called.items()} == {
+            name: len(rounds) for name, rounds in raced.rounds.items()
+        }
+    assert len(soon.called["m"]) < len(late.called["m"])
+    assert soon.called["m"][0] == (80.0,) * 3
+
+
+def test_a_contender_that_fails_leaves_no_runs_as_users_call_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = CalledTrack({"a": 100.0, "b": 90.0}, {"a": 100.0, "b": 90.0}, called_noise=0.0)
+    monkeypatch.setattr(track, "_crashes", {"a": 0})
+
+    raced = run(track, monkeypatch, "ab", "ab")
+
+    assert set(raced.called) == {"b"}

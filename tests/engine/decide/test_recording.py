@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from collage.decide.decision import Timed, decide
@@ -103,6 +105,23 @@ def test_a_single_toolchain_that_was_kept_is_there_under_both_names() -> None:
     assert found.speedup_vs_best_single == 1.0
 
 
+def test_runs_as_users_call_them_have_ratios_of_their_own() -> None:
+    found = timings((ALONE, 100.0), (OTHER, 110.0), (MIXED, 80.0))
+    called = {"a": 150.0, "b": 120.0, "mixed-1": 90.0}
+    timed = tuple(
+        dataclasses.replace(each, called_us=((called[each.name],) * 3,) * len(each.rounds_us)) for each in found.timed
+    )
+    found = dataclasses.replace(found, timed=timed)
+
+    made = comparison([ALONE, OTHER, MIXED], found, decide(found.timed, seed=0))
+
+    ratios = {each.name: each.as_called.ratio for each in made.contenders if each.as_called is not None}
+    assert (made.best_single, made.best_single_as_called) == ("a", "b")
+    assert ratios == {"collage": 0.75, "a": 1.25, "b": 1.0}
+    assert made.contenders[0].as_called is not None
+    assert made.contenders[0].as_called.latency_ms.p50 == pytest.approx(0.09)
+
+
 def test_a_failed_contender_says_why() -> None:
     result = timings((ALONE, 1000.0), failed={"b": "crash: signal 11"})
 
@@ -167,6 +186,20 @@ def test_each_region_says_what_every_other_target_would_have_done() -> None:
         ("a(spin=true)", None, "it runs whole models only"),
     ]
     assert facts[2].alternatives[0].reason == "it does not take these nodes"
+
+
+def test_an_alternative_that_cannot_share_the_plan_names_what_excludes_it() -> None:
+    left, right = a_target("left", excludes=frozenset({"right"})), a_target("right")
+    truth = by_operator({"a": {"Relu": 4.0, "Exp": 4.0, "Neg": 4.0}, "left": {"Exp": 1.0}, "right": {"Relu": 3.5}})
+    each = [kernel(GRAPH, A, name) for name in GRAPH.names]
+    pool = pool_of(GRAPH, truth, *each, kernel(GRAPH, left, "exp_0"), kernel(GRAPH, right, "relu_0")).pool
+    [plan] = mixes(pool, 1)
+
+    facts = regions(plan, pool, [A, left, right], {}, {})
+
+    assert [f.target for f in facts] == ["a", "left", "a"]
+    assert [(a.target, a.excluded_by) for a in facts[0].alternatives] == [("left", ()), ("right", ("left",))]
+    assert facts[1].alternatives[0].excluded_by == ()
 
 
 def test_a_region_that_failed_elsewhere_says_how() -> None:

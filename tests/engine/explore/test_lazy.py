@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 
+import onnx_ir
 import pytest
 
 from collage.explore.exhaustive import explore_exhaustively
@@ -69,6 +71,60 @@ def test_where_one_target_is_better_at_everything_no_region_is_measured() -> Non
 
     assert path(found) == [("a", GRAPH.names)]
     assert {len(names) for _, names in source.measured} == {1, len(GRAPH)}
+
+
+def halves_us(target: str, node: onnx_ir.Node) -> float:
+    return 10.0 if (node.op_type in FIRST) == (target == "a") else 90.0
+
+
+def test_profiles_of_whole_models_say_where_to_cut_so_that_only_the_plan_is_measured() -> None:
+    source = FakeSource(HALVES, profile_us=halves_us)
+
+    found = explored(source)
+
+    assert path(found) == [("a", GRAPH.names[:6]), ("b", GRAPH.names[6:])]
+    assert sorted(source.measured[:4]) == sorted(
+        [("a", GRAPH.names), ("b", GRAPH.names), ("a", GRAPH.names[:6]), ("b", GRAPH.names[6:])]
+    )
+
+
+def test_a_rare_operator_that_one_toolchain_computes_badly_goes_to_the_other() -> None:
+    slow = "Cos"
+    truth = by_operator(
+        {"a": {**dict.fromkeys(OPERATORS, 10.0), slow: 40.0}, "b": dict.fromkeys(OPERATORS, 13.0)}, launch_us=2.0
+    )
+
+    def profile_us(target: str, node: onnx_ir.Node) -> float:
+        return (40.0 if node.op_type == slow else 10.0) if target == "a" else 13.0
+
+    found = explored(FakeSource(truth, profile_us=profile_us))
+
+    at = OPERATORS.index(slow)
+    assert path(found) == [("a", GRAPH.names[:at]), ("b", GRAPH.names[at : at + 1]), ("a", GRAPH.names[at + 1 :])]
+
+
+def test_where_profiles_promise_nothing_no_region_is_measured() -> None:
+    def profile_us(target: str, node: onnx_ir.Node) -> float:
+        return 10.0 if target == "a" else 30.0
+
+    source = FakeSource(ALIKE, profile_us=profile_us)
+
+    found = explored(source)
+
+    assert path(found) == [("a", GRAPH.names)]
+    assert {names for _, names in source.measured} == {GRAPH.names}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_profile_that_is_off_by_half_costs_measurements_and_not_the_plan(seed: int) -> None:
+    rng = random.Random(seed)
+    factors = {(target, name): rng.uniform(0.5, 1.5) for target in ("a", "b") for name in OPERATORS}
+
+    found = explored(
+        FakeSource(HALVES, profile_us=lambda target, node: halves_us(target, node) * factors[target, node.op_type])
+    )
+
+    assert path(found) == [("a", GRAPH.names[:6]), ("b", GRAPH.names[6:])]
 
 
 def test_what_was_not_measured_is_not_claimed_to_be_known() -> None:

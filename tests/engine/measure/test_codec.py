@@ -11,10 +11,21 @@ from collage.documents.artifact_manifest import ArtifactManifest
 from collage.errors import WireError
 from collage.measure.wire.codec import Codec, blobs_of
 from collage.measure.wire.frames import Frame
-from collage.measure.wire.messages import MESSAGES, AskMeasure, AskTargets, Message, Opinion, Progress
-from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Measured, Stage, Tolerance
+from collage.measure.wire.messages import MESSAGES, AskMeasure, AskProfile, AskTargets, Message, Opinion, Progress
+from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Measured, Profiled, Stage, Tolerance
 from collage.measure.wire.wire_values import WireFunction, WireValue
-from collage_core.contract import Device, Joins, Protocol, Requirement, Target, TensorSpec, ValueKind
+from collage_core.contract import (
+    Device,
+    Joins,
+    KernelProfile,
+    ProfiledPart,
+    Protocol,
+    Requirement,
+    Target,
+    TensorSpec,
+    UnattributedTime,
+    ValueKind,
+)
 
 TARGET = Target(
     toolchain="ov",
@@ -67,6 +78,22 @@ MEASURED = Measured(samples_us=(1.0, 2.5), warmup_runs=3, calls_per_sample=4)
         MEASURE,
         AskTargets(host=this_host()),
         AskTargets(host=dataclasses.replace(this_host(), devices=(DEVICE,))),
+        AskProfile(
+            target=TARGET,
+            function=FUNCTION,
+            inputs=(),
+            build=BuildSettings(threads=2),
+            deadline_s=9.0,
+            variant=None,
+            runs=5,
+        ),
+        Profiled(
+            profile=KernelProfile(
+                parts=(ProfiledPart(nodes=("a", "b"), time_us=2.5, conversion_us=1.0),),
+                unattributed=(UnattributedTime(name="wait", time_us=0.5),),
+            ),
+            variant="v",
+        ),
         Built(artifact=ARTIFACT),
         MEASURED,
         Progress(stage=Stage.RUN, best=MEASURED),

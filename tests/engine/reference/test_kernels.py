@@ -29,15 +29,17 @@ def make_node(op_type: str, inputs: list[Any], outputs: int, attributes: Any) ->
     return onnx.helper.make_node(op_type, names, [f"o{i}" for i in range(outputs)], **attributes)
 
 
-def kernel(op_type: str, inputs: list[Any], outputs: int = 1, **attributes: Any) -> Any:
+def kernel(op_type: str, inputs: list[Any], outputs: int = 1, *, version: int = VERSION, **attributes: Any) -> Any:
     node = make_node(op_type, inputs, outputs, attributes)
     compute = find_kernel(op_type, outputs)
     assert compute is not None
-    result = compute(inputs, attribute_values(node, VERSION))
+    result = compute(inputs, attribute_values(node, version))
     return result if result is NotImplemented else list(result)
 
 
-def oracle(op_type: str, inputs: list[Any], outputs: int = 1, **attributes: Any) -> list[Any]:
+def oracle(
+    op_type: str, inputs: list[Any], outputs: int = 1, *, version: int = VERSION, **attributes: Any
+) -> list[Any]:
     graph = onnx.helper.make_graph(
         [make_node(op_type, inputs, outputs, attributes)],
         "one",
@@ -50,7 +52,7 @@ def oracle(op_type: str, inputs: list[Any], outputs: int = 1, **attributes: Any)
         ],
         [onnx.helper.make_tensor_value_info(f"o{i}", 1, None) for i in range(outputs)],
     )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", VERSION)])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", version)])
     feeds = {f"i{index}": value for index, value in enumerate(inputs) if value is not None}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -228,54 +230,6 @@ def test_max_pool_indices(spatial: Any, order: int, seed: int) -> None:
     assert_equal(kernel("MaxPool", [x], 2, **attributes), oracle("MaxPool", [x], 2, **attributes))
 
 
-@fast
-@given(
-    st.lists(st.integers(1, 6), min_size=1, max_size=2),
-    st.lists(st.sampled_from([0.5, 0.7, 1.0, 1.5, 2.0, 3.3]), min_size=2, max_size=2),
-    st.sampled_from(["nearest", "linear", "cubic"]),
-    st.sampled_from(["half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric",
-                     "pytorch_half_pixel"]),
-    st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]),
-    st.booleans(), st.booleans(), st.booleans(),
-)  # fmt: skip
-def test_resize(
-    size: list[int], factors: list[float], mode: str, coordinates: str, rounding: str,
-    by_size: bool, antialias: bool, exclude: bool,
-) -> None:  # fmt: skip
-    x = floats(len(size), 1, 2, *size)
-    scales = np.array([1, 1, *factors[: len(size)]], np.float32)
-    sizes = np.array([max(1, int(n * s)) for n, s in zip(x.shape, scales, strict=True)])
-    if any(int(n * s) == 0 for n, s in zip(x.shape, scales, strict=True)):
-        by_size = True
-    attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
-    if mode == "nearest":
-        attributes["nearest_mode"] = rounding
-    elif antialias:
-        attributes["antialias"] = 1
-    if mode == "cubic":
-        attributes.update(exclude_outside=int(exclude), cubic_coeff_a=-0.5 if exclude else -0.75)
-    inputs = [x, None, None, sizes] if by_size else [x, None, scales]
-
-    assert_equal(kernel("Resize", inputs, **attributes), oracle("Resize", inputs, **attributes))
-
-
-def test_resize_of_given_axes() -> None:
-    x = floats(0, 2, 3, 4, 5)
-    inputs = [x, None, None, np.array([8, 7])]
-
-    result = kernel("Resize", inputs, mode="linear", axes=[3, 1])
-
-    assert result[0].shape == (2, 7, 4, 8)
-    everywhere = oracle("Resize", [x, None, None, np.array([2, 7, 4, 8])], mode="linear")
-    assert_equal(result, everywhere)
-
-
-def test_resize_leaves_cropping_to_onnx() -> None:
-    inputs = [floats(0, 1, 4), np.array([0, 0, 1, 1], np.float32), np.array([1, 2], np.float32)]
-
-    assert kernel("Resize", inputs, coordinate_transformation_mode="tf_crop_and_resize") is NotImplemented
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_erf_and_gelu(dtype: Any) -> None:
     x = np.concatenate([np.linspace(-7, 7, 999), [0.0, 1e-30, np.inf, -np.inf]]).astype(dtype)
@@ -391,6 +345,46 @@ def test_grid_sample(size: list[int], mode: str, padding: str, align: int, seed:
         oracle("GridSample", [x, grid], **attributes),
         1e-5,
     )
+
+
+@pytest.mark.parametrize("size", [(5,), (4, 5), (2, 4, 5)])
+def test_global_max_pool_reduces_all_spatial_axes(size: tuple[int, ...]) -> None:
+    x = floats(0, 2, 3, *size)
+
+    assert_equal(kernel("GlobalMaxPool", [x]), [x.max(axis=tuple(range(2, x.ndim)), keepdims=True)], 0)
+
+
+@fast
+@given(sliding(), st.sampled_from([(1, 3, 4), (2, 2, 1), (3, 1, 2)]), st.integers(0, 99), st.booleans())
+def test_convolutions_of_integers(spatial: Any, channels: tuple[int, int, int], seed: int, shifted: bool) -> None:
+    size, attributes = spatial
+    group, per_group, filters = channels
+    random = np.random.default_rng(seed)
+    x = random.integers(0, 255, (2, group * per_group, *size)).astype(np.uint8)
+    w = random.integers(-128, 127, (group * filters, per_group, *attributes["kernel_shape"])).astype(np.int8)
+    attributes["group"] = group
+    zeros = [np.array(7, np.uint8), np.array(-3, np.int8)] if shifted else []
+
+    assert_equal(
+        kernel("ConvInteger", [x, w, *zeros], **attributes), oracle("ConvInteger", [x, w, *zeros], **attributes), 0
+    )
+    if len(size) != 2:
+        return  # ONNX's takes a scale per filter as one of images
+    scales = random.uniform(0.01, 0.1, len(w)).astype(np.float32)
+    zeros = [np.array(7, np.uint8), random.integers(-3, 3, len(w)).astype(np.int8), np.array(100, np.uint8)]
+    inputs = [x, np.array(0.5, np.float32), zeros[0], w, scales, zeros[1], np.array(9, np.float32), zeros[2]]
+    inputs.append(random.integers(-999, 999, len(w)).astype(np.int32))
+    assert_equal(kernel("QLinearConv", inputs, **attributes), oracle("QLinearConv", inputs, **attributes), 0)
+
+
+@pytest.mark.parametrize("activation", ["none", "silu"])
+@pytest.mark.parametrize("past", [True, False])
+def test_causal_conv_with_state(activation: str, past: bool) -> None:
+    inputs = [floats(0, 2, 3, 7), floats(1, 3, 1, 4), floats(2, 3), floats(3, 2, 3, 3) if past else None]
+
+    found = kernel("CausalConvWithState", inputs, 2, version=27, activation=activation)
+
+    assert_equal(found, oracle("CausalConvWithState", inputs, 2, version=27, activation=activation))
 
 
 def test_global_lp_pool() -> None:

@@ -52,7 +52,7 @@ def test_without_lengths_they_are_onnx_own(
     values = inputs(op_type, 2 if direction == "bidirectional" else 1, seed=seed, full=full)
     if layout:
         values = [np.swapaxes(v, 0, 1) if n in (0, 5, 6) else v for n, v in enumerate(values)]
-    attributes = {"hidden_size": HIDDEN, "direction": direction, "layout": int(layout)}
+    attributes: dict[str, Any] = {"hidden_size": HIDDEN, "direction": direction, "layout": int(layout)}
     if op_type == "GRU":
         attributes["linear_before_reset"] = int(linear)
     outputs = 3 if op_type == "LSTM" else 2
@@ -65,7 +65,7 @@ def test_without_lengths_they_are_onnx_own(
 def test_each_sequence_ends_where_its_length_says(op_type: str, direction: str) -> None:
     values = inputs(op_type, 2 if direction == "bidirectional" else 1)
     lengths = np.array([2, 4, 1], np.int32)
-    attributes = {"hidden_size": HIDDEN, "direction": direction}
+    attributes: dict[str, Any] = {"hidden_size": HIDDEN, "direction": direction}
 
     y, *ends = kernel(op_type, [*values[:4], lengths, *values[5:]], 2, **attributes)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from collage.report.facts.device_facts import DeviceFacts, DeviceWorkFacts, LaunchFacts, speed
+from collage.report.facts.machine_facts import BandwidthFacts, LimitFacts, MachineFacts, PeakFacts
 from collage.report.facts.record import (
     AlternativeFacts,
     Comparison,
@@ -188,3 +191,40 @@ GPU = DeviceFacts(
     cache_bytes=50 << 20,
 )
 """A device, and what a plan has it do."""
+
+MACHINE = MachineFacts(
+    threads=2,
+    peaks=(PeakFacts(arithmetic="float32", gflop_per_s=150.0, by="openvino"),),
+    bandwidths=(
+        BandwidthFacts(level="L2", holds_bytes=2 << 20, gb_per_s=200.0),
+        BandwidthFacts(level="memory", holds_bytes=0, gb_per_s=10.0),
+    ),
+)
+
+
+def limit(least_us: float, *, bound_by: str = "arithmetic", uncounted: tuple[str, ...] = ()) -> LimitFacts:
+    """A kernel's limit on that machine."""
+    return LimitFacts(
+        gflop={"float32": 150e9 * least_us / 1e15},
+        size_bytes=3 << 20,
+        level="memory",
+        least_us=least_us,
+        bound_by=bound_by,
+        uncounted=uncounted,
+    )
+
+
+ESTIMATED = dataclasses.replace(
+    RECORD,
+    machine=MACHINE,
+    limit=limit(77_760.0),
+    regions=tuple(
+        dataclasses.replace(region, limit=each)
+        for region, each in zip(
+            REGIONS,
+            (limit(45_680.0), limit(57_525.75), limit(1.5, bound_by="memory", uncounted=("Cast",))),
+            strict=True,
+        )
+    ),
+)
+"""The same with an estimate of what the machine allows: the second kernel is faster than that."""

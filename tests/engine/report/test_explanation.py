@@ -4,9 +4,17 @@ import dataclasses
 
 import pytest
 
-from collage.report.facts.record import AlternativeFacts, CopyFacts, Record, RegionFacts
+from collage.report.facts.record import (
+    AlternativeFacts,
+    Comparison,
+    ContenderFacts,
+    CopyFacts,
+    Record,
+    RegionFacts,
+    ToolchainFacts,
+)
 from collage.report.text.explanation import explain
-from tests.engine.report.records import GPU, RECORD, WORK
+from tests.engine.report.records import GPU, RECORD, WORK, latency
 
 
 def with_alternatives(*alternatives: AlternativeFacts) -> Record:
@@ -56,14 +64,99 @@ def test_near_ties_are_named() -> None:
         ((), "why onnxruntime: no other target was asked"),
         ((AlternativeFacts(target="b", cost_us=None, reason="no"),), "why onnxruntime: no other target can take it"),
         ((AlternativeFacts(target="b", cost_us=200.0, reason=""),), "why onnxruntime: it is the cheapest here"),
-        (
-            (AlternativeFacts(target="b", cost_us=50.0, reason="copies"),),
-            "why onnxruntime: not the cheapest here alone; the plan as a whole is cheaper with it",
-        ),
     ],
 )
 def test_the_reason_fits_the_alternatives(alternatives: tuple[AlternativeFacts, ...], why: str) -> None:
     assert why in lines_of(with_alternatives(*alternatives))
+
+
+CHEAPER = AlternativeFacts(target="openvino", cost_us=50.0, reason="as one kernel")
+
+
+def timed(**latencies_ms: float | None) -> Comparison:
+    """What single toolchains took beside the plan that was kept; None for one that failed."""
+    return Comparison(
+        contenders=(
+            ContenderFacts(name="collage", kind="single", regions=1, latency_ms=latency(96.0)),
+            *(
+                ContenderFacts(name=name, kind="single", latency_ms=None if p50 is None else latency(p50), failed="x")
+                for name, p50 in latencies_ms.items()
+            ),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("comparison", "fared"),
+    [
+        (timed(onnxruntime=96.0, openvino=99.5), "openvino 99.50 ms"),
+        (timed(onnxruntime=96.0, openvino=None), "openvino failed"),
+        (timed(onnxruntime=96.0), "openvino was not timed"),
+    ],
+)
+def test_a_plan_of_one_kernel_that_another_target_has_cheaper_by_itself_was_decided_end_to_end(
+    comparison: Comparison, fared: str
+) -> None:
+    record = dataclasses.replace(with_alternatives(CHEAPER), comparison=comparison)
+
+    text = " ".join(explain(record).split())
+
+    said = "measured by itself openvino is cheaper, but times end to end decide: onnxruntime 96.00 ms"
+    assert f"why onnxruntime: {said}, {fared} openvino 50.0 us" in text
+    assert "the plan as a whole" not in text
+
+
+def test_one_kernel_that_was_not_timed_end_to_end_claims_no_time() -> None:
+    record = dataclasses.replace(with_alternatives(CHEAPER), measured_ms=0.0)
+
+    assert "is cheaper; the plan was not timed end to end" in " ".join(explain(record).split())
+
+
+def test_a_plan_that_was_given_is_not_said_to_have_been_chosen() -> None:
+    given = dataclasses.replace(RECORD.search, method="given", rounds=0)
+
+    text = explain(dataclasses.replace(with_alternatives(CHEAPER), search=given))
+
+    assert "why onnxruntime: the plan was given; by itself it is not the cheapest here" in text
+
+
+@pytest.mark.parametrize(
+    ("excluded_by", "copies", "why"),
+    [
+        ((), 0, "the plan was chosen as a whole, by its time end to end"),
+        ((), 1, "copies between devices count as well"),
+        (("cudnn",), 1, "no cheaper target can share a plan with the others"),
+    ],
+)
+def test_a_region_of_several_says_what_kept_it_from_a_cheaper_target(
+    excluded_by: tuple[str, ...], copies: int, why: str
+) -> None:
+    cheaper = dataclasses.replace(CHEAPER, excluded_by=excluded_by)
+    regions = (RECORD.regions[0], dataclasses.replace(RECORD.regions[2], alternatives=(cheaper,)))
+    copy = CopyFacts(value="v", source="cpu", destination="cuda:0", size_bytes=4096, cost_us=250.0)
+
+    record = dataclasses.replace(RECORD, regions=regions, device_copies=(copy,) * copies)
+
+    text = " ".join(explain(record).split())
+
+    assert f"why onnxruntime: not the cheapest here alone; {why} openvino 50.0 us" in text
+
+
+def test_unusable_toolchains_are_one_line_unless_everything_is_wanted() -> None:
+    no_gpu = "this machine shows no NVIDIA GPU: it has none, no driver for it, or it is hidden"
+    chains = tuple(
+        ToolchainFacts(name=name, distribution="d", unusable=reason)
+        for name, reason in (("cublas", no_gpu), ("cudnn", no_gpu), ("tvm", "ImportError: no tvm"))
+    )
+    record = dataclasses.replace(RECORD, toolchains=(*RECORD.toolchains[:2], *chains))
+
+    short, long = (" ".join(explain(record, everything=flag).split()) for flag in (False, True))
+
+    line = "not usable here: cublas, cudnn (this machine shows no NVIDIA GPU), tvm (ImportError: no tvm)"
+    assert f"{line}; `collage doctor` says more" in short
+    assert "it has none" not in short
+    assert "not usable here" not in long
+    assert f"cublas is unusable: {no_gpu} cudnn is unusable: {no_gpu} tvm is unusable: ImportError: no tvm" in long
 
 
 def test_long_lists_of_nodes_are_shortened_unless_everything_is_wanted() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from collage.report.documents.bench_json import ApparentLoss, BenchReport, bench_json
 from collage.report.documents.optimize_json import optimize_json
-from collage.report.facts.record import Comparison, ContenderFacts, CopyFacts
-from tests.engine.report.records import COMPARISON, GPU, HOST, MODEL, RECORD, WORK
+from collage.report.facts.record import AsCalledFacts, Comparison, ContenderFacts, CopyFacts
+from tests.engine.report.records import COMPARISON, ESTIMATED, GPU, HOST, MODEL, RECORD, WORK
 
 BENCH_KEYS = [
     "schema_version",
@@ -25,6 +25,8 @@ OPTIMIZE_KEYS = [
     "search",
     "predicted_ms",
     "measured_ms",
+    "prediction",
+    "headroom",
     "max_error",
     "deterministic",
     "regions",
@@ -51,6 +53,18 @@ def test_a_comparison_has_the_promised_keys() -> None:
     assert list(failed) == ["name", "kind", "failed"]
     assert document["best_single"] == "openvino"
     assert document["speedup_ci95"] == [1.506, 1.536]
+
+
+def test_runs_as_users_call_them_have_their_own_figures() -> None:
+    mixed = COMPARISON.contenders[0]
+    assert mixed.latency_ms is not None
+    called = AsCalledFacts(latency_ms=mixed.latency_ms, ratio=1.25, ratio_ci95=(1.2, 1.3))
+
+    document = bench_document(Comparison(contenders=(dataclasses.replace(mixed, as_called=called),)))
+
+    [contender] = document["contenders"]
+    assert contender["as_called"]["latency_ms"] == contender["latency_ms"]
+    assert (contender["as_called"]["ratio"], contender["as_called"]["ratio_ci95"]) == (1.25, [1.2, 1.3])
 
 
 def test_what_is_not_known_is_null() -> None:
@@ -80,8 +94,10 @@ def test_an_optimisation_has_the_promised_keys() -> None:
         "method",
         "exact",
         "gap_us",
+        "bound_us",
         "candidates",
         "distinct_candidates",
+        "unmeasured",
         "measured",
         "cache_hits",
         "seconds",
@@ -118,6 +134,59 @@ def test_devices_are_listed_with_what_they_take_and_what_a_run_has_them_do() -> 
     work = document["device_work"]
     assert list(work) == ["graph_launches", "eager_launches", "copies", "synchronisations", "launches"]
     assert [launch["reason"] for launch in work["launches"] if launch["mode"] == "graph"] == [""]
+
+
+def test_headroom_has_the_estimate_with_what_it_is_made_of_and_calls_nothing_exact() -> None:
+    document = json.loads(optimize_json(ESTIMATED))["headroom"]
+
+    assert list(document) == ["candidates", "share_of_peak", "machine", "limit", "regions"]
+    assert (document["candidates"], document["share_of_peak"]) == (None, 0.81)
+    assert list(document["machine"]) == ["threads", "peaks", "bandwidths", "missing"]
+    assert document["limit"]["least_us"] == 77760.0
+    assert [(each["id"], each["share_of_peak"]) for each in document["regions"]] == [
+        ("k0000", 0.8),
+        ("k0001", 1.5),
+        ("k0002", round(1.5 / 112.25, 6)),
+    ]
+    assert list(document["regions"][0]) == [
+        "id",
+        "gflop",
+        "size_bytes",
+        "level",
+        "least_us",
+        "bound_by",
+        "uncounted",
+        "not_estimated",
+        "share_of_peak",
+    ]
+    assert "exact" not in json.dumps(document)
+
+
+def test_without_an_estimate_its_figures_are_null() -> None:
+    assert json.loads(optimize_json(RECORD))["headroom"] == {
+        "candidates": None,
+        "share_of_peak": None,
+        "machine": None,
+        "limit": None,
+        "regions": [],
+    }
+
+
+def test_predictions_stand_beside_what_was_measured() -> None:
+    first, *others = RECORD.regions
+    unprofiled = dataclasses.replace(RECORD, regions=(first, dataclasses.replace(others[0], measured_us=0.0)))
+
+    document = json.loads(optimize_json(unprofiled))["prediction"]
+
+    assert document == {
+        "error": round(96.0 / 88.25 - 1, 6),
+        "regions": [
+            {"id": "k0000", "predicted_us": 52340.0, "measured_us": 57100.0},
+            {"id": "k0001", "predicted_us": 35800.0, "measured_us": None},
+        ],
+    }
+    untimed = dataclasses.replace(RECORD, measured_ms=0.0)
+    assert json.loads(optimize_json(untimed))["prediction"]["error"] is None
 
 
 def test_regions_are_the_same_bytes_for_runs_that_chose_alike() -> None:

@@ -8,17 +8,16 @@ import io
 from rich.console import Console, RenderableType
 
 from collage.report.documents.codec import record_from_document, to_jsonable
-from collage.report.facts.record import AlternativeFacts, CompatibleSetFacts, CopyFacts, RegionFacts
+from collage.report.facts.record import AlternativeFacts, AsCalledFacts, CompatibleSetFacts, RegionFacts
 from collage.report.text.coverage import coverage_lines
 from collage.report.text.tables import (
     comparison_table,
     optimize_summary,
-    predicted_against_measured,
     refusals_table,
     regions_table,
     search_lines,
 )
-from tests.engine.report.records import COMPARISON, RECORD
+from tests.engine.report.records import COMPARISON, ESTIMATED, RECORD
 
 
 def shown(table: RenderableType, width: int = 100) -> str:
@@ -30,6 +29,27 @@ def shown(table: RenderableType, width: int = 100) -> str:
 
 def test_contenders_stand_side_by_side_and_a_failure_says_why() -> None:
     assert shown(comparison_table(COMPARISON)) == GOLDEN_COMPARISON.strip("\n")
+
+
+def test_runs_as_users_call_them_stand_in_a_table_below() -> None:
+    mixed, single, *others = COMPARISON.contenders
+    assert mixed.latency_ms is not None
+    assert single.latency_ms is not None
+    called = AsCalledFacts(latency_ms=single.latency_ms, ratio=1.22, ratio_ci95=(1.2, 1.23))
+    best = AsCalledFacts(latency_ms=mixed.latency_ms, ratio=1.0, ratio_ci95=(1.0, 1.0))
+    contenders = (
+        dataclasses.replace(mixed, as_called=called),
+        dataclasses.replace(single, as_called=best),
+        *others,
+    )
+
+    comparison = dataclasses.replace(COMPARISON, contenders=contenders, best_single_as_called="onnxruntime")
+
+    text = shown(comparison_table(comparison))
+    assert "as users call it" in text
+    assert "160.0" in text
+    assert "1.22" in text
+    assert "ratio: to onnxruntime, the best single toolchain so" in text
 
 
 def test_a_narrow_terminal_folds_names_and_keeps_figures() -> None:
@@ -65,34 +85,28 @@ def test_refusals_left_out_are_counted() -> None:
     assert shown(refusals_table(RECORD.refusals, limit=1)).endswith("2 more reasons; -v lists all")
 
 
-def test_predicted_is_set_against_measured() -> None:
-    assert predicted_against_measured(RECORD) == "predicted 88.25 ms, measured 96.00 ms end to end (+8.8 %)"
-
-
-def test_device_copies_are_a_part_of_what_is_predicted() -> None:
-    copy = CopyFacts(value="v", source="cpu", destination="cuda:0", size_bytes=4096, cost_us=250.0)
-    record = dataclasses.replace(RECORD, device_copies=(copy, copy))
-
-    assert predicted_against_measured(record).startswith("predicted 88.25 ms (device copies 0.5000 ms), measured")
-
-
 def test_a_toolchain_that_got_little_is_named_with_the_reason() -> None:
     assert coverage_lines(RECORD) == (
         "openvino took 1 of 13 nodes: it refuses 2 (Cast to 'int2' is not there (and 1 like it)); "
         "the other 10 it accepts went to onnxruntime",
-        "tensorrt is unusable: no NVIDIA device",
+        "not usable here: tensorrt (no NVIDIA device); `collage doctor` says more",
     )
 
 
-def test_the_search_says_whether_it_was_exact() -> None:
-    exact, unsure, unknown = (
-        search_lines(dataclasses.replace(RECORD.search, exact=flag, gap_us=gap))[0]
-        for flag, gap in ((True, 0.0), (False, 12.5), (False, float("inf")))
-    )
+def test_regions_show_their_share_of_the_machine_s_peak_and_mark_one_above_it() -> None:
+    assert shown(regions_table(ESTIMATED), width=104) == GOLDEN_REGIONS_ESTIMATED.strip("\n")
 
-    assert exact.endswith("exact: no cheaper plan exists among the candidates, at these costs")
-    assert unsure.endswith("not exact: a plan cheaper by up to 12.5 us may exist")
-    assert unknown.endswith("not exact: how much cheaper a plan may exist is not known")
+
+def test_a_table_without_a_share_above_the_peak_needs_no_remark() -> None:
+    calm = dataclasses.replace(ESTIMATED, regions=ESTIMATED.regions[:1])
+
+    assert "*" not in shown(regions_table(calm))
+    assert "of peak" not in shown(regions_table(RECORD))
+
+
+def test_the_search_is_named_and_certainty_is_a_line_of_its_own() -> None:
+    assert search_lines(RECORD.search)[0] == "search exact, 2 rounds"
+    assert "headroom among the candidates: none" in shown(optimize_summary(RECORD))
 
 
 def test_the_summary_holds_everything_a_user_asks_for() -> None:
@@ -109,6 +123,13 @@ def test_the_summary_holds_everything_a_user_asks_for() -> None:
         RECORD.decision,
     ):
         assert part in text
+
+
+def test_a_prediction_that_is_far_off_is_pointed_out_in_the_summary() -> None:
+    text = shown(optimize_summary(dataclasses.replace(RECORD, measured_ms=110.0)), width=200)
+
+    assert "was predicted to take 88.25 ms and takes 110.0 ms (+24.6 %)" in text
+    assert "is off by more than" not in shown(optimize_summary(RECORD))
 
 
 def test_long_plans_are_listed_whole_only_when_asked() -> None:
@@ -152,6 +173,20 @@ GOLDEN_REGIONS = """
  k0002   onnxruntime  Cast+Mul+Add                          3         110.0        112.2    0.1 %
 
  total                3 kernels                            13        88,250       95,563  100.0 %
+"""
+
+GOLDEN_REGIONS_ESTIMATED = """
+ region  target       operators                      nodes  predicted us  measured us    share  of peak
+ ──────────────────────────────────────────────────────────────────────────────────────────────────────
+ k0000   onnxruntime  Conv+Relu x3,                      9        52,340       57,100   59.8 %     80 %
+                      Concat+Conv+Resize
+ k0001   openvino     ArgMax                             1        35,800       38,350   40.1 %  150 % *
+ k0002   onnxruntime  Cast+Mul+Add                       3         110.0        112.2    0.1 %      1 %
+
+ total                3 kernels                         13        88,250       95,563  100.0 %     81 %
+
+*: above 100 % it needs fewer operations than counted, as Winograd's convolution does, or moves bytes
+faster than was measured
 """
 
 GOLDEN_REGIONS_SHORT = """

@@ -64,6 +64,11 @@ def test_a_package_is_compared_with_every_single_toolchain_and_one_that_fails_is
     assert contenders["openvino"]["failed"]
     assert set(contenders["onnxruntime"]["latency_ms"]) == {"p50", "p90", "p99", "mean", "min", "n", "ci95"}
     assert contenders["onnxruntime"]["latency_ms"]["n"] >= 4
+    for name in ("collage", "onnxruntime"):
+        called = contenders[name]["as_called"]
+        assert called["latency_ms"]["n"] >= 4
+        assert 0 < called["ratio_ci95"][0] <= called["ratio"] <= called["ratio_ci95"][1]
+    assert "as_called" not in contenders["openvino"]
     assert facts["best_single"] in ("onnxruntime", "onnxruntime(spin=true)")
     assert facts["speedup_ci95"][0] <= facts["speedup_vs_best_single"] <= facts["speedup_ci95"][1]
     assert {"schema_version", "model", "host", "threads"} <= set(facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import random
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ import pytest
 from collage.commands.load import load
 from collage.commands.optimize import optimize
 from collage.options import OptimizeOptions
+from collage.runtime.calling.lending import IDLE_BLOCKS
 from collage.runtime.session import Session
 from collage_testing.graphs import GraphBuilder
 from tests.integration.commands.conftest import BOTH, TINY, Collage, alternating
@@ -68,6 +70,46 @@ def test_eight_threads_of_a_thousand_runs_get_the_same_bits(
     assert len(set(expected)) == THREADS
 
 
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A mixed plan whose input and outputs are 1 MiB each: read in place and lent."""
+    folder = tmp_path_factory.mktemp("dense")
+    g = GraphBuilder("dense")
+    a = g.op("Relu", g.input("x", 1, 4, 256, 256))
+    y, z = g.op("Exp", a), g.op("Neg", g.op("Sigmoid", a))
+    with alternating():
+        optimized = optimize(g.model(y, z), OptimizeOptions(toolchains=BOTH, tuning_db="memory:", **TINY))
+    assert {region.toolchain for region in optimized.record.regions} == {"onnxruntime", "openvino"}
+    optimized.save(folder / "dense.collage")
+    return folder / "dense.collage"
+
+
+@pytest.mark.guards("eight threads hold their results for random times, of one session and of clones")
+@pytest.mark.parametrize("part", [lambda session: session, Session.clone], ids=["one session", "clones"])
+def test_eight_threads_hold_large_results_for_random_times(part: Callable[[Session], Session], dense: Path) -> None:
+    session = load(dense, threads=1)
+    images = [np.random.default_rng(n).standard_normal((1, 4, 256, 256), dtype=np.float32) for n in range(THREADS)]
+    expected = [[value.tobytes() for value in session.run(None, {"x": x})] for x in images]
+
+    def work(number: int) -> int:
+        mine, rng, wrong = part(session), random.Random(number), 0
+        held: list[tuple[int, list[np.ndarray[Any, Any]]]] = []
+        for _ in range(40):
+            image = rng.randrange(THREADS)
+            held.append((image, mine.run(None, {"x": images[image]})))
+            while held and rng.random() < 0.45:
+                del held[rng.randrange(len(held))]
+            wrong += sum([value.tobytes() for value in values] != expected[image] for image, values in held[-4:])
+        wrong += sum([value.tobytes() for value in values] != expected[image] for image, values in held)
+        return wrong
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        wrong = list(threads.map(work, range(THREADS)))
+
+    assert wrong == [0] * THREADS
+    assert session.output_bytes <= 2 * IDLE_BLOCKS * images[0].nbytes
+
+
 @pytest.mark.guards(
     "ten thousand runs of one session",
     "no Python object more than after a thousand, and less than 2 MiB, which is 230 bytes a run",
@@ -105,7 +147,8 @@ def test_an_output_comes_from_and_goes_to_another_librarys_tensors(session: Sess
     assert torch.from_dlpack(from_torch).tolist() == from_torch.tolist()
     [uncopied] = session.run_bound()
     shared = torch.from_dlpack(uncopied)
-    session.run(None, {"x": image(4)})
+    session.set_inputs({"x": image(4)})
+    session.run_bound()
     assert shared.tolist() == uncopied.tolist()  # one memory: the tensor sees the next run
 
 

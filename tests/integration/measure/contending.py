@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 import time
@@ -20,6 +21,28 @@ def sleeper(seconds: float, dies_after: int = -1) -> Callable[[], None]:
         print("noise")
         time.sleep(seconds)
 
+    return call
+
+
+def session_like(seconds: float, kept: str) -> Callable[[], None]:
+    """Runs in no time, and as users call it in some; tells how many results live at once."""
+    live = [0, 0]
+
+    class Result:
+        def __init__(self) -> None:
+            live[0] += 1
+            live[1] = max(live)
+            Path(kept).write_text(str(live[1]), encoding="utf-8")
+
+        def __del__(self) -> None:
+            live[0] -= 1
+
+    def as_called() -> Result:
+        time.sleep(seconds)
+        return Result()
+
+    call = functools.partial(time.sleep, 0)
+    call.as_called = as_called  # type: ignore[attr-defined]
     return call
 
 

@@ -6,7 +6,7 @@ import ctypes
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,12 @@ from collage_core.contract import (
     Host,
     Kernel,
     KernelFunction,
+    KernelProfile,
     Measurement,
+    ProfiledPart,
     RunContext,
     Target,
+    UnattributedTime,
     Unsupported,
 )
 from collage_core.errors import LoweringError
@@ -64,6 +67,12 @@ MODES = (
     "talks-for-ever",
     "leaks-and-talks",
     "dies-once",
+    "profiler-refuses",
+    "profiler-raises",
+    "profiler-names-another",
+    "profiler-hangs",
+    "profiler-segfaults",
+    "profiler-segfaults-once",
 )
 
 UNCACHEABLE: Mapping[str, tuple[Any, Any]] = {
@@ -169,6 +178,39 @@ class FaultyPlugin:
         if call.mode in VARIANTS_US:
             return Measurement(samples_us=(VARIANTS_US[call.mode],), warmup_runs=0)
         return None
+
+    @hookimpl
+    def collage_profile(
+        self,
+        target: Target,
+        function: KernelFunction,
+        artifact: Artifact,
+        run: RunContext,
+        bind: Callable[[Kernel], BoundCall],
+        runs: int,
+    ) -> KernelProfile | Unsupported:
+        mode = target.option("mode").removeprefix("profiler-")
+        match mode:
+            case "refuses":
+                return Unsupported("the library is built without its profiler")
+            case "raises":
+                raise RuntimeError("no trace was written")
+            case "hangs":
+                says_it_hangs()
+                time.sleep(3600)
+            case "segfaults":
+                ctypes.string_at(0)
+            case "segfaults-once" if not os.path.exists(os.environ["DIED"]):
+                open(os.environ["DIED"], "w").close()
+                ctypes.string_at(0)
+        call = bind(AddKernel(np.frombuffer(artifact.files["w.bin"], np.float32), ""))
+        for _ in range(runs):
+            call()
+        names = tuple("another" if mode == "names-another" else str(node.name) for node in function.model.graph)
+        return KernelProfile(
+            parts=(ProfiledPart(nodes=names, time_us=9.0, conversion_us=2.0),),
+            unattributed=(UnattributedTime(name=f"{artifact.variant} in {run.threads} threads", time_us=1.0),),
+        )
 
 
 class AddKernel:

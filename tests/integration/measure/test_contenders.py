@@ -54,6 +54,21 @@ def test_contenders_take_turns_and_failures_cost_only_themselves() -> None:
         assert reason in failed.reason
 
 
+def test_runs_as_users_call_them_are_timed_when_asked_for(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    both = [contender("session", call="session_like", seconds=0.05, kept=str(kept)), contender("bound", seconds=0.0)]
+    called: list[tuple[str, tuple[float, ...]]] = []
+
+    interleaved(both, rounds=1, burst_s=0.01)
+    assert not kept.exists()
+    timed = interleaved(both, rounds=3, burst_s=0.01, on_called=lambda name, samples: called.append((name, samples)))
+
+    assert [len(timed[each.name]) for each in both] == [3, 3]  # type: ignore[arg-type]
+    assert [name for name, _ in called] == ["session"] * 3
+    assert all(len(samples) >= 2 and min(samples) >= 50_000 for _, samples in called)
+    assert kept.read_text() == "2"  # the last result is held while the next is made
+
+
 def test_a_contender_that_hangs_costs_itself_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare, loaded = ContenderProcess.prepare, tmp_path / "loaded"
 

@@ -36,7 +36,8 @@ class Contender:
 
     Attributes:
         name: Unique among those compared.
-        call: `module:attribute` of a function that returns a call without arguments.
+        call: `module:attribute` of a function that returns a call without arguments. Its attribute `as_called`, if it
+            has one, is the same run as users call it.
         arguments: The function's keyword arguments, as JSON.
         paths: Extra folders on the module search path.
     """
@@ -90,9 +91,11 @@ class ContenderProcess:
         answer: Prepared | Failed = self._ask(ask, deadline_s, Stage.LOAD, Prepared, at_a_time)
         return answer
 
-    def burst(self, *, duration_s: float, min_runs: int, warmup_s: float, deadline_s: float) -> Burst | Failed:
-        """Run the call for a while and return the samples."""
-        ask = AskBurst(duration_s=duration_s, min_runs=min_runs, warmup_s=warmup_s)
+    def burst(
+        self, *, duration_s: float, min_runs: int, warmup_s: float, deadline_s: float, as_called: bool = False
+    ) -> Burst | Failed:
+        """Run the call for a while and return the samples; the same for runs as users call them if these are wanted."""
+        ask = AskBurst(duration_s=duration_s, min_runs=min_runs, warmup_s=warmup_s, as_called=as_called)
         answer: Burst | Failed = self._ask(ask, deadline_s, Stage.RUN, Burst)
         return answer
 
@@ -139,6 +142,7 @@ def interleaved(
     deadline_s: float = 300.0,
     first_round: int = 0,
     progress: Callable[[int, int], None] | None = None,
+    on_called: Callable[[str, tuple[float, ...]], None] | None = None,
 ) -> dict[str, Rounds | Failed]:
     """Time contenders in turns, in an order that is shuffled in each round.
 
@@ -157,6 +161,8 @@ def interleaved(
         deadline_s: Seconds after which a contender that does not answer is killed, for loading and for each turn.
         first_round: Number of earlier rounds in the same comparison; each round has its own order.
         progress: Called with the number of finished bursts and their total.
+        on_called: Called after each turn with a contender's name and the samples of its runs as users call them, which
+            take half of the turn; if None, no such runs are made.
 
     Returns:
         By name, the samples by round, or why there are none. Round `i` of all contenders ran together.
@@ -183,12 +189,18 @@ def interleaved(
                 if contender.name not in failed:
                     time.sleep(settle_s)
                     burst = processes[contender.name].burst(
-                        duration_s=burst_s, min_runs=min_runs, warmup_s=warmup_s, deadline_s=deadline_s
+                        duration_s=burst_s / 2 if on_called else burst_s,
+                        min_runs=min_runs,
+                        warmup_s=warmup_s,
+                        deadline_s=deadline_s,
+                        as_called=on_called is not None,
                     )
                     if isinstance(burst, Failed):
                         failed[contender.name] = burst
                     else:
                         found.setdefault(contender.name, []).append(burst.samples_us)
+                        if on_called is not None and burst.called_us:
+                            on_called(contender.name, burst.called_us)
                 if progress is not None:
                     progress(done, total)
     finally:

@@ -19,6 +19,7 @@ from collage.measure.wire.messages import (
     AskDevice,
     AskEvaluate,
     AskMeasure,
+    AskProfile,
     AskQuery,
     AskTargets,
     Blobs,
@@ -34,7 +35,17 @@ from collage.measure.wire.messages import (
     Progress,
     Targets,
 )
-from collage.measure.wire.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Outcome, Refused, Stage
+from collage.measure.wire.outcomes import (
+    Built,
+    DeviceTimes,
+    Evaluated,
+    Failed,
+    Measured,
+    Outcome,
+    Profiled,
+    Refused,
+    Stage,
+)
 from collage.measure.wire.values import decode_value
 from collage.measure.wire.wire_values import WireFunction
 from collage_core.contract import BlobCache, Host, Obstacle, Target, Unsupported
@@ -184,6 +195,14 @@ class Worker:
             return Failed(stage=self._progress.stage, reason=_describe(error))
         if isinstance(answer, Evaluated):
             return [decode_value(value, self._store) for value in answer.outputs]
+        return answer
+
+    def profile(self, ask: AskProfile) -> Profiled | Refused | Failed:
+        """Have the toolchain say where the time of a kernel goes."""
+        try:
+            answer: Profiled | Refused | Failed = self._ask(ask, ask.deadline_s, Profiled, Refused, Failed)
+        except WorkerError as error:
+            return Failed(stage=self._progress.stage, reason=_describe(error))
         return answer
 
     def device_times(self, device: str, deadline_s: float = 60.0) -> DeviceTimes | Failed:

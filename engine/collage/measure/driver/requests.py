@@ -8,12 +8,15 @@ from collage.measure.driver.capture import Capture
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import FunctionEncoder
-from collage.measure.wire.messages import AskBuild, AskMeasure
+from collage.measure.wire.messages import AskBuild, AskMeasure, AskProfile
 from collage.measure.wire.wire_values import WireFunction, WireValue
 from collage_core.contract import KernelFunction, Target
 from collage_core.fusion.kernel import kernel_function
 from collage_core.fusion.spec import CandidateKernel
 from collage_core.fusion.sub_graph import SubGraph
+
+PROFILED_RUNS = 5
+"""Runs of which a profile is made: shares of the time need fewer than the time itself."""
 
 
 class Requests:
@@ -74,14 +77,34 @@ class Requests:
             deadline_s=self._settings.deadline_s,
         )
 
+    def profile(self, candidate: CandidateKernel, variant: str | None) -> AskProfile:
+        """Return the request to profile a candidate; the reference may have to run first.
+
+        Args:
+            candidate: The candidate.
+            variant: Name of the variant to profile; None for the first that works.
+        """
+        function = function_of(candidate.sub_graph)
+        target = candidate.measured_as
+        return AskProfile(
+            target=target,
+            function=self._encoder.encode(function),
+            inputs=self._capture().inputs_of(function),
+            build=self._settings.build_for(target),
+            deadline_s=self._settings.deadline_s,
+            variant=variant,
+            runs=PROFILED_RUNS,
+        )
+
     def _checked(self, sub_graph: SubGraph) -> tuple[WireFunction, tuple[WireValue, ...], tuple[WireValue | None, ...]]:
-        function = _named_function(sub_graph)
+        function = function_of(sub_graph)
         expected = self._capture().expected_of(function, sub_graph.graph, sub_graph.nodes)
         return self._encoder.encode(function), self._capture().inputs_of(function), expected
 
     def _function(self, sub_graph: SubGraph) -> WireFunction:
-        return self._encoder.encode(_named_function(sub_graph))
+        return self._encoder.encode(function_of(sub_graph))
 
 
-def _named_function(sub_graph: SubGraph) -> KernelFunction:
+def function_of(sub_graph: SubGraph) -> KernelFunction:
+    """Return the function that workers get for a sub-graph."""
     return kernel_function(sub_graph, f"k_{sub_graph.structural_hash[:12]}")

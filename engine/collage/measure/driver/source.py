@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable
 
 from collage.errors import DatabaseError
 from collage.measure.driver.capture import Capture
-from collage.measure.driver.recorded import RecordedCosts
 from collage.measure.driver.records import is_deadly, is_short_of_memory, to_record
-from collage.measure.driver.requests import Requests
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.driver.worker_pool import WorkerPool
+from collage.measure.profiling.profiling_costs import ProfilingCosts
 from collage.measure.wire.messages import AskMeasure
 from collage.measure.wire.outcomes import Built, Failed, Outcome, Refused, Stage
 from collage.store import MAX_ATTEMPTS, BlobSpace, Purpose, RecordKey, StoredBlobs, TuningStore
@@ -58,7 +57,7 @@ class Counts:
     seconds: float = 0.0
 
 
-class MeasuringCostSource(RecordedCosts):
+class MeasuringCostSource(ProfilingCosts):
     """Costs of candidates on one machine, from the tuning database and from measurements that go into it.
 
     Args:
@@ -83,9 +82,7 @@ class MeasuringCostSource(RecordedCosts):
         warm: frozenset[str] = frozenset(),
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
-        super().__init__(capture=capture, database=database, host=host, settings=settings, warm=warm)
-        self._pool = pool
-        self._requests = Requests(capture, pool.store, settings)
+        super().__init__(pool=pool, capture=capture, database=database, host=host, settings=settings, warm=warm)
         self._now = now
         self._seen: set[RecordKey] = set()
         self.counts = Counts()

@@ -18,6 +18,7 @@ from collage.measure.wire.outcomes import (
     Evaluated,
     Failed,
     Measured,
+    Profiled,
     Refused,
     Stage,
     Tolerance,
@@ -115,6 +116,19 @@ class AskEvaluate:
     inputs: tuple[WireValue, ...]
     build: BuildSettings
     deadline_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AskProfile(AskEvaluate):
+    """Requests `Profiled`, `Refused` or `Failed`: an evaluation of which the toolchain says where its time goes.
+
+    Attributes:
+        variant: Name of the variant to profile; None for the first that works.
+        runs: Number of runs to take the times from.
+    """
+
+    variant: str | None
+    runs: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,18 +258,26 @@ class AskBurst:
         duration_s: Least time to take samples for, in seconds.
         min_runs: Least number of samples.
         warmup_s: Seconds of warm-up, at least one run: other contenders have used the caches.
+        as_called: Whether runs as users call them are timed, too, for as long.
     """
 
     duration_s: float
     min_runs: int
     warmup_s: float
+    as_called: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """Time of each run, in the order taken."""
+    """Time of each run, in the order taken.
+
+    Attributes:
+        samples_us: Of the call.
+        called_us: Of runs as users call them; empty if they were not asked for, or the contender has no such call.
+    """
 
     samples_us: tuple[float, ...]
+    called_us: tuple[float, ...] = ()
 
 
 MESSAGES: Final[Mapping[str, type]] = {
@@ -265,6 +287,7 @@ MESSAGES: Final[Mapping[str, type]] = {
     "ask_measure": AskMeasure,
     "ask_build": AskBuild,
     "ask_evaluate": AskEvaluate,
+    "ask_profile": AskProfile,
     "ask_device": AskDevice,
     "hello": Hello,
     "pong": Pong,
@@ -273,6 +296,7 @@ MESSAGES: Final[Mapping[str, type]] = {
     "measured": Measured,
     "built": Built,
     "evaluated": Evaluated,
+    "profiled": Profiled,
     "device_times": DeviceTimes,
     "refused": Refused,
     "failed": Failed,

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from collage.documents.artifact_manifest import ArtifactManifest
 from collage.measure.wire.wire_values import WireValue
-from collage_core.contract import Obstacle
+from collage_core.contract import KernelProfile, Obstacle
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,7 @@ class Stage(enum.Enum):
     RUN = "run"
     CHECK = "check"
     MEASURE = "measure"
+    PROFILE = "profile"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,19 @@ class Evaluated:
     """Outputs of a function run once, in the order of its outputs."""
 
     outputs: tuple[WireValue, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """Where the time of a kernel goes.
+
+    Attributes:
+        profile: The toolchain's own profile, by the names of the function's nodes.
+        variant: Name of the variant that was profiled.
+    """
+
+    profile: KernelProfile
+    variant: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

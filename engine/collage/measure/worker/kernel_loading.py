@@ -86,8 +86,12 @@ class KernelLoading:
 
     def loaded(self, artifact: Artifact) -> Kernel | Unsupported:
         """Load a kernel, with a copy of its weights of its own where they are on a device."""
+        return self._toolchain.load(self._target, artifact, self.context(artifact))
+
+    def context(self, artifact: Artifact) -> RunContext:
+        """Return what the toolchain gets to load an artifact."""
         device, constants = self.device(), _constants(self._function, artifact)
-        run = RunContext(
+        return RunContext(
             threads=self._settings.threads,
             host=self._host,
             device=self._target.device,
@@ -97,7 +101,6 @@ class KernelLoading:
             capture=self._target.launch == "graph",
             scratch=Path(tempfile.mkdtemp(dir=self._scratch)),
         )
-        return self._toolchain.load(self._target, artifact, run)
 
     def check(self, artifact: Artifact) -> None:
         """Refuse what core does not place on the target's device, and more workspace than is allowed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from collage.measure.worker.failing import Stopped, failing_as
 from collage.measure.worker.trial import Trial
 from collage_core.contract import BlobCache, Host, Target
 from collage_core.registry import Toolchain
+
+_Trial = TypeVar("_Trial", bound=Trial)
 
 
 class Trials:
@@ -157,8 +159,12 @@ class Trials:
             return Failed(stage=Stage.MEASURE, reason=stopped.outcome.reason)
 
     def _start(self, ask: AskMeasure | AskBuild | AskEvaluate) -> Trial:
+        return self.trial(Trial, ask)
+
+    def trial(self, kind: type[_Trial], ask: AskMeasure | AskBuild | AskEvaluate) -> _Trial:
+        """Begin a trial of some kind; it is a context."""
         cache = self._cache(ask.target)
-        return Trial(
+        return kind(
             self._toolchain,
             self._store,
             self._scratch,

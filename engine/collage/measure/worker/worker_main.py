@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from collage.devices.providers import Providers
 from collage.errors import WireError
+from collage.measure.profiling.profile_trial import profiled
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.channel import Channel, prepare_process
 from collage.measure.wire.codec import blobs_of
@@ -28,6 +29,7 @@ from collage.measure.wire.messages import (
     AskDevice,
     AskEvaluate,
     AskMeasure,
+    AskProfile,
     AskQuery,
     AskTargets,
     Blobs,
@@ -121,6 +123,8 @@ class WorkerMain:
                 return self._trials.measure(message)
             case AskBuild():
                 return self._trials.build(message)
+            case AskProfile():  # before what it is a kind of
+                return profiled(self._trials, self._toolchain, message)
             case AskEvaluate():
                 return self._trials.evaluate(message)
             case AskDevice():

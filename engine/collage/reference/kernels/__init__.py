@@ -1,5 +1,7 @@
 """Vectorised NumPy versions of the operators that ONNX's evaluator computes with Python loops, or not as it should.
 
+Their memory is a small multiple of inputs and outputs, whatever the attributes.
+
 Each takes `(inputs, attributes)` and returns its outputs, or NotImplemented for a case it leaves to
 ONNX's own implementation.
 """
@@ -9,13 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from collage.reference.kernels.convolution import conv, conv_transpose
+from collage.reference.kernels.convolution import causal_conv_with_state, conv, conv_transpose
 from collage.reference.kernels.detection import non_max_suppression
 from collage.reference.kernels.elementwise import einsum, erf, gelu, matmul, matmul_integer
 from collage.reference.kernels.gather import gather_elements, pad, scatter_elements
 from collage.reference.kernels.normalisation import lrn
 from collage.reference.kernels.optional import optional
-from collage.reference.kernels.pooling import average_pool, global_lp_pool, lp_pool, max_pool, max_pool_with_indices
+from collage.reference.kernels.pooling import (
+    average_pool,
+    global_lp_pool,
+    global_max_pool,
+    lp_pool,
+    max_pool,
+    max_pool_with_indices,
+)
+from collage.reference.kernels.quantised import conv_integer, qlinear_conv
 from collage.reference.kernels.recurrent import gru, lstm, rnn
 from collage.reference.kernels.resize import resize
 from collage.reference.kernels.sampling import grid_sample
@@ -25,7 +35,9 @@ Kernel = Callable[..., Any]
 
 _KERNELS: Mapping[str, Kernel] = {
     "AveragePool": average_pool,
+    "CausalConvWithState": causal_conv_with_state,
     "Conv": conv,
+    "ConvInteger": conv_integer,
     "ConvTranspose": conv_transpose,
     "Einsum": einsum,
     "Erf": erf,
@@ -33,6 +45,7 @@ _KERNELS: Mapping[str, Kernel] = {
     "GatherElements": gather_elements,
     "Gelu": gelu,
     "GlobalLpPool": global_lp_pool,
+    "GlobalMaxPool": global_max_pool,
     "GridSample": grid_sample,
     "LRN": lrn,
     "LSTM": lstm,
@@ -43,6 +56,7 @@ _KERNELS: Mapping[str, Kernel] = {
     "NonMaxSuppression": non_max_suppression,
     "Optional": optional,
     "Pad": pad,
+    "QLinearConv": qlinear_conv,
     "RNN": rnn,
     "Resize": resize,
     "ScatterElements": scatter_elements,

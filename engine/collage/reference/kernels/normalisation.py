@@ -15,12 +15,14 @@ def lrn(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any]:
     does not see: there both are five.
     """
     x, size = inputs[0], attributes["size"]
-    before, after = (size - 1) // 2, size // 2
     channels = x.shape[1]
-    squares = np.square(x.astype(np.float64))
-    padded = np.pad(squares, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
-    total = np.zeros_like(squares)
-    for offset in range(size):
-        total += padded[:, offset : offset + channels]
+    before, after = min((size - 1) // 2, channels - 1), min(size // 2, channels - 1)
+    squares = np.square(x, dtype=np.float64)
+    total = squares.copy()
+    for offset in range(1, 1 + max(before, after)):
+        if offset <= before:
+            total[:, offset:] += squares[:, :-offset]
+        if offset <= after:
+            total[:, :-offset] += squares[:, offset:]
     scale = attributes.get("bias", 1.0) + attributes.get("alpha", 1e-4) / size * total
     return ((x / scale ** attributes.get("beta", 0.75)).astype(x.dtype),)

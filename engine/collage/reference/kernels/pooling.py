@@ -1,4 +1,4 @@
-"""Compute MaxPool, AveragePool, LpPool and GlobalLpPool, axis by axis.
+"""Compute MaxPool, AveragePool, LpPool and the global poolings, axis by axis.
 
 ONNX's pooling visits every window in Python. It also differs from the standard's formulas; this module follows the
 formulas, as ONNX Runtime and OpenVINO do (onnx 1.23, `op_pool_common.py`, `op_max_pool.py`):
@@ -8,69 +8,58 @@ with `ceil_mode`, half of the last window's overhang is put *before* the input, 
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from collage.reference.kernels.windows import Array, Windows, offset_slice, padded, slide, view
+from collage.reference.kernels.windows import EVERY, Array, Windows, slide, written_out
 
 
 def max_pool(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute MaxPool; the indices too, which cost most, so `with_indices` is a kernel of its own."""
     x = inputs[0]
     windows = slide(attributes, x.shape[2:], attributes["kernel_shape"])
-    result = padded(x, windows, _lowest(x))
-    for axis in range(len(windows.kernel)):
-        result = _along(result, windows, axis, np.maximum)
-    return (result,)
+    return (_pooled(x, windows, np.maximum, _lowest(x), x.dtype),)
 
 
 def max_pool_with_indices(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
-    """Compute MaxPool and the flat index of each maximum, the first one in a window."""
+    """Compute MaxPool and the flat index of each maximum, the first one in a window; NaN is a maximum."""
     x = inputs[0]
     size = x.shape[2:]
     windows = slide(attributes, size, attributes["kernel_shape"])
-    every = view(padded(x, windows, _lowest(x)), windows)
-    rank = len(size)
-    flat = every.reshape(*every.shape[: 2 + rank], -1)
-    best = flat.argmax(axis=-1)
-    values = np.take_along_axis(flat, best[..., None], axis=-1)[..., 0]
-    index = np.zeros(best.shape, np.int64)
-    offsets = np.unravel_index(best, windows.kernel)
-    weights = np.cumprod([1, *size[:0:-1]])[::-1]
+    nowhere = math.prod(size)  # after every element
+    values, places = x, np.broadcast_to(np.arange(nowhere).reshape(size), x.shape)
+    for axis in windows.shrinking_first():
+        best = _along(values, windows, axis, np.maximum, _lowest(x))
+        first = np.full(best.shape, nowhere)
+        undefined = best.dtype.kind == "f" and bool(np.isnan(best).any())
+        for _, outs, ins in windows.taps(axis):
+            source, into = values[_at(axis, ins)], first[_at(axis, outs)]
+            chosen = source == best[_at(axis, outs)]
+            if undefined:
+                chosen |= np.isnan(source)
+            np.minimum(into, np.where(chosen, places[_at(axis, ins)], nowhere), out=into)
+        values, places = best, first
+    places[places == nowhere] = 0  # of windows that hold padding alone
     if attributes.get("storage_order"):
-        weights = np.cumprod([1, *size[:-1]])
-    for axis, offset in enumerate(offsets):
-        start = np.arange(windows.out[axis]) * windows.strides[axis] - windows.begin[axis]
-        shape = [1] * best.ndim
-        shape[2 + axis] = -1
-        coordinate = start.reshape(shape) + offset * windows.dilations[axis]
-        index += coordinate * int(weights[axis])
-    images = np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[0], x.shape[1], *[1] * rank)
-    return values, index + images * int(np.prod(size))
+        places = np.ravel_multi_index(np.unravel_index(places, size), size, order="F")
+    images = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * len(size))
+    return values, places + images * nowhere
 
 
 def average_pool(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute AveragePool; sums in float64."""
     x = inputs[0]
     windows = slide(attributes, x.shape[2:], attributes["kernel_shape"])
-    result = padded(x, windows, 0).astype(np.float64)
-    counts = np.ones([1] * x.ndim)
-    for axis, size in enumerate(x.shape[2:]):
-        result = _along(result, windows, axis, np.add)
-        length = windows.begin[axis] + size + windows.end[axis] + windows.extra[axis]
-        inside = np.zeros(length)
-        if attributes.get("count_include_pad"):
-            inside[: length - windows.extra[axis]] = 1
-        else:
-            inside[windows.begin[axis] : windows.begin[axis] + size] = 1
-        count = sum(inside[offset_slice(windows, axis, position)] for position in range(windows.kernel[axis]))
-        shape = [1] * x.ndim
-        shape[2 + axis] = -1
-        counts = counts * np.reshape(count, shape)
+    result = _pooled(x, windows, np.add, 0, np.float64)
+    with_padding = bool(attributes.get("count_include_pad"))
+    counts = [windows.counts(axis, with_padding=with_padding).astype(np.float64) for axis in range(len(windows.size))]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return ((result / counts).astype(x.dtype),)
+        result /= functools.reduce(np.multiply.outer, counts)
+    return (result.astype(x.dtype),)
 
 
 def lp_pool(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
@@ -78,27 +67,59 @@ def lp_pool(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array
     x = inputs[0]
     power = attributes.get("p", 2)
     windows = slide(attributes, x.shape[2:], attributes["kernel_shape"])
-    result = np.abs(padded(x, windows, 0).astype(np.float64)) ** power
-    for axis in range(len(windows.kernel)):
-        result = _along(result, windows, axis, np.add)
-    return ((result ** (1.0 / power)).astype(x.dtype),)
+    result = _pooled(_powers(x, power), windows, np.add, 0, np.float64)
+    result **= 1.0 / power
+    return (result.astype(x.dtype),)
+
+
+def global_max_pool(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
+    """Compute GlobalMaxPool; ONNX's reduces two axes, whatever the rank (onnx 1.23, `op_global_max_pool.py`)."""
+    del attributes
+    x = inputs[0]
+    return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
 
 
 def global_lp_pool(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
     """Compute GlobalLpPool, which ONNX's evaluator lacks."""
     x = inputs[0]
     power = attributes.get("p", 2)
-    total = np.sum(np.abs(x.astype(np.float64)) ** power, axis=tuple(range(2, x.ndim)), keepdims=True)
+    total = np.sum(_powers(x, power), axis=tuple(range(2, x.ndim)), keepdims=True)
     return ((total ** (1.0 / power)).astype(x.dtype),)
 
 
-def _along(x: Array, windows: Windows, axis: int, combine: np.ufunc) -> Array:
-    """Combine the elements of every window along one spatial axis."""
-    prefix = (slice(None),) * (2 + axis)
-    result = x[(*prefix, offset_slice(windows, axis, 0))].copy()
-    for position in range(1, windows.kernel[axis]):
-        combine(result, x[(*prefix, offset_slice(windows, axis, position))], out=result)
+def _powers(x: Array, power: int) -> Array:
+    result: Array = np.abs(x, dtype=np.float64)
+    result **= power
     return result
+
+
+def _pooled(x: Array, windows: Windows, combine: np.ufunc, neutral: Any, dtype: Any) -> Array:
+    """Combine the elements of every window that lie in the input; `neutral` where none does."""
+    x, windows = written_out(x, windows, neutral)
+    x = x.astype(dtype, copy=False)
+    for axis in windows.shrinking_first():
+        x = _along(x, windows, axis, combine, neutral)
+    return x
+
+
+def _along(x: Array, windows: Windows, axis: int, combine: np.ufunc, neutral: Any) -> Array:
+    """Combine the elements of every window along one axis."""
+    taps = windows.taps(axis)
+    # one that all windows have saves filling with the neutral element
+    first = next((tap for tap in taps if tap[1] == slice(0, windows.out[axis])), None)
+    if first is None:
+        result = np.full((*x.shape[: 2 + axis], windows.out[axis], *x.shape[3 + axis :]), neutral, x.dtype)
+    else:
+        result = x[_at(axis, first[2])].copy()
+    for tap in taps:
+        if tap is not first:
+            part = result[_at(axis, tap[1])]
+            combine(part, x[_at(axis, tap[2])], out=part)
+    return result
+
+
+def _at(axis: int, elements: slice) -> tuple[slice, ...]:
+    return (*(EVERY,) * (2 + axis), elements)
 
 
 def _lowest(x: Array) -> Any:

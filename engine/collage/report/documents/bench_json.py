@@ -84,6 +84,8 @@ def _contender(contender: ContenderFacts) -> dict[str, Any]:
         document["failed"] = contender.failed or "no reason given"
     else:
         document["latency_ms"] = _rounded(to_jsonable(contender.latency_ms))
+        if contender.as_called is not None:
+            document["as_called"] = _rounded(to_jsonable(contender.as_called))
     return document
 
 

@@ -23,6 +23,8 @@ def optimize_json(record: Record) -> str:
         "search": _search(record.search),
         "predicted_ms": round(record.predicted_ms, 6),
         "measured_ms": round(record.measured_ms, 6),
+        "prediction": _prediction(record),
+        "headroom": _headroom(record),
         "max_error": to_jsonable(record.max_error),
         "deterministic": record.deterministic,
         "regions": [_region(region) for region in record.regions],
@@ -40,13 +42,50 @@ def _search(search: SearchFacts) -> dict[str, Any]:
         "method": search.method,
         "exact": search.exact,
         "gap_us": to_jsonable(float(search.gap_us)),
+        "bound_us": to_jsonable(float(search.bound_us)),
         "candidates": search.candidates,
         "distinct_candidates": search.distinct_candidates,
+        "unmeasured": search.unmeasured,
         "measured": search.measured,
         "cache_hits": search.cache_hits,
         "seconds": {phase: round(search.seconds.get(phase, 0.0), 3) for phase in (*PHASES, *others)},
         "compatible_sets": to_jsonable(search.compatible_sets),
     }
+
+
+def _prediction(record: Record) -> dict[str, Any]:
+    """Return how far predictions were off; null where something was not measured."""
+    return {
+        "error": _rounded(record.prediction_error),
+        "regions": [
+            {
+                "id": region.id,
+                "predicted_us": round(float(region.cost_us), 3),
+                "measured_us": round(float(region.measured_us), 3) if region.measured_us else None,
+            }
+            for region in record.regions
+        ],
+    }
+
+
+def _headroom(record: Record) -> dict[str, Any]:
+    """Return how much better a plan could be: by the candidates, and by the machine, which is an estimate."""
+    regions = [
+        {"id": region.id, **to_jsonable(region.limit), "share_of_peak": _rounded(region.share_of_peak)}
+        for region in record.regions
+        if region.limit is not None
+    ]
+    return {
+        "candidates": _rounded(record.headroom),
+        "share_of_peak": _rounded(record.share_of_peak),
+        "machine": to_jsonable(record.machine),
+        "limit": to_jsonable(record.limit),
+        "regions": regions,
+    }
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 6)
 
 
 def _region(region: RegionFacts) -> dict[str, Any]:

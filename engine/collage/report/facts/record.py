@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from collage.report.facts.device_facts import DeviceFacts, DeviceWorkFacts
+from collage.report.facts.machine_facts import LimitFacts, MachineFacts
 from collage_core.candidates.refusals import Refusal
 
 SCHEMA_VERSION = 1
@@ -86,6 +87,21 @@ class LatencyFacts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AsCalledFacts:
+    """Runs of a contender as users call them: `session.run`, arrays in and arrays out.
+
+    Attributes:
+        latency_ms: Their latency.
+        ratio: Their median over that of the single contender that is fastest so; 0 if there is none.
+        ratio_ci95: 95 % interval of the ratio.
+    """
+
+    latency_ms: LatencyFacts
+    ratio: float = 0.0
+    ratio_ci95: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ContenderFacts:
     """One executable in an end-to-end comparison.
 
@@ -94,11 +110,12 @@ class ContenderFacts:
         kind: `"mixed"` or `"single"`.
         toolchains: Toolchains that run it.
         regions: Number of kernels.
-        latency_ms: Its latency; None if it failed.
+        latency_ms: Latency of its bound call; None if it failed.
         failed: Why it has no latency; empty if it has one.
         ratio: Its median over the best single contender's; 0 if it failed.
         ratio_ci95: 95 % interval of the ratio.
         predicted_ms: Sum of its kernels' costs and penalties, and of the device copies; 0 if unknown.
+        as_called: The same for runs as users call them; None if they were not timed.
     """
 
     name: str
@@ -110,6 +127,12 @@ class ContenderFacts:
     ratio: float = 0.0
     ratio_ci95: tuple[float, float] = (0.0, 0.0)
     predicted_ms: float = 0.0
+    as_called: AsCalledFacts | None = None
+
+    @property
+    def prediction_error(self) -> float | None:
+        """Measured over predicted latency, minus one; None if either is unknown."""
+        return None if self.latency_ms is None else _prediction_error(self.predicted_ms, self.latency_ms.p50)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +146,14 @@ class Comparison:
         speedup_vs_best_single: Median latency of `best_single` over that of the first contender of kind mixed (or
             the first contender); 0 if unknown.
         speedup_ci95: 95 % interval of that ratio.
+        best_single_as_called: Name of the single-toolchain contender fastest as users call it; empty if unknown.
     """
 
     contenders: tuple[ContenderFacts, ...]
     best_single: str = ""
     speedup_vs_best_single: float = 0.0
     speedup_ci95: tuple[float, float] = (0.0, 0.0)
+    best_single_as_called: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,11 +164,13 @@ class AlternativeFacts:
         target: Target name.
         cost_us: Cost of its best way to cover the region's nodes; None if it has none.
         reason: Why it lost or refused, in words.
+        excluded_by: Targets of the plan's other kernels that it cannot share a plan with.
     """
 
     target: str
     cost_us: float | None
     reason: str
+    excluded_by: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +188,7 @@ class RegionFacts:
         measured_us: Median in place, from the per-kernel profile of the final plan; 0 if not profiled.
         error: Largest error at its boundary relative to the tensor's scale.
         alternatives: The other targets.
+        limit: The least time that the machine allows it, by estimate; None if nothing is known of the machine.
     """
 
     id: str
@@ -173,6 +201,17 @@ class RegionFacts:
     measured_us: float = 0.0
     error: float = 0.0
     alternatives: tuple[AlternativeFacts, ...] = ()
+    limit: LimitFacts | None = None
+
+    @property
+    def share_of_peak(self) -> float | None:
+        """Share of the machine's peak it runs at, in place or else alone; above 1 too; None if not estimated."""
+        return None if self.limit is None else self.limit.share_of(self.measured_us or self.cost_us)
+
+    @property
+    def prediction_error(self) -> float | None:
+        """Time in place over the predicted cost, minus one; None if either is unknown."""
+        return _prediction_error(self.cost_us, self.measured_us)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +264,8 @@ class SearchFacts:
         rounds: Rounds of search and re-measurement.
         seconds: Wall-clock time by phase: prepare, candidates, measure, search, refine, total.
         compatible_sets: Every maximal set of compatible targets, where some targets exclude each other.
+        bound_us: What every plan of the candidates costs at least, at the recorded costs; 0 if nothing is known.
+        unmeasured: Structurally distinct candidates per target that have no cost.
     """
 
     method: str
@@ -238,6 +279,13 @@ class SearchFacts:
     rounds: int = 1
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
     compatible_sets: tuple[CompatibleSetFacts, ...] = ()
+    bound_us: float = 0.0
+    unmeasured: int = 0
+
+    @property
+    def took_place(self) -> bool:
+        """Whether anything was searched; otherwise the user gave the plan."""
+        return self.rounds > 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +303,9 @@ class Record:
         devices: Copy and launch costs of the participating devices.
         device_work: Device work of each run of the plan.
         deterministic: Whether only kernels took part that give the same bits each time.
+        machine: What the machine does at best; None if the plan has no kernels.
+        limit: The least time that the machine allows the model, by estimate, however it is cut into kernels; None if
+            nothing is known of the machine.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -281,3 +332,30 @@ class Record:
     devices: tuple[DeviceFacts, ...] = ()
     device_work: DeviceWorkFacts = dataclasses.field(default_factory=DeviceWorkFacts)
     deterministic: bool = False
+    machine: MachineFacts | None = None
+    limit: LimitFacts | None = None
+
+    @property
+    def headroom(self) -> float | None:
+        """Share of the plan's predicted time that a better plan of the candidates could save at most.
+
+        None if nothing is known. It is about recorded costs: plans were chosen among by their times end to end.
+        """
+        predicted_us = self.predicted_ms * 1000
+        if predicted_us <= 0 or self.search.bound_us <= 0:
+            return None
+        return max(0.0, 1 - self.search.bound_us / predicted_us)
+
+    @property
+    def share_of_peak(self) -> float | None:
+        """Share of the machine's peak the plan runs at, end to end or else as predicted; None if not estimated."""
+        return None if self.limit is None else self.limit.share_of(1000 * (self.measured_ms or self.predicted_ms))
+
+    @property
+    def prediction_error(self) -> float | None:
+        """Measured over predicted time of the plan, minus one; None if either is unknown."""
+        return _prediction_error(self.predicted_ms, self.measured_ms)
+
+
+def _prediction_error(predicted: float, measured: float) -> float | None:
+    return measured / predicted - 1 if predicted > 0 and measured > 0 else None

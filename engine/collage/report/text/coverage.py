@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from collage.report.facts.record import Record, ToolchainFacts
 from collage.report.figures import counted
 from collage.report.text.refusal_groups import RefusalGroup, group_refusals
@@ -10,21 +13,30 @@ LITTLE = 0.1
 """Share of the nodes below which a toolchain is named by default."""
 
 _REASONS = 2
+_CLAUSE = re.compile(r"[^:;(]*? [^:;(]*(?=: |; | \()")
+"""The first clause of a reason, of two words at least: what comes behind is detail or advice."""
 
 
-def coverage_lines(record: Record, *, everything: bool = False) -> tuple[str, ...]:
-    """Return one sentence per toolchain that was given little or nothing of the model.
+def coverage_lines(record: Record, *, everything: bool = False, reasons: bool = False) -> tuple[str, ...]:
+    """Return one sentence per toolchain that was given little or nothing of the model, and one for the unusable ones.
 
     Args:
         record: Record of the optimization.
         everything: Whether to include toolchains that were given a larger share.
+        reasons: Whether to give the whole reason of each unusable toolchain, in a line of its own.
     """
     total = kernel_nodes(record)
-    return tuple(
+    unusable = [toolchain for toolchain in record.toolchains if toolchain.unusable]
+    lines = [
         _line(toolchain, total, record)
         for toolchain in record.toolchains
-        if everything or toolchain.chosen_nodes < LITTLE * total
-    )
+        if not toolchain.unusable and (everything or toolchain.chosen_nodes < LITTLE * total)
+    ]
+    if reasons:
+        lines += [f"{toolchain.name} is unusable: {toolchain.unusable}" for toolchain in unusable]
+    elif unusable:
+        lines.append(f"not usable here: {_by_reason(unusable)}; `collage doctor` says more")
+    return tuple(lines)
 
 
 def kernel_nodes(record: Record) -> int:
@@ -33,8 +45,6 @@ def kernel_nodes(record: Record) -> int:
 
 
 def _line(toolchain: ToolchainFacts, total: int, record: Record) -> str:
-    if toolchain.unusable:
-        return f"{toolchain.name} is unusable: {toolchain.unusable}"
     took = f"{toolchain.name} took {toolchain.chosen_nodes} of {counted(total, 'node')}"
     refused = total - toolchain.claimed_nodes
     groups = [
@@ -52,6 +62,15 @@ def _line(toolchain: ToolchainFacts, total: int, record: Record) -> str:
         rest = f"the other {lost}" if toolchain.chosen_nodes else f"the {lost}"
         causes.append(f"{rest} it accepts{to}")
     return f"{took}: {'; '.join(causes)}" if causes else took
+
+
+def _by_reason(unusable: Iterable[ToolchainFacts]) -> str:
+    """Name unusable toolchains, those with the same reason together."""
+    names: dict[str, list[str]] = {}
+    for toolchain in unusable:
+        clause = _CLAUSE.match(toolchain.unusable)
+        names.setdefault(clause[0] if clause else toolchain.unusable, []).append(toolchain.name)
+    return ", ".join(f"{', '.join(each)} ({reason})" for reason, each in names.items())
 
 
 def _because(groups: list[RefusalGroup]) -> str:

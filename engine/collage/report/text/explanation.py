@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from collage.report import figures
 from collage.report.facts.device_facts import DeviceFacts
-from collage.report.facts.record import AlternativeFacts, ContenderFacts, Record, RegionFacts
+from collage.report.facts.record import ContenderFacts, Record, RegionFacts
 from collage.report.text.coverage import coverage_lines
+from collage.report.text.headroom import ABOVE, headroom_lines, peak_name, work
 from collage.report.text.operator_summary import summarize_operators
+from collage.report.text.predictions import misprediction_lines, predicted_against_measured
 from collage.report.text.refusal_groups import RefusalGroup, group_refusals
-from collage.report.text.tables import predicted_against_measured, search_lines
+from collage.report.text.tables import search_lines
+from collage.report.text.why import NEAR_TIE, is_near_tie, why
 
 WIDTH = 100
-NEAR_TIE = 0.05
-"""Relative cost difference below which the choice could have gone either way: measurements repeat no better."""
-
 _NODES_SHOWN = 4
 _COPIES_SHOWN = 6
 
@@ -35,6 +35,7 @@ def explain(record: Record, *, width: int = WIDTH, everything: bool = False) -> 
     _device_copies(writer, record, everything)
     _device_work(writer, record)
     _near_ties(writer, record)
+    _headroom(writer, record)
     _refusals(writer, record, everything)
     _how(writer, record)
     return writer.text()
@@ -73,6 +74,8 @@ def _decision(writer: _Writer, record: Record) -> None:
     writer.heading(f"The plan for {model.name}")
     writer.say(record.decision)
     writer.say(predicted_against_measured(record) + ".")
+    for line in misprediction_lines(record):
+        writer.say(line, indent=2)
     comparison = record.comparison
     if comparison.best_single and comparison.speedup_vs_best_single > 0:
         interval = figures.interval(comparison.speedup_ci95, 3)
@@ -131,29 +134,44 @@ def _regions(writer: _Writer, record: Record, everything: bool) -> None:
         pattern = f"; pattern {region.composite}" if region.composite else ""
         writer.say(f"computes {summarize_operators(region.operators, width=80)}{pattern}", indent=4)
         writer.say(f"nodes {_some(region.nodes, everything)}", indent=4)
-        for line in _why(region):
+        if (limited := _limited(region)) is not None:
+            writer.say(limited, indent=4)
+        for line in why(region, record):
             writer.say(line, indent=4)
 
 
-def _why(region: RegionFacts) -> Iterator[str]:
-    priced = sorted((a for a in region.alternatives if a.cost_us is not None), key=lambda a: (a.cost_us, a.target))
-    refused = sorted((a for a in region.alternatives if a.cost_us is None), key=lambda a: a.target)
-    if not region.alternatives:
-        yield f"why {region.target}: no other target was asked"
-    elif not priced:
-        yield f"why {region.target}: no other target can take it"
-    elif all(a.cost_us is not None and a.cost_us >= region.cost_us for a in priced):
-        yield f"why {region.target}: it is the cheapest here"
-    else:
-        yield f"why {region.target}: not the cheapest here alone; the plan as a whole is cheaper with it"
-    for alternative in priced:
-        assert alternative.cost_us is not None
-        cost = f"{figures.microseconds(alternative.cost_us)} us ({figures.change(alternative.cost_us, region.cost_us)})"
-        tie = ", a near tie" if _is_near_tie(region, alternative) else ""
-        reason = f": {alternative.reason}" if alternative.reason else ""
-        yield f"{alternative.target} {cost}{tie}{reason}"
-    for alternative in refused:
-        yield f"{alternative.target} has no way: {alternative.reason or 'no reason given'}"
+def _limited(region: RegionFacts) -> str | None:
+    """Return how near a region is to what the machine allows; None if nothing is known of the machine."""
+    limit, share = region.limit, region.share_of_peak
+    if limit is None:
+        return None
+    if share is None:
+        return f"what the machine allows is not estimated: {limit.not_estimated or 'it has no work'}"
+    least = f"at least {figures.microseconds(limit.least_us)} us for {work(limit)}"
+    above = f"; {ABOVE}" if share > 1 else ""
+    return f"by estimate at {figures.whole_percent(share)} of {peak_name(limit)}: {least}{above}"
+
+
+def _headroom(writer: _Writer, record: Record) -> None:
+    writer.heading("How much better a plan could be")
+    for line in headroom_lines(record):
+        writer.say(line)
+    machine = record.machine
+    if machine is None:
+        return
+    products = [f"{each.arithmetic} {each.gflop_per_s:,.0f} GFLOP/s (a product by {each.by})" for each in machine.peaks]
+    levels = [
+        f"{each.level}{f' ({figures.size(each.holds_bytes)})' if each.holds_bytes else ''} {each.gb_per_s:,.0f} GB/s"
+        for each in machine.bandwidths
+    ]
+    peaks = "; ".join(", ".join(each) for each in (products, levels) if each) or "none"
+    writer.say(f"measured peaks, with {figures.counted(machine.threads, 'thread')}: {peaks}")
+    if machine.missing:
+        writer.say(f"some peaks are missing: {machine.missing}")
+    writer.say(
+        "The estimate compares operations and bytes with these peaks (a roofline). It proves nothing: a plan may be "
+        "faster, and what is left may be out of any library's reach."
+    )
 
 
 def _near_ties(writer: _Writer, record: Record) -> None:
@@ -161,7 +179,7 @@ def _near_ties(writer: _Writer, record: Record) -> None:
         (region, alternative)
         for region in record.regions
         for alternative in region.alternatives
-        if _is_near_tie(region, alternative)
+        if is_near_tie(region, alternative)
     ]
     if not ties:
         return
@@ -178,13 +196,8 @@ def _near_ties(writer: _Writer, record: Record) -> None:
         )
 
 
-def _is_near_tie(region: RegionFacts, alternative: AlternativeFacts) -> bool:
-    cost = alternative.cost_us
-    return cost is not None and abs(cost - region.cost_us) <= NEAR_TIE * region.cost_us
-
-
 def _refusals(writer: _Writer, record: Record, everything: bool) -> None:
-    lines = coverage_lines(record, everything=True)
+    lines = coverage_lines(record, everything=True, reasons=everything)
     groups = group_refusals(record.refusals)
     if not lines and not groups:
         return

@@ -5,7 +5,6 @@ Cells are `Text`, never markup: node and target names contain brackets.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -17,7 +16,9 @@ from collage.report import figures
 from collage.report.documents.optimize_json import PHASES
 from collage.report.facts.record import Comparison, CompatibleSetFacts, ContenderFacts, Record, RegionFacts, SearchFacts
 from collage.report.text.coverage import coverage_lines
+from collage.report.text.headroom import ABOVE, headroom_lines
 from collage.report.text.operator_summary import summarize_operators
+from collage.report.text.predictions import misprediction_lines, predicted_against_measured
 from collage.report.text.refusal_groups import group_refusals
 from collage_core.candidates.refusals import Refusal
 
@@ -36,16 +37,17 @@ def optimize_summary(record: Record, *, everything: bool = False) -> RenderableT
         comparison_table(record.comparison),
         regions_table(record, limit=None if everything else _REGIONS_SHOWN),
         Text(predicted_against_measured(record)),
+        *(Text(line) for line in misprediction_lines(record)),
         Text(f"largest output error {figures.error(record.max_error)} relative to the output's scale"),
     ]
     if record.unchecked:
         parts.append(Text(f"not independently checked: {_names(record.unchecked)}"))
-    lines = coverage_lines(record, everything=everything)
+    lines = coverage_lines(record, everything=everything, reasons=everything)
     if lines:
         parts += [Text(), *(Text(line) for line in lines)]
     if record.refusals:
         parts.append(refusals_table(record.refusals, limit=None if everything else _REFUSALS_SHOWN))
-    parts += [Text(), *(Text(line) for line in search_lines(record.search))]
+    parts += [Text(), *(Text(line) for line in (*headroom_lines(record), *search_lines(record.search)))]
     parts += [Text(f"note: {note}") for note in record.notes]
     parts += [Text(), Text(record.decision, style="bold")]
     return Group(*parts)
@@ -58,8 +60,24 @@ def comparison_table(comparison: Comparison) -> RenderableType:
     for contender in comparison.contenders:
         add_cells(table, *_contender_cells(contender), style=_style(contender, comparison))
     failures = [Text(f"{c.name} failed: {c.failed}", style="red") for c in comparison.contenders if c.failed]
-    below = [Text(f"ratio: to {comparison.best_single}, the best single toolchain")] if comparison.best_single else []
-    return Group(table, *below, *failures)
+    below: list[RenderableType] = []
+    if comparison.best_single:
+        below = [Text(f"ratio: to {comparison.best_single}, the best single toolchain")]
+    return Group(table, *below, *_as_called(comparison), *failures)
+
+
+def _as_called(comparison: Comparison) -> list[RenderableType]:
+    """Render runs as users call them, in a table of their own; nothing if none were timed."""
+    table = plain_table("as users call it", ">p50 ms", ">95 % CI", ">ratio", ">95 % CI")
+    for contender in comparison.contenders:
+        if (called := contender.as_called) is not None:
+            ratio = figures.ratio(called.ratio), figures.span(called.ratio_ci95, 3)
+            shown = figures.milliseconds(called.latency_ms.p50), figures.span(called.latency_ms.ci95)
+            add_cells(table, contender.name, *shown, *(ratio if called.ratio > 0 else ("-", "")))
+    if not table.row_count:
+        return []
+    best = comparison.best_single_as_called
+    return [table, *([Text(f"ratio: to {best}, the best single toolchain so")] if best else [])]
 
 
 def regions_table(record: Record, *, limit: int | None = None) -> RenderableType:
@@ -74,9 +92,13 @@ def regions_table(record: Record, *, limit: int | None = None) -> RenderableType
     times = {region.id: region.measured_us if profiled else region.cost_us for region in regions}
     kept = {region.id for region in sorted(regions, key=lambda r: (-times[r.id], r.id))[:limit]}
     whole = sum(times.values())
-    table = plain_table("region", "target", "operators", ">nodes", ">predicted us", ">measured us", ">share")
+    estimated = record.machine is not None
+    peaks = (">of peak",) if estimated else ()
+    table = plain_table("region", "target", "operators", ">nodes", ">predicted us", ">measured us", ">share", *peaks)
 
-    def add_row(names: tuple[str, str, str], rows: Sequence[RegionFacts], style: str = "") -> None:
+    def add_row(
+        names: tuple[str, str, str], rows: Sequence[RegionFacts], of_peak: float | None, style: str = ""
+    ) -> None:
         add_cells(
             table,
             *names,
@@ -84,32 +106,30 @@ def regions_table(record: Record, *, limit: int | None = None) -> RenderableType
             figures.microseconds(sum(region.cost_us for region in rows)),
             figures.microseconds(sum(region.measured_us for region in rows) if profiled else None),
             figures.percent(sum(times[region.id] for region in rows), whole),
+            *((share_of_peak(of_peak),) if estimated else ()),
             style=style,
         )
 
     for region in regions:
         if region.id in kept:
-            add_row((region.id, region.target, summarize_operators(region.operators)), [region])
+            names = (region.id, region.target, summarize_operators(region.operators))
+            add_row(names, [region], region.share_of_peak)
     others = [region for region in regions if region.id not in kept]
     if others:
-        add_row(("...", "", f"{figures.counted(len(others), 'region')} more"), others)
+        add_row(("...", "", f"{figures.counted(len(others), 'region')} more"), others, None)
     table.add_section()
-    add_row(("total", "", figures.counted(len(regions), "kernel")), regions, style="bold")
+    add_row(("total", "", figures.counted(len(regions), "kernel")), regions, record.share_of_peak, style="bold")
+    shares = (record.share_of_peak, *(region.share_of_peak for region in regions if region.id in kept))
+    if any(share is not None and share > 1 for share in shares):
+        return Group(table, Text(f"*: {ABOVE}"))
     return table
 
 
-def predicted_against_measured(record: Record) -> str:
-    """Format the plan's predicted cost next to the measured end-to-end time."""
-    measured = f"{figures.milliseconds(record.measured_ms)} ms end to end"
-    if record.measured_ms <= 0:
-        measured = "not measured end to end"
-    elif record.predicted_ms > 0:
-        measured += f" ({figures.change(record.measured_ms, record.predicted_ms)})"
-    predicted = f"predicted {figures.milliseconds(record.predicted_ms)} ms"
-    if record.device_copies:
-        copies_ms = sum(copy.cost_us for copy in record.device_copies) / 1000
-        predicted += f" (device copies {figures.milliseconds(copies_ms)} ms)"
-    return f"{predicted}, measured {measured}"
+def share_of_peak(share: float | None) -> str:
+    """Format a share of the machine's peak; a star marks one that the estimate cannot explain."""
+    if share is None:
+        return "-"
+    return figures.whole_percent(share) + (" *" if share > 1 else "")
 
 
 def refusals_table(refusals: Iterable[Refusal], *, limit: int | None = None) -> RenderableType:
@@ -131,14 +151,8 @@ def refusals_table(refusals: Iterable[Refusal], *, limit: int | None = None) -> 
 
 def search_lines(search: SearchFacts) -> tuple[str, ...]:
     """Describe in a few lines how the plan was found."""
-    if search.exact:
-        certainty = "exact: no cheaper plan exists among the candidates, at these costs"
-    elif math.isfinite(search.gap_us):
-        certainty = f"not exact: a plan cheaper by up to {figures.microseconds(search.gap_us)} us may exist"
-    else:
-        certainty = "not exact: how much cheaper a plan may exist is not known"
     lines = [
-        f"search {search.method}, {figures.counted(search.rounds, 'round')}; {certainty}",
+        f"search {search.method}, {figures.counted(search.rounds, 'round')}",
         f"candidates {search.candidates}, distinct {search.distinct_candidates}, measured {search.measured}, "
         f"from the tuning database {search.cache_hits}",
     ]

@@ -1,0 +1,1 @@
+"""Profiles of kernels: made in a worker, kept in the tuning database, given to the search."""

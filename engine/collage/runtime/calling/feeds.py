@@ -1,0 +1,121 @@
+"""Check a caller's inputs and say where they are read."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+import numpy as np
+import onnx_ir as ir
+
+from collage.values.foreign_values import expected_foreign, fitted_foreign
+from collage_core.contract import Buffer, TensorSpec, ValueKind
+from collage_core.errors import FeedError
+
+Array = np.ndarray[Any, Any]
+
+READ_IN_PLACE_BYTES: Final = 256 << 10
+"""Least size of an input that is read where it is, if a recent run read it there too; smaller ones are copied."""
+READ_AT_ONCE_BYTES: Final = 16 << 20
+"""Least size of an input that is read where it is when it is there for the first time.
+
+Binding a run to another address takes longer than a copy of 1 MiB, and on a busy machine than one of 4 MiB. It pays if
+the address is used again, as by callers that fill one array over and over, or beside a copy that takes milliseconds.
+"""
+_RECENT_RUNS: Final = 4
+
+
+class Input:
+    """One input of a session, with its cheap-to-compare properties precomputed: every run checks its inputs.
+
+    Args:
+        buffer: Where the input is copied to unless it is read in place.
+        in_place: Whether kernels can be bound to a caller's arrays.
+    """
+
+    __slots__ = ("_array", "_at_once", "_buffer", "_dtype", "_in_place", "_recent", "_shape", "spec")
+
+    def __init__(self, buffer: Buffer, *, in_place: bool) -> None:
+        self.spec = buffer.spec
+        planned = buffer.spec.kind is ValueKind.PLANNED
+        self._buffer = buffer
+        self._array = buffer.array if planned else None
+        self._dtype = buffer.spec.numpy_dtype if planned else None
+        self._shape = buffer.spec.shape
+        self._in_place = in_place and planned and buffer.spec.nbytes >= READ_IN_PLACE_BYTES
+        self._at_once = self._in_place and buffer.spec.nbytes >= READ_AT_ONCE_BYTES
+        self._recent: deque[int] = deque(maxlen=_RECENT_RUNS)
+
+    def checked(self, value: Any) -> Any:
+        """Check a value and return it in the form that the other methods take."""
+        plain = self._array is not None and type(value) is np.ndarray
+        if plain and value.shape == self._shape and value.dtype == self._dtype:
+            return value
+        return _fitted(value, self.spec)
+
+    def address(self, value: Any) -> int:
+        """Return the address at which a checked value is to be read in the next run; 0 if it is to be copied."""
+        if not self._in_place:
+            return 0
+        flags = value.flags
+        if not (flags.c_contiguous and flags.aligned):
+            return 0
+        address = int(value.ctypes.data)
+        again = self._at_once or address in self._recent
+        self._recent.append(address)
+        return address if again else 0
+
+    def copy_always(self) -> None:
+        """Stop reading the input in place."""
+        self._in_place = False
+
+    def put(self, value: Any) -> None:
+        """Copy a checked value into the input's buffer, which all runs of a session share."""
+        if self._array is None:
+            self._buffer.put(value)
+        else:
+            np.copyto(self._array, value)
+
+
+def _fitted(value: Any, spec: TensorSpec) -> Any:
+    """Convert a value to an array of the input's dtype and shape; sequences and optional values likewise."""
+    if spec.dtype is None:
+        return fitted_foreign(value, spec)
+    array = _as_array(value, spec)
+    fits = array.dtype == spec.numpy_dtype or (spec.dtype == ir.DataType.STRING and array.dtype.kind in "OUS")
+    if fits and spec.shape is not None:
+        fits = array.ndim == len(spec.shape) and all(
+            extent in (None, given) for extent, given in zip(spec.shape, array.shape, strict=True)
+        )
+    if not fits:
+        raise FeedError(spec.name, f"expected {expected(spec)}, got {array.dtype}{list(array.shape)}")
+    if spec.kind is ValueKind.FOREIGN:
+        # kept by reference: the caller may change its own array before or while the model runs
+        return np.array(array, object if spec.dtype == ir.DataType.STRING else None)
+    return array
+
+
+def _as_array(value: Any, spec: TensorSpec) -> Array:
+    try:
+        if isinstance(value, np.ndarray):
+            return value
+        if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
+            return np.from_dlpack(value)
+        array = np.asarray(value)
+        typed = hasattr(value, "dtype")  # a NumPy scalar, or another library's array
+        if typed or spec.dtype == ir.DataType.STRING or not np.can_cast(array.dtype, spec.numpy_dtype, "same_kind"):
+            return array
+        return np.asarray(value, spec.numpy_dtype)
+    except (TypeError, ValueError, OverflowError, BufferError, RuntimeError) as error:
+        kind = type(value).__name__
+        raise FeedError(spec.name, f"expected {expected(spec)}, and {kind} cannot be read as one: {error}") from error
+
+
+def expected(spec: TensorSpec) -> str:
+    """Describe the values an input accepts, for error messages."""
+    if spec.dtype is None:
+        return expected_foreign(spec)
+    dtype = "strings" if spec.dtype == ir.DataType.STRING else str(spec.numpy_dtype)
+    if spec.shape is None:
+        return f"{dtype} of any shape"
+    return f"{dtype}[{', '.join('?' if extent is None else str(extent) for extent in spec.shape)}]"

@@ -1,0 +1,99 @@
+"""Peaks for a plan: measured where it has kernels on the CPU, and again where a kernel is faster than they allow."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from collage.devices.this_host import this_host
+from collage.peaks.limits import PlanLimits
+from collage.peaks.measured_limits import measured_limits, working_targets
+from collage.peaks.numpy_main import NumpyAnswer, NumpyRequest
+from collage.setup.settings import SetupChoices
+from collage.setup.toolchains import Toolchains
+from collage.store.memory import MemoryStore
+from collage_core.candidates.plan import Plan
+from collage_core.contract import Target
+from collage_core.fusion import Partitioning
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_testing import chain, single_matmul
+from tests.engine.exploring import a_target, by_operator, kernel, pool_of
+
+A = a_target("a")
+
+
+class Machine:
+    """A database, and a process that measures every speed faster than the last time."""
+
+    def __init__(self) -> None:
+        self.requests: list[NumpyRequest] = []
+        self.toolchains = cast(Toolchains, SimpleNamespace(database=MemoryStore(), host=this_host(), threads=2))
+
+    def run(self, request: NumpyRequest) -> NumpyAnswer:
+        self.requests.append(request)
+        speed = 100.0 * len(self.requests)
+        return NumpyAnswer(
+            bytes_per_us=(speed,) * len(request.levels),
+            products_us=tuple(2.0 * side**3 / speed for _, side in request.products),
+        )
+
+    def limits(self, plan: Plan, *times_us: float) -> PlanLimits | None:
+        return measured_limits(plan, times_us, self.toolchains, SetupChoices(), (), self.run)
+
+
+def plan_on(target: Target) -> Plan:
+    graph = DataflowGraph(single_matmul(m=16, n=16, k=16))
+    partitioning = Partitioning(graph, (kernel(graph, target),))
+    return Plan(name="p", single=True, partitioning=partitioning, costs_us=(1.0,), dispatch_us=0.0)
+
+
+LEAST_US = 2 * 16**3 / 100.0
+"""Of that product at the first speed."""
+
+
+def test_a_plan_slower_than_its_limit_is_measured_once() -> None:
+    machine = Machine()
+
+    limits = [machine.limits(plan_on(A), LEAST_US * 1.5) for _ in range(3)]
+
+    assert len(machine.requests) == 1
+    assert limits[0] == limits[1] == limits[2]
+    assert limits[0] is not None
+    assert limits[0].whole.least_us == pytest.approx(LEAST_US, abs=1e-3)
+
+
+def test_a_kernel_faster_than_its_limit_has_peaks_measured_again_but_not_for_ever() -> None:
+    machine = Machine()
+
+    found = [machine.limits(plan_on(A), LEAST_US / 10) for _ in range(5)]
+
+    assert len(machine.requests) == 3
+    speeds = [100.0 * LEAST_US / each.whole.least_us for each in found if each is not None]
+    assert speeds == pytest.approx([200.0, 300.0, 300.0, 300.0, 300.0], rel=1e-3)
+
+
+def test_a_plan_on_another_device_needs_no_peaks() -> None:
+    machine = Machine()
+
+    limits = machine.limits(plan_on(a_target("gpu", device="cuda:0")), 1.0)
+
+    assert machine.requests == []
+    assert limits is not None
+    assert limits.whole.not_estimated == "the peaks of cuda:0 are not measured, only those of the CPU"
+
+
+def test_a_plan_without_kernels_has_no_limits() -> None:
+    graph = DataflowGraph(chain("Identity"))
+    empty: Any = SimpleNamespace(kernels=(), graph=graph)
+
+    assert Machine().limits(empty) is None
+
+
+def test_only_targets_on_which_something_ran_are_asked_for_products() -> None:
+    graph = DataflowGraph(chain("Relu", "Exp"))
+    truth = by_operator({"a": {"Relu": 1.0, "Exp": 1.0}, "b": {}, "c": {"Relu": 1.0}})
+    each = [kernel(graph, a_target(name), part) for name in ("c", "a", "b") for part in graph.names]
+
+    assert [target.name for target in working_targets(pool_of(graph, truth, *each).pool)] == ["a", "c"]
