@@ -28,6 +28,7 @@ WORST: Final = 0.05
 LOST_AT_MOST: Final = 2
 """Models on which the default search may lose more than `WITHIN`."""
 SHARE: Final = 1 / 3
+_NAMED: Final = 5
 
 
 def replayed(
@@ -117,7 +118,8 @@ def verdict(models: Sequence[Mapping[str, Any]]) -> list[str]:
         said.append(f"{len(lost)} of {len(models)} models lose more than {WITHIN:.0%}; {LOST_AT_MOST} may")
     far = [model["name"] for model in models if model["worst"] > WORST]
     if far:
-        said.append(f"{len(far)} lose more than {WORST:.0%} in some replay: {', '.join(far)}")
+        more = f" and {len(far) - _NAMED} more" if len(far) > _NAMED else ""
+        said.append(f"{len(far)} lose more than {WORST:.0%} in some replay: {', '.join(far[:_NAMED])}{more}")
     share = statistics.median(model["share"] for model in models)
     if share > SHARE:
         said.append(f"the default search takes {share:.2f} of the exhaustive one's seconds, median; {SHARE:.2f} may be")

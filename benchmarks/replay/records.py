@@ -7,12 +7,17 @@ import random
 import statistics
 from collections.abc import Sequence
 
-from collage.store import Purpose, TuningRecord
+from collage.store import Purpose, StoredDocument, TuningRecord
 
 
 def seconds_of(record: TuningRecord) -> float:
     """Return the seconds that a measurement took: building, checking and timing."""
     return float(record.extra.get("seconds", 0.0))
+
+
+def document_seconds(document: StoredDocument) -> float:
+    """Return the seconds that it took to find out what a document says; 0 if it does not say."""
+    return float(document.body.get("seconds", 0.0))
 
 
 def resampled(record: TuningRecord, draw: int | None) -> TuningRecord:

@@ -6,11 +6,12 @@ import math
 from collections.abc import Collection
 from typing import Any, Final
 
-from benchmarks.replay.records import again, long_run_us, resampled, seconds_of
+from benchmarks.replay.records import again, document_seconds, long_run_us, resampled, seconds_of
 from collage.measure.driver.recorded import RecordedCosts
 from collage.measure.driver.records import to_outcome
 from collage.measure.driver.source import MeasuringCostSource
-from collage.measure.wire.outcomes import Failed, Outcome, Stage
+from collage.measure.wire.messages import AskProfile
+from collage.measure.wire.outcomes import Failed, Outcome, Profiled, Refused, Stage
 from collage.store import Purpose, RecordKey, StoredDocument, TuningRecord, TuningStore
 from collage.store.memory import MemoryStore
 from collage_core.candidates.costs import CacheKey
@@ -31,7 +32,8 @@ class Overlay(MemoryStore):
         filled: The database.
 
     Attributes:
-        others_s: Seconds that the other records took which were asked for by their purpose, by their content.
+        others_s: Seconds that the other records took which were asked for by their purpose, by their content, and
+            documents, such as profiles, by kind and name.
     """
 
     def __init__(self, filled: TuningStore) -> None:
@@ -59,7 +61,10 @@ class Overlay(MemoryStore):
 
     def get_stored(self, kind: str, name: str) -> StoredDocument | None:
         """See `TuningStore`."""
-        return self._filled.get_stored(kind, name)
+        found = self._filled.get_stored(kind, name)
+        if found is not None and (took_s := document_seconds(found)):
+            self.others_s[f"{kind} {name}"] = took_s
+        return found
 
     def document_keys(self) -> tuple[tuple[str, str], ...]:
         """See `TuningStore`."""
@@ -120,6 +125,13 @@ class Replay(MeasuringCostSource):
         self._own.append(resampled(record, self._draw))
         self.read_anew(key)
         return to_outcome(record, self.settings.limits(candidate.measured_as))
+
+    def _profiled(self, ask: AskProfile) -> Profiled | Refused | Failed:
+        if not self._purposes:
+            self.unknown += 1
+            return Refused(reason="the database has no profile of it")
+        self.fresh += 1
+        return super()._profiled(ask)
 
     def _next(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose) -> TuningRecord | None:
         """Return the next measurement for a purpose; None if there is none, and none can be made."""

@@ -157,11 +157,15 @@ def test_where_nothing_is_measured_an_unknown_candidate_fails_and_is_counted(cas
 
 
 def test_what_is_found_out_once_is_found_out_for_all_replays(case: Case) -> None:
-    document = StoredDocument(kind="profile", name="a", version=1, body={"us": [1, 2]})
+    document = StoredDocument(kind="profile", name="a", version=1, body={"us": [1, 2], "seconds": 1.5})
 
     Overlay(case.store).put_stored(document)
 
-    assert Overlay(case.store).get_stored("profile", "a") == document
+    overlay = Overlay(case.store)
+    assert overlay.get_stored("profile", "b") is None
+    assert overlay.others_s == {}
+    assert overlay.get_stored("profile", "a") == overlay.get_stored("profile", "a") == document
+    assert sum(overlay.others_s.values()) == 1.5
     assert Overlay(case.store).document_keys() == case.store.document_keys() == (("profile", "a"),)
     assert not list(Overlay(case.store).all_records())
 
