@@ -20,7 +20,6 @@ import argparse
 import dataclasses
 import json
 import math
-import random
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,178 +31,62 @@ from rich.table import Table
 
 from benchmarks.models import MODELS
 from benchmarks.page import environment, head, lines_of, noting, written
-from collage.build.assemble import assemble
+from benchmarks.replay.bench import Bench
+from benchmarks.replay.source import Replay
 from collage.decide.contenders import package_contender
 from collage.decide.decision import Timed, decide
 from collage.decide.race import HEAT_ROUNDS
-from collage.decide.shortlist import mixes, singles
-from collage.explore.exhaustive import explore_exhaustively
-from collage.explore.exploration import ExplorationSetup
-from collage.explore.lazy import explore_lazily
 from collage.measure.contenders.interleaved import Rounds, interleaved
-from collage.measure.driver.records import to_outcome
-from collage.measure.driver.settings import MeasureSettings
-from collage.measure.driver.source import MeasuringCostSource
 from collage.measure.statistics import ratio_interval
-from collage.measure.wire.outcomes import BuildSettings, Failed, Outcome, Tolerance
-from collage.options import PRESETS
-from collage.report.progress import LineProgress, Progress, SilentProgress
-from collage.setup.dispatch import dispatch_us
-from collage.setup.environment import Environment
-from collage.setup.queries import usable_rules
-from collage.setup.settings import SetupChoices
-from collage.setup.toolchains import Toolchains
-from collage.setup.workload import Workload
-from collage.store import Purpose, RecordKey, TuningRecord, TuningStore, open_database
-from collage.store.memory import MemoryStore
-from collage_core.candidates.costs import CacheKey, Costs
+from collage.measure.wire.outcomes import Failed
+from collage.options import OptimizeOptions
+from collage.report.progress import LineProgress
+from collage.store import TuningStore, open_database
 from collage_core.candidates.plan import Plan
-from collage_core.candidates.pool import CandidatePool
 from collage_core.errors import CollageError
-from collage_core.fusion import CandidateBounds, CandidateKernel
 
 NAMES = ("resnet50", "bert_base_6", "convnext_tiny")
 WITHIN = 1.01
 SHARE = 1 / 3
-_STRATEGIES = {"exhaustive": explore_exhaustively, "lazy": explore_lazily}
-_PRESET: Final = "default"
-_RTOL = 1e-3
+DEFAULT: Final = OptimizeOptions()
+_STRATEGIES: Final = {"exhaustive": OptimizeOptions(search="exact"), "lazy": DEFAULT}
 
 
-class Replay(MeasuringCostSource):
-    """Serves measurements from a database that another run filled.
-
-    Args:
-        filled: Real measurements; missing ones are measured and added.
-        draw: Seed for resampling; None to serve the recorded samples.
-        **options: As of `MeasuringCostSource`, without its database.
-
-    Attributes:
-        seconds: Total time that the served measurements originally took.
-        when: Value of `seconds` at the first measurement of each candidate, by target and key.
-        fresh: Number of measurements made now.
-    """
-
-    def __init__(self, filled: TuningStore, draw: int | None, **options: Any) -> None:
-        self._own = MemoryStore()
-        super().__init__(database=self._own, **options)
-        self._filled = filled
-        self._live = MeasuringCostSource(database=filled, **options)
-        self._draw = draw
-        self.seconds = 0.0
-        self.when: dict[CacheKey, float] = {}
-        self.fresh = 0
-
-    def reached(self, plan: Plan) -> float:
-        """Return the seconds after which all kernels of a plan were measured; infinite if one never was."""
-        keys = ((each.measured_as.name, self.key(each.sub_graph)) for each in plan.kernels)
-        return max((self.when.get(key, math.inf) for key in keys), default=0.0)
-
-    def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose) -> Outcome:
-        served = len(self._own.records(key, purpose))
-        if len(self._filled.records(key, purpose)) <= served:
-            self._live.measure([candidate], purpose)
-            self.fresh += 1
-        record = self._filled.records(key, purpose)[served]
-        self.seconds += float(record.extra.get("seconds", 0.0))
-        self.when.setdefault((candidate.measured_as.name, self.key(candidate.sub_graph)), self.seconds)
-        self._own.append(self._drawn(record))
-        self.read_anew(key)
-        return to_outcome(record, self.settings.limits(candidate.measured_as))
-
-    def _drawn(self, record: TuningRecord) -> TuningRecord:
-        if self._draw is None or not record.samples_us:
-            return record
-        rng = random.Random(f"{self._draw} {record.content_id}")
-        samples = tuple(rng.choices(record.samples_us, k=len(record.samples_us)))
-        return dataclasses.replace(record, samples_us=samples)
+def filled(bench: Bench, number: int) -> TuningStore:
+    """Open the database of one exhaustive run, which fills it with real measurements if it is incomplete."""
+    return open_database(str(bench.path.with_name(f"{bench.path.stem}-{number}.sqlite")))
 
 
-class Bench:
-    """One model with its toolchains.
-
-    Args:
-        path: The ONNX file.
-        toolchains: In the syntax of `--toolchains`.
-        work: Folder for databases.
-        progress: Receives progress updates.
-    """
-
-    def __init__(self, path: Path, toolchains: str, work: Path, progress: Progress) -> None:
-        self.path = path
-        self.work = work
-        self.progress = progress
-        inputs = path.with_suffix(".inputs.npz")
-        self.workload = Workload(path, inputs=inputs if inputs.is_file() else None)
-        choices = SetupChoices(toolchains=toolchains, tuning_db=str(work / "caches.sqlite"))
-        self.place = Toolchains(choices)
-        environment = Environment(self.workload, self.place, choices, progress)
-        self.rules = usable_rules(environment.asked)
-        self.dispatch_us = dispatch_us(self.place.database, self.place.host)
-        preset = PRESETS[_PRESET]
-        tolerance = Tolerance(relative=_RTOL, mismatched=_RTOL)
-        self.options: dict[str, Any] = {
-            "pool": self.place.pool,
-            "capture": environment.capture,
-            "host": self.place.host,
-            "settings": MeasureSettings(
-                build=BuildSettings(threads=self.place.threads, effort=preset.effort, max_variants=preset.max_variants),
-                protocol=preset.protocol,
-                tolerance=tolerance,
-                inexact_tolerance=tolerance,
-                deadline_s=preset.deadline_s,
-            ),
-        }
-
-    def explored(self, strategy: str, source: MeasuringCostSource) -> list[Plan]:
-        """Explore with a strategy and return the plans that would be timed end to end."""
-        setup = ExplorationSetup(
-            rules=self.rules,
-            source=source,
-            preset=PRESETS[_PRESET],
-            bounds=CandidateBounds.preset(_PRESET),
-            progress=SilentProgress(),
+def timed(bench: Bench, plans: Mapping[str, Plan], rounds: int) -> Mapping[str, Rounds]:
+    """Time plans against each other, all of them in every round; return the rounds by plan key."""
+    place, progress = bench.place, bench.progress
+    contenders = {}
+    progress.phase("building plans", sum(len(plan.kernels) for plan in plans.values()))
+    document = bench.workload.inputs_document(place.folder, place.store)
+    for key, plan in plans.items():
+        package = place.folder / f"{key}.collage"
+        try:
+            bench.save(plan, package)
+        except CollageError as error:
+            progress.message(f"{plan.name}: {error}")
+            continue
+        contenders[key] = package_contender(key, package, document, place.threads)
+    samples: dict[str, Rounds] = {}
+    for first in range(0, rounds, HEAT_ROUNDS):  # new processes for each heat, as in `optimize`
+        progress.phase("timing whole plans", HEAT_ROUNDS * len(contenders))
+        answers = interleaved(
+            list(contenders.values()),
+            rounds=HEAT_ROUNDS,
+            burst_s=DEFAULT.effective.round_s,
+            first_round=first,
+            progress=lambda *_: progress.advance(),
         )
-        pool = CandidatePool(self.workload.graph, Costs(source), self.dispatch_us)
-        pool = _STRATEGIES[strategy](setup, pool).pool
-        targets = [rule.target for rule in self.rules]
-        return [*singles(pool, targets), *mixes(pool, PRESETS[_PRESET].challengers)]
-
-    def filled(self, number: int) -> TuningStore:
-        """Open the database of one exhaustive run, which fills it with real measurements if it is incomplete."""
-        return open_database(str(self.work / f"{self.path.stem}-{number}.sqlite"))
-
-    def timed(self, plans: Mapping[str, Plan], rounds: int) -> Mapping[str, Rounds]:
-        """Time plans against each other, all of them in every round; return the rounds by plan key."""
-        source = MeasuringCostSource(database=MemoryStore(), **self.options)
-        contenders = {}
-        self.progress.phase("building plans", sum(len(plan.kernels) for plan in plans.values()))
-        document = self.workload.inputs_document(self.place.folder, self.place.store)
-        for key, plan in plans.items():
-            package = self.place.folder / f"{key}.collage"
-            try:
-                assembled = assemble(plan, source, self.place.store, self.progress)
-                assembled.save(package, None, threads=self.place.threads, model_name=plan.name, model_sha256="")
-            except CollageError as error:
-                self.progress.message(f"{plan.name}: {error}")
-                continue
-            contenders[key] = package_contender(key, package, document, self.place.threads)
-        samples: dict[str, Rounds] = {}
-        for first in range(0, rounds, HEAT_ROUNDS):  # new processes for each heat, as in `optimize`
-            self.progress.phase("timing whole plans", HEAT_ROUNDS * len(contenders))
-            answers = interleaved(
-                list(contenders.values()),
-                rounds=HEAT_ROUNDS,
-                burst_s=PRESETS[_PRESET].round_s,
-                first_round=first,
-                progress=lambda *_: self.progress.advance(),
-            )
-            failed = {key for key, answer in answers.items() if isinstance(answer, Failed)}
-            contenders = {key: contender for key, contender in contenders.items() if key not in failed}
-            for key, answer in answers.items():
-                if not isinstance(answer, Failed):
-                    samples[key] = samples.get(key, ()) + answer
-        return {key: samples[key] for key in contenders}
+        failed = {key for key, answer in answers.items() if isinstance(answer, Failed)}
+        contenders = {key: contender for key, contender in contenders.items() if key not in failed}
+        for key, answer in answers.items():
+            if not isinstance(answer, Failed):
+                samples[key] = samples.get(key, ()) + answer
+    return {key: samples[key] for key in contenders}
 
 
 def kept(plans: Sequence[Plan], rounds: Mapping[str, Rounds]) -> Plan:
@@ -230,17 +113,17 @@ def replayed(bench: Bench, fills: int, databases: int, rounds: int) -> dict[str,
     """Run the whole comparison for one model and return it as a JSON document."""
     for number in range(fills):
         bench.progress.message(f"{bench.path.stem}: exhaustive run {number + 1} of {fills}")
-        with bench.filled(number) as store:
-            bench.explored("exhaustive", MeasuringCostSource(database=store, **bench.options))
+        with filled(bench, number) as store:
+            bench.explored(_STRATEGIES["exhaustive"], bench.source(store))
     runs: list[dict[str, Any]] = []
     plans: dict[str, Plan] = {}
     for number in range(databases):
         bench.progress.message(f"{bench.path.stem}: replay {number + 1} of {databases}")
         run: dict[str, Any] = {"database": number % fills, "resampled": number >= fills}
-        with bench.filled(number % fills) as store:
-            for strategy in _STRATEGIES:
+        with filled(bench, number % fills) as store:
+            for strategy, options in _STRATEGIES.items():
                 source = Replay(store, number if number >= fills else None, **bench.options)
-                found = bench.explored(strategy, source)
+                _, found = bench.explored(options, source)
                 plans |= {plan.key: plan for plan in found}
                 run[strategy] = {
                     "seconds": source.seconds,
@@ -250,7 +133,7 @@ def replayed(bench: Bench, fills: int, databases: int, rounds: int) -> dict[str,
                     "measured_beyond": source.fresh,
                 }
         runs.append(run)
-    samples = bench.timed(plans, rounds)
+    samples = timed(bench, plans, rounds)
     for run in runs:
         chosen = {name: kept(run[name]["plans"], samples) for name in _STRATEGIES}
         for name, plan in chosen.items():
@@ -380,8 +263,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from benchmarks.models.__main__ import main as write_models
 
             write_models([name, "--out", str(options.work)])
-        bench = Bench(path, options.toolchains, options.work, LineProgress(sys.stderr))
-        with bench.place:
+        measured = dataclasses.replace(DEFAULT, toolchains=options.toolchains)
+        with Bench(path, measured, options.work, LineProgress(sys.stderr)) as bench:
             models.append(replayed(bench, options.fills, options.databases, options.rounds))
         if options.results:
             report: dict[str, Any] = {"schema_version": 1, **environment(), "models": models}

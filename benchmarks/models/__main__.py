@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import onnx
 
 from benchmarks.judge.inputs import beside
 from benchmarks.models import MODELS
@@ -34,6 +35,14 @@ def write(path: Path, content: Callable[[BinaryIO], object]) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def write_model(path: Path, model: onnx.ModelProto, inputs: Inputs) -> int:
+    """Write a model, and its inputs beside it; return the size of the model in bytes."""
+    data = model.SerializeToString(deterministic=True)
+    write(path, functools.partial(_dump, data))
+    write(beside(path), functools.partial(_pack, inputs))
+    return len(data)
 
 
 def _dump(data: bytes, stream: BinaryIO) -> None:
@@ -69,10 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         model = MODELS[name].build(options.seed)
         inputs = MODELS[name].make_inputs(options.seed)
         path = options.out / f"{name}.onnx"
-        data = model.SerializeToString(deterministic=True)
-        write(path, functools.partial(_dump, data))
-        write(beside(path), functools.partial(_pack, inputs))
-        print(f"{path}: {len(model.graph.node)} nodes, {len(data) / 1e6:.1f} MB")
+        size = write_model(path, model, inputs)
+        print(f"{path}: {len(model.graph.node)} nodes, {size / 1e6:.1f} MB")
     return 0
 
 

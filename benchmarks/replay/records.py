@@ -1,0 +1,59 @@
+"""What a replay reads of tuning records: the one module that knows how samples are kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import statistics
+from collections.abc import Sequence
+
+from collage.store import Purpose, StoredDocument, TuningRecord
+
+
+def seconds_of(record: TuningRecord) -> float:
+    """Return the seconds that a measurement took: building, checking and timing."""
+    return float(record.extra.get("seconds", 0.0))
+
+
+def document_seconds(document: StoredDocument) -> float:
+    """Return the seconds that it took to find out what a document says; 0 if it does not say."""
+    return float(document.body.get("seconds", 0.0))
+
+
+def resampled(record: TuningRecord, draw: int | None) -> TuningRecord:
+    """Return a record whose samples are drawn anew from its own, with replacement.
+
+    Args:
+        record: The record; what was not measured is returned unchanged.
+        draw: Seed; None for the record itself.
+    """
+    if draw is None or not record.samples_us:
+        return record
+    rng = random.Random(f"{draw} {record.content_id}")
+    samples = tuple(rng.choices(record.samples_us, k=len(record.samples_us)))
+    return dataclasses.replace(record, samples_us=samples)
+
+
+def again(records: Sequence[TuningRecord], purpose: Purpose, turn: int) -> TuningRecord:
+    """Make up another measurement of a candidate out of those there are, where none can be made.
+
+    Its samples are drawn from one of theirs, and so are the seconds it took.
+
+    Args:
+        records: At least one, of one key.
+        purpose: Purpose of the new one.
+        turn: How many were made up or served before; it chooses the record and seeds the draw.
+    """
+    chosen = records[turn % len(records)]
+    return dataclasses.replace(resampled(chosen, turn), purpose=purpose)
+
+
+def long_run_us(records: Sequence[TuningRecord]) -> float:
+    """Return the long-run cost of a candidate: the median over its measurements of each one's median.
+
+    Measurements were taken minutes apart, samples of one within a second: they share what disturbed them.
+
+    Args:
+        records: All of one key; at least one was measured.
+    """
+    return statistics.median(statistics.median(record.samples_us) for record in records if record.samples_us)
