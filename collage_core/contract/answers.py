@@ -120,7 +120,7 @@ def _parts(value: Any, origin: Any, declared: tuple[Any, ...], name: str) -> Ite
         for index, (each, kind) in enumerate(zip(value, kinds, strict=False)):
             yield each, kind, f"{name}[{index}]"
     elif origin is not None:
-        raise NotImplementedError(f"nothing says how to check {name}, which is declared as a {origin.__name__}")
+        raise TypeError(f"nothing says how to check {name}, which is declared as a {origin.__name__}")
 
 
 def _is_of(value: Any, kind: type) -> bool:

@@ -55,7 +55,8 @@ def attributed(function: KernelFunction, steps: Sequence[LibraryStep]) -> Kernel
         steps: What the library ran, in topological order.
 
     Returns:
-        A profile whose total is the sum of the steps. Or a refusal if none took as long as the library's clock shows.
+        A profile whose total is the sum of the steps. Or a refusal if none took as long as the library's clock
+        shows, or all that did belong to no node.
 
     Raises:
         KeyError: If a step names a node that the function does not have.
@@ -69,6 +70,8 @@ def attributed(function: KernelFunction, steps: Sequence[LibraryStep]) -> Kernel
     _settle_unknown(steps, parts)
     owners.extend(steps, parts)
     owners.adopt()
+    if not any(step.time_us for step, part in zip(steps, parts, strict=True) if part is not None):
+        return Unsupported("none of what the profiler lists is known to belong to a node")
     return _profile(graph, owners.part_of, steps, parts)
 
 

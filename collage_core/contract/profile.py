@@ -72,7 +72,7 @@ class KernelProfile:
         if len(set(named)) < len(named):
             twice = next(name for name in named if named.count(name) > 1)
             raise ValueError(f"node {twice!r} is in two parts")
-        if not self.total_us > 0:
+        if not self.attributed_us > 0:
             raise ValueError("a profile has a part that takes time")
 
     @property

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from collage.control.tie_breaking import Samples, TieBreaking, break_ties
 from collage.decide.compatible_sets import best_of_each
-from collage.explore.lazy import WITHIN
 from collage_core.candidates.chosen_plan import as_plan
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
@@ -16,6 +15,11 @@ from collage_core.errors import NoCoverError
 from collage_core.search import SearchCandidate
 from collage_core.search.exact import Allow
 
+WITHIN = 1.25
+"""Ratio to the best plan's prediction above which a mixed plan is not timed.
+
+Predictions are sums of costs that were measured at different times; on a shared machine they are off by a fifth.
+"""
 _ALIKE = 0.75
 """Share of common nodes (intersection over union) above which two kernels of one target count as the same."""
 

@@ -25,12 +25,6 @@ from collage.explore.searching import merged_on
 from collage_core.candidates.pool import CandidatePool
 from collage_core.fusion import CandidateKernel
 
-WITHIN = 1.25
-"""Ratio to the best plan's prediction above which a mixed plan is not timed.
-
-Predictions are sums of costs that were measured at different times; on a shared machine they are off by a fifth.
-"""
-
 
 def explore_lazily(setup: ExplorationSetup, pool: CandidatePool) -> Explored:
     """Measure what the best plan lacks, until it lacks nothing that is worth it.

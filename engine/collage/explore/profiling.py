@@ -29,7 +29,7 @@ def node_times(
         work: Estimated microseconds of each node, for shares.
     """
     profile = exploration.setup.source.profile(candidate)
-    if isinstance(profile, Unsupported) or not profile.attributed_us:
+    if isinstance(profile, Unsupported):
         return {}
     scale = cost_us / profile.attributed_us
     times: NodeTimes = dict.fromkeys(iterate_bits(candidate.sub_graph.nodes), 0.0)

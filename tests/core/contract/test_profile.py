@@ -40,6 +40,8 @@ def test_no_node_is_in_two_parts() -> None:
 def test_something_takes_time() -> None:
     with pytest.raises(ValueError, match="takes time"):
         profile("a", time_us=0.0)
+    with pytest.raises(ValueError, match="takes time"):  # what belongs to no node says nothing of any
+        KernelProfile(parts=(), unattributed=(UnattributedTime(name="reorder", time_us=5.0),))
     with pytest.raises(ValueError, match="at least one node"):
         profile()
 

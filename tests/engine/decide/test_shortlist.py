@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from collage.decide.compatible_sets import compatible_set_facts
-from collage.decide.shortlist import mixes, singles
-from collage.explore.lazy import WITHIN
+from collage.decide.shortlist import WITHIN, mixes, singles
 from collage_core.candidates.plan import Plan
 from collage_core.contract import Joins, Target
 from collage_core.ir.graph.dataflow import DataflowGraph
