@@ -74,7 +74,7 @@ def profiled(path: Path, toolchains: str) -> Iterator[dict[str, Any]]:
             if isinstance(profile, Unsupported):
                 yield result | {"refused": profile.reason}
                 continue
-            latency_us = statistics.median(opened.source.samples_us(candidate))
+            latency_us = statistics.median(opened.source.medians_us(candidate))
             yield result | {"latency_us": latency_us, "covered": len(candidate.sub_graph.names)} | _facts(profile)
 
 

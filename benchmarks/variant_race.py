@@ -201,9 +201,8 @@ def _made_ready(
         except Stopped as stopped:
             choice.failed = f"its first choice {variant} does not run ({stopped.outcome.reason}); it has another"
             return
-        choice.clocks[variant] = functools.partial(
-            entry.toolchain.measure, ask.target, bound.call, turn, trial.clock(bound, artifact, turn, cold=False)
-        )
+        clock = trial.clock(bound, artifact, turn, cold=False, calibration_threads=0)  # turns are paired by round
+        choice.clocks[variant] = functools.partial(entry.toolchain.measure, ask.target, bound.call, turn, clock)
 
 
 def _ignore(said: object) -> None:

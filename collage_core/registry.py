@@ -219,6 +219,7 @@ class Toolchain:
                 samples_us=samples,
                 warmup_runs=int(answer.warmup_runs),
                 calls_per_sample=int(answer.calls_per_sample),
+                blocks=tuple(answer.blocks),
             )
         except (TypeError, ValueError) as error:
             raise PluginError(self.name, "collage_measure", one_line(error)) from error

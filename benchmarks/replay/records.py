@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 import statistics
 from collections.abc import Sequence
 
-from collage.store import Purpose, StoredDocument, TuningRecord
+from collage.store import Purpose, StoredDocument, TuningRecord, block_medians_us
 
 
 def seconds_of(record: TuningRecord) -> float:
@@ -21,7 +22,7 @@ def document_seconds(document: StoredDocument) -> float:
 
 
 def resampled(record: TuningRecord, draw: int | None) -> TuningRecord:
-    """Return a record whose samples are drawn anew from its own, with replacement.
+    """Return a record whose blocks, and the samples in each, are drawn anew from its own, with replacement.
 
     Args:
         record: The record; what was not measured is returned unchanged.
@@ -30,8 +31,17 @@ def resampled(record: TuningRecord, draw: int | None) -> TuningRecord:
     if draw is None or not record.samples_us:
         return record
     rng = random.Random(f"{draw} {record.content_id}")
-    samples = tuple(rng.choices(record.samples_us, k=len(record.samples_us)))
-    return dataclasses.replace(record, samples_us=samples)
+    if not record.blocks:
+        samples = rng.choices(record.samples_us, k=len(record.samples_us))
+        return dataclasses.replace(record, samples_us=tuple(samples))
+    own = iter(record.samples_us)
+    taken = [(block, tuple(itertools.islice(own, block.samples))) for block in record.blocks]
+    drawn = [(block, rng.choices(samples, k=len(samples))) for block, samples in rng.choices(taken, k=len(taken))]
+    return dataclasses.replace(
+        record,
+        samples_us=tuple(sample for _, samples in drawn for sample in samples),
+        blocks=tuple(block for block, _ in drawn),
+    )
 
 
 def again(records: Sequence[TuningRecord], purpose: Purpose, turn: int) -> TuningRecord:
@@ -48,12 +58,17 @@ def again(records: Sequence[TuningRecord], purpose: Purpose, turn: int) -> Tunin
     return dataclasses.replace(resampled(chosen, turn), purpose=purpose)
 
 
-def long_run_us(records: Sequence[TuningRecord]) -> float:
+def long_run_us(records: Sequence[TuningRecord], usual_us: float | None = None) -> float:
     """Return the long-run cost of a candidate: the median over its measurements of each one's median.
 
     Measurements were taken minutes apart, samples of one within a second: they share what disturbed them.
 
     Args:
         records: All of one key; at least one was measured.
+        usual_us: What the calibration kernel usually takes.
     """
-    return statistics.median(statistics.median(record.samples_us) for record in records if record.samples_us)
+    return statistics.median(
+        statistics.median(block_medians_us(record.samples_us, record.blocks, usual_us))
+        for record in records
+        if record.samples_us
+    )

@@ -155,4 +155,4 @@ class LongRunCosts(RecordedCosts):
         known = super().cost(candidate)
         if isinstance(known, Unmeasured) or known == INVALID:
             return known
-        return long_run_us(self.usable(candidate))
+        return long_run_us(self.usable(candidate), self.usual_calibration_us)

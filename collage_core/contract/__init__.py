@@ -24,7 +24,7 @@ from collage_core.contract.function import KernelFunction, content_hash
 from collage_core.contract.garbage_collection import uncollected
 from collage_core.contract.host import Host
 from collage_core.contract.lower_precision import PRECISIONS, in_precision, out_of_range
-from collage_core.contract.measurement import Measurement, Protocol
+from collage_core.contract.measurement import Block, Measurement, Protocol
 from collage_core.contract.profile import KernelProfile, ProfiledPart, UnattributedTime
 from collage_core.contract.support import Obstacle, Supported, Unsupported
 from collage_core.contract.target import Joins, Target, TargetSpelling, split_targets
@@ -40,6 +40,7 @@ __all__ = [
     "UNMEASURED",
     "Artifact",
     "BlobCache",
+    "Block",
     "BoundCall",
     "Buffer",
     "BuildContext",

@@ -17,6 +17,7 @@ class Protocol:
         min_samples: Minimum number of samples.
         max_samples: Maximum number of samples.
         duration_s: Stop after this many seconds of samples, once there are `min_samples`.
+        blocks: Number of blocks that core's clock takes the samples in, each beside its calibration kernel.
         min_sample_us: Minimum duration of a sample: a sample is the mean of enough consecutive calls to take
             this long, so that the cost of the clock is negligible.
     """
@@ -26,7 +27,28 @@ class Protocol:
     min_samples: int = 5
     max_samples: int = 200
     duration_s: float = 0.15
+    blocks: int = 5
     min_sample_us: float = 200.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Consecutive samples that were taken beside a calibration kernel.
+
+    Attributes:
+        samples: Number of samples.
+        calibration_us: Time that the calibration kernel took right before and after them, on average.
+    """
+
+    samples: int
+    calibration_us: float
+
+    def __post_init__(self) -> None:
+        # Whatever kind of number they come as: equal blocks have to give equal JSON.
+        object.__setattr__(self, "samples", int(self.samples))
+        object.__setattr__(self, "calibration_us", float(self.calibration_us))
+        if self.samples < 1 or not 0 < self.calibration_us < math.inf:
+            raise ValueError("a block has at least one sample and a finite calibration > 0")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +63,7 @@ class Measurement:
         launch_reason: Why the call was not captured although the target requests it; empty otherwise.
         weight_copies: Number of copies of the weights that were read in turn, to keep them out of the device's
             cache.
+        blocks: How the samples divide into blocks, in order; empty where no calibration kernel ran.
 
     Examples:
         >>> Measurement(samples_us=(12.0, 11.0, 40.0), warmup_runs=3).median_us
@@ -53,12 +76,15 @@ class Measurement:
     launch: str = ""
     launch_reason: str = ""
     weight_copies: int = 1
+    blocks: tuple[Block, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.samples_us:
             raise ValueError("a measurement has at least one sample")
         if not all(math.isfinite(s) and s >= 0 for s in self.samples_us):
             raise ValueError("samples are finite microseconds >= 0")
+        if self.blocks and sum(block.samples for block in self.blocks) != len(self.samples_us):
+            raise ValueError("every sample is in one block")
 
     @property
     def median_us(self) -> float:

@@ -124,7 +124,9 @@ def test_an_archive_holds_the_records_and_the_machine_they_are_of(tmp_path: Path
         system="Linux x86_64", cpu="some", physical_cores=4, cpu_flags=frozenset({"avx2", "fma"}), memory_bytes=1 << 30
     )
     machine = Machine(host=host, dispatch_us=0.25)
-    key = RecordKey(structural_hash="h", target="a", fingerprint="a 1", host=host.fingerprint, threads=4, launch="")
+    key = RecordKey(
+        structural_hash="h", target="a", fingerprint="a 1", host=host.fingerprint, threads=4, launch="", timing="t"
+    )
     created = "2026-01-01T00:00:00+00:00"
     record = TuningRecord(key=key, outcome="measured", purpose="select", created=created, samples_us=(1.5, 2.0))
     given, taken = Work(tmp_path / "given"), Work(tmp_path / "taken")

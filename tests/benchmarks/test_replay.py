@@ -23,12 +23,12 @@ from collage.measure.wire.outcomes import BuildSettings, Failed
 from collage.options import OptimizeOptions
 from collage.report.progress import SilentProgress
 from collage.store import MemoryStore, Purpose, RecordKey, StoredDocument, TuningRecord
-from collage_core.contract import INVALID, UNMEASURED
+from collage_core.contract import INVALID, UNMEASURED, Block
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import GraphBuilder
 from tests.engine.exploring import a_target, kernel
 
-KEY = RecordKey(structural_hash="h", target="a", fingerprint="a 1", host="here", threads=1, launch="")
+KEY = RecordKey(structural_hash="h", target="a", fingerprint="a 1", host="here", threads=1, launch="", timing="t")
 
 
 def record(*samples_us: float, key: RecordKey = KEY, purpose: Purpose = "select", second: int = 0) -> TuningRecord:
@@ -55,6 +55,23 @@ def test_a_resampling_draws_from_the_samples_and_is_the_same_each_time() -> None
     assert dataclasses.replace(drawn, samples_us=taken.samples_us) == taken
 
 
+def test_a_resampling_draws_whole_blocks() -> None:
+    """A block of 10 us has samples of 100 and 101 us, and so on."""
+    blocks = tuple(Block(samples=2, calibration_us=us) for us in (10.0, 20.0, 30.0))
+    taken = dataclasses.replace(record(100.0, 101.0, 200.0, 201.0, 300.0, 301.0), blocks=blocks)
+
+    draws = [resampled(taken, number) for number in range(20)]
+
+    for drawn in draws:
+        assert set(drawn.blocks) <= set(blocks)
+        assert len(drawn.blocks) == 3
+        assert [us // 100 for us in drawn.samples_us] == [
+            block.calibration_us / 10 for block in drawn.blocks for _ in range(block.samples)
+        ]
+    assert len({drawn.blocks for drawn in draws}) > 1
+    assert len({drawn.samples_us for drawn in draws}) > len({drawn.blocks for drawn in draws})
+
+
 def test_a_refusal_is_not_resampled() -> None:
     assert resampled(record(), 3) == record()
 
@@ -65,6 +82,13 @@ def test_the_long_run_is_the_median_of_measurements_not_of_samples() -> None:
 
     assert long_run_us([slow, fast, other]) == 12.5
     assert statistics.median([*slow.samples_us, *fast.samples_us, *other.samples_us]) == 30.0
+
+
+def test_the_long_run_is_at_the_machines_usual_speed() -> None:
+    block = Block(samples=1, calibration_us=20.0)
+    slow = dataclasses.replace(record(30.0), blocks=(block,))
+
+    assert (long_run_us([slow], 10.0), long_run_us([slow])) == (15.0, 30.0)
 
 
 def test_a_measurement_made_up_is_of_the_samples_that_there_are() -> None:

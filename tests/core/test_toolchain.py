@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import json
 import re
@@ -15,6 +16,7 @@ import pytest
 
 from collage_core.contract import (
     Artifact,
+    Block,
     Buffer,
     BuildContext,
     Host,
@@ -266,11 +268,22 @@ def test_a_mapping_that_fails_when_it_is_read_is_the_plugins_fault() -> None:
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    measured = Measurement(samples_us=(np.float32(1.5),), warmup_runs=np.int64(2))  # type: ignore[arg-type]
+    block = Block(samples=np.int64(1), calibration_us=np.float32(2.5))  # type: ignore[arg-type]
+    measured = Measurement(samples_us=(np.float32(1.5),), warmup_runs=np.int64(2), blocks=(block,))  # type: ignore[arg-type]
 
     found = ask(answering("collage_measure", lambda: measured), "collage_measure")
 
     assert json.dumps([found.samples_us, found.warmup_runs]) == "[[1.5], 2]"
+    assert json.dumps([dataclasses.asdict(each) for each in found.blocks]) == '[{"samples": 1, "calibration_us": 2.5}]'
+
+
+def test_every_sample_is_in_one_block_and_no_block_is_empty() -> None:
+    with pytest.raises(ValueError, match="every sample is in one block"):
+        Measurement(samples_us=(1.0, 2.0), warmup_runs=0, blocks=(Block(samples=1, calibration_us=1.0),))
+    with pytest.raises(ValueError, match="at least one sample"):
+        Block(samples=0, calibration_us=1.0)
+    with pytest.raises(ValueError, match="finite calibration"):
+        Block(samples=1, calibration_us=0.0)
 
 
 @pytest.mark.parametrize("hook", ["collage_targets", "collage_register_predicates", "collage_lower"])

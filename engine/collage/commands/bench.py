@@ -14,6 +14,7 @@ from collage.decide.contenders import is_package, model_of, package_contender
 from collage.decide.recording import as_called_facts, latency_facts
 from collage.measure.contenders.interleaved import Rounds, interleaved
 from collage.measure.statistics import Interval, ratio_interval
+from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed
 from collage.options import BenchOptions
 from collage.report.documents.bench_json import ApparentLoss, BenchReport
@@ -102,13 +103,19 @@ class _Bench:
         ]
         self._progress.phase("timing", options.rounds * len(contenders))
         called: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+
+        def noted(name: str, burst: Burst) -> None:
+            if burst.called_us:
+                called[name].append(burst.called_us)
+
         rounds = interleaved(
             contenders,
             rounds=options.rounds,
             burst_s=options.duration_s / options.rounds,
             min_runs=options.iterations,
+            as_called=True,
             progress=lambda done, total: self._progress.advance(),
-            on_called=lambda name, samples: called[name].append(samples),
+            on_burst=noted,
         )
         return BenchReport(
             model=self._facts(packages),

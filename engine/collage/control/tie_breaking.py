@@ -28,8 +28,8 @@ _NAMES_SHOWN = 2
 class Samples(Protocol):
     """Samples from which costs were computed; implemented by `MeasuringCostSource`."""
 
-    def samples_us(self, candidate: CandidateKernel) -> tuple[float, ...]:
-        """Return the microseconds of each timed run that counts."""
+    def medians_us(self, candidate: CandidateKernel) -> tuple[float, ...]:
+        """Return the median of each block of samples that counts, in microseconds."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _is_near(
         return False
     if other.target == kernel.target or isinstance(cost, Unmeasured) or cost == INVALID or cost > own_us * (1 + NEAR):
         return False
-    mine, theirs = (median_interval(source.samples_us(each)) for each in (kernel, other))
+    mine, theirs = (median_interval(source.medians_us(each)) for each in (kernel, other))
     return theirs.low <= mine.high
 
 

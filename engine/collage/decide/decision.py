@@ -29,6 +29,8 @@ class Timed:
             contender that was significantly slower left early and has fewer rounds.
         targets: Names of the targets it uses.
         called_us: Samples of runs as users call them, likewise; empty if there are none.
+        calibrations_us: Time of the calibration kernel beside each round; empty if it did not run, or if the plan
+            uses a device.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Timed:
     rounds_us: tuple[tuple[float, ...], ...]
     targets: tuple[str, ...] = ()
     called_us: tuple[tuple[float, ...], ...] = ()
+    calibrations_us: tuple[float, ...] = ()
 
     @property
     def round_medians_us(self) -> tuple[float, ...]:
@@ -48,6 +51,17 @@ class Timed:
     def median_us(self) -> float:
         """Median of the rounds' medians."""
         return statistics.median(self.round_medians_us)
+
+    def usual_us(self, usual_calibration_us: float | None) -> float:
+        """Return the median at the machine's usual speed, as kernels' costs are, to compare it with their sum.
+
+        Args:
+            usual_calibration_us: What the calibration kernel usually takes; None if it never ran.
+        """
+        if usual_calibration_us is None or not self.calibrations_us:
+            return self.median_us
+        both = zip(self.round_medians_us, self.calibrations_us, strict=True)
+        return usual_calibration_us * statistics.median(median_us / beside_us for median_us, beside_us in both)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from collage.report.progress import Progress
 from collage.store import MAX_ATTEMPTS, TuningStore
 from collage_core.candidates.plan import Plan
 from collage_core.contract import Host
+from collage_core.contract.device import HOST
 from collage_core.errors import CollageError
 
 
@@ -65,20 +66,25 @@ class SavedRace:
     Attributes:
         timed: Samples of the bound call by key of a plan, by round.
         called: The same of runs as users call them.
+        calibrations_us: Time of the calibration kernel beside each round, by key.
         failed: The other plans, by key.
     """
 
     KIND: ClassVar[str] = "race"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     timed: Mapping[str, Rounds]
     called: Mapping[str, Rounds]
+    calibrations_us: Mapping[str, tuple[float, ...]]
     failed: Mapping[str, FailedPlan]
 
     def __post_init__(self) -> None:
         for rounds in (*self.timed.values(), *self.called.values()):
             if not rounds or not all(samples and min(samples) > 0 for samples in rounds):
                 raise ValueError("each plan that was timed has samples of each round, all above zero")
+        for key, beside_us in self.calibrations_us.items():
+            if len(beside_us) != len(self.timed.get(key, ())) or min(beside_us) <= 0:
+                raise ValueError("each round of a plan has one calibration, above zero")
 
 
 class EndToEndTimer:
@@ -194,11 +200,14 @@ class EndToEndTimer:
             rounds=self._preset.rounds,
             round_s=self._preset.round_s,
             limit_s=self._preset.race_s,
+            threads=self._threads,
             progress=self._progress,
         )
         again = _failed_again(failures, {**failed, **raced.failed})
         still_failed = {key: why for key, why in again.items() if key not in raced.rounds}
-        return SavedRace(timed=raced.rounds, called=raced.called, failed=still_failed)
+        return SavedRace(
+            timed=raced.rounds, called=raced.called, calibrations_us=raced.calibrations_us, failed=still_failed
+        )
 
 
 def _may_be_tried(plan: Plan, failures: Mapping[str, FailedPlan]) -> bool:
@@ -213,6 +222,11 @@ def _failed_again(failures: Mapping[str, FailedPlan], reasons: Mapping[str, str]
     return {**failures, **again}
 
 
+def _is_on_host(plan: Plan) -> bool:
+    """Return whether no kernel is on a device, of whose speed the calibration kernel says nothing."""
+    return all(kernel.target.device == HOST for kernel in plan.kernels)
+
+
 def _timings(race: SavedRace, plans: Sequence[Plan]) -> EndToEndTimings:
     timed = tuple(
         Timed(
@@ -222,6 +236,7 @@ def _timings(race: SavedRace, plans: Sequence[Plan]) -> EndToEndTimings:
             toolchains=len(plan.toolchains),
             rounds_us=race.timed[plan.key],
             called_us=race.called.get(plan.key, ()),
+            calibrations_us=race.calibrations_us.get(plan.key, ()) if _is_on_host(plan) else (),
             targets=plan.targets,
         )
         for plan in plans

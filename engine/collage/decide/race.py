@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from collage.measure.contenders.interleaved import Contender, Rounds, interleaved
 from collage.measure.statistics import Interval, ratio_interval
+from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed
 from collage.report.progress import Progress
 
@@ -37,11 +38,13 @@ class Raced:
     Attributes:
         rounds: Samples by name, by round. Round `i` of all contenders ran together; those that left early have fewer.
         called: The same of runs as users call them; nothing of contenders that have no such call.
+        calibrations_us: Time of the calibration kernel beside each round, by name.
         failed: Reason for each contender without samples, by name.
     """
 
     rounds: Mapping[str, Rounds]
     called: Mapping[str, Rounds]
+    calibrations_us: Mapping[str, tuple[float, ...]]
     failed: Mapping[str, str]
 
 
@@ -52,6 +55,7 @@ def race(
     rounds: int,
     round_s: float,
     limit_s: float,
+    threads: int,
     progress: Progress,
     clock: Callable[[], float] = time.monotonic,
 ) -> Raced:
@@ -65,12 +69,20 @@ def race(
         rounds: Maximum number of rounds in total.
         round_s: Seconds each contender runs in a round.
         limit_s: Seconds after which no heat begins, except the second.
+        threads: Threads of the calibration kernel.
         progress: Receives progress updates.
         clock: Monotonic clock, in seconds.
     """
     began = clock()
     samples: dict[str, Rounds] = {}
     called: dict[str, Rounds] = {}
+    calibrations_us: dict[str, tuple[float, ...]] = {}
+
+    def noted(name: str, burst: Burst) -> None:
+        calibrations_us[name] = (*calibrations_us.get(name, ()), burst.calibration_us)
+        if burst.called_us:
+            called[name] = (*called.get(name, ()), burst.called_us)
+
     failed: dict[str, str] = {}
     running = list(contenders)
     done = 0
@@ -82,14 +94,16 @@ def race(
             rounds=heat,
             burst_s=round_s,
             first_round=done,
+            as_called=True,
+            calibration_threads=threads,
             progress=lambda *_: progress.advance(),
-            on_called=lambda name, turn: called.update({name: (*called.get(name, ()), turn)}),
+            on_burst=noted,
         )
         for name, answer in answers.items():
             if isinstance(answer, Failed):
                 failed[name] = answer.reason
-                samples.pop(name, None)
-                called.pop(name, None)
+                for rounds_of in (samples, called, calibrations_us):
+                    rounds_of.pop(name, None)
             else:
                 samples[name] = samples.get(name, ()) + answer
         first, done = done == 0, done + heat
@@ -98,7 +112,7 @@ def race(
         settled = all(_is_settled({name: way[name] for name in running if name in way}) for way in (ran, called))
         if done >= rounds or (not first and (settled or clock() - began > limit_s)):
             break
-    return Raced(rounds=samples, called=called, failed=failed)
+    return Raced(rounds=samples, called=called, calibrations_us=calibrations_us, failed=failed)
 
 
 def _staying(ran: Mapping[str, Rounds], incumbents: Collection[str], slower: float) -> list[str]:

@@ -48,7 +48,7 @@ def record_of(
     """
     workload, toolchains = environment.workload, environment.toolchains
     pool, plan, verified = explored.pool, kept.assembled.plan, kept.verified
-    against = comparison(plans, kept.timings, kept.decision)
+    against = comparison(plans, kept.timings, kept.decision, environment.source.usual_calibration_us)
     latency = against.contenders[0].latency_ms
     failures = (*environment.asked.failures, *explored.failures)
     unfresh = () if workload.has_fresh_inputs else ("verified on the given inputs: no others are known to fit",)

@@ -56,15 +56,25 @@ def as_called_facts(rounds_us: Sequence[Sequence[float]], ratio: Interval | None
     return AsCalledFacts(latency_ms=latency_ms, ratio=ratio.value, ratio_ci95=(ratio.low, ratio.high))
 
 
-def comparison(plans: Sequence[Plan], timings: EndToEndTimings, decision: Decision) -> Comparison:
-    """Build the record of the end-to-end comparison; the kept plan comes first, under the name `collage`."""
+def comparison(
+    plans: Sequence[Plan], timings: EndToEndTimings, decision: Decision, usual_calibration_us: float | None
+) -> Comparison:
+    """Build the record of the end-to-end comparison; the kept plan comes first, under the name `collage`.
+
+    Args:
+        plans: Those that were to be timed.
+        timings: What came of it.
+        decision: Which plan is kept.
+        usual_calibration_us: What the calibration kernel usually takes on this machine; None if it never ran.
+    """
     timed = {each.name: each for each in timings.timed}
+    usual_ms = {each.name: each.usual_us(usual_calibration_us) / _US_PER_MS for each in timings.timed}
     first: dict[str, str] = {}  # of plans with the same kernels one was timed
     for plan in plans:
         first.setdefault(plan.key, plan.name)
-    contenders = [_contender("collage", _plan(plans, decision.winner), decision.winner, timed, decision)]
+    contenders = [_contender("collage", _plan(plans, decision.winner), decision.winner, timed, usual_ms, decision)]
     contenders += [
-        _contender(plan.name, plan, same, timed, decision, timings.failed.get(same, ""))
+        _contender(plan.name, plan, same, timed, usual_ms, decision, timings.failed.get(same, ""))
         for plan, same in ((plan, first[plan.key]) for plan in plans)
         if plan.single or plan.name == same != decision.winner
     ]
@@ -90,6 +100,7 @@ def _contender(
     plan: Plan,
     timed_as: str,
     timed: Mapping[str, Timed],
+    usual_ms: Mapping[str, float],
     decision: Decision,
     failed: str = "",
 ) -> ContenderFacts:
@@ -105,6 +116,7 @@ def _contender(
         ratio=ratio.value if ratio is not None else 0.0,
         ratio_ci95=(ratio.low, ratio.high) if ratio is not None else (0.0, 0.0),
         predicted_ms=plan.predicted_us / _US_PER_MS,
+        usual_ms=usual_ms.get(timed_as, 0.0),
         as_called=as_called_facts(called, decision.called.get(timed_as)) if called else None,
     )
 

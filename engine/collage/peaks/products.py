@@ -78,7 +78,7 @@ def _settings(settings: MeasureSettings) -> MeasureSettings:
 def _times(
     model: PreparedModel, toolchains: Toolchains, choices: SetupChoices, targets: Sequence[Target], purpose: Purpose
 ) -> Iterator[tuple[Target, float]]:
-    """Yield the fastest run of a model by each target that takes it as one kernel."""
+    """Yield the fastest block of runs of a model by each target that takes it as one kernel."""
     environment = Environment(model, toolchains, choices)
     graph, source = environment.graph, environment.source
     candidates: list[CandidateKernel] = []
@@ -88,9 +88,9 @@ def _times(
         candidates += [each for each in proposed if each.sub_graph.nodes == graph.all_mask][:1]
     source.measure(candidates, purpose)
     for candidate in candidates:
-        samples = source.samples_us(candidate)
-        if samples and source.rejection(candidate) is None:
-            yield candidate.target, min(samples)
+        medians_us = source.medians_us(candidate)
+        if medians_us and source.rejection(candidate) is None:
+            yield candidate.target, min(medians_us)
 
 
 def _models(arithmetic: str, side: int) -> Iterable[tuple[PreparedModel, Callable[[Target], bool]]]:

@@ -3,15 +3,18 @@
 from collage.store.documents import Document, document_from_bytes, document_to_bytes
 from collage.store.location import database_file, default_path, open_database
 from collage.store.memory import MemoryStore
-from collage.store.records import BlobSpace, Outcome, Purpose, RecordKey, StoredDocument, TuningRecord
+from collage.store.normalised import MachineSpeed, block_medians_us
+from collage.store.records import TIMING, BlobSpace, Outcome, Purpose, RecordKey, StoredDocument, TuningRecord
 from collage.store.sqlite import SqliteStore
 from collage.store.transfer import Transferred, export_lines, import_lines, merge
 from collage.store.tuning_store import MAX_ATTEMPTS, Removed, StoredBlobs, StoreStats, TuningStore
 
 __all__ = [
     "MAX_ATTEMPTS",
+    "TIMING",
     "BlobSpace",
     "Document",
+    "MachineSpeed",
     "MemoryStore",
     "Outcome",
     "Purpose",
@@ -24,6 +27,7 @@ __all__ = [
     "Transferred",
     "TuningRecord",
     "TuningStore",
+    "block_medians_us",
     "database_file",
     "default_path",
     "document_from_bytes",

@@ -26,7 +26,7 @@ from collage.errors import (
 )
 
 APPLICATION_ID = 0x436F6C67  # "Colg"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 # Of an attempt, `begun` counts; `machine`, `pid` and `started` are a `Claimant`, `seen` is when it last began one.
 _SCHEMA = (
@@ -35,17 +35,19 @@ _SCHEMA = (
         content_id TEXT NOT NULL UNIQUE,
         structural_hash TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
         host TEXT NOT NULL, threads INTEGER NOT NULL, launch TEXT NOT NULL,
+        timing TEXT NOT NULL,
         purpose TEXT NOT NULL, outcome TEXT NOT NULL,
         body TEXT NOT NULL
     )""",
     """CREATE INDEX record_by_key ON record
-        (structural_hash, target, fingerprint, host, threads, launch, purpose, id)""",
+        (structural_hash, target, fingerprint, host, threads, launch, timing, purpose, id)""",
     """CREATE TABLE attempt (
         structural_hash TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
         host TEXT NOT NULL, threads INTEGER NOT NULL, launch TEXT NOT NULL,
+        timing TEXT NOT NULL,
         machine TEXT NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL,
         begun INTEGER NOT NULL, seen REAL NOT NULL,
-        PRIMARY KEY (structural_hash, target, fingerprint, host, threads, launch, machine, pid, started)
+        PRIMARY KEY (structural_hash, target, fingerprint, host, threads, launch, timing, machine, pid, started)
     ) WITHOUT ROWID""",
     """CREATE TABLE blob (
         toolchain TEXT NOT NULL, fingerprint TEXT NOT NULL, key TEXT NOT NULL,

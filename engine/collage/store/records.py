@@ -9,17 +9,22 @@ import json
 import math
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Final, Literal, NoReturn, TypeVar
 
 import cattrs
 
 from collage.documents.strict import strict_converter
+from collage_core.contract import Block
 
 Outcome = Literal["measured", "refused", "failed"]
 """Measured; refused by the toolchain (a value, not an error); or failed to build, run or verify after acceptance."""
 
 Purpose = Literal["select", "confirm", "end_to_end", "verify"]
 """Purpose of a measurement: to choose candidates, confirm chosen ones, compare whole plans, or check outputs."""
+
+
+TIMING: Final = "blocks 1"
+"""How samples of candidates are taken (`collage.measure.worker.clock`). To be raised when what they mean changes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -33,6 +38,7 @@ class RecordKey:
         host: Fingerprint of processor and device.
         threads: Threads the kernel may use.
         launch: How kernels are launched.
+        timing: How samples are taken, and so what they mean: `TIMING`.
     """
 
     structural_hash: str
@@ -41,6 +47,7 @@ class RecordKey:
     host: str
     threads: int
     launch: str
+    timing: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +60,7 @@ class TuningRecord:
         purpose: Why it was made.
         created: Creation time, as ISO 8601 with offset.
         samples_us: Time of one call in each sample, in the order taken; non-empty exactly if it was measured.
+        blocks: As in `contract.Measurement`.
         warmup_runs: Untimed runs before the first sample.
         reason: Why it was refused or failed; empty if measured.
         stage: Stage of the refusal or failure: `"lower"`, `"load"`, `"verify"`, `"measure"`, ...
@@ -67,6 +75,7 @@ class TuningRecord:
     purpose: Purpose
     created: str
     samples_us: tuple[float, ...] = ()
+    blocks: tuple[Block, ...] = ()
     warmup_runs: int = 0
     reason: str = ""
     stage: str = ""
@@ -83,6 +92,8 @@ class TuningRecord:
             raise ValueError("a record has samples if, and only if, it was measured")
         if not all(math.isfinite(sample) and sample >= 0 for sample in self.samples_us):
             raise ValueError("samples are finite microseconds >= 0")
+        if self.blocks and sum(block.samples for block in self.blocks) != len(self.samples_us):
+            raise ValueError("every sample is in one block")
         if self.error is not None and not math.isfinite(self.error):
             raise ValueError("an error is finite or None; say in `reason` that it was not finite")
         if datetime.datetime.fromisoformat(self.created).tzinfo is None:

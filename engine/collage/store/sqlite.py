@@ -32,8 +32,8 @@ from collage.store.records import (
 from collage.store.tuning_store import Damaged, Removed, StoreStats
 
 _PAGE = 500  # records read at a time by all_records
-_KEY = "structural_hash = ? AND target = ? AND fingerprint = ? AND host = ? AND threads = ? AND launch = ?"
-_KEY_COLUMNS = "structural_hash, target, fingerprint, host, threads, launch"
+_KEY_COLUMNS = "structural_hash, target, fingerprint, host, threads, launch, timing"
+_KEY = " AND ".join(f"{column} = ?" for column in _KEY_COLUMNS.split(", "))
 _CLAIMANT_COLUMNS = "machine, pid, started"
 
 
@@ -45,6 +45,7 @@ def _columns(key: RecordKey) -> tuple[str | int, ...]:
         key.host,
         key.threads,
         key.launch,
+        key.timing,
     )
 
 
@@ -174,7 +175,7 @@ class SqliteStore(TypedDocuments):
         with self._writing() as connection:
             connection.execute(
                 f"INSERT INTO attempt ({_KEY_COLUMNS}, {_CLAIMANT_COLUMNS}, begun, seen) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?) "
                 f"ON CONFLICT ({_KEY_COLUMNS}, {_CLAIMANT_COLUMNS}) "
                 "DO UPDATE SET begun = begun + 1, seen = excluded.seen",
                 (*_columns(key), *dataclasses.astuple(Claimant.this()), time.time()),
@@ -321,7 +322,7 @@ def _row(record: TuningRecord) -> tuple[str | int, ...]:
 def _insert(connection: sqlite3.Connection, row: tuple[str | int, ...]) -> bool:
     done = connection.execute(
         f"INSERT OR IGNORE INTO record (content_id, {_KEY_COLUMNS}, purpose, outcome, body) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         row,
     )
     return done.rowcount == 1

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx_ir
 from onnx_ir.passes import InPlacePass, PassResult
 
-from collage.store import RecordKey, TuningRecord, TuningStore
+from collage.store import TIMING, MachineSpeed, RecordKey, TuningRecord, TuningStore, block_medians_us
 from collage_core.contract.function import KernelFunction
 from collage_core.contract.host import Host
 from collage_core.contract.target import Target
@@ -146,11 +146,12 @@ class ApplyHistory(InPlacePass):
                 host=self._host.fingerprint_for(target.device),
                 threads=self._threads,
                 launch=self._launch,
+                timing=TIMING,
             )
             records = self._database.records(key)
             if not records or records[-1].outcome != "measured" or (records[-1].error or 0.0) > self._tolerance:
                 continue
-            cost_us = statistics.median(_samples(records))
+            cost_us = statistics.median(self._medians_us(records))
             facts = {
                 COMPILER_METADATA: target.toolchain,
                 TARGET_METADATA: target.name,
@@ -160,8 +161,14 @@ class ApplyHistory(InPlacePass):
             found.append((cost_us, number, facts))
         return min(found, key=lambda each: each[:2])[2] if found else None
 
-
-def _samples(records: Iterable[TuningRecord]) -> list[float]:
-    measured = [record for record in records if record.outcome == "measured"]
-    fresh = [record for record in measured if record.purpose == "confirm"]
-    return [sample for record in fresh or measured[-1:] for sample in record.samples_us]
+    def _medians_us(self, records: Iterable[TuningRecord]) -> list[float]:
+        """Return the median of each block of the fresh samples if there are any, otherwise of the last record's."""
+        speed = self._database.get_document(MachineSpeed, MachineSpeed.name(self._host.fingerprint, self._threads))
+        usual_us = None if speed is None else speed.calibration_us
+        measured = [record for record in records if record.outcome == "measured"]
+        fresh = [record for record in measured if record.purpose == "confirm"]
+        return [
+            median
+            for record in fresh or measured[-1:]
+            for median in block_medians_us(record.samples_us, record.blocks, usual_us)
+        ]

@@ -15,7 +15,7 @@ from collage.store.records import BlobSpace, StoredDocument, TuningRecord, dumps
 from collage.store.tuning_store import Damaged, TuningStore
 
 FORMAT = "collage-tuning"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _BATCH = 1000  # records added in one transaction
 _Value = TypeVar("_Value")
 

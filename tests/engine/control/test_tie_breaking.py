@@ -26,10 +26,10 @@ class Noisy:
         return str(sub_graph.nodes)
 
     def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> float:
-        found = sorted(self.samples_us(candidate))
+        found = sorted(self.medians_us(candidate))
         return found[len(found) // 2]
 
-    def samples_us(self, candidate: CandidateKernel) -> tuple[float, ...]:
+    def medians_us(self, candidate: CandidateKernel) -> tuple[float, ...]:
         return self._samples[candidate.target.name, candidate.sub_graph.names]
 
     def rejection(self, candidate: CandidateKernel) -> None:

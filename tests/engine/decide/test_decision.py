@@ -31,6 +31,18 @@ def test_a_clearly_faster_mixed_plan_displaces_the_best_single_toolchain() -> No
     assert "0.8" in decision.reason
 
 
+def test_a_time_at_the_usual_speed_is_what_a_round_took_beside_its_calibration() -> None:
+    """In the second round the machine was at half its usual speed, in the third at a quarter."""
+    rounds_us = ((99.0, 100.0, 900.0), (190.0, 200.0, 210.0), (440.0,))
+    contender = dataclasses.replace(timed("a", 1.0, single=True), rounds_us=rounds_us)
+
+    calibrated = dataclasses.replace(contender, calibrations_us=(10.0, 20.0, 40.0))
+
+    assert calibrated.usual_us(10.0) == 100.0
+    assert calibrated.usual_us(15.0) == 150.0
+    assert calibrated.usual_us(None) == contender.usual_us(10.0) == contender.median_us == 200.0
+
+
 def with_calls(contender: Timed, factor: float) -> Timed:
     """The contender, its runs as users call them slower by a factor."""
     called = tuple(tuple(us * factor for us in samples) for samples in contender.rounds_us)

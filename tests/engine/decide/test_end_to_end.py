@@ -16,6 +16,7 @@ from collage.decide.end_to_end import EndToEndTimer, SavedRace
 from collage.devices.this_host import this_host
 from collage.errors import PlanBuildError
 from collage.measure.contenders.interleaved import Contender
+from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed, Stage
 from collage.options import PRESETS
 from collage.report.progress import SilentProgress
@@ -78,10 +79,11 @@ class Track:
         self.rounds: list[int] = []
 
     def interleaved(
-        self, contenders: Sequence[Contender], *, rounds: int, on_called: Any = None, **_: Any
+        self, contenders: Sequence[Contender], *, rounds: int, on_burst: Any = None, **_: Any
     ) -> dict[str, Any]:
         for contender in [*contenders] * rounds:
-            on_called(contender.name, (self._times_us[contender.name] + 1,) * 2)
+            called_us = (self._times_us[contender.name] + 1,) * 2
+            on_burst(contender.name, Burst(samples_us=(1.0,), called_us=called_us, calibration_us=1.0))
         self.runs.append([self._names[contender.name] for contender in contenders])
         self.rounds.append(rounds)
         return {contender.name: self._answer(contender, rounds) for contender in contenders}
@@ -195,6 +197,19 @@ def test_a_second_run_over_the_same_database_times_and_builds_nothing(
     assert all(len(each.called_us) == len(each.rounds_us) for each in first.timed)
 
 
+def test_a_calibration_beside_each_round_is_kept_and_says_nothing_of_a_device(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_device = plan_of("d", dataclasses.replace(C, device="cuda:0"))
+    on(monkeypatch, Track([(FAST, 100.0), (on_device, 100.0)]))
+
+    for folder in ("measured", "known"):
+        host, device = timer(database, tmp_path / folder).timer.run([FAST, on_device]).timed
+
+        assert host.calibrations_us == (1.0,) * len(host.rounds_us)
+        assert device.calibrations_us == ()
+
+
 @pytest.mark.guards("the GPU's driver is updated, or the GPU exchanged")
 def test_another_device_or_driver_is_another_race_for_plans_that_use_it(
     database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -217,16 +232,19 @@ def test_another_device_or_driver_is_another_race_for_plans_that_use_it(
     "body",
     [
         {},
-        {"called": {}, "timed": None, "failed": {}},
-        {"called": {}, "timed": {FAST.key: []}, "failed": {}},
-        {"called": {}, "timed": {FAST.key: [[]]}, "failed": {}},
-        {"called": {}, "timed": {FAST.key: [[0.0]]}, "failed": {}},
-        {"called": {}, "timed": {FAST.key: [[1.0, "2"]]}, "failed": {}},
-        {"called": {FAST.key: [[0.0]]}, "timed": {FAST.key: [[1.0]]}, "failed": {}},
-        {"called": {}, "timed": {}, "failed": [FAST.key]},
-        {"called": {}, "timed": {}, "failed": {FAST.key: "why"}},
-        {"called": {}, "timed": {}, "failed": {FAST.key: {"reason": 1, "attempts": 1}}},
-        {"called": {}, "timed": {}, "failed": {FAST.key: {"reason": "why", "attempts": "once"}}},
+        {"called": {}, "calibrations_us": {}, "timed": None, "failed": {}},
+        {"called": {}, "calibrations_us": {}, "timed": {FAST.key: []}, "failed": {}},
+        {"called": {}, "calibrations_us": {}, "timed": {FAST.key: [[]]}, "failed": {}},
+        {"called": {}, "calibrations_us": {}, "timed": {FAST.key: [[0.0]]}, "failed": {}},
+        {"called": {}, "calibrations_us": {}, "timed": {FAST.key: [[1.0, "2"]]}, "failed": {}},
+        {"called": {FAST.key: [[0.0]]}, "calibrations_us": {}, "timed": {FAST.key: [[1.0]]}, "failed": {}},
+        {"called": {}, "calibrations_us": {FAST.key: [1.0, 1.0]}, "timed": {FAST.key: [[1.0]]}, "failed": {}},
+        {"called": {}, "calibrations_us": {FAST.key: [0.0]}, "timed": {FAST.key: [[1.0]]}, "failed": {}},
+        {"called": {}, "calibrations_us": {MIXED.key: []}, "timed": {FAST.key: [[1.0]]}, "failed": {}},
+        {"called": {}, "calibrations_us": {}, "timed": {}, "failed": [FAST.key]},
+        {"called": {}, "calibrations_us": {}, "timed": {}, "failed": {FAST.key: "why"}},
+        {"called": {}, "calibrations_us": {}, "timed": {}, "failed": {FAST.key: {"reason": 1, "attempts": 1}}},
+        {"called": {}, "calibrations_us": {}, "timed": {}, "failed": {FAST.key: {"reason": "why", "attempts": "once"}}},
     ],
     ids=str,
 )

@@ -12,6 +12,7 @@ import pytest
 from collage.decide import race as module
 from collage.decide.race import FIRST_ROUNDS, HEAT_ROUNDS, Raced, race
 from collage.measure.contenders.interleaved import Contender
+from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed, Stage
 from collage.report.progress import SilentProgress
 
@@ -60,11 +61,12 @@ class CalledTrack(Track):
         self._called_noise = called_noise
 
     def interleaved(
-        self, contenders: Sequence[Contender], *, rounds: int, first_round: int, on_called: Any = None, **_: Any
+        self, contenders: Sequence[Contender], *, rounds: int, first_round: int, on_burst: Any = None, **_: Any
     ) -> dict[str, Any]:
         for contender in contenders:
             for factor in 1 + self._called_noise * self._random.standard_normal(rounds):
-                on_called(contender.name, (float(self._called_us[contender.name] * factor),) * 3)
+                called_us = (float(self._called_us[contender.name] * factor),) * 3
+                on_burst(contender.name, Burst(samples_us=(1.0,), called_us=called_us, calibration_us=1.0))
         return super().interleaved(contenders, rounds=rounds, first_round=first_round)
 
 
@@ -86,6 +88,7 @@ def run(
         rounds=rounds,
         round_s=0.1,
         limit_s=limit_s,
+        threads=1,
         progress=SilentProgress(),
         clock=lambda: next(ticks),
     )

@@ -74,7 +74,7 @@ def test_the_plan_that_was_kept_comes_first_as_collage() -> None:
     plans = [ALONE, OTHER, MIXED]
     result = timings((ALONE, 2000.0), (MIXED, 1000.0), dropped=(OTHER,))
 
-    found = comparison(plans, result, decide(result.timed, 0))
+    found = comparison(plans, result, decide(result.timed, 0), None)
 
     assert [(each.name, each.kind, each.regions) for each in found.contenders] == [
         ("collage", "mixed", 3),
@@ -95,7 +95,7 @@ def test_the_plan_that_was_kept_comes_first_as_collage() -> None:
 def test_a_single_toolchain_that_was_kept_is_there_under_both_names() -> None:
     result = timings((ALONE, 1000.0), (MIXED, 1500.0))
 
-    found = comparison([ALONE, MIXED], result, decide(result.timed, 0))
+    found = comparison([ALONE, MIXED], result, decide(result.timed, 0), None)
 
     assert [(each.name, each.kind) for each in found.contenders] == [
         ("collage", "single"),
@@ -113,7 +113,7 @@ def test_runs_as_users_call_them_have_ratios_of_their_own() -> None:
     )
     found = dataclasses.replace(found, timed=timed)
 
-    made = comparison([ALONE, OTHER, MIXED], found, decide(found.timed, seed=0))
+    made = comparison([ALONE, OTHER, MIXED], found, decide(found.timed, seed=0), None)
 
     ratios = {each.name: each.as_called.ratio for each in made.contenders if each.as_called is not None}
     assert (made.best_single, made.best_single_as_called) == ("a", "b")
@@ -122,10 +122,26 @@ def test_runs_as_users_call_them_have_ratios_of_their_own() -> None:
     assert made.contenders[0].as_called.latency_ms.p50 == pytest.approx(0.09)
 
 
+def test_predictions_compare_with_times_at_the_usual_speed() -> None:
+    """The machine was at half its usual speed throughout."""
+    found = timings((ALONE, 8.0), (MIXED, 6.0), failed={"b": "crash: signal 11"})
+    timed = tuple(dataclasses.replace(each, calibrations_us=(20.0,) * len(each.rounds_us)) for each in found.timed)
+
+    made = comparison(
+        [ALONE, OTHER, MIXED], dataclasses.replace(found, timed=timed), decide(timed, 0), usual_calibration_us=10.0
+    )
+
+    assert [each.usual_ms for each in made.contenders] == [0.003, 0.004, 0.0]
+    assert [each.predicted_ms for each in made.contenders] == [0.003] * 3
+    assert [each.prediction_error for each in made.contenders] == [0.0, pytest.approx(1 / 3), None]
+    assert made.contenders[0].latency_ms is not None
+    assert made.contenders[0].latency_ms.p50 == 0.006
+
+
 def test_a_failed_contender_says_why() -> None:
     result = timings((ALONE, 1000.0), failed={"b": "crash: signal 11"})
 
-    found = comparison([ALONE, OTHER], result, decide(result.timed, 0))
+    found = comparison([ALONE, OTHER], result, decide(result.timed, 0), None)
 
     assert found.contenders[-1].failed == "crash: signal 11"
     assert found.contenders[-1].latency_ms is None
@@ -135,7 +151,7 @@ def test_a_mixed_plan_of_the_same_kernels_as_a_single_toolchains_is_no_contender
     single = plan_of("b", (A, ("relu_0",)), (B, ("exp_0",)), (A, ("neg_0",)), single=True)
     result = timings((single, 1000.0))
 
-    found = comparison([single, MIXED], result, decide(result.timed, 0))
+    found = comparison([single, MIXED], result, decide(result.timed, 0), None)
 
     assert [each.name for each in found.contenders] == ["collage", "b"]
     assert not any("failed" in each for each in latency_document(MODEL, HOST, 2, found)["contenders"])
@@ -146,7 +162,7 @@ def test_single_toolchains_whose_plans_have_the_same_kernels_share_their_time() 
     one, other = plan_of("a", *parts, single=True), plan_of("b", *parts, single=True)
     result = timings((one, 1000.0))
 
-    found = comparison([one, other], result, decide(result.timed, 0))
+    found = comparison([one, other], result, decide(result.timed, 0), None)
 
     assert [each.name for each in found.contenders] == ["collage", "a", "b"]
     assert found.contenders[2].latency_ms == found.contenders[1].latency_ms
@@ -155,7 +171,7 @@ def test_single_toolchains_whose_plans_have_the_same_kernels_share_their_time() 
 def test_without_a_single_toolchain_there_is_nothing_to_compare_with() -> None:
     result = timings((MIXED, 1000.0))
 
-    found = comparison([MIXED], result, decide(result.timed, 0))
+    found = comparison([MIXED], result, decide(result.timed, 0), None)
 
     assert [each.name for each in found.contenders] == ["collage"]
     assert (found.best_single, found.speedup_vs_best_single) == ("", 0.0)

@@ -4,7 +4,7 @@ import gc
 from collections.abc import Callable
 
 from collage.measure.worker.clock import time_call
-from collage_core.contract import Protocol
+from collage_core.contract import Block, Protocol
 
 
 class Clock:
@@ -68,3 +68,72 @@ def test_the_garbage_collector_rests_meanwhile_and_works_afterwards() -> None:
 
     assert not any(seen)
     assert gc.isenabled()
+
+
+class Calibrations:
+    """What the calibration kernel takes, one time after another; the last goes on."""
+
+    def __init__(self, *times_us: float) -> None:
+        self._times_us = times_us
+        self.calls = 0
+
+    def __call__(self) -> float:
+        self.calls += 1
+        return self._times_us[min(self.calls, len(self._times_us)) - 1]
+
+
+def test_each_block_has_what_the_calibration_kernel_took_around_it() -> None:
+    clock = Clock(1000.0)
+
+    measurement = time_call(
+        clock.call, protocol(min_samples=4, blocks=2), clock, calibrate=Calibrations(100.0, 108.0, 100.0)
+    )
+
+    assert measurement.blocks == (Block(samples=2, calibration_us=104.0), Block(samples=2, calibration_us=104.0))
+    assert len(measurement.samples_us) == 4
+
+
+def test_a_block_during_which_the_speed_changed_is_taken_again() -> None:
+    """The second of three blocks begins at full speed and ends at half of it."""
+    clock = Clock(1.0, 1.0, 10.0, 20.0, 30.0, 40.0)
+    calibrate = Calibrations(100.0, 100.0, 200.0, 200.0, 200.0)
+
+    measurement = time_call(clock.call, protocol(min_sample_us=1, blocks=3), clock, calibrate=calibrate)
+
+    assert measurement.samples_us == (10.0, 30.0, 40.0)
+    assert [block.calibration_us for block in measurement.blocks] == [100.0, 200.0, 200.0]
+
+
+def test_a_machine_that_never_rests_is_measured_all_the_same() -> None:
+    """Twice as many blocks are taken as are wanted, and the least disturbed of them kept."""
+    clock = Clock(1.0, 1.0, 10.0, 20.0, 30.0, 40.0)
+    calibrate = Calibrations(100.0, 200.0, 300.0, 100.0, 120.0)
+
+    measurement = time_call(clock.call, protocol(min_sample_us=1, blocks=2, min_samples=2), clock, calibrate=calibrate)
+
+    assert calibrate.calls == 5
+    assert measurement.samples_us == (20.0, 40.0)
+    assert [block.calibration_us for block in measurement.blocks] == [250.0, 110.0]
+
+
+def test_what_takes_little_of_a_block_runs_once_untimed_after_each_calibration() -> None:
+    short, long = Clock(100.0), Clock(900.0)
+
+    for clock in (short, long):  # blocks of 10 ms, of which a twentieth is 500 us
+        time_call(
+            clock.call,
+            protocol(min_sample_us=1, blocks=2, max_samples=2, duration_s=0.02),
+            clock,
+            calibrate=lambda: 1.0,
+        )
+
+    assert (short.calls, long.calls) == (2 + 2 + 2, 2 + 2)  # warm-up, samples, untimed
+
+
+def test_there_are_never_more_blocks_than_samples() -> None:
+    clock = Clock(1000.0)
+
+    measurement = time_call(clock.call, protocol(min_samples=1, max_samples=1), clock, calibrate=lambda: 1.0)
+
+    assert measurement.samples_us == (1000.0,)
+    assert len(measurement.blocks) == 1

@@ -43,6 +43,7 @@ COMPARISON = Comparison(
             ratio=0.6575,
             ratio_ci95=(0.651, 0.664),
             predicted_ms=88.25,
+            usual_ms=96.0,
         ),
         ContenderFacts(
             name="onnxruntime",
@@ -169,6 +170,15 @@ RECORD = Record(
     unchecked={"backbone/node_3": "ONNX's evaluator has no com.example::Op"},
     notes=("inputs were random (seed 0)",),
 )
+
+
+def with_plan(measured_ms: float, usual_ms: float) -> Record:
+    """The same, with a plan that takes so long, and so long at the machine's usual speed."""
+    first, *others = COMPARISON.contenders
+    plan = dataclasses.replace(first, latency_ms=latency(measured_ms), usual_ms=usual_ms)
+    comparison = dataclasses.replace(COMPARISON, contenders=(plan, *others))
+    return dataclasses.replace(RECORD, measured_ms=measured_ms, comparison=comparison)
+
 
 WORK = DeviceWorkFacts(
     graph_launches=1,

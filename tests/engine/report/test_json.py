@@ -9,7 +9,7 @@ from typing import Any
 from collage.report.documents.bench_json import ApparentLoss, BenchReport, bench_json
 from collage.report.documents.optimize_json import optimize_json
 from collage.report.facts.record import AsCalledFacts, Comparison, ContenderFacts, CopyFacts
-from tests.engine.report.records import COMPARISON, ESTIMATED, GPU, HOST, MODEL, RECORD, WORK
+from tests.engine.report.records import COMPARISON, ESTIMATED, GPU, HOST, MODEL, RECORD, WORK, with_plan
 
 BENCH_KEYS = [
     "schema_version",
@@ -185,7 +185,7 @@ def test_predictions_stand_beside_what_was_measured() -> None:
             {"id": "k0001", "predicted_us": 35800.0, "measured_us": None},
         ],
     }
-    untimed = dataclasses.replace(RECORD, measured_ms=0.0)
+    untimed = with_plan(0.0, 0.0)
     assert json.loads(optimize_json(untimed))["prediction"]["error"] is None
 
 

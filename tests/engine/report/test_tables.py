@@ -17,7 +17,7 @@ from collage.report.text.tables import (
     regions_table,
     search_lines,
 )
-from tests.engine.report.records import COMPARISON, ESTIMATED, RECORD
+from tests.engine.report.records import COMPARISON, ESTIMATED, RECORD, with_plan
 
 
 def shown(table: RenderableType, width: int = 100) -> str:
@@ -126,7 +126,7 @@ def test_the_summary_holds_everything_a_user_asks_for() -> None:
 
 
 def test_a_prediction_that_is_far_off_is_pointed_out_in_the_summary() -> None:
-    text = shown(optimize_summary(dataclasses.replace(RECORD, measured_ms=110.0)), width=200)
+    text = shown(optimize_summary(with_plan(110.0, 110.0)), width=200)
 
     assert "was predicted to take 88.25 ms and takes 110.0 ms (+24.6 %)" in text
     assert "is off by more than" not in shown(optimize_summary(RECORD))

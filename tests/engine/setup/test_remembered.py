@@ -33,7 +33,7 @@ pytestmark = pytest.mark.guards(
 
 LIMITS = Limits(tolerance=Tolerance(), deadline_s=60.0)
 RECORD = TuningRecord(
-    key=RecordKey(structural_hash="h", target="t", fingerprint="f", host="c", threads=2, launch="eager"),
+    key=RecordKey(structural_hash="h", target="t", fingerprint="f", host="c", threads=2, launch="eager", timing="t"),
     outcome="failed",
     purpose="select",
     created="2026-01-01T00:00:00+00:00",

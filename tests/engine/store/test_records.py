@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from collage.store.records import RecordKey, TuningRecord, from_json, to_json
+from collage_core.contract import Block
 
-KEY = RecordKey(structural_hash="h", target="t", fingerprint="f", host="c", threads=2, launch="eager")
+KEY = RecordKey(structural_hash="h", target="t", fingerprint="f", host="c", threads=2, launch="eager", timing="t")
 RECORD = TuningRecord(
     key=KEY,
     outcome="measured",
@@ -25,6 +26,7 @@ RECORD = TuningRecord(
         ({"outcome": "failed"}, "if, and only if"),
         ({"samples_us": (float("nan"),)}, "finite"),
         ({"samples_us": (-1.0,)}, ">= 0"),
+        ({"blocks": (Block(samples=2, calibration_us=1.0),)}, "in one block"),
         ({"error": float("inf")}, "error is finite"),
         ({"created": "yesterday"}, "isoformat"),
         ({"created": "2026-01-01T00:00:00"}, "offset"),
@@ -46,6 +48,7 @@ def test_a_record_that_contradicts_itself_is_refused(fields: dict[str, Any], mes
         ('"reason":""', '"reason":null'),
         ('"extra":{}', '"extra":[]'),
         ("[1.5]", "[NaN]"),
+        ('"blocks":[]', '"blocks":[{"samples":1}]'),
         ("[1.5]", "[]"),
         ('"threads":2', '"threads":2.0'),
         ('"outcome":"measured",', ""),
@@ -67,7 +70,8 @@ def test_what_is_no_record_is_refused(text: str) -> None:
 
 def test_numbers_of_any_kind_give_the_same_record() -> None:
     of_numpy: Any = tuple(np.array([2.0], dtype=np.float32))
-    whole = dataclasses.replace(RECORD, samples_us=(2,))
+    whole = dataclasses.replace(RECORD, samples_us=(2,), blocks=(Block(samples=1, calibration_us=3),))
+    floats = dataclasses.replace(whole, samples_us=of_numpy, blocks=(Block(samples=1, calibration_us=3.0),))
 
-    assert whole.content_id == dataclasses.replace(RECORD, samples_us=of_numpy).content_id
+    assert whole.content_id == floats.content_id
     assert from_json(to_json(whole), TuningRecord).content_id == whole.content_id

@@ -28,7 +28,7 @@ from collage.store import BlobSpace, RecordKey, SqliteStore, StoredDocument, Tun
 from collage.store.connection import SCHEMA_VERSION
 from tests.hardship import with_tests
 
-KEY = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager")
+KEY = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager", timing="t")
 SPACE = BlobSpace(toolchain="t", fingerprint="f")
 ROOT = Path(collage.store.__file__).parents[2]
 
@@ -38,7 +38,7 @@ import sys
 from pathlib import Path
 from collage.store import BlobSpace, RecordKey, SqliteStore, StoredDocument, TuningRecord
 path, writer, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-key = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager")
+key = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager", timing="t")
 print("ready", flush=True)
 with SqliteStore(path) as store:
     for number in range(count):
@@ -116,7 +116,7 @@ ATTEMPTER = """
 import sys, time
 from pathlib import Path
 from collage.store import RecordKey, SqliteStore
-key = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager")
+key = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager", timing="t")
 with SqliteStore(Path(sys.argv[1])) as store:
     store.begin_attempt(key)
     print(store.begin_attempt(key), flush=True)

@@ -29,7 +29,9 @@ from collage.store import (
 )
 from collage_core.contract import BlobCache
 
-KEY = RecordKey(structural_hash="h", target="fast", fingerprint="fast 1.0", host="cpu", threads=2, launch="eager")
+KEY = RecordKey(
+    structural_hash="h", target="fast", fingerprint="fast 1.0", host="cpu", threads=2, launch="eager", timing="t"
+)
 SPACE = BlobSpace(toolchain="fast", fingerprint="fast 1.0")
 
 
@@ -363,8 +365,8 @@ class TestTuningStore:
         [
             ("", DatabaseDamagedError),
             ('{"format":"other","version":1}', DatabaseDamagedError),
-            ('{"format":"collage-tuning","version":1}', ExportVersionError),
-            ('{"format":"collage-tuning","version":3}', ExportVersionError),
+            ('{"format":"collage-tuning","version":2}', ExportVersionError),
+            ('{"format":"collage-tuning","version":4}', ExportVersionError),
         ],
     )
     def test_what_is_no_export_is_refused(self, store: TuningStore, header: str, error: type[DatabaseError]) -> None:
@@ -386,6 +388,7 @@ keys = st.builds(
     host=st.just("h"),
     threads=st.just(1),
     launch=st.just("eager"),
+    timing=st.just("t"),
 )
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 notes = st.builds(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_ir.passes import Sequential
 
-from collage.store import RecordKey, TuningRecord
+from collage.store import TIMING, RecordKey, TuningRecord
 from collage.store.memory import MemoryStore
 from collage.store.tasks import ApplyHistory, ExtractTasks, extract_tasks
 from collage_core.contract import Host, Target
@@ -45,6 +45,7 @@ def record(structural_hash: str, target: Target, *samples_us: float, **other: ob
         host=HOST.fingerprint,
         threads=2,
         launch="eager",
+        timing=TIMING,
     )
     fields: dict[str, object] = {
         "key": key,
@@ -136,6 +137,7 @@ def test_fresh_samples_count_before_those_a_kernel_was_selected_by() -> None:
         {"host": "another machine"},
         {"threads": 1},
         {"launch": "graph"},
+        {"timing": "another"},
     ],
     ids=str,
 )

@@ -20,7 +20,7 @@ from collage.store.connection import SCHEMA_VERSION
 from tests.hardship import COMMAND, ORDINARY, run_python, small_disk
 from tests.integration.commands.models import written
 
-KEY = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager")
+KEY = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager", timing="t")
 
 
 def good(path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from collage.measure.contenders.interleaved import Contender, ContenderProcess, interleaved
 from collage.measure.driver import memory
-from collage.measure.wire.messages import Prepared
+from collage.measure.wire.messages import Burst, Prepared
 from collage.measure.wire.outcomes import Failed, Stage
 from collage_core.contract import Json
 
@@ -57,16 +57,35 @@ def test_contenders_take_turns_and_failures_cost_only_themselves() -> None:
 def test_runs_as_users_call_them_are_timed_when_asked_for(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     both = [contender("session", call="session_like", seconds=0.05, kept=str(kept)), contender("bound", seconds=0.0)]
-    called: list[tuple[str, tuple[float, ...]]] = []
+    bursts: list[tuple[str, Burst]] = []
 
     interleaved(both, rounds=1, burst_s=0.01)
     assert not kept.exists()
-    timed = interleaved(both, rounds=3, burst_s=0.01, on_called=lambda name, samples: called.append((name, samples)))
+    timed = interleaved(
+        both, rounds=3, burst_s=0.01, as_called=True, on_burst=lambda name, burst: bursts.append((name, burst))
+    )
+    called = [(name, burst.called_us) for name, burst in bursts if burst.called_us]
 
     assert [len(timed[each.name]) for each in both] == [3, 3]  # type: ignore[arg-type]
     assert [name for name, _ in called] == ["session"] * 3
     assert all(len(samples) >= 2 and min(samples) >= 50_000 for _, samples in called)
     assert kept.read_text() == "2"  # the last result is held while the next is made
+
+
+def test_a_calibration_stands_beside_a_turn_when_asked_for() -> None:
+    bursts: list[Burst] = []
+
+    for threads in (0, 2):
+        interleaved(
+            [contender("it", seconds=0.0)],
+            rounds=2,
+            burst_s=0.01,
+            calibration_threads=threads,
+            on_burst=lambda name, burst: bursts.append(burst),
+        )
+
+    assert [burst.calibration_us > 0 for burst in bursts] == [False, False, True, True]
+    assert not any(burst.called_us for burst in bursts)
 
 
 def test_a_contender_that_hangs_costs_itself_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

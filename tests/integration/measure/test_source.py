@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,8 +24,8 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskBuild, AskMeasure
 from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Measured, Refused, Stage, Tolerance
 from collage.setup.random_inputs import random_inputs
-from collage.store import MAX_ATTEMPTS, MemoryStore, TuningStore
-from collage_core.contract import INVALID, UNMEASURED, Protocol, Target, Unmeasured
+from collage.store import MAX_ATTEMPTS, MachineSpeed, MemoryStore, TuningStore, block_medians_us
+from collage_core.contract import INVALID, UNMEASURED, Block, Protocol, Target, Unmeasured
 from collage_core.fusion import (
     CandidateKernel,
     FusionRule,
@@ -145,7 +146,52 @@ def test_fresh_samples_displace_those_that_selected(make: Make, graph: DataflowG
 
     assert len(confirmed) == 1
     assert confirmed[0].samples_us != selected.samples_us
-    assert source.cost(add) == float(np.median(confirmed[0].samples_us))
+    assert source.cost(add) == statistics.median(
+        block_medians_us(confirmed[0].samples_us, confirmed[0].blocks, source.usual_calibration_us)
+    )
+
+
+def test_samples_are_taken_in_blocks_beside_the_calibration_kernel(
+    make: Make, graph: DataflowGraph, database: TuningStore
+) -> None:
+    source, add = make(), candidate(graph, 0)
+    source.measure([add])
+
+    [record] = database.records(source.record_key(add))
+
+    assert len(record.blocks) == len(source.medians_us(add)) == Protocol().blocks
+    assert source.usual_calibration_us == MachineSpeed.of(record.blocks).calibration_us
+
+
+def test_the_machines_speed_is_found_out_once_and_all_costs_are_at_that_speed(
+    make: Make, graph: DataflowGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(us: float, calibration_us: float) -> Measured:
+        block = Block(samples=1, calibration_us=calibration_us)
+        return Measured(samples_us=(us,), warmup_runs=1, calls_per_sample=1, blocks=(block,))
+
+    answers = iter([measured(3.0, 100.0), measured(8.0, 200.0)])
+    monkeypatch.setattr(Worker, "measure", lambda worker, ask: next(answers))
+    first, second, add, multiply = make(), make(), candidate(graph, 0), candidate(graph, 3)
+    assert first.usual_calibration_us is None
+
+    first.measure([add])
+    second.measure([multiply])  # the machine has half the speed
+
+    for source in (first, second, make()):
+        assert source.usual_calibration_us == 100.0
+        assert (source.cost(add), source.cost(multiply)) == (3.0, 4.0)
+
+
+def test_what_a_clock_of_its_own_says_is_the_cost_as_it_is(
+    make: Make, graph: DataflowGraph, database: TuningStore
+) -> None:
+    source, own = make(), candidate(graph, 0, "own-clock")
+    source.measure([candidate(graph, 0), own])
+
+    assert source.usual_calibration_us is not None
+    assert source.cost(own) == 42.0
+    assert database.records(source.record_key(own))[0].blocks == ()
 
 
 def test_confirming_measures_the_variant_that_was_selected(make: Make, graph: DataflowGraph) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from collage.errors import WireError
+from collage.measure.calibration import Calibration
 from collage.measure.wire.channel import Channel, prepare_process
 from collage.measure.wire.messages import AskBurst, AskPrepare, Burst, Hello, Message, Prepared
 from collage.measure.wire.outcomes import Failed, Stage
@@ -24,6 +25,7 @@ class ContenderMain:
 
     def __init__(self) -> None:
         self._call: Callable[[], Any] | None = None
+        self._calibration: Calibration | None = None
 
     def answer(self, message: Message) -> Message:
         """Answer one request.
@@ -39,7 +41,7 @@ class ContenderMain:
                     return Failed(stage=Stage.LOAD, reason=_one_line(error))
             case AskBurst() if self._call is not None:
                 try:
-                    return _burst(self._call, message)
+                    return self._burst(self._call, message)
                 except Exception as error:
                     return Failed(stage=Stage.RUN, reason=_one_line(error))
         raise WireError(f"{type(message).__name__} makes no sense to a contender now")
@@ -54,17 +56,25 @@ class ContenderMain:
         self._call()
         return Prepared(first_us=(time.perf_counter_ns() - began) / 1e3)
 
-
-def _burst(call: Callable[[], Any], ask: AskBurst) -> Burst:
-    gc.collect()
-    gc.disable()
-    try:
-        samples = _samples(call, ask, ask.warmup_s)
-        as_called = getattr(call, "as_called", None) if ask.as_called else None
-        # what is run is the same, so one run warms the second call up
-        return Burst(samples_us=samples, called_us=() if as_called is None else _samples(as_called, ask, 0.0))
-    finally:
-        gc.enable()
+    def _burst(self, call: Callable[[], Any], ask: AskBurst) -> Burst:
+        if ask.calibration_threads and self._calibration is None:
+            self._calibration = Calibration(ask.calibration_threads)
+        calibrate = self._calibration if ask.calibration_threads else None
+        gc.collect()
+        gc.disable()
+        try:
+            before_us = 0.0 if calibrate is None else calibrate()
+            samples = _samples(call, ask, ask.warmup_s)
+            after_us = 0.0 if calibrate is None else calibrate()
+            as_called = getattr(call, "as_called", None) if ask.as_called else None
+            return Burst(
+                samples_us=samples,
+                # what is run is the same, so one run warms the second call up
+                called_us=() if as_called is None else _samples(as_called, ask, 0.0),
+                calibration_us=(before_us + after_us) / 2,
+            )
+        finally:
+            gc.enable()
 
 
 def _samples(call: Callable[[], Any], ask: AskBurst, warmup_s: float) -> tuple[float, ...]:

@@ -92,10 +92,23 @@ class ContenderProcess:
         return answer
 
     def burst(
-        self, *, duration_s: float, min_runs: int, warmup_s: float, deadline_s: float, as_called: bool = False
+        self,
+        *,
+        duration_s: float,
+        min_runs: int,
+        warmup_s: float,
+        deadline_s: float,
+        as_called: bool = False,
+        calibration_threads: int = 0,
     ) -> Burst | Failed:
         """Run the call for a while and return the samples; the same for runs as users call them if these are wanted."""
-        ask = AskBurst(duration_s=duration_s, min_runs=min_runs, warmup_s=warmup_s, as_called=as_called)
+        ask = AskBurst(
+            duration_s=duration_s,
+            min_runs=min_runs,
+            warmup_s=warmup_s,
+            as_called=as_called,
+            calibration_threads=calibration_threads,
+        )
         answer: Burst | Failed = self._ask(ask, deadline_s, Stage.RUN, Burst)
         return answer
 
@@ -141,8 +154,10 @@ def interleaved(
     settle_s: float = 0.02,
     deadline_s: float = 300.0,
     first_round: int = 0,
+    as_called: bool = False,
+    calibration_threads: int = 0,
     progress: Callable[[int, int], None] | None = None,
-    on_called: Callable[[str, tuple[float, ...]], None] | None = None,
+    on_burst: Callable[[str, Burst], None] | None = None,
 ) -> dict[str, Rounds | Failed]:
     """Time contenders in turns, in an order that is shuffled in each round.
 
@@ -160,9 +175,10 @@ def interleaved(
             (`EigenNonBlockingThreadPool.h`).
         deadline_s: Seconds after which a contender that does not answer is killed, for loading and for each turn.
         first_round: Number of earlier rounds in the same comparison; each round has its own order.
+        as_called: Whether runs as users call them are made, too, in half of each turn.
+        calibration_threads: As in `AskBurst`.
         progress: Called with the number of finished bursts and their total.
-        on_called: Called after each turn with a contender's name and the samples of its runs as users call them, which
-            take half of the turn; if None, no such runs are made.
+        on_burst: Called after each turn with a contender's name and all that was timed in it.
 
     Returns:
         By name, the samples by round, or why there are none. Round `i` of all contenders ran together.
@@ -189,18 +205,19 @@ def interleaved(
                 if contender.name not in failed:
                     time.sleep(settle_s)
                     burst = processes[contender.name].burst(
-                        duration_s=burst_s / 2 if on_called else burst_s,
+                        duration_s=burst_s / 2 if as_called else burst_s,
                         min_runs=min_runs,
                         warmup_s=warmup_s,
                         deadline_s=deadline_s,
-                        as_called=on_called is not None,
+                        as_called=as_called,
+                        calibration_threads=calibration_threads,
                     )
                     if isinstance(burst, Failed):
                         failed[contender.name] = burst
                     else:
                         found.setdefault(contender.name, []).append(burst.samples_us)
-                        if on_called is not None and burst.called_us:
-                            on_called(contender.name, burst.called_us)
+                        if on_burst is not None:
+                            on_burst(contender.name, burst)
                 if progress is not None:
                     progress(done, total)
     finally:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.records import is_short_of_memory, objection, superseded, to_outcome
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.wire.outcomes import Failed, Outcome, Refused, Stage
-from collage.store import MAX_ATTEMPTS, RecordKey, TuningRecord, TuningStore
+from collage.store import (
+    MAX_ATTEMPTS,
+    TIMING,
+    MachineSpeed,
+    RecordKey,
+    TuningRecord,
+    TuningStore,
+    block_medians_us,
+)
 from collage_core.candidates.refusals import Rejection
 from collage_core.contract import INVALID, UNMEASURED, Cost, Host, Unmeasured, ValueKind
 from collage_core.fusion.kernel import kernel_function
@@ -53,6 +61,7 @@ class RecordedCosts:
         self._transient: dict[RecordKey, Failed] = {}
         self._keys: dict[SubGraph, str] = {}
         self._records: dict[RecordKey, list[TuningRecord]] = {}
+        self._speed: MachineSpeed | None = None
         self.settings = settings
 
     def key(self, sub_graph: SubGraph) -> str:
@@ -79,10 +88,11 @@ class RecordedCosts:
             host=self._host.fingerprint_for(target.device),
             threads=self.settings.build.threads,
             launch=target.launch + (CACHED if target.device in self._warm else ""),
+            timing=TIMING,
         )
 
     def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
-        """Return the median of the samples of a candidate.
+        """Return the median over the blocks of a candidate's samples, at the machine's usual speed.
 
         `INVALID` if it was refused or failed, `UNMEASURED` if nobody tried.
 
@@ -99,11 +109,31 @@ class RecordedCosts:
             return UNMEASURED
         if objection(chosen[-1], self.settings.limits(candidate.measured_as)):
             return INVALID
-        return statistics.median(_samples(chosen))
+        return statistics.median(self._medians_us(chosen))
 
-    def samples_us(self, candidate: CandidateKernel, *, confirmed: bool = True) -> tuple[float, ...]:
-        """Return the samples whose median is the cost; none if there is no finite one."""
-        return tuple(_samples(self._deciding(candidate, confirmed=confirmed)))
+    def medians_us(self, candidate: CandidateKernel, *, confirmed: bool = True) -> tuple[float, ...]:
+        """Return the medians whose median is the cost, one of each block; none if there is no finite cost."""
+        return tuple(self._medians_us(self._deciding(candidate, confirmed=confirmed)))
+
+    def _medians_us(self, records: Sequence[TuningRecord]) -> list[float]:
+        """Return the median of each block of the fresh samples if there are any, otherwise of the last record's."""
+        fresh = [record for record in records if record.purpose == "confirm" and record.samples_us]
+        deciding = fresh or records[-1:]
+        usual_us = self.usual_calibration_us if any(record.blocks for record in deciding) else None
+        return [
+            median for record in deciding for median in block_medians_us(record.samples_us, record.blocks, usual_us)
+        ]
+
+    @property
+    def usual_calibration_us(self) -> float | None:
+        """What the calibration kernel usually takes on this machine, in microseconds; None if it never ran."""
+        if self._speed is None:
+            self._speed = self._database.get_document(MachineSpeed, self._speed_name)
+        return None if self._speed is None else self._speed.calibration_us
+
+    @property
+    def _speed_name(self) -> str:
+        return MachineSpeed.name(self._host.fingerprint, self.settings.build.threads)
 
     def _deciding(self, candidate: CandidateKernel, *, confirmed: bool) -> list[TuningRecord]:
         """Return the records a cost is computed from, in the order they were taken."""
@@ -161,9 +191,3 @@ class RecordedCosts:
     def read_anew(self, key: RecordKey) -> None:
         """Have a candidate's records read again: there are new ones."""
         self._records.pop(key, None)
-
-
-def _samples(records: list[TuningRecord]) -> list[float]:
-    """Return the fresh samples if there are any, otherwise those of the last record."""
-    fresh = [record for record in records if record.purpose == "confirm" and record.samples_us]
-    return [sample for record in fresh or records[-1:] for sample in record.samples_us]

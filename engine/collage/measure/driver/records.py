@@ -55,7 +55,7 @@ def to_record(
         created: Time of the measurement, with offset from UTC.
         limits: Limits it was measured under; stored, because a failure under them may be a success under others.
         seconds: Time to build, check and time it; stored, so that the cost of another search over the same
-            candidates can be computed from the database (`benchmarks/lazy_search.py`).
+            candidates can be computed from the database.
     """
     extra: dict[str, Any] = {
         "tolerance": limits.tolerance.relative,
@@ -102,6 +102,7 @@ def to_record(
                 purpose=purpose,
                 created=at,
                 samples_us=outcome.samples_us,
+                blocks=outcome.blocks,
                 warmup_runs=outcome.warmup_runs,
                 error=outcome.error,
                 variant=outcome.variant,
@@ -120,6 +121,7 @@ def to_outcome(record: TuningRecord, limits: Limits) -> Outcome:
     extra: Mapping[str, Any] = record.extra
     return Measured(
         samples_us=record.samples_us,
+        blocks=record.blocks,
         warmup_runs=record.warmup_runs,
         calls_per_sample=int(extra.get("calls_per_sample", 1)),
         variant=record.variant,

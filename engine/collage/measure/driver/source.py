@@ -15,8 +15,8 @@ from collage.measure.driver.settings import MeasureSettings
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.profiling.profiling_costs import ProfilingCosts
 from collage.measure.wire.messages import AskMeasure
-from collage.measure.wire.outcomes import Built, Failed, Outcome, Refused, Stage
-from collage.store import MAX_ATTEMPTS, BlobSpace, Purpose, RecordKey, StoredBlobs, TuningStore
+from collage.measure.wire.outcomes import Built, Failed, Measured, Outcome, Refused, Stage
+from collage.store import MAX_ATTEMPTS, BlobSpace, MachineSpeed, Purpose, RecordKey, StoredBlobs, TuningStore
 from collage_core.contract import Host, Target
 from collage_core.fusion.spec import CandidateKernel
 from collage_core.fusion.sub_graph import SubGraph
@@ -151,6 +151,7 @@ class MeasuringCostSource(ProfilingCosts):
                 self.fail_for_now(key, outcome)  # no worker got as far as the candidate: that says nothing about it
                 self._database.clear_attempts(key)
                 return outcome
+            self._learn_speed(outcome)
             limits = self.settings.limits(candidate.measured_as)
             self._database.append(to_record(outcome, key, purpose, self._now(), limits, seconds))
             if isinstance(outcome, Failed) and is_short_of_memory(outcome.reason):
@@ -163,6 +164,11 @@ class MeasuringCostSource(ProfilingCosts):
             raise
         self.read_anew(key)
         return outcome
+
+    def _learn_speed(self, outcome: Outcome) -> None:
+        """Take the machine's speed beside the first measurement for usual, if the database knows of none."""
+        if isinstance(outcome, Measured) and outcome.blocks and self.usual_calibration_us is None:
+            self._database.put_document(self._speed_name, MachineSpeed.of(outcome.blocks))
 
     def _attempted(self, key: RecordKey, ask: AskMeasure) -> Outcome:
         """Measure; what kills its worker is begun `MAX_ATTEMPTS` times, attempts of runs that were killed included."""

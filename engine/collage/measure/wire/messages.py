@@ -259,12 +259,14 @@ class AskBurst:
         min_runs: Least number of samples.
         warmup_s: Seconds of warm-up, at least one run: other contenders have used the caches.
         as_called: Whether runs as users call them are timed, too, for as long.
+        calibration_threads: Threads of the calibration kernel, which runs before and after; 0 to run none.
     """
 
     duration_s: float
     min_runs: int
     warmup_s: float
     as_called: bool = False
+    calibration_threads: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,10 +276,12 @@ class Burst:
     Attributes:
         samples_us: Of the call.
         called_us: Of runs as users call them; empty if they were not asked for, or the contender has no such call.
+        calibration_us: Time of the calibration kernel, on average; 0 if it did not run.
     """
 
     samples_us: tuple[float, ...]
     called_us: tuple[float, ...] = ()
+    calibration_us: float = 0.0
 
 
 MESSAGES: Final[Mapping[str, type]] = {

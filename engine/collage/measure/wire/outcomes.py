@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from collage.documents.artifact_manifest import ArtifactManifest
 from collage.measure.wire.wire_values import WireValue
-from collage_core.contract import KernelProfile, Obstacle
+from collage_core.contract import Block, KernelProfile, Obstacle
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +67,7 @@ class Measured:
 
     Attributes:
         samples_us: As in `contract.Measurement`.
+        blocks: As in `contract.Measurement`.
         warmup_runs: As in `contract.Measurement`.
         calls_per_sample: As in `contract.Measurement`.
         variant: Name of the variant.
@@ -93,6 +94,7 @@ class Measured:
     launch: str = ""
     launch_reason: str = ""
     weight_copies: int = 1
+    blocks: tuple[Block, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

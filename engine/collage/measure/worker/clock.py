@@ -1,35 +1,121 @@
-"""Core's clock: time a bound call when the toolchain brings no clock of its own."""
+"""Core's clock: time a bound call when the toolchain brings no clock of its own.
+
+Samples are taken in short blocks with the calibration kernel between them, so that each block knows how fast the
+machine was beside it. A block during which that changed is taken again.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable
 
-from collage_core.contract import BoundCall, Measurement, Protocol, uncollected
+from collage_core.contract import Block, BoundCall, Measurement, Protocol, uncollected
+
+_CHANGED = 1.1
+"""Ratio of the calibrations before and after a block from which it counts as disturbed."""
+_REWARMING = 0.05
+"""Share of a block that one untimed call may take: the calibration kernel has used the caches."""
 
 
-def time_call(call: BoundCall, protocol: Protocol, clock_ns: Callable[[], int] = time.perf_counter_ns) -> Measurement:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Sampling:
+    """How the samples of one block are taken."""
+
+    calls: int
+    least: int
+    most: int
+    duration_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Taken:
+    samples_us: tuple[float, ...]
+    before_us: float
+    after_us: float
+
+    @property
+    def change(self) -> float:
+        return max(self.before_us, self.after_us) / min(self.before_us, self.after_us)
+
+
+def time_call(
+    call: BoundCall,
+    protocol: Protocol,
+    clock_ns: Callable[[], int] = time.perf_counter_ns,
+    *,
+    calibrate: Callable[[], float] | None = None,
+) -> Measurement:
     """Time a call by a protocol.
 
     Args:
         call: Has no lasting effects, so that it can be repeated.
         protocol: Durations and numbers of runs.
         clock_ns: A monotonic clock, in nanoseconds.
+        calibrate: Runs the calibration kernel and returns its time in microseconds; without it there are no blocks.
     """
+    blocks = 1 if calibrate is None else max(1, min(protocol.blocks, protocol.max_samples))
     with uncollected():
         warmup_runs, once_us = _warm_up(call, protocol, clock_ns)
-        calls = max(1, math.ceil(protocol.min_sample_us / once_us))
-        samples: list[float] = []
-        end = clock_ns() + round(protocol.duration_s * 1e9)
-        while True:
-            started = clock_ns()
-            for _ in range(calls):
-                call()
-            now = clock_ns()
-            samples.append((now - started) / calls / 1e3)
-            if len(samples) >= protocol.max_samples or (len(samples) >= protocol.min_samples and now >= end):
-                return Measurement(samples_us=tuple(samples), warmup_runs=warmup_runs, calls_per_sample=calls)
+        each = _Sampling(
+            calls=max(1, math.ceil(protocol.min_sample_us / once_us)),
+            least=math.ceil(protocol.min_samples / blocks),
+            most=max(1, protocol.max_samples // blocks),
+            duration_s=protocol.duration_s / blocks,
+        )
+        if calibrate is None:
+            taken = [_Taken(_samples(call, each, clock_ns), 1.0, 1.0)]
+        else:
+            rewarming = once_us <= _REWARMING * 1e6 * each.duration_s
+            taken = _blocks(call, blocks, each, clock_ns, calibrate, rewarming=rewarming)
+    return Measurement(
+        samples_us=tuple(sample for block in taken for sample in block.samples_us),
+        warmup_runs=warmup_runs,
+        calls_per_sample=each.calls,
+        blocks=()
+        if calibrate is None
+        else tuple(
+            Block(samples=len(block.samples_us), calibration_us=(block.before_us + block.after_us) / 2)
+            for block in taken
+        ),
+    )
+
+
+def _blocks(
+    call: BoundCall,
+    count: int,
+    each: _Sampling,
+    clock_ns: Callable[[], int],
+    calibrate: Callable[[], float],
+    *,
+    rewarming: bool,
+) -> list[_Taken]:
+    """Return the least disturbed blocks, in the order taken; at most as many again are taken as are wanted."""
+    taken: list[_Taken] = []
+    before_us = calibrate()
+    while len(taken) < 2 * count and sum(block.change < _CHANGED for block in taken) < count:
+        if rewarming:
+            call()
+        samples_us = _samples(call, each, clock_ns)
+        after_us = calibrate()
+        taken.append(_Taken(samples_us, before_us, after_us))
+        before_us = after_us
+    calmest = sorted(range(len(taken)), key=lambda index: taken[index].change)[:count]
+    return [taken[index] for index in sorted(calmest)]
+
+
+def _samples(call: BoundCall, each: _Sampling, clock_ns: Callable[[], int]) -> tuple[float, ...]:
+    samples: list[float] = []
+    end = clock_ns() + round(each.duration_s * 1e9)
+    while True:
+        started = clock_ns()
+        for _ in range(each.calls):
+            call()
+        now = clock_ns()
+        samples.append((now - started) / each.calls / 1e3)
+        if len(samples) >= each.most or (len(samples) >= each.least and now >= end):
+            return tuple(samples)
 
 
 def _warm_up(call: BoundCall, protocol: Protocol, clock_ns: Callable[[], int]) -> tuple[int, float]:

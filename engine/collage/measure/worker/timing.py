@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+from collage.measure.calibration import Calibration
 from collage.measure.worker.check_outputs import Bound
 from collage.measure.worker.clock import time_call
 from collage.measure.worker.device_clock import time_on_device
@@ -32,6 +33,7 @@ def clock_of(
     protocol: Protocol,
     *,
     cold: bool,
+    calibration_threads: int,
 ) -> Callable[[], Measurement]:
     """Return the clock: the host's, or the device's over graphs of the call where a plan would capture it.
 
@@ -43,10 +45,12 @@ def clock_of(
         loading: Loads further kernels of it.
         protocol: How long and how often to time it.
         cold: Whether a plan finds the device's cache without its weights; then copies of them are read in turn.
+        calibration_threads: Threads of the calibration kernel, which runs on the host only; 0 to run none.
     """
     device = loading.device()
     if device is None:
-        return functools.partial(time_call, bound.call, protocol)
+        calibrate = Calibration(calibration_threads) if calibration_threads else None
+        return functools.partial(time_call, bound.call, protocol, calibrate=calibrate)
     graph = target.launch == "graph"
     why_not = "" if artifact.capturable or not graph else "its artifact is not capturable"
 

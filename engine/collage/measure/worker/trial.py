@@ -13,8 +13,8 @@ from collage.devices.opening import Devices
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import decode_function
 from collage.measure.wire.messages import AskBuild, AskEvaluate, AskMeasure, Progress
-from collage.measure.wire.outcomes import Failed, Refused, Stage
-from collage.measure.wire.values import decode_value
+from collage.measure.wire.outcomes import Evaluated, Failed, Refused, Stage
+from collage.measure.wire.values import decode_value, encode_value
 from collage.measure.worker.binding import bound_to, called
 from collage.measure.worker.check_outputs import Bound, check_outputs
 from collage.measure.worker.kernel_loading import KernelLoading
@@ -116,7 +116,24 @@ class Trial:
         self._report(Progress(stage=Stage.RUN))
         called(bound, self._lost)
 
-    def clock(self, bound: Bound, artifact: Artifact, protocol: Protocol, *, cold: bool) -> Callable[[], Measurement]:
+    def evaluate(self, bound: Bound) -> Evaluated:
+        """Call a kernel once and return its outputs.
+
+        Raises:
+            Stopped: If it fails.
+        """
+        self.run(bound)
+        return Evaluated(outputs=tuple(encode_value(buffer.value, self._store) for buffer in bound.outputs))
+
+    def clock(
+        self,
+        bound: Bound,
+        artifact: Artifact,
+        protocol: Protocol,
+        *,
+        cold: bool,
+        calibration_threads: int,
+    ) -> Callable[[], Measurement]:
         """Return core's clock for a call; see `clock_of`.
 
         Args:
@@ -124,8 +141,18 @@ class Trial:
             artifact: What it was made of.
             protocol: How long and how often to time it.
             cold: Whether a plan finds the device's cache without its weights.
+            calibration_threads: As for `clock_of`.
         """
-        return clock_of(bound, artifact, self._function, self._target, self._loading, protocol, cold=cold)
+        return clock_of(
+            bound,
+            artifact,
+            self._function,
+            self._target,
+            self._loading,
+            protocol,
+            cold=cold,
+            calibration_threads=calibration_threads,
+        )
 
     def check(self, bound: Bound, ask: AskMeasure | AskBuild) -> tuple[float, bool]:
         """Run twice; return the larger error and whether both gave the same bits.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
-
-import numpy as np
 
 from collage.devices.opening import Devices
 from collage.devices.providers import Providers
@@ -16,10 +15,10 @@ from collage.measure.wire.artifact_codec import encode_artifact
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskBuild, AskDevice, AskEvaluate, AskMeasure, Progress
 from collage.measure.wire.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Refused, Stage
-from collage.measure.wire.values import encode_value
 from collage.measure.worker.device_times import time_device
 from collage.measure.worker.failing import Stopped, failing_as
 from collage.measure.worker.trial import Trial
+from collage.store import block_medians_us
 from collage_core.contract import BlobCache, Host, Target
 from collage_core.registry import Toolchain
 
@@ -88,7 +87,7 @@ class Trials:
                 bound = trial.bind(artifact)
                 error, repeatable = trial.check(bound, ask)
                 self._report(Progress(stage=Stage.MEASURE, variant=artifact.variant, best=best))
-                clock = trial.clock(bound, artifact, ask.protocol, cold=ask.cold)
+                clock = trial.clock(bound, artifact, ask.protocol, cold=ask.cold, calibration_threads=ask.build.threads)
                 with failing_as(Stage.MEASURE, self._lose_device):
                     taken = self._toolchain.measure(ask.target, bound.call, ask.protocol, clock)
             except Stopped as stopped:
@@ -96,6 +95,7 @@ class Trials:
                 continue
             found = Measured(
                 samples_us=taken.samples_us,
+                blocks=taken.blocks,
                 warmup_runs=taken.warmup_runs,
                 calls_per_sample=taken.calls_per_sample,
                 variant=artifact.variant,
@@ -107,7 +107,7 @@ class Trials:
                 weight_copies=taken.weight_copies,
                 deterministic=artifact.deterministic and repeatable,
             )
-            if best is None or taken.median_us < _median(best):
+            if best is None or _is_faster(found, best):
                 best = found
             self._report(Progress(stage=Stage.LOWER, best=best))
         if best is None:
@@ -140,12 +140,9 @@ class Trials:
         with self._start(ask) as trial:
             for artifact in trial.variants(1):
                 try:
-                    bound = trial.bind(artifact)
-                    trial.run(bound)
+                    return trial.evaluate(trial.bind(artifact))
                 except Stopped as stopped:
                     trial.discard(artifact, stopped.outcome)
-                    continue
-                return Evaluated(outputs=tuple(encode_value(buffer.value, self._store) for buffer in bound.outputs))
             return trial.why_none()
 
     def time_device(self, ask: AskDevice) -> DeviceTimes | Failed:
@@ -180,5 +177,10 @@ class Trials:
         self.lost = reason
 
 
-def _median(measured: Measured) -> float:
-    return float(np.median(measured.samples_us))
+def _is_faster(found: Measured, best: Measured) -> bool:
+    """Compare two variants, which were timed one after another, at the speed that the machine had last."""
+    speed_us = found.blocks[-1].calibration_us if found.blocks else None
+    mine, other = (
+        statistics.median(block_medians_us(each.samples_us, each.blocks, speed_us)) for each in (found, best)
+    )
+    return mine < other

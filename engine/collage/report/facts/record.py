@@ -115,6 +115,7 @@ class ContenderFacts:
         ratio: Its median over the best single contender's; 0 if it failed.
         ratio_ci95: 95 % interval of the ratio.
         predicted_ms: Sum of its kernels' costs and penalties, and of the device copies; 0 if unknown.
+        usual_ms: Median latency at the machine's usual speed, as costs of kernels are; 0 if unknown.
         as_called: The same for runs as users call them; None if they were not timed.
     """
 
@@ -127,12 +128,13 @@ class ContenderFacts:
     ratio: float = 0.0
     ratio_ci95: tuple[float, float] = (0.0, 0.0)
     predicted_ms: float = 0.0
+    usual_ms: float = 0.0
     as_called: AsCalledFacts | None = None
 
     @property
     def prediction_error(self) -> float | None:
-        """Measured over predicted latency, minus one; None if either is unknown."""
-        return None if self.latency_ms is None else _prediction_error(self.predicted_ms, self.latency_ms.p50)
+        """Measured over predicted latency, minus one, both at the machine's usual speed; None if either is unknown."""
+        return _prediction_error(self.predicted_ms, self.usual_ms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,8 +355,8 @@ class Record:
 
     @property
     def prediction_error(self) -> float | None:
-        """Measured over predicted time of the plan, minus one; None if either is unknown."""
-        return _prediction_error(self.predicted_ms, self.measured_ms)
+        """Measured over predicted time of the plan, minus one; see `ContenderFacts`."""
+        return self.comparison.contenders[0].prediction_error if self.comparison.contenders else None
 
 
 def _prediction_error(predicted: float, measured: float) -> float | None:

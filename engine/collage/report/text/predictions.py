@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collage.report import figures
-from collage.report.facts.record import Record
+from collage.report.facts.record import ContenderFacts, Record
 
 FAR_OFF = 0.1
 """Relative difference between prediction and measurement above which a report points it out.
@@ -22,8 +22,8 @@ def predicted_against_measured(record: Record) -> str:
     measured = f"{figures.milliseconds(record.measured_ms)} ms end to end"
     if record.measured_ms <= 0:
         measured = "not measured end to end"
-    elif record.predicted_ms > 0:
-        measured += f" ({figures.change(record.measured_ms, record.predicted_ms)})"
+    elif record.prediction_error is not None:
+        measured += f" ({_off(record.comparison.contenders[0], record.measured_ms)})"
     predicted = f"predicted {figures.milliseconds(record.predicted_ms)} ms"
     if record.device_copies:
         copies_ms = sum(copy.cost_us for copy in record.device_copies) / 1000
@@ -38,10 +38,9 @@ def misprediction_lines(record: Record) -> tuple[str, ...]:
     plan = [_plan(record)] if _is_far(record.prediction_error) else []
     others = [
         f"{each.name} was predicted to take {figures.milliseconds(each.predicted_ms)} ms and takes "
-        f"{figures.milliseconds(each.latency_ms.p50)} ms "
-        f"({figures.change(each.latency_ms.p50, each.predicted_ms)})"
+        f"{figures.milliseconds(each.latency_ms.p50)} ms ({_off(each, each.latency_ms.p50)})"
         for each in record.comparison.contenders[1:]
-        if each.latency_ms not in (None, kept) and _is_far(each.prediction_error)
+        if each.latency_ms is not None and each.latency_ms != kept and _is_far(each.prediction_error)
     ]
     whole_us = sum(region.measured_us for region in record.regions)
     regions = [
@@ -66,8 +65,15 @@ def _plan(record: Record) -> str:
     return (
         f"the prediction is off by more than {figures.percent(FAR_OFF, 1)}: the plan was predicted to take "
         f"{figures.milliseconds(record.predicted_ms)} ms and takes {figures.milliseconds(record.measured_ms)} ms "
-        f"({figures.change(record.measured_ms, record.predicted_ms)}); the measured time decided"
+        f"({_off(record.comparison.contenders[0], record.measured_ms)}); the measured time decided"
     )
+
+
+def _off(contender: ContenderFacts, measured_ms: float) -> str:
+    """Format how far a contender is off its prediction, and why that is not the quotient of both numbers."""
+    text = figures.change(contender.usual_ms, contender.predicted_ms)
+    as_timed = figures.change(measured_ms, contender.predicted_ms)
+    return text if text == as_timed else f"{text} at the machine's usual speed"
 
 
 def _is_far(error: float | None) -> bool:
