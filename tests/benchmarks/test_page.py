@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks import lazy_search, native_plus_one, overhead, profiles, search_scale, suite, two_level
+from benchmarks import lazy_search, measuring, native_plus_one, overhead, profiles, search_scale, suite, two_level
 from benchmarks.page import with_notes, written
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "bf16-emulated": lambda report: suite.markdown(report["models"]),
     "lazy-search": lazy_search.markdown,
+    "measuring": measuring.markdown,
     "native-plus-one": native_plus_one.markdown,
     "overhead": lambda report: overhead.markdown(report["plans"], report["tools"], report["loop_us"]),
     "profiles": lambda report: profiles.markdown(report["profiles"], report["environment"]),

@@ -1,0 +1,164 @@
+"""Count the processor seconds of `collage optimize`, of all its processes, with an empty database and with a full one.
+
+Usage:
+    python -m benchmarks.cpu_seconds [NAME...] --work DIR [--before TREE] [--results FILE.json] [--runs N]
+
+Each run optimizes a model twice: cold, into an empty tuning database, and warm, over what the first left. The figure is
+the minimum over the runs, because other load only adds. `--before` is another source tree of this project, whose
+dependencies this Python has; it takes turns with this one.
+
+Exits with 1 if a cold run takes more than before, or a warm one more than half of what it took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.models import MODELS
+from benchmarks.page import environment, head, lines_of, noting, written
+
+NAMES: Final = ("resnet50", "bert", "segmenter")
+HERE: Final = Path(__file__).parents[1]
+WARM_AT_MOST: Final = 0.5
+"""Share of what a warm run took before that it may take now."""
+
+
+def run(tree: Path, model: Path, folder: Path) -> dict[str, Any]:
+    """Run `collage optimize` with the code of a source tree; return seconds, and how much was measured, as JSON.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    package, report = folder / "model.collage", folder / "report.json"
+    command = [sys.executable, "-m", "tests.from_source", "-m", "collage.cli", "optimize", str(model)]
+    command += ["-o", str(package), "--json", str(report), "--toolchains", "onnxruntime,openvino"]
+    own = {"COLLAGE_TUNING_DB": str(folder / "tuning.sqlite"), "PYTHONPATH": ""}
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    done = subprocess.run(
+        command, cwd=tree, env={**os.environ, **own}, capture_output=True, text=True, check=False, timeout=1800
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} in {tree} failed:\n{done.stderr}")
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    search = json.loads(report.read_text(encoding="utf-8"))["search"]
+    return {
+        "cpu_s": round(cpu_s, 2),
+        "wall_s": round(time.monotonic() - began, 2),
+        "measured": search["measured"],
+        "phases": search["seconds"],
+    }
+
+
+def runs(trees: Mapping[str, Path], model: Path, count: int, work: Path) -> Iterator[dict[str, Any]]:
+    """Yield a cold and a warm run of each tree, in turns."""
+    for turn in range(count):
+        for name, tree in trees.items():
+            with tempfile.TemporaryDirectory(dir=work) as folder:
+                for state in ("cold", "warm"):
+                    yield {"tree": name, "state": state, "turn": turn, **run(tree, model, Path(folder))}
+
+
+def least(result: Mapping[str, Any], tree: str, state: str, figure: str) -> float | None:
+    """Return the minimum of a figure over the runs; None if there are none."""
+    found = [float(each[figure]) for each in result["runs"] if (each["tree"], each["state"]) == (tree, state)]
+    return min(found, default=None)
+
+
+def lost(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each figure that does not hold; none where nothing is known of before."""
+    said = []
+    for result in results:
+        for state, share in (("cold", 1.0), ("warm", WARM_AT_MOST)):
+            now, before = (least(result, tree, state, "cpu_s") for tree in ("now", "before"))
+            if now is not None and before is not None and now > share * before:
+                said.append(f"{result['model']}, {state}: {now:.1f} s, before {before:.1f} s")
+    return said
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """Format the results as a page."""
+    how = (
+        "Processor seconds of `collage optimize` with all its processes, cold with an empty tuning database and warm "
+        f"over what the cold run left, the minimum of {report['runs']} runs; in brackets the wall-clock seconds and "
+        "the number of measurements."
+    )
+    lines = head("Processor seconds of an optimization", report["environment"], how, "default settings")
+    trees = [tree for tree in ("before", "now") if any(each["tree"] == tree for each in report["models"][0]["runs"])]
+
+    def cell(result: Mapping[str, Any], tree: str, state: str) -> str:
+        cpu_s, wall_s, count = (least(result, tree, state, name) for name in ("cpu_s", "wall_s", "measured"))
+        return "" if cpu_s is None else f"{cpu_s:.1f} ({wall_s:.1f}; {count:.0f})"
+
+    columns = [(tree, state) for state in ("cold", "warm") for tree in trees]
+    headings = ("model", *(f"{state}, {tree}" for tree, state in columns))
+    rows = [(result["model"], *(cell(result, *column) for column in columns)) for result in report["models"]]
+    lines += lines_of(headings, rows)
+    if "before" in trees:
+        said = lost(report["models"])
+        lines += ["", "Not held: " + "; ".join(said) + "." if said else "No figure is above its limit."]
+    phases = ("model", "state", *_phases(report["models"]))
+    spent = [
+        (result["model"], state, *(f"{_phase(result, state, phase):.1f}" for phase in _phases(report["models"])))
+        for result in report["models"]
+        for state in ("cold", "warm")
+    ]
+    lines += ["", "Wall-clock seconds of each phase now, minimum of the runs:", "", *lines_of(phases, spent)]
+    return "\n".join(lines) + "\n"
+
+
+def _phases(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(phase for result in results for each in result["runs"] for phase in each["phases"]))
+
+
+def _phase(result: Mapping[str, Any], state: str, phase: str) -> float:
+    of = [each["phases"].get(phase, 0.0) for each in result["runs"] if (each["tree"], each["state"]) == ("now", state)]
+    return float(min(of))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run everything; return 1 if a figure does not hold, 2 for misuse."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cpu_seconds", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: {', '.join(NAMES)}")
+    parser.add_argument("--work", type=Path, default=Path("demo-out/cpu"), metavar="DIR", help="folder for files")
+    parser.add_argument("--before", type=Path, metavar="TREE", help="another source tree to compare with")
+    parser.add_argument("--results", type=Path, metavar="FILE.json", help="write everything there and a page beside it")
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="of each tree and model")
+    noting(parser)
+    options = parser.parse_args(arguments)
+    if unknown := sorted(set(options.names) - set(MODELS)):
+        print(f"cpu_seconds: no model {', '.join(unknown)}; there are {', '.join(MODELS)}", file=sys.stderr)
+        return 2
+    trees = {"now": HERE} if options.before is None else {"before": options.before.resolve(), "now": HERE}
+    work = options.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    results: list[dict[str, Any]] = []
+    for name in options.names or NAMES:
+        path = work / f"{name}.onnx"
+        if not path.exists():
+            command = [sys.executable, "-m", "benchmarks.models", name, "--out", str(work)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        results.append({"model": name, "runs": []})
+        for each in runs(trees, path, options.runs, work):
+            results[-1]["runs"].append(each)
+            print(name, json.dumps(each), flush=True)
+    report = {"schema_version": 1, "environment": environment(), "runs": options.runs, "models": results}
+    if options.results:
+        written(options.results, report, markdown(report), options.note, afresh=True)
+    said = lost(results)
+    print("; ".join(said) or "no figure is above its limit")
+    return 1 if said else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

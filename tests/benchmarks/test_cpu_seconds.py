@@ -1,0 +1,67 @@
+"""Processor seconds of an optimization: what the benchmark makes of runs, and which figures do not hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.cpu_seconds import least, lost, markdown
+
+
+def run(tree: str, state: str, cpu_s: float) -> dict[str, Any]:
+    phases = {"measure": cpu_s / 2, "search": 0.5}
+    return {"tree": tree, "state": state, "turn": 0, "cpu_s": cpu_s, "wall_s": 2.0, "measured": 7, "phases": phases}
+
+
+def result(*, cold: float, warm: float, before: tuple[float, float] | None = (20.0, 8.0)) -> dict[str, Any]:
+    """Runs of one model, each twice, the second time slower."""
+    runs = [("now", "cold", cold), ("now", "warm", warm)]
+    if before is not None:
+        runs += [("before", "cold", before[0]), ("before", "warm", before[1])]
+    return {
+        "model": "m",
+        "runs": [run(tree, state, slower * cpu_s) for slower in (1, 3) for tree, state, cpu_s in runs],
+    }
+
+
+def test_the_least_of_the_runs_counts() -> None:
+    assert least(result(cold=20.0, warm=4.0), "now", "warm", "cpu_s") == 4.0
+    assert least(result(cold=20.0, warm=4.0, before=None), "before", "warm", "cpu_s") is None
+
+
+@pytest.mark.parametrize(
+    ("cold", "warm", "said"),
+    [
+        (20.0, 4.0, []),
+        (20.5, 4.0, ["m, cold: 20.5 s, before 20.0 s"]),
+        (19.0, 4.5, ["m, warm: 4.5 s, before 8.0 s"]),
+    ],
+)
+def test_a_cold_run_takes_no_more_and_a_warm_one_at_most_half(cold: float, warm: float, said: list[str]) -> None:
+    assert lost([result(cold=cold, warm=warm)]) == said
+    assert lost([result(cold=cold, warm=warm, before=None)]) == []
+
+
+def page_of(found: dict[str, Any]) -> str:
+    environment = {"date": "2026-01-01T00:00:00", "host": {"cpu": "c", "cores": 2, "system": "s"}, "versions": {}}
+    return markdown({"environment": environment, "runs": 2, "models": [found]})
+
+
+def test_the_page_sets_both_trees_side_by_side() -> None:
+    page = page_of(result(cold=19.0, warm=4.5))
+
+    assert "| model | cold, before | cold, now | warm, before | warm, now |" in page
+    assert "| m | 20.0 (2.0; 7) | 19.0 (2.0; 7) | 8.0 (2.0; 7) | 4.5 (2.0; 7) |" in page
+    assert "Not held: m, warm: 4.5 s, before 8.0 s." in page
+    assert "| model | state | measure | search |" in page
+    assert "| m | warm | 2.2 | 0.5 |" in page
+
+
+def test_the_page_of_one_tree_judges_nothing() -> None:
+    page = page_of(result(cold=19.0, warm=4.5, before=None))
+
+    assert "| model | cold, now | warm, now |" in page
+    assert "held" not in page
+    assert "limit" not in page
+    assert "\n\n\n" not in page
