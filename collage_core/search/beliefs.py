@@ -1,7 +1,8 @@
 """Believe what each node takes on a target, and learn from what kernels were seen to take.
 
-The belief of a target is a normal distribution over the times of its nodes, over what a kernel takes besides, and over
-what a byte takes that crosses its boundary. A kernel takes the sum of its nodes' times, of the one and of the other for
+The belief of a target is a normal distribution over the times of its nodes by themselves, over what it changes that two
+neighbours are in one kernel, over what a kernel takes besides, and over what a byte takes that crosses its boundary. A
+kernel takes the sum of its nodes' times, of the changes for all neighbours inside, of the third, and of the last for
 each byte. Each measurement is such a sum plus noise, so the belief after it is again normal (the Kalman update; C. E.
 Rasmussen and C. K. I. Williams, "Gaussian Processes for Machine Learning", section 2.1).
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -56,6 +58,32 @@ _SURPRISE = 2.0
 _SCALES = (1.0, 2.0, 4.0, 8.0)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Joint:
+    """What is believed to change because two neighbours are in one kernel.
+
+    Less than nothing where they are fused, more where one of them has to take the other's layout.
+
+    Attributes:
+        nodes: The two nodes.
+        change_us: The change, in microseconds.
+        doubt_us: Its standard deviation.
+    """
+
+    nodes: tuple[int, int]
+    change_us: float
+    doubt_us: float
+
+
+def besides_us(nbytes: float) -> float:
+    """Return the first belief of what a kernel takes besides its nodes, in microseconds.
+
+    Args:
+        nbytes: Bytes that cross its boundary.
+    """
+    return _KERNEL_US + _US_PER_BYTE * nbytes
+
+
 class TargetBelief:
     """What is believed of one target.
 
@@ -65,33 +93,71 @@ class TargetBelief:
         times_us: First belief of each node's time, in microseconds; 0 for host nodes.
         kinds: Kind of work of each node.
         doubts: How far each node's time may be off.
+        joints: What changes where neighbours are in one kernel; nothing for those that are not named.
     """
 
-    def __init__(self, times_us: Sequence[float], kinds: Sequence[str], doubts: Sequence[Doubt]) -> None:
+    def __init__(
+        self,
+        times_us: Sequence[float],
+        kinds: Sequence[str],
+        doubts: Sequence[Doubt],
+        joints: Sequence[Joint] = (),
+    ) -> None:
         if not len(times_us) == len(kinds) == len(doubts):
             raise ValueError("every node has a time, a kind and a doubt")
         times = np.asarray(times_us, dtype=np.float64)
         if not np.isfinite(times).all() or (times < 0).any():
             raise ValueError("times are finite microseconds >= 0")
         own = [doubt.node * time for doubt, time in zip(doubts, times, strict=True)]
+        self._nodes = len(times)
+        self._after: dict[int, list[tuple[int, int]]] = {}  # by node: its later neighbour, and the joint's position
+        for at, joint in enumerate(joints, start=len(times)):
+            self._after.setdefault(joint.nodes[0], []).append((joint.nodes[1], at))
+        size = len(times) + len(joints) + 2
         names = {kind: at for at, kind in enumerate(dict.fromkeys(kinds))}
         # Rows of the factors that nodes share: one for each kind, and one for the target as a whole.
-        shared = np.zeros((len(names) + 1, len(times) + 2))
+        shared = np.zeros((len(names) + 1, size))
         for node, (kind, doubt) in enumerate(zip(kinds, doubts, strict=True)):
             shared[names[kind], node] = doubt.kind * times[node]
             shared[-1, node] = doubt.target * times[node]
         self._first = _Normal(
-            mean=np.concatenate([times, [_KERNEL_US, _US_PER_BYTE]]),
-            own=np.square([*own, _KERNEL_SD_US, _SD_US_PER_BYTE]),
+            mean=np.concatenate([times, [joint.change_us for joint in joints], [_KERNEL_US, _US_PER_BYTE]]),
+            own=np.square([*own, *(joint.doubt_us for joint in joints), _KERNEL_SD_US, _SD_US_PER_BYTE]),
             shared=shared,
-            seen=np.zeros((0, len(times) + 2)),
+            seen=np.zeros((0, size)),
         )
         self._measurements: tuple[tuple[int, float, float], ...] = ()
         self._now = self._first
 
     def node_us(self, node: int) -> float:
-        """Return the believed time of a node inside a kernel, in microseconds >= 0."""
-        return max(0.0, float(self._now.mean[node]))
+        """Return the believed time of a node inside a kernel with neighbours that make it no slower; >= 0."""
+        return max(0.0, float(self._now.mean[node]) + self._gained.get(node, 0.0))
+
+    def change_us(self, one: int, other: int) -> float:
+        """Return what is believed to change because two neighbours are in one kernel, in microseconds.
+
+        Args:
+            one: The earlier node.
+            other: A node that reads its output.
+        """
+        return float(sum(self._now.mean[at] for node, at in self._after.get(one, ()) if node == other))
+
+    @functools.cached_property
+    def _gained(self) -> dict[int, float]:
+        gained: dict[int, float] = {}
+        for joints in self._after.values():
+            for node, at in joints:
+                gained[node] = gained.get(node, 0.0) + min(0.0, float(self._now.mean[at]))
+        return gained
+
+    def _features(self, nodes: int, nbytes: float) -> tuple[_Positions, _Vector]:
+        """Return positions in the mean, and by what each counts: nodes, joints, the kernel, its bytes."""
+        inside = list(bits(nodes))
+        joints = [at for node in inside for other, at in self._after.get(node, ()) if nodes >> other & 1]
+        by = np.ones(len(inside) + len(joints) + 2)
+        by[-1] = nbytes
+        size = len(self._first.mean)
+        return np.array([*inside, *joints, size - 2, size - 1]), by
 
     def moments(self, nodes: int, nbytes: float) -> tuple[float, float]:
         """Return mean and standard deviation of what a kernel takes, in microseconds.
@@ -100,7 +166,7 @@ class TargetBelief:
             nodes: Mask of its nodes.
             nbytes: Bytes that cross its boundary.
         """
-        mean, variance = self._now.moments(*_features(nodes, nbytes, len(self._now.mean)))
+        mean, variance = self._now.moments(*self._features(nodes, nbytes))
         return mean, math.sqrt(variance)
 
     def hoped_us(self, nodes: int, nbytes: float, optimism: float) -> float:
@@ -122,9 +188,9 @@ class TargetBelief:
             kernels: Mask of the nodes, and bytes that cross the boundary, of each.
             optimism: By how many standard deviations of the sum.
         """
-        features = [_features(nodes, nbytes, len(self._now.mean)) for nodes, nbytes in kernels]
-        mean = sum(self._now.moments(at, by)[0] for at, by in features)
-        nodes = np.concatenate([at[:-2] for at, _ in features])
+        features = [self._features(nodes, nbytes) for nodes, nbytes in kernels]
+        mean = sum(float(by @ self._now.mean[at]) for at, by in features)
+        nodes = np.concatenate([at[at < self._nodes] for at, _ in features])
         _, variance = self._now.moments(nodes, np.ones(len(nodes)))
         return max(0.0, mean - optimism * math.sqrt(variance))
 
@@ -140,11 +206,12 @@ class TargetBelief:
         for scale in _SCALES:
             now, surprise = self._first.doubted(scale), 0.0
             for nodes, nbytes, cost_us in after._measurements:
-                now, squared = now.learning(*_features(nodes, nbytes, len(now.mean)), cost_us)
+                now, squared = now.learning(*self._features(nodes, nbytes), cost_us)
                 surprise += squared
             if surprise <= _SURPRISE * len(after._measurements):
                 break
         after._now = now
+        after.__dict__.pop("_gained", None)
         return after
 
 
@@ -189,14 +256,6 @@ class _Normal:
         return after, off**2 / spread
 
 
-def _features(nodes: int, nbytes: float, size: int) -> tuple[_Positions, _Vector]:
-    """Return positions in the mean, and by what each counts: nodes, the kernel, its bytes."""
-    inside = list(bits(nodes))
-    by = np.ones(len(inside) + 2)
-    by[-1] = nbytes
-    return np.array([*inside, size - 2, size - 1]), by
-
-
 class Beliefs:
     """Estimates of unmeasured candidates from what is believed of each target.
 
@@ -218,7 +277,7 @@ class Beliefs:
         targets: Mapping[str, TargetBelief],
         boundary_bytes: Callable[[int], float],
         *,
-        optimism: float = 0.5,
+        optimism: float = 0.75,
     ) -> None:
         self._targets = dict(targets)
         self._boundary_bytes = boundary_bytes
@@ -237,6 +296,10 @@ class Beliefs:
     def node_us(self, target: str, node: int) -> float:
         """Return the believed time of a node inside a kernel of a target, in microseconds."""
         return self._targets[target].node_us(node)
+
+    def change_us(self, target: str, one: int, other: int) -> float:
+        """Return what is believed to change because two neighbours are in one kernel of a target; microseconds."""
+        return self._targets[target].change_us(one, other)
 
     def mean_us(self, target: str, nodes: int) -> float:
         """Return the believed time of a kernel, in microseconds."""

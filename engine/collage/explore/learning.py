@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from collage.explore.exploration import Exploration
 from collage.explore.measuring import is_operator, measured
-from collage.explore.profiling import NodeTimes, node_times
+from collage.explore.profiling import NodeTimes, first_beliefs, profiles_of
 from collage.explore.proposing import weights_from_work
 from collage_core.candidates.boundary import boundary_bytes
 from collage_core.candidates.costs import CacheKey
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.graph.work import estimated_work_us, work_kinds
-from collage_core.search import GUESSED, PROFILED, Beliefs, TargetBelief
+from collage_core.search import GUESSED, Beliefs, TargetBelief
 
 _EXPLAINED = 0.8
 """Share of the work whose kinds must have been seen on a target without a profile before it counts as known."""
+_HEAVY = 0.02
+"""Share of the fastest whole model that an operator has to take on some target to be measured alone."""
+_DISPUTED = 1.5
+"""Factor by which two profiles have to differ on an operator, beyond what they differ by usually, likewise."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,32 +109,53 @@ def looked_at(knowledge: Knowledge, what: str, candidates: Iterable[CandidateKer
 def with_profiles(knowledge: Knowledge, candidates: Iterable[CandidateKernel]) -> Knowledge:
     """Start the beliefs anew from the toolchains' own profiles of kernels that were measured.
 
-    A target without a profile is believed to take what the fastest profiled target does.
+    What a profile says of an operator holds inside that kernel. Alone, or beside others, it may take a tenth or ten
+    times as long, because a library chooses layouts for all of a kernel. So the heavy operators on which the profiles
+    disagree are measured alone, too.
 
     Args:
         knowledge: What is known so far.
         candidates: Measured kernels of several operators.
     """
-    exploration = knowledge.exploration
-    profiles: dict[str, NodeTimes] = {}
-    for candidate in candidates:
-        cost = exploration.pool.selected_us(candidate)
-        if cost is None or not candidate.target.mixable or is_operator(exploration, candidate):
-            continue
-        if times := node_times(exploration, candidate, cost, knowledge.work):
-            profiles.setdefault(candidate.target.name, {}).update(times)
+    profiles = profiles_of(knowledge.exploration, candidates, knowledge.work)
     if not profiles:
         return knowledge
-    filled = {name: _filled(times, knowledge.work, knowledge.kinds) for name, times in profiles.items()}
-    fastest = [min(times) for times in zip(*filled.values(), strict=True)]
-    targets = {}
-    for rule in exploration.setup.rules:
-        name = rule.target.name
-        doubts = [PROFILED if node in profiles.get(name, ()) else GUESSED for node in range(len(knowledge.work))]
-        targets[name] = TargetBelief(filled.get(name, fastest), knowledge.kinds, doubts)
-    beliefs = Beliefs(targets, boundary_bytes(exploration.pool.values))
+    knowledge = looked_at(knowledge, "measuring heavy operators alone", _disputed(knowledge.exploration, profiles))
+    graph = knowledge.exploration.graph
+    alone: dict[str, dict[int, float]] = {}
+    for (name, _, nodes), cost in knowledge.learnt.items():
+        if (nodes & graph.needs_kernel).bit_count() == 1:
+            alone.setdefault(name, {})[nodes] = cost
+    beliefs = first_beliefs(knowledge.exploration, profiles, alone, knowledge.work, knowledge.kinds)
     beliefs = beliefs.learning((name, nodes, cost) for (name, _, nodes), cost in knowledge.learnt.items())
     return dataclasses.replace(knowledge, beliefs=beliefs, profiled=frozenset(profiles))
+
+
+def _disputed(exploration: Exploration, profiles: Mapping[str, NodeTimes]) -> list[CandidateKernel]:
+    """Return every target's kernels of the heavy operators on which profiles disagree, heaviest first.
+
+    They disagree if one target takes longer than another by more than it usually does.
+    """
+    found: dict[int, list[CandidateKernel]] = {}
+    for candidate in exploration.pool:
+        if is_operator(exploration, candidate) and candidate.target.mixable:
+            found.setdefault(candidate.sub_graph.nodes & exploration.graph.needs_kernel, []).append(candidate)
+    taken = {
+        nodes: {name: sum(times.get(node, 0.0) for node in iterate_bits(nodes)) for name, times in profiles.items()}
+        for nodes in found
+    }
+    seen = [times for times in taken.values() if min(times.values()) > 0]
+    usual = {
+        name: statistics.median([times[name] / min(times.values()) for times in seen] or [1.0]) for name in profiles
+    }
+    whole_us = min(sum(times.values()) for times in profiles.values())
+    heavy = []
+    for nodes, times in taken.items():
+        relative = [time / usual[name] for name, time in times.items()]
+        if max(times.values()) > _HEAVY * whole_us and max(relative) >= _DISPUTED * min(relative):
+            heavy.append(nodes)
+    heavy.sort(key=lambda nodes: (-max(taken[nodes].values()), nodes))
+    return [each for nodes in heavy[: exploration.setup.preset.operators] for each in found[nodes]]
 
 
 def probed(knowledge: Knowledge) -> Knowledge:
@@ -162,21 +188,3 @@ def _largest(knowledge: Knowledge) -> dict[str, dict[str, CandidateKernel]]:
         if size and (known is None or size > known[0]):
             found[kind][name] = size, candidate
     return {kind: {name: candidate for name, (_, candidate) in each.items()} for kind, each in found.items()}
-
-
-def _filled(times: NodeTimes, work: Sequence[float], kinds: Sequence[str]) -> list[float]:
-    """Return the time of every node: of those without one, from others of its kind, or from all."""
-    by_kind: dict[str, tuple[float, float]] = {}
-    for node, time in times.items():
-        known = by_kind.get(kinds[node], (0.0, 0.0))
-        by_kind[kinds[node]] = known[0] + time, known[1] + work[node]
-    total, done = (sum(column) for column in zip(*by_kind.values(), strict=True))
-    usual = total / done if done else 1.0
-    return [
-        times[node] if node in times else each * _ratio(by_kind.get(kinds[node]), usual)
-        for node, each in enumerate(work)
-    ]
-
-
-def _ratio(known: tuple[float, float] | None, usual: float) -> float:
-    return known[0] / known[1] if known is not None and known[1] else usual

@@ -1,17 +1,28 @@
-"""Node times from a toolchain's own profile of a kernel."""
+"""What toolchains' own profiles of kernels say of nodes, and what is believed because of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from collage.explore.exploration import Exploration
+from collage.explore.measuring import is_operator
+from collage_core.candidates.boundary import boundary_bytes
 from collage_core.contract import Unsupported
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.masks import iterate_bits
+from collage_core.search import GUESSED, PROFILED, Beliefs, Joint, TargetBelief, besides_us
 
 NodeTimes: TypeAlias = dict[int, float]
 """Microseconds by node of the graph."""
+
+_OWN = 0.5
+"""Least share of a kernel of one operator that is the operator's own time."""
+_CHANGE, _FUSED, _LAYOUT_US_PER_BYTE = 0.3, 0.15, 1e-4
+"""Doubt of what changes between neighbours: a share of what is believed, a share of the smaller of the two where they
+may be fused, and what a byte of the tensor between them may take whose layout changes.
+"""
 
 
 def node_times(
@@ -39,3 +50,109 @@ def node_times(
         for node in nodes:
             times[node] = part.time_us * scale * (work[node] / whole if whole else 1 / len(nodes))
     return times
+
+
+def profiles_of(
+    exploration: Exploration, candidates: Iterable[CandidateKernel], work: Sequence[float]
+) -> dict[str, NodeTimes]:
+    """Return what nodes take inside measured kernels, by target; targets without a profile are left out.
+
+    Args:
+        exploration: Knows costs, and who measures.
+        candidates: Measured kernels of several operators.
+        work: Estimated microseconds of each node.
+    """
+    profiles: dict[str, NodeTimes] = {}
+    for candidate in candidates:
+        cost = exploration.pool.selected_us(candidate)
+        if cost is None or not candidate.target.mixable or is_operator(exploration, candidate):
+            continue
+        if times := node_times(exploration, candidate, cost, work):
+            profiles.setdefault(candidate.target.name, {}).update(times)
+    return profiles
+
+
+def first_beliefs(
+    exploration: Exploration,
+    profiles: Mapping[str, NodeTimes],
+    alone: Mapping[str, Mapping[int, float]],
+    work: Sequence[float],
+    kinds: Sequence[str],
+) -> Beliefs:
+    """Return what to believe before anything is learnt.
+
+    A target without a profile is believed to take what the fastest profiled target does.
+
+    Args:
+        exploration: Knows the targets and the graph.
+        profiles: At least one.
+        alone: What single operators take alone, in microseconds, by target and mask of nodes.
+        work: Estimated microseconds of each node.
+        kinds: Kind of work of each node.
+    """
+    needs_kernel = exploration.graph.needs_kernel
+    nbytes = boundary_bytes(exploration.pool.values)
+    filled = {name: _filled(times, work, kinds) for name, times in profiles.items()}
+    fastest = [min(times) for times in zip(*filled.values(), strict=True)]
+    targets: dict[str, TargetBelief] = {}
+    for rule in exploration.setup.rules:
+        name = rule.target.name
+        if name not in profiles:
+            targets[name] = TargetBelief(fastest, kinds, [GUESSED] * len(work))
+            continue
+        by_itself = {
+            (nodes & needs_kernel).bit_length() - 1: max(_OWN * cost, cost - besides_us(nbytes(nodes)))
+            for nodes, cost in alone.get(name, {}).items()
+        }
+        doubts = [PROFILED if node in profiles[name] else GUESSED for node in range(len(work))]
+        times = [by_itself.get(node, time) for node, time in enumerate(filled[name])]
+        targets[name] = TargetBelief(times, kinds, doubts, _joints(exploration, filled[name], by_itself))
+    return Beliefs(targets, nbytes)
+
+
+def _joints(exploration: Exploration, inside: Sequence[float], alone: Mapping[int, float]) -> list[Joint]:
+    """Return what is believed to change where neighbours are in one kernel of a target.
+
+    What a node takes more or less inside the profiled kernel than alone is put down to what computes its inputs, and
+    where nothing does, to what reads its outputs.
+
+    Args:
+        exploration: Knows the graph.
+        inside: What each node takes inside, in microseconds.
+        alone: What nodes take alone.
+    """
+    graph = exploration.graph
+    sizes = {value.producer: float(value.size_bytes or 0) for value in exploration.pool.values}
+    changes: dict[tuple[int, int], float] = {}
+    for node in iterate_bits(graph.needs_kernel):
+        more = inside[node] - alone.get(node, inside[node])
+        before = [(each, node) for each in iterate_bits(graph.kernel_predecessors[node])]
+        after = [(node, each) for each in iterate_bits(graph.kernel_successors[node])]
+        for pair in (*before, *after):
+            changes.setdefault(pair, 0.0)
+        for pair in before or after:
+            changes[pair] += more / len(before or after)
+    joints = []
+    for (one, other), change in changes.items():
+        fused, layout = _FUSED * min(inside[one], inside[other]), _LAYOUT_US_PER_BYTE * sizes.get(one, 0.0)
+        doubt = math.hypot(_CHANGE * change, fused, layout)
+        joints.append(Joint(nodes=(one, other), change_us=change, doubt_us=doubt))
+    return joints
+
+
+def _filled(times: NodeTimes, work: Sequence[float], kinds: Sequence[str]) -> list[float]:
+    """Return the time of every node: of those without one, from others of its kind, or from all."""
+    by_kind: dict[str, tuple[float, float]] = {}
+    for node, time in times.items():
+        known = by_kind.get(kinds[node], (0.0, 0.0))
+        by_kind[kinds[node]] = known[0] + time, known[1] + work[node]
+    total, done = (sum(column) for column in zip(*by_kind.values(), strict=True))
+    usual = total / done if done else 1.0
+    return [
+        times[node] if node in times else each * _ratio(by_kind.get(kinds[node]), usual)
+        for node, each in enumerate(work)
+    ]
+
+
+def _ratio(known: tuple[float, float] | None, usual: float) -> float:
+    return known[0] / known[1] if known is not None and known[1] else usual

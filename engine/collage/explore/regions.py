@@ -43,7 +43,8 @@ def placed_regions(exploration: Exploration, beliefs: Beliefs) -> list[Candidate
             placed = place(problem, operators, times, pool.values, crossings)
         except NoCoverError:  # an operator that only larger kernels hold
             return []
-        for name, region in _regions(graph, rules, placed):
+        apart = {name: _apart(graph, beliefs, name, scale * _VALUE_US) for name in placed}
+        for name, region in _regions(graph, rules, placed, apart):
             found.setdefault((name, region.nodes), CandidateKernel(region, rules[name].spec, rules[name].target))
     return list(found.values())
 
@@ -103,7 +104,10 @@ def _times_us(exploration: Exploration, beliefs: Beliefs, name: str, operators: 
 
 
 def _regions(
-    graph: DataflowGraph, rules: Mapping[str, TargetRule], placed: Mapping[str, Sequence[int]]
+    graph: DataflowGraph,
+    rules: Mapping[str, TargetRule],
+    placed: Mapping[str, Sequence[int]],
+    apart: Mapping[str, Sequence[int]],
 ) -> Iterator[tuple[str, SubGraph]]:
     """Yield the largest kernels of each target's operators; together they can run in sequence."""
     units = Units(graph, [nodes for name in sorted(placed) for nodes in placed[name]])
@@ -112,7 +116,7 @@ def _regions(
         if rule.target.joins is not Joins.ANY:
             continue
         refused = mask_of({*rule.query, *rule.pinned}) | mask_of(graph.compilers)
-        for nodes in _connected(graph, placed[name]):
+        for nodes in _connected(graph, placed[name], apart[name]):
             whole = SubGraph(graph, graph.completed(nodes))
             fits = not whole.nodes & refused and bool(whole.validity(within(rule.target)))
             if fits and units.merge(units.holding(nodes)) is not None:
@@ -125,14 +129,26 @@ def _regions(
                     yield name, region
 
 
-def _connected(graph: DataflowGraph, operators: Sequence[int]) -> list[int]:
-    """Return the masks of nodes that are connected by values, through views too."""
+def _apart(graph: DataflowGraph, beliefs: Beliefs, name: str, value_us: float) -> list[int]:
+    """Return, by node, the mask of its readers that are believed to be better in another kernel of the target."""
+    return [
+        mask_of(
+            after
+            for after in iterate_bits(graph.kernel_successors[node])
+            if beliefs.change_us(name, node, after) > value_us
+        )
+        for node in range(len(graph))
+    ]
+
+
+def _connected(graph: DataflowGraph, operators: Sequence[int], apart: Sequence[int]) -> list[int]:
+    """Return the masks of nodes that are connected by values, through views too, where they are better together."""
     found: list[int] = []
     inside = mask_of(node for nodes in operators for node in iterate_bits(nodes))
     for nodes in operators:
         reached = nodes
         for node in iterate_bits(nodes):
-            reached |= graph.kernel_successors[node] & inside
+            reached |= graph.kernel_successors[node] & inside & ~apart[node]
         touching = [each for each in found if each & reached]
         found = [each for each in found if not each & reached]
         for each in touching:

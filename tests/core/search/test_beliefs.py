@@ -10,7 +10,7 @@ import pytest
 
 from collage_core.search import SearchCandidate
 from collage_core.search import beliefs as module
-from collage_core.search.beliefs import GUESSED, PROFILED, Beliefs, Doubt, TargetBelief
+from collage_core.search.beliefs import GUESSED, PROFILED, Beliefs, Doubt, Joint, TargetBelief
 
 
 def candidate(target: str, nodes: int) -> SearchCandidate:
@@ -26,7 +26,9 @@ def test_what_is_learnt_one_by_one_is_the_posterior_of_a_linear_model(
     times = [rng.uniform(1, 100) for _ in range(count)]
     kinds = [rng.choice("xyz") for _ in range(count)]
     doubts = [rng.choice([PROFILED, GUESSED, Doubt(node=0.3, kind=0.0, target=0.1)]) for _ in range(count)]
-    belief = TargetBelief(times, kinds, doubts)
+    pairs = rng.sample([(one, other) for one in range(count) for other in range(one + 1, count)], 4)
+    joints = [Joint(nodes=pair, change_us=rng.uniform(-20, 20), doubt_us=rng.uniform(1, 20)) for pair in pairs]
+    belief = TargetBelief(times, kinds, doubts, joints)
     seen = [(rng.randrange(1, 1 << count), rng.uniform(0, 1e5), rng.uniform(10, 400)) for _ in range(5)]
     monkeypatch.setattr(module, "_SURPRISE", math.inf)  # the doubts stay as they are
     for each in seen:
@@ -36,6 +38,7 @@ def test_what_is_learnt_one_by_one_is_the_posterior_of_a_linear_model(
     prior = np.diag(
         [
             *((d.node * t) ** 2 for d, t in zip(doubts, times, strict=True)),
+            *(joint.doubt_us**2 for joint in joints),
             module._KERNEL_SD_US**2,
             module._SD_US_PER_BYTE**2,
         ]
@@ -45,8 +48,13 @@ def test_what_is_learnt_one_by_one_is_the_posterior_of_a_linear_model(
             prior[one, other] += doubts[one].target * times[one] * doubts[other].target * times[other]
             if kinds[one] == kinds[other]:
                 prior[one, other] += doubts[one].kind * times[one] * doubts[other].kind * times[other]
-    mean = np.array([*times, module._KERNEL_US, module._US_PER_BYTE])
-    rows = np.array([[*(float(n >> at & 1) for at in range(count)), 1.0, nbytes] for n, nbytes, _ in seen])
+    mean = np.array([*times, *(joint.change_us for joint in joints), module._KERNEL_US, module._US_PER_BYTE])
+
+    def features(mask: int, nbytes: float) -> list[float]:
+        inside = [mask >> at & 1 for at in range(count)]
+        return [*map(float, inside), *(float(inside[one] * inside[other]) for one, other in pairs), 1.0, nbytes]
+
+    rows = np.array([features(mask, nbytes) for mask, nbytes, _ in seen])
     costs = np.array([cost for *_, cost in seen])
     noise = np.diag((module._NOISE * costs) ** 2 + module._NOISE_US**2)
     gain = prior @ rows.T @ np.linalg.inv(rows @ prior @ rows.T + noise)
@@ -54,7 +62,7 @@ def test_what_is_learnt_one_by_one_is_the_posterior_of_a_linear_model(
     covariance = prior - gain @ rows @ prior
     for _ in range(10):
         nodes, nbytes = rng.randrange(1, 1 << count), rng.uniform(0, 1e5)
-        row = np.array([*(float(nodes >> at & 1) for at in range(count)), 1.0, nbytes])
+        row = np.array(features(nodes, nbytes))
         expected, deviation = belief.moments(nodes, nbytes)
         assert expected == pytest.approx(row @ posterior, rel=1e-6, abs=1e-6)
         assert deviation == pytest.approx(np.sqrt(row @ covariance @ row), rel=1e-4, abs=1e-4)
@@ -112,8 +120,31 @@ def test_kernels_whose_sum_is_known_leave_little_to_hope_for_together() -> None:
 
     apart = sum(beliefs.expected_us(each) for each in halves)
 
-    assert beliefs.hoped_together_us(halves) > 195 > apart
+    assert beliefs.hoped_together_us(halves) > 190 > apart
     assert beliefs.hoped_together_us(halves[:1]) == pytest.approx(beliefs.expected_us(halves[0]))
+
+
+def test_what_neighbours_change_is_part_of_kernels_that_hold_both() -> None:
+    joints = [Joint(nodes=(0, 1), change_us=-8.0, doubt_us=1.0), Joint(nodes=(1, 2), change_us=500.0, doubt_us=1.0)]
+    belief = TargetBelief([10.0, 9.0, 20.0], list("abc"), [PROFILED] * 3, joints)
+    beliefs = Beliefs({"t": belief}, lambda nodes: 0.0)
+
+    assert beliefs.mean_us("t", 0b011) == pytest.approx(10.0 + 9.0 - 8.0 + module._KERNEL_US)
+    assert beliefs.mean_us("t", 0b110) == pytest.approx(9.0 + 20.0 + 500.0 + module._KERNEL_US)
+    assert beliefs.mean_us("t", 0b101) == pytest.approx(10.0 + 20.0 + module._KERNEL_US)
+    assert [beliefs.change_us("t", *pair) for pair in ((0, 1), (1, 2), (0, 2))] == [-8.0, 500.0, 0.0]
+    # a kernel need not hold a neighbour that makes it slower
+    assert [beliefs.node_us("t", node) for node in range(3)] == [10.0, 1.0, 20.0]
+
+
+def test_a_layout_that_a_kernel_was_slow_for_is_learnt_as_what_neighbours_change() -> None:
+    belief = TargetBelief(
+        [100.0, 100.0], list("ab"), [PROFILED] * 2, [Joint(nodes=(0, 1), change_us=0.0, doubt_us=300.0)]
+    )
+    beliefs = Beliefs({"t": belief}, lambda nodes: 0.0).learning([("t", 0b11, 900.0)])
+
+    assert beliefs.change_us("t", 0, 1) > 600
+    assert beliefs.mean_us("t", 0b01) < 130
 
 
 def test_times_that_are_none_are_refused() -> None:
