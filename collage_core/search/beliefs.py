@@ -49,8 +49,10 @@ GUESSED = Doubt(node=0.4, kind=0.8, target=0.5)
 """Doubt about times that come from the number of operations and bytes, or from another target."""
 
 _KERNEL_US, _KERNEL_SD_US = 2.0, 10.0
-_US_PER_BYTE, _SD_US_PER_BYTE = 2e-5, 1e-4
-"""A byte that crosses a kernel's boundary may have to change its layout: read and written at 10 GB/s."""
+_US_PER_BYTE, _SD_US_PER_BYTE = 0.0, 2e-5
+"""A byte that crosses a kernel's boundary may have to be copied, at 50 GB/s. That its layout has to change is between
+neighbours, and known of operators alone.
+"""
 _NOISE, _NOISE_US = 0.03, 1.0
 """Standard deviation of a measurement, as a share of it and in microseconds."""
 _SURPRISE = 2.0
@@ -277,7 +279,7 @@ class Beliefs:
         targets: Mapping[str, TargetBelief],
         boundary_bytes: Callable[[int], float],
         *,
-        optimism: float = 0.75,
+        optimism: float = 1.25,
     ) -> None:
         self._targets = dict(targets)
         self._boundary_bytes = boundary_bytes

@@ -20,7 +20,7 @@ from collage.explore.learning import Knowledge, knowing_nothing, looked_at, prob
 from collage.explore.measuring import is_operator
 from collage.explore.mixing import best_mix, is_worth_following
 from collage.explore.proposing import cuts_of, proposed, worth_measuring
-from collage.explore.regions import placed_regions, worth_asking
+from collage.explore.regions import border_operators, placed_regions, shifted_regions, worth_asking
 from collage.explore.searching import merged_on
 from collage_core.candidates.pool import CandidatePool
 from collage_core.fusion import CandidateKernel
@@ -98,10 +98,12 @@ def _improved(knowledge: Knowledge) -> Knowledge:
     """Measure what the best mixed plan lacks, join its neighbours, and propose anew by what was learnt of it."""
     for _ in range(1 + knowledge.exploration.setup.preset.coalesce_rounds):
         knowledge, path = best_mix(knowledge)
-        before = len(knowledge.exploration.pool)
+        before = len(knowledge.exploration.pool), len(knowledge.wanted)
         if path is not None and is_worth_following(knowledge, path):
-            knowledge = _with_regions(knowledge, merged_on(knowledge.exploration, path))
+            near = shifted_regions(knowledge.exploration, path.candidates)
+            knowledge = _with_regions(knowledge, [*merged_on(knowledge.exploration, path), *near])
+            knowledge = knowledge.wanting(border_operators(knowledge.exploration, path.candidates))
         knowledge, _ = _proposed_anew(knowledge)
-        if len(knowledge.exploration.pool) == before:
+        if (len(knowledge.exploration.pool), len(knowledge.wanted)) == before:
             break
     return knowledge

@@ -6,14 +6,15 @@ import bisect
 from collections.abc import Iterator, Mapping, Sequence
 
 from collage.explore.exploration import Exploration
+from collage.explore.measuring import is_operator
 from collage_core.candidates.proposals import TargetRule
 from collage_core.contract import INVALID, Cost, Joins
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel, SubGraph, merged_neighbours
 from collage_core.fusion.coalesce import Units, within
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.masks import iterate_bits, lowest_bit, mask_of
-from collage_core.search import Beliefs, Crossings, place
+from collage_core.ir.graph.masks import iterate_bits, lowest_bit, mask_of, union_of
+from collage_core.search import Beliefs, Crossings, SearchCandidate, place
 
 _VALUE_US, _BYTE_US = 5.0, 1e-4
 """First guess of what it costs to change targets: two more kernels, and each byte read and written at 10 GB/s."""
@@ -47,6 +48,65 @@ def placed_regions(exploration: Exploration, beliefs: Beliefs) -> list[Candidate
         for name, region in _regions(graph, rules, placed, apart):
             found.setdefault((name, region.nodes), CandidateKernel(region, rules[name].spec, rules[name].target))
     return list(found.values())
+
+
+def shifted_regions(exploration: Exploration, kernels: Sequence[SearchCandidate]) -> list[CandidateKernel]:
+    """Return kernels with one operator more, and with one less, at their borders, where targets join anything.
+
+    Args:
+        exploration: What is known so far.
+        kernels: Those of a plan.
+    """
+    graph, operators = exploration.graph, _operators(exploration)
+    rules = {rule.target.name: rule for rule in exploration.setup.rules if rule.target.joins is Joins.ANY}
+    found: dict[tuple[str, int], CandidateKernel] = {}
+    for kernel in kernels:
+        rule, proposals = rules.get(kernel.target), exploration.proposed.by_target.get(kernel.target)
+        if rule is None or proposals is None or not rule.target.mixable:
+            continue
+        refused = mask_of({*rule.query, *rule.pinned}) | mask_of(graph.compilers)
+        own = kernel.nodes & graph.needs_kernel
+        more = [own | nodes for nodes in operators if not nodes & own and _touches(graph, nodes, own)]
+        less = [own & ~nodes for nodes in operators if own & ~nodes and _is_at_border(graph, nodes, own)]
+        for nodes in (*more, *less):
+            region = SubGraph(graph, graph.completed(nodes))
+            fits = not nodes & graph.needs_kernel & ~proposals.covered and not region.nodes & refused
+            if fits and region.validity(within(rule.target)):
+                found.setdefault((kernel.target, region.nodes), CandidateKernel(region, rule.spec, rule.target))
+    return list(found.values())
+
+
+def border_operators(exploration: Exploration, kernels: Sequence[SearchCandidate]) -> set[tuple[str, int]]:
+    """Return target and nodes of every target's single operators at the borders of kernels.
+
+    Args:
+        exploration: What is known so far.
+        kernels: Those of a plan.
+    """
+    graph = exploration.graph
+    return {
+        (candidate.target.name, candidate.sub_graph.nodes)
+        for candidate in exploration.pool
+        if candidate.target.mixable
+        and is_operator(exploration, candidate)
+        and any(_is_at_border(graph, candidate.sub_graph.nodes, kernel.nodes) for kernel in kernels)
+    }
+
+
+def _touches(graph: DataflowGraph, nodes: int, others: int) -> bool:
+    return any(
+        (graph.kernel_predecessors[node] | graph.kernel_successors[node]) & others
+        for node in iterate_bits(nodes & graph.needs_kernel)
+    )
+
+
+def _is_at_border(graph: DataflowGraph, nodes: int, kernel: int) -> bool:
+    """Return whether nodes are in a kernel, and nothing of it computes their inputs, or nothing reads their outputs."""
+    inside = nodes & graph.needs_kernel
+    rest = kernel & ~inside
+    before = union_of(graph.kernel_predecessors[node] for node in iterate_bits(inside))
+    after = union_of(graph.kernel_successors[node] for node in iterate_bits(inside))
+    return not inside & ~kernel and not (before & rest and after & rest)
 
 
 def worth_asking(exploration: Exploration, cuts: Sequence[int]) -> set[tuple[str, int]]:

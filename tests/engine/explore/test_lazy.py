@@ -77,18 +77,20 @@ def halves_us(target: str, node: onnx_ir.Node) -> float:
     return 10.0 if (node.op_type in FIRST) == (target == "a") else 90.0
 
 
-def test_profiles_of_whole_models_say_where_to_cut_so_that_of_regions_only_the_plan_is_measured() -> None:
+def test_profiles_of_whole_models_say_where_to_cut_so_that_little_is_measured_beside_the_plan() -> None:
     source = FakeSource(HALVES, profile_us=halves_us)
 
     found = explored(source)
 
     assert path(found) == [("a", GRAPH.names[:6]), ("b", GRAPH.names[6:])]
-    assert {each for each in source.measured if len(each[1]) > 1} == {
+    regions = {each for each in source.measured if len(each[1]) > 1}
+    assert regions >= {
         ("a", GRAPH.names),
         ("b", GRAPH.names),
         ("a", GRAPH.names[:6]),
         ("b", GRAPH.names[6:]),
     }
+    assert len(regions) <= 8
 
 
 def test_an_operator_that_is_slow_for_its_neighbours_layout_is_a_kernel_of_its_own() -> None:
@@ -132,7 +134,7 @@ def test_a_rare_operator_that_one_toolchain_computes_badly_goes_to_the_other() -
     assert path(found) == [("a", GRAPH.names[:at]), ("b", GRAPH.names[at : at + 1]), ("a", GRAPH.names[at + 1 :])]
 
 
-def test_where_profiles_promise_nothing_no_region_is_measured() -> None:
+def test_where_profiles_promise_nothing_next_to_no_region_is_measured() -> None:
     def profile_us(target: str, node: onnx_ir.Node) -> float:
         return 10.0 if target == "a" else 30.0
 
@@ -141,7 +143,8 @@ def test_where_profiles_promise_nothing_no_region_is_measured() -> None:
     found = explored(source)
 
     assert path(found) == [("a", GRAPH.names)]
-    assert {names for _, names in source.measured} == {GRAPH.names}
+    assert {each for each in source.measured if each[1] == GRAPH.names} == {("a", GRAPH.names), ("b", GRAPH.names)}
+    assert len(set(source.measured)) <= 4
 
 
 @pytest.mark.parametrize("seed", range(5))

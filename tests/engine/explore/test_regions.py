@@ -1,0 +1,43 @@
+"""Regions near a plan's kernels."""
+
+from __future__ import annotations
+
+from collage.explore.exhaustive import begun
+from collage.explore.exploration import Exploration
+from collage.explore.regions import border_operators, shifted_regions
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.search import SearchCandidate
+from collage_testing import chain
+from tests.engine.exploring import FakeSource, a_target, by_operator, empty_pool, rule_of, setup_of
+
+OPERATORS = ("Relu", "Neg", "Exp", "Tanh", "Abs", "Sin")
+GRAPH = DataflowGraph(chain(*OPERATORS, shape=(4, 4)))
+
+
+def exploration() -> Exploration:
+    source = FakeSource(by_operator({name: dict.fromkeys(OPERATORS, 1.0) for name in "ab"}))
+    return begun(setup_of(source, [rule_of(a_target("a")), rule_of(a_target("b"))]), empty_pool(GRAPH, source))
+
+
+def kernel(nodes: int) -> SearchCandidate:
+    return SearchCandidate(nodes=nodes, target="a", key="k")
+
+
+def test_a_kernel_is_moved_at_both_ends_by_one_operator() -> None:
+    found = shifted_regions(exploration(), [kernel(0b001110)])
+
+    assert {(each.target.name, each.sub_graph.nodes) for each in found} == {
+        ("a", nodes) for nodes in (0b011110, 0b001111, 0b001100, 0b000110)
+    }
+
+
+def test_a_kernel_of_all_loses_an_end_and_gains_nothing() -> None:
+    found = shifted_regions(exploration(), [kernel(0b111111)])
+
+    assert {each.sub_graph.nodes for each in found} == {0b011111, 0b111110}
+
+
+def test_the_operators_at_the_ends_are_worth_asking_of_everybody() -> None:
+    found = border_operators(exploration(), [kernel(0b001110)])
+
+    assert found == {(target, nodes) for target in "ab" for nodes in (0b000010, 0b001000)}
