@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks import lazy_search, measuring, native_plus_one, overhead, profiles, search_scale, suite, two_level
 from benchmarks.page import with_notes, written
+from benchmarks.regret import pages as regret_pages
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
@@ -21,6 +22,8 @@ PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "native-plus-one": native_plus_one.markdown,
     "overhead": lambda report: overhead.markdown(report["plans"], report["tools"], report["loop_us"]),
     "profiles": lambda report: profiles.markdown(report["profiles"], report["environment"]),
+    "regret": regret_pages.markdown,
+    "regret-before": regret_pages.markdown,
     "search": lambda report: search_scale.markdown(dict(report)),
     "suite": lambda report: suite.markdown(report["models"]),
     "two-level": two_level.markdown,
