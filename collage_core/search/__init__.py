@@ -1,6 +1,6 @@
 """The search for the least-cost partitioning, over a `CostSource`; it measures nothing itself."""
 
-from collage_core.search.beliefs import GUESSED, PROFILED, Beliefs, Doubt, Joint, TargetBelief, besides_us
+from collage_core.search.beliefs import GUESSED, KERNEL_US, PROFILED, Beliefs, Doubt, Joint, TargetBelief
 from collage_core.search.copies import CopyCosts, CopyTable, DeviceCopies, DeviceCopy, SharedValue
 from collage_core.search.copy_model import copies_of
 from collage_core.search.costs import CostSource, CostTable
@@ -19,6 +19,7 @@ from collage_core.search.problem import (
 
 __all__ = [
     "GUESSED",
+    "KERNEL_US",
     "PROFILED",
     "Beliefs",
     "Certificate",
@@ -44,7 +45,6 @@ __all__ = [
     "SearchTarget",
     "SharedValue",
     "TargetBelief",
-    "besides_us",
     "bits",
     "check_available",
     "compatible_sets",

@@ -2,9 +2,9 @@
 
 The belief of a target is a normal distribution over the times of its nodes by themselves, over what it changes that two
 neighbours are in one kernel, over what a kernel takes besides, and over what a byte takes that crosses its boundary. A
-kernel takes the sum of its nodes' times, of the changes for all neighbours inside, of the third, and of the last for
-each byte. Each measurement is such a sum plus noise, so the belief after it is again normal (the Kalman update; C. E.
-Rasmussen and C. K. I. Williams, "Gaussian Processes for Machine Learning", section 2.1).
+kernel takes the sum of its nodes' times, of the changes for all neighbours inside it, of what a kernel takes besides,
+and of what its bytes take. Each measurement is such a sum plus noise, so the belief after it is again normal (the
+Kalman update; C. E. Rasmussen and C. K. I. Williams, "Gaussian Processes for Machine Learning", section 2.1).
 
 An unmeasured kernel is estimated by its mean less a share of its standard deviation. A search by such estimates looks
 at what may be fast, and stops looking where it is known not to be (N. Srinivas and others, "Gaussian Process
@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -48,7 +47,9 @@ PROFILED = Doubt(node=0.25, kind=0.1, target=0.05)
 GUESSED = Doubt(node=0.4, kind=0.8, target=0.5)
 """Doubt about times that come from the number of operations and bytes, or from another target."""
 
-_KERNEL_US, _KERNEL_SD_US = 2.0, 10.0
+KERNEL_US: Final = 2.0
+"""First belief of what a kernel takes besides its nodes, in microseconds."""
+_KERNEL_SD_US = 10.0
 _US_PER_BYTE, _SD_US_PER_BYTE = 0.0, 2e-5
 """A byte that crosses a kernel's boundary may have to be copied, at 50 GB/s. That its layout has to change is between
 neighbours, and known of operators alone.
@@ -75,15 +76,6 @@ class Joint:
     nodes: tuple[int, int]
     change_us: float
     doubt_us: float
-
-
-def besides_us(nbytes: float) -> float:
-    """Return the first belief of what a kernel takes besides its nodes, in microseconds.
-
-    Args:
-        nbytes: Bytes that cross its boundary.
-    """
-    return _KERNEL_US + _US_PER_BYTE * nbytes
 
 
 class TargetBelief:
@@ -113,7 +105,9 @@ class TargetBelief:
         own = [doubt.node * time for doubt, time in zip(doubts, times, strict=True)]
         self._nodes = len(times)
         self._after: dict[int, list[tuple[int, int]]] = {}  # by node: its later neighbour, and the joint's position
+        self._into: dict[int, list[int]] = {}  # by node: positions of the joints with its earlier neighbours
         for at, joint in enumerate(joints, start=len(times)):
+            self._into.setdefault(joint.nodes[1], []).append(at)
             self._after.setdefault(joint.nodes[0], []).append((joint.nodes[1], at))
         size = len(times) + len(joints) + 2
         names = {kind: at for at, kind in enumerate(dict.fromkeys(kinds))}
@@ -123,7 +117,7 @@ class TargetBelief:
             shared[names[kind], node] = doubt.kind * times[node]
             shared[-1, node] = doubt.target * times[node]
         self._first = _Normal(
-            mean=np.concatenate([times, [joint.change_us for joint in joints], [_KERNEL_US, _US_PER_BYTE]]),
+            mean=np.concatenate([times, [joint.change_us for joint in joints], [KERNEL_US, _US_PER_BYTE]]),
             own=np.square([*own, *(joint.doubt_us for joint in joints), _KERNEL_SD_US, _SD_US_PER_BYTE]),
             shared=shared,
             seen=np.zeros((0, size)),
@@ -133,7 +127,8 @@ class TargetBelief:
 
     def node_us(self, node: int) -> float:
         """Return the believed time of a node inside a kernel with neighbours that make it no slower; >= 0."""
-        return max(0.0, float(self._now.mean[node]) + self._gained.get(node, 0.0))
+        gained = sum(min(0.0, float(self._now.mean[at])) for at in self._into.get(node, ()))
+        return max(0.0, float(self._now.mean[node]) + gained)
 
     def change_us(self, one: int, other: int) -> float:
         """Return what is believed to change because two neighbours are in one kernel, in microseconds.
@@ -143,14 +138,6 @@ class TargetBelief:
             other: A node that reads its output.
         """
         return float(sum(self._now.mean[at] for node, at in self._after.get(one, ()) if node == other))
-
-    @functools.cached_property
-    def _gained(self) -> dict[int, float]:
-        gained: dict[int, float] = {}
-        for joints in self._after.values():
-            for node, at in joints:
-                gained[node] = gained.get(node, 0.0) + min(0.0, float(self._now.mean[at]))
-        return gained
 
     def _features(self, nodes: int, nbytes: float) -> tuple[_Positions, _Vector]:
         """Return positions in the mean, and by what each counts: nodes, joints, the kernel, its bytes."""
@@ -213,7 +200,6 @@ class TargetBelief:
             if surprise <= _SURPRISE * len(after._measurements):
                 break
         after._now = now
-        after.__dict__.pop("_gained", None)
         return after
 
 

@@ -12,7 +12,7 @@ from collage_core.candidates.boundary import boundary_bytes
 from collage_core.contract import Unsupported
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.masks import iterate_bits
-from collage_core.search import GUESSED, PROFILED, Beliefs, Joint, TargetBelief, besides_us
+from collage_core.search import GUESSED, KERNEL_US, PROFILED, Beliefs, Joint, TargetBelief
 
 NodeTimes: TypeAlias = dict[int, float]
 """Microseconds by node of the graph."""
@@ -91,7 +91,6 @@ def first_beliefs(
         kinds: Kind of work of each node.
     """
     needs_kernel = exploration.graph.needs_kernel
-    nbytes = boundary_bytes(exploration.pool.values)
     filled = {name: _filled(times, work, kinds) for name, times in profiles.items()}
     fastest = [min(times) for times in zip(*filled.values(), strict=True)]
     targets: dict[str, TargetBelief] = {}
@@ -101,13 +100,13 @@ def first_beliefs(
             targets[name] = TargetBelief(fastest, kinds, [GUESSED] * len(work))
             continue
         by_itself = {
-            (nodes & needs_kernel).bit_length() - 1: max(_OWN * cost, cost - besides_us(nbytes(nodes)))
+            (nodes & needs_kernel).bit_length() - 1: max(_OWN * cost, cost - KERNEL_US)
             for nodes, cost in alone.get(name, {}).items()
         }
         doubts = [PROFILED if node in profiles[name] else GUESSED for node in range(len(work))]
         times = [by_itself.get(node, time) for node, time in enumerate(filled[name])]
         targets[name] = TargetBelief(times, kinds, doubts, _joints(exploration, filled[name], by_itself))
-    return Beliefs(targets, nbytes)
+    return Beliefs(targets, boundary_bytes(exploration.pool.values))
 
 
 def _joints(exploration: Exploration, inside: Sequence[float], alone: Mapping[int, float]) -> list[Joint]:

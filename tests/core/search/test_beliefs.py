@@ -48,7 +48,7 @@ def test_what_is_learnt_one_by_one_is_the_posterior_of_a_linear_model(
             prior[one, other] += doubts[one].target * times[one] * doubts[other].target * times[other]
             if kinds[one] == kinds[other]:
                 prior[one, other] += doubts[one].kind * times[one] * doubts[other].kind * times[other]
-    mean = np.array([*times, *(joint.change_us for joint in joints), module._KERNEL_US, module._US_PER_BYTE])
+    mean = np.array([*times, *(joint.change_us for joint in joints), module.KERNEL_US, module._US_PER_BYTE])
 
     def features(mask: int, nbytes: float) -> list[float]:
         inside = [mask >> at & 1 for at in range(count)]
@@ -81,7 +81,7 @@ def test_what_is_seen_of_one_target_says_nothing_of_another() -> None:
     one = TargetBelief([10.0], ["conv"], [GUESSED])
     beliefs = Beliefs({"a": one, "b": one}, lambda nodes: 0.0).learning([("a", 1, 500.0)])
 
-    assert beliefs.mean_us("b", 1) == pytest.approx(10.0 + module._KERNEL_US)
+    assert beliefs.mean_us("b", 1) == pytest.approx(10.0 + module.KERNEL_US)
 
 
 def test_layouts_that_change_at_boundaries_are_told_from_slow_operators() -> None:
@@ -129,9 +129,9 @@ def test_what_neighbours_change_is_part_of_kernels_that_hold_both() -> None:
     belief = TargetBelief([10.0, 9.0, 20.0], list("abc"), [PROFILED] * 3, joints)
     beliefs = Beliefs({"t": belief}, lambda nodes: 0.0)
 
-    assert beliefs.mean_us("t", 0b011) == pytest.approx(10.0 + 9.0 - 8.0 + module._KERNEL_US)
-    assert beliefs.mean_us("t", 0b110) == pytest.approx(9.0 + 20.0 + 500.0 + module._KERNEL_US)
-    assert beliefs.mean_us("t", 0b101) == pytest.approx(10.0 + 20.0 + module._KERNEL_US)
+    assert beliefs.mean_us("t", 0b011) == pytest.approx(10.0 + 9.0 - 8.0 + module.KERNEL_US)
+    assert beliefs.mean_us("t", 0b110) == pytest.approx(9.0 + 20.0 + 500.0 + module.KERNEL_US)
+    assert beliefs.mean_us("t", 0b101) == pytest.approx(10.0 + 20.0 + module.KERNEL_US)
     assert [beliefs.change_us("t", *pair) for pair in ((0, 1), (1, 2), (0, 2))] == [-8.0, 500.0, 0.0]
     # a kernel need not hold a neighbour that makes it slower
     assert [beliefs.node_us("t", node) for node in range(3)] == [10.0, 1.0, 20.0]
