@@ -201,7 +201,8 @@ def _made_ready(
         except Stopped as stopped:
             choice.failed = f"its first choice {variant} does not run ({stopped.outcome.reason}); it has another"
             return
-        clock = trial.clock(bound, artifact, turn, cold=False, calibration_threads=0)  # turns are paired by round
+        # turns are paired by round
+        clock = trial.clock(bound, artifact, turn, cold=False, bytes_beside=0, calibration_threads=0)
         choice.clocks[variant] = functools.partial(entry.toolchain.measure, ask.target, bound.call, turn, clock)
 
 

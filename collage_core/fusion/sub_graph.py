@@ -12,6 +12,7 @@ from collage_core.contract.support import Supported, Unsupported
 from collage_core.ir.graph.canonical import Composite, structural_hash
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.extract import extract
+from collage_core.ir.graph.footprint import bytes_beside
 from collage_core.ir.graph.masks import hashable, iterate_bits, mask_of, union_of
 from collage_core.ir.operators.op_kind import OpPatternKind
 from collage_core.ir.values.content import constant_of
@@ -120,6 +121,11 @@ class SubGraph:
     def depth(self) -> int:
         """Nodes that need a kernel on the longest inside path."""
         return inside_depth(self.graph, self.nodes)
+
+    @cached_property
+    def bytes_beside(self) -> int:
+        """Memory that the rest of the model touches between two runs of a kernel of these nodes; 0 if nothing is."""
+        return bytes_beside(self.graph, self.nodes)
 
     @property
     def is_convex(self) -> bool:

@@ -147,7 +147,7 @@ def test_measurements_are_served_in_order_at_the_cost_of_their_seconds(case: Cas
 
 def test_a_resampled_replay_serves_drawn_samples(case: Case) -> None:
     case.fill(record(*(float(each) for each in range(1, 100))))
-    replays = [case.replay(draw) for draw in (None, 1, 1, 2)]
+    replays = [case.replay(draw) for draw in (None, 1, 1, *range(2, 8))]
 
     for replay in replays:
         replay.measure([case.candidate])
@@ -155,7 +155,7 @@ def test_a_resampled_replay_serves_drawn_samples(case: Case) -> None:
     costs = [replay.cost(case.candidate) for replay in replays]
     assert costs[0] == 50.0
     assert costs[1] == costs[2]
-    assert len(set(costs)) == 3
+    assert len(set(costs)) > 2
 
 
 def test_where_nothing_is_measured_a_known_candidate_is_confirmed_by_its_own_samples(case: Case) -> None:

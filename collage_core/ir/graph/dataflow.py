@@ -112,6 +112,12 @@ class DataflowGraph:
     def _bounds(self) -> dict[onnx_ir.Value, tuple[int, ...]]:
         return infer_bounds(self.nodes)
 
+    @cached_property
+    def weights_bytes(self) -> int:
+        """Size of all weights of the model, each counted once."""
+        constants = [value.const_value for value in self.model.graph.initializers.values()]
+        return sum({id(tensor): tensor.nbytes for tensor in constants if tensor is not None}.values())
+
     def spec(self, value: onnx_ir.Value) -> TensorSpec:
         """Return the spec of a value of this graph."""
         known = self._specs.get(value)

@@ -111,7 +111,7 @@ class Environment(Generic[W_co]):
             database=self.toolchains.database,
             host=self.toolchains.host,
             settings=self._choices.measuring(self.toolchains.threads),
-            warm=self.toolchains.warm_devices(self._weights_bytes()),
+            warm=self.toolchains.warm_devices(self.graph.weights_bytes),
         )
 
     @cached_property
@@ -119,7 +119,3 @@ class Environment(Generic[W_co]):
         """A pool without candidates: what candidates, dispatch and copies cost."""
         loop_us = dispatch_us(self.toolchains.database, self.toolchains.host)
         return CandidatePool(self.graph, Costs(self.source), loop_us, self.toolchains.copy_costs())
-
-    def _weights_bytes(self) -> int:
-        constants = [value.const_value for value in self.graph.model.graph.initializers.values()]
-        return sum({id(tensor): tensor.nbytes for tensor in constants if tensor is not None}.values())

@@ -4,14 +4,21 @@ from collage.store.documents import Document, document_from_bytes, document_to_b
 from collage.store.location import database_file, default_path, open_database
 from collage.store.memory import MemoryStore
 from collage.store.normalised import MachineSpeed, block_medians_us
-from collage.store.records import TIMING, BlobSpace, Outcome, Purpose, RecordKey, StoredDocument, TuningRecord
+from collage.store.records import (
+    BlobSpace,
+    Outcome,
+    Purpose,
+    RecordKey,
+    StoredDocument,
+    TuningRecord,
+    timing_beside,
+)
 from collage.store.sqlite import SqliteStore
 from collage.store.transfer import Transferred, export_lines, import_lines, merge
 from collage.store.tuning_store import MAX_ATTEMPTS, Removed, StoredBlobs, StoreStats, TuningStore
 
 __all__ = [
     "MAX_ATTEMPTS",
-    "TIMING",
     "BlobSpace",
     "Document",
     "MachineSpeed",
@@ -36,4 +43,5 @@ __all__ = [
     "import_lines",
     "merge",
     "open_database",
+    "timing_beside",
 ]

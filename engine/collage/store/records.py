@@ -22,9 +22,21 @@ Outcome = Literal["measured", "refused", "failed"]
 Purpose = Literal["select", "confirm", "end_to_end", "verify"]
 """Purpose of a measurement: to choose candidates, confirm chosen ones, compare whole plans, or check outputs."""
 
+_TIMING: Final = "blocks 2"
+"""How samples of candidates are taken (`collage.measure.clocks.clock`). To be raised when what they mean changes."""
 
-TIMING: Final = "blocks 1"
-"""How samples of candidates are taken (`collage.measure.worker.clock`). To be raised when what they mean changes."""
+
+def timing_beside(nbytes: int) -> str:
+    """Return how samples of a candidate are taken, for its key.
+
+    Args:
+        nbytes: Memory that the other kernels of a plan touch between two runs of it.
+
+    Examples:
+        >>> timing_beside(0), timing_beside(4096)
+        ('blocks 2', 'blocks 2, 4096 bytes beside')
+    """
+    return f"{_TIMING}, {nbytes} bytes beside" if nbytes else _TIMING
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -38,7 +50,7 @@ class RecordKey:
         host: Fingerprint of processor and device.
         threads: Threads the kernel may use.
         launch: How kernels are launched.
-        timing: How samples are taken, and so what they mean: `TIMING`.
+        timing: How samples are taken, and so what they mean; see `timing_beside`.
     """
 
     structural_hash: str

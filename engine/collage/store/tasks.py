@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx_ir
 from onnx_ir.passes import InPlacePass, PassResult
 
-from collage.store import TIMING, MachineSpeed, RecordKey, TuningRecord, TuningStore, block_medians_us
+from collage.store import MachineSpeed, RecordKey, TuningRecord, TuningStore, block_medians_us, timing_beside
+from collage_core.contract.device import HOST
 from collage_core.contract.function import KernelFunction
 from collage_core.contract.host import Host
 from collage_core.contract.target import Target
@@ -146,7 +147,7 @@ class ApplyHistory(InPlacePass):
                 host=self._host.fingerprint_for(target.device),
                 threads=self._threads,
                 launch=self._launch,
-                timing=TIMING,
+                timing=timing_beside(marked.bytes_beside if target.device == HOST else 0),
             )
             records = self._database.records(key)
             if not records or records[-1].outcome != "measured" or (records[-1].error or 0.0) > self._tolerance:

@@ -10,12 +10,12 @@ import pytest
 
 from collage.devices.opening import Devices
 from collage.devices.this_host import this_host
+from collage.measure.clocks.device_times import time_device
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskMeasure
 from collage.measure.wire.outcomes import BuildSettings, Measured, Tolerance
 from collage.measure.wire.values import encode_value
-from collage.measure.worker.device_times import time_device
 from collage.measure.worker.trials import Trials
 from collage.reference import evaluate
 from collage.runtime import Executable, loader

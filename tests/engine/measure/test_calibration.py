@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from collage.measure.calibration import Calibration
+from collage.measure.clocks.calibration import Calibration
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 
-from collage.measure.worker.clock import time_call
+from collage.measure.clocks.clock import time_call
 from collage_core.contract import Block, Protocol
 
 
@@ -137,3 +137,29 @@ def test_there_are_never_more_blocks_than_samples() -> None:
 
     assert measurement.samples_us == (1000.0,)
     assert len(measurement.blocks) == 1
+
+
+def test_what_runs_between_samples_is_not_timed_and_a_sample_is_one_call() -> None:
+    clock = Clock(10.0)
+    done: list[int] = []
+
+    def between() -> None:
+        done.append(clock.calls)
+        clock.now_ns += 5_000_000
+
+    measurement = time_call(
+        clock.call, protocol(min_samples=4, blocks=2), clock, calibrate=lambda: 1.0, between=between
+    )
+
+    assert measurement.samples_us == (10.0,) * 4
+    assert measurement.calls_per_sample == 1
+    assert done == [2, 3, 4, 5]  # after the two calls that warm up, before each that is timed; none is untimed besides
+
+
+def test_time_between_samples_counts_where_they_end() -> None:
+    clock = Clock(10.0)
+
+    def between() -> None:
+        clock.now_ns += 990_000
+
+    assert len(time_call(clock.call, protocol(duration_s=0.01), clock, between=between).samples_us) == 10

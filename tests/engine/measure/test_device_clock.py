@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from collage.measure.worker.device_clock import time_on_device
-from collage.measure.worker.rotation import copies_needed
+from collage.measure.clocks.device_clock import time_on_device
+from collage.measure.clocks.rotation import copies_needed
 from collage_core.contract import Protocol
 from collage_core.errors import DeviceLostError
 from collage_testing.kit import FakeDevice

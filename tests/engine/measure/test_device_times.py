@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from collage.devices.providers import Providers
+from collage.measure.clocks.device_times import SIZES, time_device
 from collage.measure.wire.outcomes import DeviceTimes
-from collage.measure.worker.device_times import SIZES, time_device
 from collage_core.contract import CopyFigures, DeviceStream
 from collage_core.errors import DeviceLostError, DeviceMemoryError
 from collage_testing.kit import FakeDevice

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from collage.measure.worker import rotation
-from collage.measure.worker.rotation import MOST_COPIES, copies_needed, rotated, weights_bytes_of
+from collage.measure.clocks import rotation
+from collage.measure.clocks.rotation import MOST_COPIES, copies_needed, rotated, weights_bytes_of
 from collage_core.contract import Artifact, converted
 from collage_core.errors import DeviceLostError, DeviceMemoryError, PluginError
 from collage_core.fusion import SubGraph, kernel_function

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_ir.passes import Sequential
 
-from collage.store import TIMING, RecordKey, TuningRecord
+from collage.store import RecordKey, TuningRecord, timing_beside
 from collage.store.memory import MemoryStore
 from collage.store.tasks import ApplyHistory, ExtractTasks, extract_tasks
 from collage_core.contract import Host, Target
 from collage_core.fusion import SubGraph, post_dominator_groups
 from collage_core.fusion.marked import marked_call
 from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.footprint import VALUES_BESIDE
 from collage_core.passes.fuse_ops import FuseOps
 from collage_core.passes.marking import Mark, mark_groups
 from collage_testing.graphs import GraphBuilder
@@ -45,7 +46,7 @@ def record(structural_hash: str, target: Target, *samples_us: float, **other: ob
         host=HOST.fingerprint,
         threads=2,
         launch="eager",
-        timing=TIMING,
+        timing=timing_beside(VALUES_BESIDE),
     )
     fields: dict[str, object] = {
         "key": key,

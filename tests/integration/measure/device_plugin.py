@@ -6,7 +6,7 @@ import atexit
 import dataclasses
 import sys
 
-from collage.measure.worker import rotation
+from collage.measure.clocks import rotation
 from collage_core.contract import PRECISIONS, Obstacle, Target, Unsupported
 from collage_core.hookspecs import hookimpl
 from collage_core.ir.operators.narrowing import PRODUCTS

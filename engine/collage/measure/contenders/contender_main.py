@@ -8,13 +8,14 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from collage.errors import WireError
-from collage.measure.calibration import Calibration
+from collage.measure.clocks.calibration import Calibration
 from collage.measure.wire.channel import Channel, prepare_process
 from collage.measure.wire.messages import AskBurst, AskPrepare, Burst, Hello, Message, Prepared
 from collage.measure.wire.outcomes import Failed, Stage
@@ -65,12 +66,15 @@ class ContenderMain:
         try:
             before_us = 0.0 if calibrate is None else calibrate()
             samples = _samples(call, ask, ask.warmup_s)
+            parts = getattr(call, "parts", None) if ask.in_parts else None
+            parts_us = {} if parts is None else _parts(parts, ask)
             after_us = 0.0 if calibrate is None else calibrate()
             as_called = getattr(call, "as_called", None) if ask.as_called else None
             return Burst(
                 samples_us=samples,
                 # what is run is the same, so one run warms the second call up
                 called_us=() if as_called is None else _samples(as_called, ask, 0.0),
+                parts_us=parts_us,
                 calibration_us=(before_us + after_us) / 2,
             )
         finally:
@@ -94,6 +98,20 @@ def _samples(call: Callable[[], Any], ask: AskBurst, warmup_s: float) -> tuple[f
         samples.append((now - began) / 1e3)
         if now >= end and len(samples) >= ask.min_runs:
             return tuple(samples)
+
+
+def _parts(parts: Mapping[str, Callable[[], Any]], ask: AskBurst) -> dict[str, float]:
+    """Time the steps of runs, one after another as in a run; return each one's median in microseconds."""
+    clock = time.perf_counter_ns
+    samples: dict[str, list[float]] = {name: [] for name in parts}
+    end, runs = clock() + round(ask.duration_s * 1e9), 0
+    while runs < ask.min_runs or clock() < end:
+        for name, part in parts.items():
+            began = clock()
+            part()
+            samples[name].append((clock() - began) / 1e3)
+        runs += 1
+    return {name: statistics.median(each) for name, each in samples.items()}
 
 
 def _one_line(error: Exception) -> str:

@@ -12,15 +12,16 @@ from collage.measure.driver.settings import MeasureSettings
 from collage.measure.wire.outcomes import Failed, Outcome, Refused, Stage
 from collage.store import (
     MAX_ATTEMPTS,
-    TIMING,
     MachineSpeed,
     RecordKey,
     TuningRecord,
     TuningStore,
     block_medians_us,
+    timing_beside,
 )
 from collage_core.candidates.refusals import Rejection
 from collage_core.contract import INVALID, UNMEASURED, Cost, Host, Unmeasured, ValueKind
+from collage_core.contract.device import HOST
 from collage_core.fusion.kernel import kernel_function
 from collage_core.fusion.spec import CandidateKernel
 from collage_core.fusion.sub_graph import SubGraph
@@ -88,8 +89,12 @@ class RecordedCosts:
             host=self._host.fingerprint_for(target.device),
             threads=self.settings.build.threads,
             launch=target.launch + (CACHED if target.device in self._warm else ""),
-            timing=TIMING,
+            timing=timing_beside(self.bytes_beside(candidate)),
         )
+
+    def bytes_beside(self, candidate: CandidateKernel) -> int:
+        """Return how much memory the model's other kernels touch between two runs of one; 0 of one on a device."""
+        return candidate.sub_graph.bytes_beside if candidate.measured_as.device == HOST else 0
 
     def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
         """Return the median over the blocks of a candidate's samples, at the machine's usual speed.

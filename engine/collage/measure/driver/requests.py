@@ -33,13 +33,14 @@ class Requests:
         self._settings = settings
         self._encoder = FunctionEncoder(store)
 
-    def measure(self, candidate: CandidateKernel, variant: str | None, *, cold: bool) -> AskMeasure:
+    def measure(self, candidate: CandidateKernel, variant: str | None, *, cold: bool, bytes_beside: int) -> AskMeasure:
         """Return the request to measure a candidate; the reference may have to run first.
 
         Args:
             candidate: The candidate.
             variant: Name of the variant to measure; None for the fastest that is right.
             cold: Whether its weights are not in the device's cache.
+            bytes_beside: Memory that the model's other kernels touch on the host.
         """
         function, inputs, expected = self._checked(candidate.sub_graph)
         target = candidate.measured_as
@@ -54,6 +55,7 @@ class Requests:
             deadline_s=self._settings.deadline_s,
             variant=variant,
             cold=cold,
+            bytes_beside=bytes_beside,
         )
 
     def build(self, sub_graph: SubGraph, target: Target, variant: str | None, *, check: bool) -> AskBuild:

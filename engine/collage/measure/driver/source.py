@@ -142,7 +142,7 @@ class MeasuringCostSource(ProfilingCosts):
         variant = self.variant(candidate) if purpose == "confirm" else None
         cold = candidate.measured_as.device not in self._warm
         # the reference may have to run first; that is none of the candidate's
-        ask = self._requests.measure(candidate, variant, cold=cold)
+        ask = self._requests.measure(candidate, variant, cold=cold, bytes_beside=self.bytes_beside(candidate))
         try:
             began = time.monotonic()
             outcome = self._attempted(key, ask)

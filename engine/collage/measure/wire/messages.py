@@ -68,6 +68,8 @@ class AskMeasure:
         variant: Name of the only variant to try; None for as many as `build.max_variants`.
         cold: Whether a plan finds its weights in device memory only, because other weights pass through the device's
             cache between two runs of this kernel. Otherwise they are still in the cache.
+        bytes_beside: Memory that a plan's other kernels touch on the host between two runs of this kernel; 0 if there
+            are none.
     """
 
     target: Target
@@ -80,6 +82,7 @@ class AskMeasure:
     deadline_s: float
     variant: str | None = None
     cold: bool = True
+    bytes_beside: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +262,7 @@ class AskBurst:
         min_runs: Least number of samples.
         warmup_s: Seconds of warm-up, at least one run: other contenders have used the caches.
         as_called: Whether runs as users call them are timed, too, for as long.
+        in_parts: Whether runs are also made with a clock between their steps, for as long.
         calibration_threads: Threads of the calibration kernel, which runs before and after; 0 to run none.
     """
 
@@ -266,6 +270,7 @@ class AskBurst:
     min_runs: int
     warmup_s: float
     as_called: bool = False
+    in_parts: bool = False
     calibration_threads: int = 0
 
 
@@ -276,11 +281,14 @@ class Burst:
     Attributes:
         samples_us: Of the call.
         called_us: Of runs as users call them; empty if they were not asked for, or the contender has no such call.
+        parts_us: Median time of each step of a run in its place, by name; empty if they were not asked for, or the
+            contender has no steps.
         calibration_us: Time of the calibration kernel, on average; 0 if it did not run.
     """
 
     samples_us: tuple[float, ...]
     called_us: tuple[float, ...] = ()
+    parts_us: Mapping[str, float] = dataclasses.field(default_factory=dict)
     calibration_us: float = 0.0
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from collage.devices.opening import Devices
+from collage.measure.clocks.timing import clock_of
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import decode_function
 from collage.measure.wire.messages import AskBuild, AskEvaluate, AskMeasure, Progress
@@ -19,7 +20,6 @@ from collage.measure.worker.binding import bound_to, called
 from collage.measure.worker.check_outputs import Bound, check_outputs
 from collage.measure.worker.kernel_loading import KernelLoading
 from collage.measure.worker.lowering import Lowering
-from collage.measure.worker.timing import clock_of
 from collage_core.contract import Artifact, BlobCache, Host, Kernel, Measurement, Protocol
 from collage_core.registry import Toolchain
 
@@ -132,6 +132,7 @@ class Trial:
         protocol: Protocol,
         *,
         cold: bool,
+        bytes_beside: int,
         calibration_threads: int,
     ) -> Callable[[], Measurement]:
         """Return core's clock for a call; see `clock_of`.
@@ -141,6 +142,7 @@ class Trial:
             artifact: What it was made of.
             protocol: How long and how often to time it.
             cold: Whether a plan finds the device's cache without its weights.
+            bytes_beside: As for `clock_of`.
             calibration_threads: As for `clock_of`.
         """
         return clock_of(
@@ -151,6 +153,7 @@ class Trial:
             self._loading,
             protocol,
             cold=cold,
+            bytes_beside=bytes_beside,
             calibration_threads=calibration_threads,
         )
 

@@ -11,11 +11,11 @@ from typing import Self, TypeVar
 from collage.devices.opening import Devices
 from collage.devices.providers import Providers
 from collage.devices.this_host import this_host
+from collage.measure.clocks.device_times import time_device
 from collage.measure.wire.artifact_codec import encode_artifact
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskBuild, AskDevice, AskEvaluate, AskMeasure, Progress
 from collage.measure.wire.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Refused, Stage
-from collage.measure.worker.device_times import time_device
 from collage.measure.worker.failing import Stopped, failing_as
 from collage.measure.worker.trial import Trial
 from collage.store import block_medians_us
@@ -87,7 +87,14 @@ class Trials:
                 bound = trial.bind(artifact)
                 error, repeatable = trial.check(bound, ask)
                 self._report(Progress(stage=Stage.MEASURE, variant=artifact.variant, best=best))
-                clock = trial.clock(bound, artifact, ask.protocol, cold=ask.cold, calibration_threads=ask.build.threads)
+                clock = trial.clock(
+                    bound,
+                    artifact,
+                    ask.protocol,
+                    cold=ask.cold,
+                    bytes_beside=ask.bytes_beside,
+                    calibration_threads=ask.build.threads,
+                )
                 with failing_as(Stage.MEASURE, self._lose_device):
                     taken = self._toolchain.measure(ask.target, bound.call, ask.protocol, clock)
             except Stopped as stopped:

@@ -27,6 +27,7 @@ class _Sampling:
     least: int
     most: int
     duration_s: float
+    between: BoundCall | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ def time_call(
     clock_ns: Callable[[], int] = time.perf_counter_ns,
     *,
     calibrate: Callable[[], float] | None = None,
+    between: BoundCall | None = None,
 ) -> Measurement:
     """Time a call by a protocol.
 
@@ -54,20 +56,23 @@ def time_call(
         protocol: Durations and numbers of runs.
         clock_ns: A monotonic clock, in nanoseconds.
         calibrate: Runs the calibration kernel and returns its time in microseconds; without it there are no blocks.
+        between: Runs untimed before each sample, which is one call then. Its time counts as the samples' does where
+            they end.
     """
     blocks = 1 if calibrate is None else max(1, min(protocol.blocks, protocol.max_samples))
     with uncollected():
         warmup_runs, once_us = _warm_up(call, protocol, clock_ns)
         each = _Sampling(
-            calls=max(1, math.ceil(protocol.min_sample_us / once_us)),
+            calls=1 if between is not None else max(1, math.ceil(protocol.min_sample_us / once_us)),
             least=math.ceil(protocol.min_samples / blocks),
             most=max(1, protocol.max_samples // blocks),
             duration_s=protocol.duration_s / blocks,
+            between=between,
         )
         if calibrate is None:
             taken = [_Taken(_samples(call, each, clock_ns), 1.0, 1.0)]
         else:
-            rewarming = once_us <= _REWARMING * 1e6 * each.duration_s
+            rewarming = between is None and once_us <= _REWARMING * 1e6 * each.duration_s
             taken = _blocks(call, blocks, each, clock_ns, calibrate, rewarming=rewarming)
     return Measurement(
         samples_us=tuple(sample for block in taken for sample in block.samples_us),
@@ -109,6 +114,8 @@ def _samples(call: BoundCall, each: _Sampling, clock_ns: Callable[[], int]) -> t
     samples: list[float] = []
     end = clock_ns() + round(each.duration_s * 1e9)
     while True:
+        if each.between is not None:
+            each.between()
         started = clock_ns()
         for _ in range(each.calls):
             call()
