@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias
 
 from collage_core.candidates.refusals import Rejection
@@ -37,11 +37,13 @@ class Costs:
         source: Knows costs, also those that this run has not asked for.
         reached: What this run measured or looked up; nothing else has a cost. None if everything that is known counts.
         confirmed: What is costed by fresh samples; everything else by the samples it was selected by.
+        in_place_us: What kernels take between their neighbours in plans that were timed, which counts before samples.
     """
 
     source: KnownCosts
     reached: frozenset[CacheKey] | None = None
     confirmed: frozenset[CacheKey] = frozenset()
+    in_place_us: Mapping[CacheKey, float] = dataclasses.field(default_factory=dict)
     _answers: dict[tuple[CacheKey, bool], Cost | Unmeasured] = dataclasses.field(default_factory=dict, repr=False)
 
     def key(self, candidate: CandidateKernel) -> CacheKey:
@@ -53,11 +55,14 @@ class Costs:
 
         Args:
             candidate: The candidate.
-            confirmed: Whether to go by fresh samples; None to do so if this run confirmed it.
+            confirmed: Whether to go by fresh samples; None to go by its time in place, or by fresh samples if this run
+                confirmed it.
         """
         key = self.key(candidate)
         if self.reached is not None and key not in self.reached:
             return UNMEASURED
+        if confirmed is None and key in self.in_place_us:
+            return self.in_place_us[key]
         fresh = key in self.confirmed if confirmed is None else confirmed
         known = self._answers.get((key, fresh))
         if known is None:
@@ -90,3 +95,7 @@ class Costs:
     def confirming(self, keys: Iterable[CacheKey]) -> Costs:
         """Return the costs where these count by fresh samples."""
         return dataclasses.replace(self, confirmed=self.confirmed.union(keys))
+
+    def in_place(self, times_us: Mapping[CacheKey, float]) -> Costs:
+        """Return the costs where these kernels take what they took in a plan, in microseconds."""
+        return dataclasses.replace(self, in_place_us={**self.in_place_us, **times_us})

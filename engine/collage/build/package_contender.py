@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from collage.measure.wire.value_files import read_values, write_values
 from collage.report.documents.codec import to_jsonable
 from collage.report.facts.device_facts import describe_work
 from collage.runtime.load import load
+from collage_core.contract.device import HOST
 
 PACKAGE_CALL = f"{__name__}:package_call"
 """Name of `package_call`, as passed to a contender process."""
@@ -26,9 +27,11 @@ class _Run(functools.partial[Any]):
 
     Attributes:
         as_called: The same run as users call it.
+        parts: Its steps, by name, if it has several and all are on the host.
     """
 
     as_called: Callable[[], Any]
+    parts: Mapping[str, Callable[[], Any]]
 
 
 def package_call(package: str, inputs: str, threads: int, warmup: int = 0) -> Callable[[], Any]:
@@ -41,7 +44,8 @@ def package_call(package: str, inputs: str, threads: int, warmup: int = 0) -> Ca
         warmup: Runs before the call is returned.
 
     Returns:
-        The call, without arguments; each call is one run of the model. Its attribute `as_called` is `session.run`.
+        The call, without arguments; each call is one run of the model. Its attribute `as_called` is `session.run`,
+        and `parts` are its steps.
     """
     session = load(package, threads=threads)
     feeds = read_values(Path(inputs))
@@ -51,6 +55,9 @@ def package_call(package: str, inputs: str, threads: int, warmup: int = 0) -> Ca
         session.run_bound()
     run = _Run(session.bound_call)
     run.as_called = functools.partial(session.run, None, feeds)
+    steps = session.bound_steps
+    if len(steps) > 1 and all(step.device == HOST for step in steps):
+        run.parts = {step.name: step.call for step in steps}
     return run
 
 

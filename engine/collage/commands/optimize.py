@@ -18,6 +18,7 @@ from collage.control.choices import GraphChoices, UserChoices
 from collage.control.plan_file import PlanFile
 from collage.control.plan_of_file import planned
 from collage.decide.end_to_end import EndToEndTimer, EndToEndTimings
+from collage.decide.in_place import fed_back
 from collage.decide.kept import Kept, keep_best
 from collage.decide.record import record_of
 from collage.decide.recording import call_site
@@ -102,6 +103,7 @@ class _Optimization:
         self._notes = [str(clash) for clash in environment.toolchains.clashes]
         self._notes += [figures.said for figures in environment.toolchains.device_figures if figures.said]
         self._trace: Mapping[str, Any] | None = None
+        self._alone_us: dict[str, float] = {}
 
     def run(self) -> Optimized:
         """Propose, explore, race, build, decide and record."""
@@ -110,6 +112,8 @@ class _Optimization:
         explored, plans = self._explored(rules) if self._given is None else self._forced(rules, self._given)
         with self._clock.phase("refine"):
             timings = self._timer(self._options.effective).run(plans)
+            if self._given is None:
+                explored, plans, timings = self._fed_back(explored, plans, timings)
             if self._options.search == "two-level" and self._given is None:
                 explored, plans, timings = self._changed(explored, plans, timings)
             kept = self._kept(plans, timings)
@@ -126,6 +130,7 @@ class _Optimization:
             limits,
             method=explored.result.method if self._trace is None else "two-level",
             seconds=self._clock.total(),
+            alone_us=self._alone_us,
             notes=self._notes,
         )
         return Optimized(record=record, assembled=kept.assembled, pool=explored.pool, trace=self._trace)
@@ -177,6 +182,22 @@ class _Optimization:
             progress=self._progress,
             deterministic=self._options.deterministic,
         )
+
+    def _fed_back(
+        self, explored: Explored, plans: Sequence[Plan], timings: EndToEndTimings
+    ) -> tuple[Explored, list[Plan], EndToEndTimings]:
+        """Take what kernels take in place for their costs, and race what looks better then."""
+        self._alone_us = {plan.name: plan.predicted_us for plan in plans}
+        preset, usual_us = self._options.effective, self._environment.source.usual_calibration_us
+        found = fed_back(explored.pool, plans, timings.timed, usual_us, preset.challengers)
+        explored = dataclasses.replace(explored, pool=found.pool)
+        if not found.worthwhile:
+            return explored, list(found.plans), timings
+        self._alone_us |= {plan.name: plan.predicted_us for plan in found.worthwhile}
+        plans = [*found.plans, *found.worthwhile]
+        timings = self._timer(preset).run(plans)
+        found = fed_back(explored.pool, plans, timings.timed, usual_us, 0)
+        return dataclasses.replace(explored, pool=found.pool), list(found.plans), timings
 
     def _changed(
         self, explored: Explored, plans: Sequence[Plan], timings: EndToEndTimings

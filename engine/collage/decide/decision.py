@@ -31,6 +31,7 @@ class Timed:
         called_us: Samples of runs as users call them, likewise; empty if there are none.
         calibrations_us: Time of the calibration kernel beside each round; empty if it did not run, or if the plan
             uses a device.
+        parts_us: Time of each call site in its place, in each of the first rounds; empty if it is not known.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Timed:
     targets: tuple[str, ...] = ()
     called_us: tuple[tuple[float, ...], ...] = ()
     calibrations_us: tuple[float, ...] = ()
+    parts_us: tuple[Mapping[str, float], ...] = ()
 
     @property
     def round_medians_us(self) -> tuple[float, ...]:
@@ -62,6 +64,20 @@ class Timed:
             return self.median_us
         both = zip(self.round_medians_us, self.calibrations_us, strict=True)
         return usual_calibration_us * statistics.median(median_us / beside_us for median_us, beside_us in both)
+
+    def in_place_us(self, usual_calibration_us: float | None) -> dict[str, float]:
+        """Return what each call site takes in its place, at the machine's usual speed; empty if it is not known.
+
+        Args:
+            usual_calibration_us: As for `usual_us`.
+        """
+        if usual_calibration_us is None or not self.calibrations_us or not self.parts_us:
+            return {}
+        both = list(zip(self.parts_us, self.calibrations_us, strict=False))  # parts are of the first rounds only
+        return {
+            site: usual_calibration_us * statistics.median(part[site] / beside_us for part, beside_us in both)
+            for site in self.parts_us[0]
+        }
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

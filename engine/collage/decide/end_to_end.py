@@ -67,15 +67,17 @@ class SavedRace:
         timed: Samples of the bound call by key of a plan, by round.
         called: The same of runs as users call them.
         calibrations_us: Time of the calibration kernel beside each round, by key.
+        parts_us: Time of each call site in its place, in each of the first rounds, by key.
         failed: The other plans, by key.
     """
 
     KIND: ClassVar[str] = "race"
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
 
     timed: Mapping[str, Rounds]
     called: Mapping[str, Rounds]
     calibrations_us: Mapping[str, tuple[float, ...]]
+    parts_us: Mapping[str, tuple[Mapping[str, float], ...]]
     failed: Mapping[str, FailedPlan]
 
     def __post_init__(self) -> None:
@@ -85,6 +87,9 @@ class SavedRace:
         for key, beside_us in self.calibrations_us.items():
             if len(beside_us) != len(self.timed.get(key, ())) or min(beside_us) <= 0:
                 raise ValueError("each round of a plan has one calibration, above zero")
+        for key, parts in self.parts_us.items():
+            if len(parts) > len(self.timed.get(key, ())) or any(part.keys() != parts[0].keys() for part in parts):
+                raise ValueError("a plan has the same call sites in each round, and no more rounds than it ran")
 
 
 class EndToEndTimer:
@@ -206,7 +211,11 @@ class EndToEndTimer:
         again = _failed_again(failures, {**failed, **raced.failed})
         still_failed = {key: why for key, why in again.items() if key not in raced.rounds}
         return SavedRace(
-            timed=raced.rounds, called=raced.called, calibrations_us=raced.calibrations_us, failed=still_failed
+            timed=raced.rounds,
+            called=raced.called,
+            calibrations_us=raced.calibrations_us,
+            parts_us=raced.parts_us,
+            failed=still_failed,
         )
 
 
@@ -237,6 +246,7 @@ def _timings(race: SavedRace, plans: Sequence[Plan]) -> EndToEndTimings:
             rounds_us=race.timed[plan.key],
             called_us=race.called.get(plan.key, ()),
             calibrations_us=race.calibrations_us.get(plan.key, ()) if _is_on_host(plan) else (),
+            parts_us=race.parts_us.get(plan.key, ()),
             targets=plan.targets,
         )
         for plan in plans

@@ -39,12 +39,15 @@ class Raced:
         rounds: Samples by name, by round. Round `i` of all contenders ran together; those that left early have fewer.
         called: The same of runs as users call them; nothing of contenders that have no such call.
         calibrations_us: Time of the calibration kernel beside each round, by name.
+        parts_us: Median time of each step in its place, in each round of the first heat, by name of the contender and
+            of the step; nothing of contenders without steps.
         failed: Reason for each contender without samples, by name.
     """
 
     rounds: Mapping[str, Rounds]
     called: Mapping[str, Rounds]
     calibrations_us: Mapping[str, tuple[float, ...]]
+    parts_us: Mapping[str, tuple[Mapping[str, float], ...]]
     failed: Mapping[str, str]
 
 
@@ -77,11 +80,14 @@ def race(
     samples: dict[str, Rounds] = {}
     called: dict[str, Rounds] = {}
     calibrations_us: dict[str, tuple[float, ...]] = {}
+    parts_us: dict[str, tuple[Mapping[str, float], ...]] = {}
 
     def noted(name: str, burst: Burst) -> None:
         calibrations_us[name] = (*calibrations_us.get(name, ()), burst.calibration_us)
         if burst.called_us:
             called[name] = (*called.get(name, ()), burst.called_us)
+        if burst.parts_us:
+            parts_us[name] = (*parts_us.get(name, ()), burst.parts_us)
 
     failed: dict[str, str] = {}
     running = list(contenders)
@@ -95,6 +101,7 @@ def race(
             burst_s=round_s,
             first_round=done,
             as_called=True,
+            in_parts=done == 0,
             calibration_threads=threads,
             progress=lambda *_: progress.advance(),
             on_burst=noted,
@@ -102,7 +109,7 @@ def race(
         for name, answer in answers.items():
             if isinstance(answer, Failed):
                 failed[name] = answer.reason
-                for rounds_of in (samples, called, calibrations_us):
+                for rounds_of in (samples, called, calibrations_us, parts_us):
                     rounds_of.pop(name, None)
             else:
                 samples[name] = samples.get(name, ()) + answer
@@ -112,7 +119,7 @@ def race(
         settled = all(_is_settled({name: way[name] for name in running if name in way}) for way in (ran, called))
         if done >= rounds or (not first and (settled or clock() - began > limit_s)):
             break
-    return Raced(rounds=samples, called=called, calibrations_us=calibrations_us, failed=failed)
+    return Raced(rounds=samples, called=called, calibrations_us=calibrations_us, parts_us=parts_us, failed=failed)
 
 
 def _staying(ran: Mapping[str, Rounds], incumbents: Collection[str], slower: float) -> list[str]:

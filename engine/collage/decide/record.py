@@ -31,6 +31,7 @@ def record_of(
     *,
     method: str,
     seconds: Mapping[str, float],
+    alone_us: Mapping[str, float],
     notes: Sequence[str],
 ) -> Record:
     """Return the record.
@@ -44,11 +45,12 @@ def record_of(
         limits: What the machine allows it; None if it has no kernels.
         method: How it was searched.
         seconds: How long each phase took.
+        alone_us: What each plan was predicted to take before the race, by name.
         notes: What the user should know besides.
     """
     workload, toolchains = environment.workload, environment.toolchains
     pool, plan, verified = explored.pool, kept.assembled.plan, kept.verified
-    against = comparison(plans, kept.timings, kept.decision, environment.source.usual_calibration_us)
+    against = comparison(plans, kept.timings, kept.decision, environment.source.usual_calibration_us, alone_us)
     latency = against.contenders[0].latency_ms
     failures = (*environment.asked.failures, *explored.failures)
     unfresh = () if workload.has_fresh_inputs else ("verified on the given inputs: no others are known to fit",)

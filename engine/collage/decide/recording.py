@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from collage.decide.decision import Decision, Timed
@@ -57,7 +58,11 @@ def as_called_facts(rounds_us: Sequence[Sequence[float]], ratio: Interval | None
 
 
 def comparison(
-    plans: Sequence[Plan], timings: EndToEndTimings, decision: Decision, usual_calibration_us: float | None
+    plans: Sequence[Plan],
+    timings: EndToEndTimings,
+    decision: Decision,
+    usual_calibration_us: float | None,
+    alone_us: Mapping[str, float] | None = None,
 ) -> Comparison:
     """Build the record of the end-to-end comparison; the kept plan comes first, under the name `collage`.
 
@@ -66,24 +71,32 @@ def comparison(
         timings: What came of it.
         decision: Which plan is kept.
         usual_calibration_us: What the calibration kernel usually takes on this machine; None if it never ran.
+        alone_us: What each plan was predicted to take before the race, by name.
     """
     timed = {each.name: each for each in timings.timed}
     usual_ms = {each.name: each.usual_us(usual_calibration_us) / _US_PER_MS for each in timings.timed}
     first: dict[str, str] = {}  # of plans with the same kernels one was timed
     for plan in plans:
         first.setdefault(plan.key, plan.name)
-    contenders = [_contender("collage", _plan(plans, decision.winner), decision.winner, timed, usual_ms, decision)]
-    contenders += [
-        _contender(plan.name, plan, same, timed, usual_ms, decision, timings.failed.get(same, ""))
+    shown = [("collage", _plan(plans, decision.winner), decision.winner)]
+    shown += [
+        (plan.name, plan, same)
         for plan, same in ((plan, first[plan.key]) for plan in plans)
         if plan.single or plan.name == same != decision.winner
     ]
+    contenders = tuple(
+        dataclasses.replace(
+            _contender(name, plan, same, timed, usual_ms, decision, timings.failed.get(same, "") if number else ""),
+            alone_ms=(alone_us or {}).get(plan.name, plan.predicted_us) / _US_PER_MS,
+        )
+        for number, (name, plan, same) in enumerate(shown)
+    )
     kept = decision.ratios.get(decision.winner)
     incumbent = _plan(plans, decision.incumbent)
     if kept is None or not incumbent.single:
-        return Comparison(contenders=tuple(contenders))
+        return Comparison(contenders=contenders)
     return Comparison(
-        contenders=tuple(contenders),
+        contenders=contenders,
         best_single=incumbent.name,
         speedup_vs_best_single=1 / kept.value,
         speedup_ci95=(1 / kept.high, 1 / kept.low),

@@ -15,7 +15,7 @@ from collage.runtime.calling.feeds import Input, expected
 from collage.runtime.calling.lending import LENT_BYTES, Block, Lender
 from collage.runtime.calling.rebinding import Rebinding
 from collage.runtime.executable import Executable
-from collage.runtime.kernels.launching import DeviceWork, Launch
+from collage.runtime.kernels.launching import BoundStep, DeviceWork, Launch
 from collage.runtime.kernels.loading import LoweredAgain
 from collage.runtime.places import Given
 from collage.runtime.profiling import Profile
@@ -148,6 +148,11 @@ class Session:
     def bound_call(self) -> BoundCall:
         """The call behind `run_bound`, for loops that count nanoseconds. Keep the session alive while it is in use."""
         return self._default.call
+
+    @property
+    def bound_steps(self) -> tuple[BoundStep, ...]:
+        """The steps that `bound_call` makes, in order; a clock between them says what each takes in its place."""
+        return self._default.steps
 
     def run_bound(self) -> list[Any]:
         """Run on the inputs of `set_inputs`, and return the outputs uncopied.

@@ -79,11 +79,13 @@ class Track:
         self.rounds: list[int] = []
 
     def interleaved(
-        self, contenders: Sequence[Contender], *, rounds: int, on_burst: Any = None, **_: Any
+        self, contenders: Sequence[Contender], *, rounds: int, on_burst: Any = None, in_parts: bool = False, **_: Any
     ) -> dict[str, Any]:
         for contender in [*contenders] * rounds:
-            called_us = (self._times_us[contender.name] + 1,) * 2
-            on_burst(contender.name, Burst(samples_us=(1.0,), called_us=called_us, calibration_us=1.0))
+            time_us = self._times_us[contender.name]
+            parts_us = {"k0000": time_us / 2, "k0001": time_us / 2} if in_parts else {}
+            burst = Burst(samples_us=(1.0,), called_us=(time_us + 1,) * 2, parts_us=parts_us, calibration_us=1.0)
+            on_burst(contender.name, burst)
         self.runs.append([self._names[contender.name] for contender in contenders])
         self.rounds.append(rounds)
         return {contender.name: self._answer(contender, rounds) for contender in contenders}
@@ -192,7 +194,7 @@ def test_a_second_run_over_the_same_database_times_and_builds_nothing(
 
     assert track.runs == []
     assert again.saved == []
-    assert set(second.timed) == set(first.timed)
+    assert {each.name: each for each in second.timed} == {each.name: each for each in first.timed}
     assert [each.called_us[0] for each in first.timed] == [(101.0, 101.0), (401.0, 401.0), (91.0, 91.0)]
     assert all(len(each.called_us) == len(each.rounds_us) for each in first.timed)
 
@@ -208,6 +210,21 @@ def test_a_calibration_beside_each_round_is_kept_and_says_nothing_of_a_device(
 
         assert host.calibrations_us == (1.0,) * len(host.rounds_us)
         assert device.calibrations_us == ()
+
+
+def test_steps_are_timed_in_the_first_rounds_and_kept(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIXED, 90.0)]))
+
+    for folder in ("measured", "known"):
+        fast, mixed = timer(database, tmp_path / folder).timer.run([FAST, MIXED]).timed
+
+        assert mixed.parts_us == ({"k0000": 45.0, "k0001": 45.0},) * race.FIRST_ROUNDS
+        assert len(mixed.rounds_us) > race.FIRST_ROUNDS
+        assert mixed.in_place_us(2.0) == {"k0000": 90.0, "k0001": 90.0}
+        assert mixed.in_place_us(None) == {}
+        assert fast.parts_us
 
 
 @pytest.mark.guards("the GPU's driver is updated, or the GPU exchanged")

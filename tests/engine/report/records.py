@@ -43,6 +43,7 @@ COMPARISON = Comparison(
             ratio=0.6575,
             ratio_ci95=(0.651, 0.664),
             predicted_ms=88.25,
+            alone_ms=85.0,
             usual_ms=96.0,
         ),
         ContenderFacts(

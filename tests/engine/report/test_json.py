@@ -177,7 +177,10 @@ def test_predictions_stand_beside_what_was_measured() -> None:
     unprofiled = dataclasses.replace(RECORD, regions=(first, dataclasses.replace(others[0], measured_us=0.0)))
 
     document = json.loads(optimize_json(unprofiled))["prediction"]
+    plans = document.pop("plans")
 
+    assert len(plans) == len(RECORD.comparison.contenders)
+    assert plans[0] == {"name": "collage", "kernels": 3, "alone_ms": 85.0, "predicted_ms": 88.25, "usual_ms": 96.0}
     assert document == {
         "error": round(96.0 / 88.25 - 1, 6),
         "regions": [

@@ -46,6 +46,22 @@ def session_like(seconds: float, kept: str) -> Callable[[], None]:
     return call
 
 
+def in_steps(order: str) -> Callable[[], None]:
+    """Has two steps, which write down in which order they run."""
+
+    def step(name: str, seconds: float) -> None:
+        time.sleep(seconds)
+        with open(order, "a", encoding="utf-8") as file:
+            file.write(name)
+
+    call = functools.partial(time.sleep, 0)
+    call.parts = {  # type: ignore[attr-defined]
+        "short": functools.partial(step, "s", 0.001),
+        "long": functools.partial(step, "l", 0.02),
+    }
+    return call
+
+
 def broken() -> Callable[[], None]:
     raise RuntimeError("no such model")
 

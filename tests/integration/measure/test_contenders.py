@@ -54,6 +54,23 @@ def test_contenders_take_turns_and_failures_cost_only_themselves() -> None:
         assert reason in failed.reason
 
 
+def test_steps_are_timed_one_after_another_when_asked_for(tmp_path: Path) -> None:
+    order = tmp_path / "order"
+    both = [contender("plan", call="in_steps", order=str(order)), contender("whole", seconds=0.0)]
+    bursts: list[tuple[str, Burst]] = []
+
+    interleaved(both, rounds=1, burst_s=0.01)
+    assert not order.exists()
+    interleaved(both, rounds=2, burst_s=0.01, in_parts=True, on_burst=lambda name, burst: bursts.append((name, burst)))
+
+    parts = [burst.parts_us for name, burst in bursts if name == "plan"]
+    assert len(parts) == 2
+    assert all(list(each) == ["short", "long"] and each["long"] >= 20_000 for each in parts)
+    assert all(not burst.parts_us for name, burst in bursts if name == "whole")
+    steps = order.read_text(encoding="utf-8")
+    assert steps == "sl" * (len(steps) // 2)
+
+
 def test_runs_as_users_call_them_are_timed_when_asked_for(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     both = [contender("session", call="session_like", seconds=0.05, kept=str(kept)), contender("bound", seconds=0.0)]

@@ -37,7 +37,7 @@ class Contender:
     Attributes:
         name: Unique among those compared.
         call: `module:attribute` of a function that returns a call without arguments. Its attribute `as_called`, if it
-            has one, is the same run as users call it.
+            has one, is the same run as users call it; `parts`, if it has them, are the calls that it makes, by name.
         arguments: The function's keyword arguments, as JSON.
         paths: Extra folders on the module search path.
     """
@@ -99,14 +99,16 @@ class ContenderProcess:
         warmup_s: float,
         deadline_s: float,
         as_called: bool = False,
+        in_parts: bool = False,
         calibration_threads: int = 0,
     ) -> Burst | Failed:
-        """Run the call for a while and return the samples; the same for runs as users call them if these are wanted."""
+        """Run the call for a while and return what was timed; see `AskBurst`."""
         ask = AskBurst(
             duration_s=duration_s,
             min_runs=min_runs,
             warmup_s=warmup_s,
             as_called=as_called,
+            in_parts=in_parts,
             calibration_threads=calibration_threads,
         )
         answer: Burst | Failed = self._ask(ask, deadline_s, Stage.RUN, Burst)
@@ -155,6 +157,7 @@ def interleaved(
     deadline_s: float = 300.0,
     first_round: int = 0,
     as_called: bool = False,
+    in_parts: bool = False,
     calibration_threads: int = 0,
     progress: Callable[[int, int], None] | None = None,
     on_burst: Callable[[str, Burst], None] | None = None,
@@ -176,6 +179,7 @@ def interleaved(
         deadline_s: Seconds after which a contender that does not answer is killed, for loading and for each turn.
         first_round: Number of earlier rounds in the same comparison; each round has its own order.
         as_called: Whether runs as users call them are made, too, in half of each turn.
+        in_parts: As in `AskBurst`.
         calibration_threads: As in `AskBurst`.
         progress: Called with the number of finished bursts and their total.
         on_burst: Called after each turn with a contender's name and all that was timed in it.
@@ -210,6 +214,7 @@ def interleaved(
                         warmup_s=warmup_s,
                         deadline_s=deadline_s,
                         as_called=as_called,
+                        in_parts=in_parts,
                         calibration_threads=calibration_threads,
                     )
                     if isinstance(burst, Failed):

@@ -7,7 +7,7 @@ from typing import Any
 
 from collage.report.documents.bench_json import latency_document
 from collage.report.documents.codec import dumps, to_jsonable
-from collage.report.facts.record import CopyFacts, Record, RegionFacts, SearchFacts
+from collage.report.facts.record import ContenderFacts, CopyFacts, Record, RegionFacts, SearchFacts
 from collage_core.candidates.refusals import Refusal
 
 PHASES = ("prepare", "candidates", "measure", "search", "refine", "total")
@@ -53,10 +53,21 @@ def _search(search: SearchFacts) -> dict[str, Any]:
     }
 
 
+def _predicted(contender: ContenderFacts) -> dict[str, Any]:
+    return {
+        "name": contender.name,
+        "kernels": contender.regions,
+        "alone_ms": round(contender.alone_ms, 6),
+        "predicted_ms": round(contender.predicted_ms, 6),
+        "usual_ms": round(contender.usual_ms, 6),
+    }
+
+
 def _prediction(record: Record) -> dict[str, Any]:
     """Return how far predictions were off; null where something was not measured."""
     return {
         "error": _rounded(record.prediction_error),
+        "plans": [_predicted(each) for each in record.comparison.contenders],
         "regions": [
             {
                 "id": region.id,

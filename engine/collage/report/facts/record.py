@@ -114,7 +114,9 @@ class ContenderFacts:
         failed: Why it has no latency; empty if it has one.
         ratio: Its median over the best single contender's; 0 if it failed.
         ratio_ci95: 95 % interval of the ratio.
-        predicted_ms: Sum of its kernels' costs and penalties, and of the device copies; 0 if unknown.
+        predicted_ms: Sum of its kernels' costs and penalties, and of the device copies; 0 if unknown. Kernels that were
+            timed in place cost what they took there.
+        alone_ms: The same before the race, by kernels that were measured alone; 0 if unknown.
         usual_ms: Median latency at the machine's usual speed, as costs of kernels are; 0 if unknown.
         as_called: The same for runs as users call them; None if they were not timed.
     """
@@ -128,6 +130,7 @@ class ContenderFacts:
     ratio: float = 0.0
     ratio_ci95: tuple[float, float] = (0.0, 0.0)
     predicted_ms: float = 0.0
+    alone_ms: float = 0.0
     usual_ms: float = 0.0
     as_called: AsCalledFacts | None = None
 

@@ -1,0 +1,81 @@
+"""What kernels take between their real neighbours, back into the search.
+
+A kernel measured by itself stands behind work like that of a plan, but not behind the kernels that precede it there. So
+while plans race, each of their kernels is timed in its place, too. These times replace its cost, and the search is
+repeated: a plan that still looks better than everything that was timed is worth timing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+
+from collage.decide.decision import DISPLACE_BELOW, Timed
+from collage.decide.recording import call_site
+from collage.decide.shortlist import mixes
+from collage_core.candidates.costs import CacheKey
+from collage_core.candidates.plan import Plan
+from collage_core.candidates.pool import CandidatePool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FedBack:
+    """What is known after a race.
+
+    Attributes:
+        pool: The candidates, with what those that were timed in place take there.
+        plans: The plans that raced, with these costs.
+        worthwhile: Further plans that look better than all of them.
+    """
+
+    pool: CandidatePool
+    plans: tuple[Plan, ...]
+    worthwhile: tuple[Plan, ...]
+
+
+def fed_back(
+    pool: CandidatePool, plans: Sequence[Plan], timed: Sequence[Timed], usual_us: float | None, most: int
+) -> FedBack:
+    """Give kernels the costs that they had in place, and search again.
+
+    Args:
+        pool: The candidates.
+        plans: Those that raced.
+        timed: How they fared.
+        usual_us: What the calibration kernel usually takes on this machine; None if it never ran.
+        most: Number of mixed plans to consider.
+    """
+    by_name = {each.name: each for each in timed}
+    found: dict[CacheKey, list[float]] = {}
+    corrected = []
+    for plan in plans:
+        sites = by_name[plan.name].in_place_us(usual_us) if plan.name in by_name else {}
+        times = {
+            kernel.sub_graph.nodes: sites[call_site(number)]
+            for number, kernel in enumerate(plan.kernels)
+            if call_site(number) in sites
+        }
+        for kernel in plan.kernels:
+            if kernel.sub_graph.nodes in times:
+                found.setdefault(pool.cache_key(kernel), []).append(times[kernel.sub_graph.nodes])
+        corrected.append(_with_costs(plan, times))
+    pool = pool.with_costs(pool.costs.in_place({key: statistics.median(each) for key, each in found.items()}))
+    if not found:
+        return FedBack(pool=pool, plans=tuple(corrected), worthwhile=())
+    limit_us = DISPLACE_BELOW * min(each.usual_us(usual_us) for each in timed)
+    known = {plan.key for plan in plans}
+    names = {plan.name for plan in plans}
+    better = [plan for plan in mixes(pool, most) if plan.key not in known and plan.predicted_us < limit_us]
+    fresh = (name for number in range(1, 1 + len(names) + len(better)) if (name := f"mixed-{number}") not in names)
+    worthwhile = tuple(dataclasses.replace(plan, name=name) for plan, name in zip(better, fresh, strict=False))
+    return FedBack(pool=pool, plans=tuple(corrected), worthwhile=worthwhile)
+
+
+def _with_costs(plan: Plan, times_us: Mapping[int, float]) -> Plan:
+    """Return a plan with other costs of some kernels, by the mask of their nodes."""
+    kernels = plan.partitioning.kernels
+    costs = zip(kernels, plan.costs_us, strict=True)
+    return dataclasses.replace(
+        plan, costs_us=tuple(times_us.get(kernel.sub_graph.nodes, cost) for kernel, cost in costs)
+    )

@@ -1,0 +1,109 @@
+"""Times of kernels between their real neighbours, and the search by them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collage.decide.decision import Timed
+from collage.decide.in_place import fed_back
+from collage.decide.shortlist import mixes, singles
+from collage_core.candidates.plan import Plan
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_testing import chain
+from tests.engine.exploring import a_target, by_operator, kernel, pool_of
+
+A, B = a_target("a"), a_target("b")
+USUAL_US = 10.0
+GRAPH = DataflowGraph(chain("Relu", "Exp", "Neg"))
+WHOLES = [kernel(GRAPH, target) for target in (A, B)]
+PARTS = [kernel(GRAPH, target, name) for target in (A, B) for name in GRAPH.names]
+TRUTH = by_operator(
+    {"a": {"Relu": 10.0, "Exp": 50.0, "Neg": 10.0}, "b": {"Relu": 50.0, "Exp": 10.0, "Neg": 14.0}}, launch_us=0.0
+)
+POOL = pool_of(GRAPH, TRUTH, *WHOLES, *PARTS).pool
+
+
+def raced(plan: Plan, time_us: float, *parts_us: dict[str, float], beside_us: float = USUAL_US) -> Timed:
+    """A plan that took the same in each of two rounds, on a machine that was as fast in both."""
+    return Timed(
+        name=plan.name,
+        single=plan.single,
+        kernels=len(plan.kernels),
+        toolchains=len(plan.toolchains),
+        rounds_us=((time_us,), (time_us,)),
+        calibrations_us=(beside_us, beside_us),
+        parts_us=parts_us,
+    )
+
+
+def targets(plan: Plan) -> list[str]:
+    return [each.target.name for each in plan.kernels]
+
+
+def test_a_plan_that_disappoints_in_place_makes_room_for_another() -> None:
+    alone = singles(POOL, [A, B])
+    [best] = mixes(POOL, 1)
+    assert targets(best) == ["a", "b", "a"]
+    times = [raced(plan, 70.0) for plan in alone]
+    # its last kernel takes three times as long behind its neighbour as by itself
+    times.append(raced(best, 50.0, {"k0000": 10.0, "k0001": 10.0, "k0002": 30.0}))
+
+    found = fed_back(POOL, [*alone, best], times, USUAL_US, 1)
+
+    assert found.plans[-1].predicted_us == 50.0
+    assert [(plan.name, targets(plan)) for plan in found.worthwhile] == [("mixed-2", ["a", "b", "b"])]
+    assert found.worthwhile[0].predicted_us == 34.0
+    assert [found.pool.selected_us(each) for each in PARTS] == [POOL.selected_us(each) for each in PARTS]
+
+
+def test_nothing_is_worthwhile_that_does_not_look_clearly_better_than_what_was_timed() -> None:
+    alone = singles(POOL, [A, B])
+    [best] = mixes(POOL, 1)
+    times = [*(raced(plan, 70.0) for plan in alone), raced(best, 34.5, {"k0000": 10.0, "k0001": 10.0, "k0002": 14.5})]
+
+    assert fed_back(POOL, [*alone, best], times, USUAL_US, 3).worthwhile == ()
+
+
+def test_a_plan_that_failed_or_was_not_timed_in_parts_changes_nothing() -> None:
+    alone = singles(POOL, [A, B])
+    [best] = mixes(POOL, 1)
+
+    found = fed_back(POOL, [*alone, best], [raced(plan, 70.0) for plan in alone], USUAL_US, 3)
+
+    assert found.worthwhile == ()
+    assert [plan.costs_us for plan in found.plans] == [plan.costs_us for plan in [*alone, best]]
+    assert found.pool.costs.in_place_us == {}
+
+
+@given(slow=st.floats(0.25, 4.0))
+def test_times_in_place_are_at_the_machine_s_usual_speed(slow: float) -> None:
+    [best] = mixes(POOL, 1)
+    parts = {f"k000{number}": 20.0 * slow for number in range(3)}
+
+    found = fed_back(POOL, [best], [raced(best, 60.0 * slow, parts, parts, beside_us=USUAL_US * slow)], USUAL_US, 0)
+
+    assert found.plans[0].costs_us == pytest.approx((20.0,) * 3)
+
+
+def test_equal_kernels_of_a_plan_keep_their_own_times_and_share_their_cost() -> None:
+    graph = DataflowGraph(chain("Relu", "Exp", "Relu"))
+    pool = pool_of(graph, TRUTH, *(kernel(graph, A, name) for name in graph.names)).pool
+    [plan] = mixes(pool, 1)
+    parts = {"k0000": 10.0, "k0001": 50.0, "k0002": 20.0}
+
+    found = fed_back(pool, [plan], [raced(plan, 80.0, parts)], USUAL_US, 0)
+
+    assert sorted(found.plans[0].costs_us) == [10.0, 20.0, 50.0]
+    assert found.pool.cost(kernel(graph, A, graph.names[0])) == 15.0
+
+
+def test_names_of_further_plans_are_new() -> None:
+    [best] = mixes(POOL, 1)
+    taken = dataclasses.replace(best, name="mixed-2")
+    times = [raced(taken, 50.0, {"k0000": 10.0, "k0001": 10.0, "k0002": 30.0})]
+
+    assert [plan.name for plan in fed_back(POOL, [taken], times, USUAL_US, 1).worthwhile] == ["mixed-1"]
