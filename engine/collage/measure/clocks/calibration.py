@@ -3,12 +3,12 @@
 A shared machine's speed changes by the minute and by half: other guests take cycles, clocks rise and fall. What a
 kernel takes, divided by what fixed work takes beside it, changes far less. The work is a square root of each element of
 an array that fits a core's second-level cache, on every thread that the kernel may use, because a process that takes
-one core slows whatever waits for its slowest thread. All of the time counts, not the median run: what another process
-takes of a core is between the runs.
+one core slows whatever waits for its slowest thread.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +16,7 @@ import numpy as np
 
 _ELEMENTS = 1 << 17
 """float32, so 512 KiB. NumPy works on them outside Python's lock, on the calling thread alone."""
-_RUNS = 16
+_RUNS = 7
 
 
 class Calibration:
@@ -31,14 +31,16 @@ class Calibration:
         self._others = ThreadPoolExecutor(threads - 1, "calibration") if threads > 1 else None
 
     def __call__(self) -> float:
-        """Run it a few times; return the microseconds of a run on the slowest thread, on average."""
+        """Run it; return the microseconds on the slowest thread, the median of a few runs."""
         mine, *arrays = self._arrays
         others = [self._others.submit(_timed, array) for array in arrays] if self._others is not None else []
         return max(_timed(mine), *(other.result() for other in others), 1e-3)
 
 
 def _timed(array: np.ndarray[tuple[int], np.dtype[np.float32]]) -> float:
-    began = time.perf_counter_ns()
+    clock, samples = time.perf_counter_ns, []
     for _ in range(_RUNS):
+        began = clock()
         np.sqrt(array, out=array)  # approaches 1 and stays there
-    return (time.perf_counter_ns() - began) / _RUNS / 1e3
+        samples.append(clock() - began)
+    return statistics.median(samples) / 1e3
