@@ -110,6 +110,8 @@ class _Optimization:
         with self._clock.phase("candidates"):
             rules = self._graph_choices.rules(usable_rules(self._environment.asked))
         explored, plans = self._explored(rules) if self._given is None else self._forced(rules, self._given)
+        if self._options.search == "ilp" and self._given is None:
+            self._notes.append(certified(explored.pool, explored.result.total_us))
         with self._clock.phase("refine"):
             timings = self._timer(self._options.effective).run(plans)
             if self._given is None:
@@ -117,8 +119,6 @@ class _Optimization:
             if self._options.search == "two-level" and self._given is None:
                 explored, plans, timings = self._changed(explored, plans, timings)
             kept = self._kept(plans, timings)
-        if self._options.search == "ilp" and self._given is None:
-            self._notes.append(certified(explored.pool, explored.result.total_us))
         with self._clock.phase("peaks"):
             limits = self._limits(explored, kept)
         record = record_of(

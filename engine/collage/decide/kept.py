@@ -63,6 +63,7 @@ def keep_best(
             builder.progress.message(notes[-1])
             timings = timings.without(winner.name, str(error))
             continue
+        assembled = dataclasses.replace(assembled, plan=winner)  # it was built before its kernels were timed in place
         return Kept(timings=timings, decision=decision, assembled=assembled, verified=verified, notes=tuple(notes))
     reasons = "; ".join(f"{name}: {reason}" for name, reason in timings.failed.items())
     raise CollageError(f"no plan runs the whole model: {reasons or 'the search found none'}")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from collage.commands.optimize import optimize
+from collage.decide import race
+from collage.measure.contenders.interleaved import Contender
+from collage.measure.wire.messages import Burst
 from collage.options import OptimizeOptions
 from collage.report.facts.record import Record
+from collage.runtime.package import load_package
+from collage_core.passes.call_sites import call_sites
 from tests.integration.commands.conftest import BOTH, TINY, Collage, check
 from tests.integration.commands.models import MODELS, inputs, reference, written
 
@@ -53,6 +60,38 @@ def test_what_one_toolchain_refuses_another_runs_and_both_say_why(tmp_path: Path
     assert alone.toolchains == ("onnxruntime", "openvino")
     assert alone.regions > 1
     assert not any(each.latency_ms is None and not each.failed for each in record.comparison.contenders)
+
+
+def in_steps(contenders: Sequence[Contender], *, rounds: int, on_burst: Callable[[str, Burst], None], **_: Any) -> Any:
+    """Stands for the timing of whole plans: each step takes 100 us in place, and a plan of one kernel 10 ms."""
+    found: dict[str, Any] = {}
+    for contender in contenders:
+        sites = [site.name for site in call_sites(load_package(str(contender.arguments["package"])).model)]
+        parts_us = dict.fromkeys(sites, 100.0) if len(sites) > 1 else {}
+        samples_us = (sum(parts_us.values()) or 10_000.0,) * 3
+        burst = Burst(samples_us=samples_us, parts_us=parts_us, calibration_us=50.0)
+        for name in [contender.name] * rounds:
+            on_burst(name, burst)
+        found[contender.name] = (samples_us,) * rounds
+    return found
+
+
+def test_kernels_cost_what_they_take_in_place_and_a_certificate_is_of_the_costs_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("scipy", reason="the integer program is HiGHS's, which SciPy brings")
+    monkeypatch.setattr(race, "interleaved", in_steps)
+    options = OptimizeOptions(toolchains=BOTH, tuning_db="memory:", search="ilp", **TINY)
+
+    record = optimize(written("odd", tmp_path), options).record
+
+    plan = record.comparison.contenders[0]
+    assert plan.kind == "mixed"
+    costs_us = [region.cost_us for region in record.regions]
+    assert len(set(costs_us)) == 1  # the same for each kernel, brought to the machine's usual speed
+    assert plan.predicted_ms == pytest.approx(sum(costs_us) / 1000, rel=0.01)
+    assert plan.alone_ms < plan.predicted_ms
+    assert any(note.startswith("certified by an integer program") for note in record.notes)
 
 
 @pytest.mark.slow
