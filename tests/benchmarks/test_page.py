@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from benchmarks import lazy_search, measuring, native_plus_one, overhead, profiles, search_scale, suite, two_level
+from benchmarks import (
+    lazy_search,
+    measuring,
+    native_plus_one,
+    overhead,
+    profiles,
+    run_call,
+    search_scale,
+    suite,
+    two_level,
+)
 from benchmarks.page import with_notes, written
 from benchmarks.regret import pages as regret_pages
 
@@ -24,6 +34,7 @@ PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "profiles": lambda report: profiles.markdown(report["profiles"], report["environment"]),
     "regret": regret_pages.markdown,
     "regret-before": regret_pages.markdown,
+    "run-call": lambda report: run_call.markdown(report["results"]),
     "search": lambda report: search_scale.markdown(dict(report)),
     "suite": lambda report: suite.markdown(report["models"]),
     "two-level": two_level.markdown,
