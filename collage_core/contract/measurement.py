@@ -16,10 +16,12 @@ class Protocol:
         warmup_s: Minimum duration of the untimed runs, in seconds.
         min_samples: Minimum number of samples.
         max_samples: Maximum number of samples.
-        duration_s: Stop after this many seconds of samples, once there are `min_samples`.
+        duration_s: Stop after this many seconds of samples, and of what core does between them, once there are
+            `min_samples`.
         blocks: Number of blocks that core's clock takes the samples in, each beside its calibration kernel.
         min_sample_us: Minimum duration of a sample: a sample is the mean of enough consecutive calls to take
-            this long, so that the cost of the clock is negligible.
+            this long, so that the cost of the clock is negligible. It is one call where core does before each sample
+            what other kernels of a plan would do.
     """
 
     warmup_runs: int = 3
