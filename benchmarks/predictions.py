@@ -6,7 +6,7 @@ Usage:
 Each model is optimized with default settings, into an empty tuning database. Of each plan that raced, three times are
 compared, all at the machine's usual speed: the sum of its kernels measured alone, the sum after kernels of the plans
 were timed in place, and what the plan took. A plan of one kernel has no neighbours, so only plans of several count.
-Models whose report is in DIR are not run again.
+Models whose result is in DIR are not run again.
 
 Exits with 1 if the median error after that feedback is above 5 %, or a model took longer than five minutes.
 """
@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +28,7 @@ from benchmarks.models import MODELS
 from benchmarks.models.__main__ import write_model
 from benchmarks.page import environment, head, lines_of, noting, written
 from benchmarks.regret.generator import all_grafted
+from benchmarks.suite import Model
 
 ERROR: Final = 0.05
 LONGEST_S: Final = 300.0
@@ -47,12 +48,13 @@ def optimized(name: str, model: Path, work: Path) -> dict[str, Any]:
     """
     report = work / f"{name}.report.json"
     command = [sys.executable, "-m", "collage.cli", "optimize", str(model), "--json", str(report)]
-    command += ["-o", str(work / f"{name}.collage"), "--tuning-db", str(work / f"{name}.tuning.sqlite")]
-    command += ["--toolchains", "onnxruntime,openvino"]
-    for option, entry in _shapes(name):
-        command += [option, entry]
+    command += ["-o", str(work / f"{name}.collage"), "--toolchains", "onnxruntime,openvino"]
+    if name in MODELS:
+        command += Model(MODELS[name], work).shapes()
     began = time.monotonic()
-    done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory(dir=work) as folder:
+        command += ["--tuning-db", str(Path(folder) / "tuning.sqlite")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
     found = json.loads(report.read_text(encoding="utf-8"))
@@ -129,14 +131,6 @@ def _writing(name: str) -> Callable[[Path], Path]:
     return write
 
 
-def _shapes(name: str) -> list[tuple[str, str]]:
-    """Return options that bind the input shapes of a model of the suite; those of generated ones are static."""
-    if name not in MODELS:
-        return []
-    inputs = MODELS[name].make_inputs()
-    return [("--input-shapes", f"{key}:[{','.join(map(str, array.shape))}]") for key, array in inputs.items()]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is not there yet, and return 1 if a figure does not hold, 2 for misuse."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.predictions", description=__doc__)
@@ -158,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found = optimized(name, known[name](options.work), options.work)
             done.write_text(json.dumps(found) + "\n", encoding="utf-8")
         results.append(json.loads(done.read_text(encoding="utf-8")))
-        print(f"{name}: {results[-1]['seconds']} s, {len(results[-1]['plans'])} plans of several kernels", flush=True)
+        print(f"{name}: {results[-1]['seconds']} s, plans of several kernels: {len(results[-1]['plans'])}", flush=True)
     report = {"schema_version": 1, "environment": environment(), "models": results}
     if options.results:
         written(options.results, report, markdown(report), options.note, afresh=True)

@@ -2,7 +2,7 @@
 
 Before a kernel of a plan runs, others do. They displace from the caches what it left there at its last run: weights,
 code, scratch memory. Meanwhile its toolchain's threads go to sleep, and waking them takes long: on two cores of a
-virtual machine, a softmax of 0.35 ms took 1.0 ms behind another toolchain's kernel. A kernel that is called in a loop
+virtual machine, a softmax of 0.4 ms took 1.0 ms behind another toolchain's kernel. A kernel that is called in a loop
 finds everything in the caches and all threads awake. What it does find in a plan is its inputs, which the kernel before
 has just written.
 """

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from collage.devices.opening import Devices
-from collage.measure.clocks.timing import clock_of
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import decode_function
 from collage.measure.wire.messages import AskBuild, AskEvaluate, AskMeasure, Progress
@@ -20,6 +19,7 @@ from collage.measure.worker.binding import bound_to, called
 from collage.measure.worker.check_outputs import Bound, check_outputs
 from collage.measure.worker.kernel_loading import KernelLoading
 from collage.measure.worker.lowering import Lowering
+from collage.measure.worker.timing import clock_of
 from collage_core.contract import Artifact, BlobCache, Host, Kernel, Measurement, Protocol
 from collage_core.registry import Toolchain
 
