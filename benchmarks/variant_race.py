@@ -202,7 +202,7 @@ def _made_ready(
             choice.failed = f"its first choice {variant} does not run ({stopped.outcome.reason}); it has another"
             return
         # turns are paired by round
-        clock = trial.clock(bound, artifact, turn, cold=False, bytes_beside=0, calibration_threads=0)
+        clock = trial.clock(bound, artifact, dataclasses.replace(ask, protocol=turn, cold=False), observed=False)
         choice.clocks[variant] = functools.partial(entry.toolchain.measure, ask.target, bound.call, turn, clock)
 
 

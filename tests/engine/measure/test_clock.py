@@ -4,6 +4,7 @@ import gc
 from collections.abc import Callable
 
 from collage.measure.clocks.clock import time_call
+from collage.measure.clocks.disturbance import Observer
 from collage_core.contract import Block, Protocol
 
 
@@ -70,6 +71,11 @@ def test_the_garbage_collector_rests_meanwhile_and_works_afterwards() -> None:
     assert gc.isenabled()
 
 
+def beside(calibrate: Callable[[], float]) -> Observer:
+    """On a machine that nobody else uses."""
+    return Observer(calibrate, processor=lambda: None)
+
+
 class Calibrations:
     """What the calibration kernel takes, one time after another; the last goes on."""
 
@@ -86,7 +92,7 @@ def test_each_block_has_what_the_calibration_kernel_took_around_it() -> None:
     clock = Clock(1000.0)
 
     measurement = time_call(
-        clock.call, protocol(min_samples=4, blocks=2), clock, calibrate=Calibrations(100.0, 108.0, 100.0)
+        clock.call, protocol(min_samples=4, blocks=2), clock, observe=beside(Calibrations(100.0, 108.0, 100.0))
     )
 
     assert measurement.blocks == (Block(samples=2, calibration_us=104.0), Block(samples=2, calibration_us=104.0))
@@ -96,24 +102,38 @@ def test_each_block_has_what_the_calibration_kernel_took_around_it() -> None:
 def test_a_block_during_which_the_speed_changed_is_taken_again() -> None:
     """The second of three blocks begins at full speed and ends at half of it."""
     clock = Clock(1.0, 1.0, 10.0, 20.0, 30.0, 40.0)
-    calibrate = Calibrations(100.0, 100.0, 200.0, 200.0, 200.0)
+    calibrate = Calibrations(100.0, 100.0, 200.0, 100.0, 100.0, 100.0)
 
-    measurement = time_call(clock.call, protocol(min_sample_us=1, blocks=3), clock, calibrate=calibrate)
+    measurement = time_call(clock.call, protocol(min_sample_us=1, blocks=3), clock, observe=beside(calibrate))
 
-    assert measurement.samples_us == (10.0, 30.0, 40.0)
-    assert [block.calibration_us for block in measurement.blocks] == [100.0, 200.0, 200.0]
+    assert measurement.samples_us == (10.0, 40.0, 40.0)
+    assert [block.calibration_us for block in measurement.blocks] == [100.0, 100.0, 100.0]
+
+
+def test_a_block_at_another_speed_than_usual_is_taken_again() -> None:
+    """The machine is slow during the second of three blocks from end to end."""
+    clock = Clock(1.0, 1.0, 10.0, 20.0, 30.0, 40.0, 50.0)
+    calibrate = Calibrations(100.0, 100.0, 200.0, 200.0, 100.0, 100.0, 100.0)
+    observe = beside(calibrate)
+
+    measurement = time_call(clock.call, protocol(min_sample_us=1, blocks=2, min_samples=2), clock, observe=observe)
+
+    assert measurement.samples_us == (10.0, 50.0)
+    assert [block.calibration_us for block in measurement.blocks] == [100.0, 100.0]
 
 
 def test_a_machine_that_never_rests_is_measured_all_the_same() -> None:
-    """Twice as many blocks are taken as are wanted, and the least disturbed of them kept."""
-    clock = Clock(1.0, 1.0, 10.0, 20.0, 30.0, 40.0)
-    calibrate = Calibrations(100.0, 200.0, 300.0, 100.0, 120.0)
+    """Three times as many blocks are taken as are wanted, and the least disturbed of them kept."""
+    clock = Clock(1.0, 1.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0)
+    calibrate = Calibrations(100.0, 200.0, 300.0, 100.0, 120.0, 240.0, 480.0)
 
-    measurement = time_call(clock.call, protocol(min_sample_us=1, blocks=2, min_samples=2), clock, calibrate=calibrate)
+    measurement = time_call(
+        clock.call, protocol(min_sample_us=1, blocks=2, min_samples=2), clock, observe=beside(calibrate)
+    )
 
-    assert calibrate.calls == 5
-    assert measurement.samples_us == (20.0, 40.0)
-    assert [block.calibration_us for block in measurement.blocks] == [250.0, 110.0]
+    assert calibrate.calls == 7
+    assert measurement.samples_us == (10.0, 40.0)
+    assert [block.calibration_us for block in measurement.blocks] == [150.0, 110.0]
 
 
 def test_what_takes_little_of_a_block_runs_once_untimed_after_each_calibration() -> None:
@@ -124,7 +144,7 @@ def test_what_takes_little_of_a_block_runs_once_untimed_after_each_calibration()
             clock.call,
             protocol(min_sample_us=1, blocks=2, max_samples=2, duration_s=0.02),
             clock,
-            calibrate=lambda: 1.0,
+            observe=beside(lambda: 1.0),
         )
 
     assert (short.calls, long.calls) == (2 + 2 + 2, 2 + 2)  # warm-up, samples, untimed
@@ -133,7 +153,7 @@ def test_what_takes_little_of_a_block_runs_once_untimed_after_each_calibration()
 def test_there_are_never_more_blocks_than_samples() -> None:
     clock = Clock(1000.0)
 
-    measurement = time_call(clock.call, protocol(min_samples=1, max_samples=1), clock, calibrate=lambda: 1.0)
+    measurement = time_call(clock.call, protocol(min_samples=1, max_samples=1), clock, observe=beside(lambda: 1.0))
 
     assert measurement.samples_us == (1000.0,)
     assert len(measurement.blocks) == 1
@@ -148,7 +168,7 @@ def test_what_runs_between_samples_is_not_timed_and_a_sample_is_one_call() -> No
         clock.now_ns += 5_000_000
 
     measurement = time_call(
-        clock.call, protocol(min_samples=4, blocks=2), clock, calibrate=lambda: 1.0, between=between
+        clock.call, protocol(min_samples=4, blocks=2), clock, observe=beside(lambda: 1.0), between=between
     )
 
     assert measurement.samples_us == (10.0,) * 4

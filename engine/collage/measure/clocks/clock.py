@@ -1,7 +1,7 @@
 """Core's clock: time a bound call when the toolchain brings no clock of its own.
 
 Samples are taken in short blocks with the calibration kernel between them, so that each block knows how fast the
-machine was beside it. A block during which that changed is taken again.
+machine was beside it. A block that was disturbed is taken again.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import math
 import time
 from collections.abc import Callable
 
+from collage.measure.clocks.disturbance import DISTURBED, Moment, Observer
 from collage_core.contract import Block, BoundCall, Measurement, Protocol, uncollected
 
-_CHANGED = 1.1
-"""Ratio of the calibrations before and after a block from which it counts as disturbed."""
+_ATTEMPTS = 3
+"""Blocks taken at most for each that is wanted."""
 _REWARMING = 0.05
 """Share of a block that one untimed call may take: the calibration kernel has used the caches."""
 
@@ -33,12 +34,8 @@ class _Sampling:
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Taken:
     samples_us: tuple[float, ...]
-    before_us: float
-    after_us: float
-
-    @property
-    def change(self) -> float:
-        return max(self.before_us, self.after_us) / min(self.before_us, self.after_us)
+    calibration_us: float
+    disturbance: float
 
 
 def time_call(
@@ -46,7 +43,7 @@ def time_call(
     protocol: Protocol,
     clock_ns: Callable[[], int] = time.perf_counter_ns,
     *,
-    calibrate: Callable[[], float] | None = None,
+    observe: Observer | None = None,
     between: BoundCall | None = None,
 ) -> Measurement:
     """Time a call by a protocol.
@@ -55,11 +52,11 @@ def time_call(
         call: Has no lasting effects, so that it can be repeated.
         protocol: Durations and numbers of runs.
         clock_ns: A monotonic clock, in nanoseconds.
-        calibrate: Runs the calibration kernel and returns its time in microseconds; without it there are no blocks.
+        observe: Looks at the machine before and after each block; without it there are no blocks.
         between: Runs untimed before each sample, which is one call then. Its time counts as the samples' does where
             they end.
     """
-    blocks = 1 if calibrate is None else max(1, min(protocol.blocks, protocol.max_samples))
+    blocks = 1 if observe is None else max(1, min(protocol.blocks, protocol.max_samples))
     with uncollected():
         warmup_runs, once_us = _warm_up(call, protocol, clock_ns)
         each = _Sampling(
@@ -69,21 +66,18 @@ def time_call(
             duration_s=protocol.duration_s / blocks,
             between=between,
         )
-        if calibrate is None:
-            taken = [_Taken(_samples(call, each, clock_ns), 1.0, 1.0)]
+        if observe is None:
+            taken = [_Taken(_samples(call, each, clock_ns), math.nan, 1.0)]
         else:
             rewarming = between is None and once_us <= _REWARMING * 1e6 * each.duration_s
-            taken = _blocks(call, blocks, each, clock_ns, calibrate, rewarming=rewarming)
+            taken = _blocks(call, blocks, each, clock_ns, observe, rewarming=rewarming)
     return Measurement(
         samples_us=tuple(sample for block in taken for sample in block.samples_us),
         warmup_runs=warmup_runs,
         calls_per_sample=each.calls,
         blocks=()
-        if calibrate is None
-        else tuple(
-            Block(samples=len(block.samples_us), calibration_us=(block.before_us + block.after_us) / 2)
-            for block in taken
-        ),
+        if observe is None
+        else tuple(Block(samples=len(block.samples_us), calibration_us=block.calibration_us) for block in taken),
     )
 
 
@@ -92,22 +86,26 @@ def _blocks(
     count: int,
     each: _Sampling,
     clock_ns: Callable[[], int],
-    calibrate: Callable[[], float],
+    observe: Observer,
     *,
     rewarming: bool,
 ) -> list[_Taken]:
-    """Return the least disturbed blocks, in the order taken; at most as many again are taken as are wanted."""
+    """Return the least disturbed blocks, in the order taken."""
     taken: list[_Taken] = []
-    before_us = calibrate()
-    while len(taken) < 2 * count and sum(block.change < _CHANGED for block in taken) < count:
+    before = observe()
+    while len(taken) < _ATTEMPTS * count and sum(block.disturbance < DISTURBED for block in taken) < count:
         if rewarming:
             call()
         samples_us = _samples(call, each, clock_ns)
-        after_us = calibrate()
-        taken.append(_Taken(samples_us, before_us, after_us))
-        before_us = after_us
-    calmest = sorted(range(len(taken)), key=lambda index: taken[index].change)[:count]
+        after = observe()
+        taken.append(_taken(samples_us, before, after, observe))
+        before = after
+    calmest = sorted(range(len(taken)), key=lambda index: taken[index].disturbance)[:count]
     return [taken[index] for index in sorted(calmest)]
+
+
+def _taken(samples_us: tuple[float, ...], before: Moment, after: Moment, observe: Observer) -> _Taken:
+    return _Taken(samples_us, (before.calibration_us + after.calibration_us) / 2, observe.disturbance(before, after))
 
 
 def _samples(call: BoundCall, each: _Sampling, clock_ns: Callable[[], int]) -> tuple[float, ...]:

@@ -9,7 +9,9 @@ from collage.measure.clocks.calibration import Calibration
 from collage.measure.clocks.clock import time_call
 from collage.measure.clocks.device_clock import time_on_device
 from collage.measure.clocks.displacing import Displacement
+from collage.measure.clocks.disturbance import Observer
 from collage.measure.clocks.rotation import rotated, weights_bytes_of
+from collage.measure.wire.messages import AskMeasure
 from collage.measure.worker.check_outputs import Bound
 from collage.measure.worker.kernel_loading import KernelLoading
 from collage_core.contract import (
@@ -18,24 +20,29 @@ from collage_core.contract import (
     DeviceStream,
     KernelFunction,
     Measurement,
-    Protocol,
-    Target,
     Unsupported,
     workspace_of,
 )
+
+
+@functools.cache
+def observer_of(threads: int) -> Observer:
+    """Return what looks at the host, one for all candidates of this process: it remembers what it saw.
+
+    Args:
+        threads: Those of its calibration kernel.
+    """
+    return Observer(Calibration(threads))
 
 
 def clock_of(
     bound: Bound,
     artifact: Artifact,
     function: KernelFunction,
-    target: Target,
     loading: KernelLoading,
-    protocol: Protocol,
+    ask: AskMeasure,
     *,
-    cold: bool,
-    bytes_beside: int,
-    calibration_threads: int,
+    observed: bool,
 ) -> Callable[[], Measurement]:
     """Return the clock: the host's, or the device's over graphs of the call where a plan would capture it.
 
@@ -43,24 +50,22 @@ def clock_of(
         bound: The call, after it was checked.
         artifact: What it was made of.
         function: The candidate.
-        target: Its target.
         loading: Loads further kernels of it.
-        protocol: How long and how often to time it.
-        cold: Whether a plan finds the device's cache without its weights; then copies of them are read in turn.
-        bytes_beside: Memory that other kernels of a plan touch between two calls, on the host; 0 if there are none.
-        calibration_threads: Threads of the calibration kernel, which runs on the host only; 0 to run none.
+        ask: Says for which target, how long and how often to time it, and what a plan does besides.
+        observed: Whether samples are taken in blocks between which the host is looked at; on a device they never are.
     """
-    device = loading.device()
+    device, target = loading.device(), ask.target
     if device is None:
-        calibrate = Calibration(calibration_threads) if calibration_threads else None
-        between = Displacement(bytes_beside, bound.inputs, max(1, calibration_threads)) if bytes_beside else None
-        return functools.partial(time_call, bound.call, protocol, calibrate=calibrate, between=between)
+        beside = ask.bytes_beside
+        between = Displacement(beside, bound.inputs, ask.build.threads) if beside else None
+        observe = observer_of(ask.build.threads) if observed else None
+        return functools.partial(time_call, bound.call, ask.protocol, observe=observe, between=between)
     graph = target.launch == "graph"
     why_not = "" if artifact.capturable or not graph else "its artifact is not capturable"
 
     def timed() -> Measurement:
-        calls = _rotated(bound, artifact, function, loading, device) if cold else [bound.call]
-        return time_on_device(device, calls, protocol, graph=graph, why_not=why_not)
+        calls = _rotated(bound, artifact, function, loading, device) if ask.cold else [bound.call]
+        return time_on_device(device, calls, ask.protocol, graph=graph, why_not=why_not)
 
     return timed
 

@@ -20,7 +20,7 @@ from collage.measure.worker.check_outputs import Bound, check_outputs
 from collage.measure.worker.kernel_loading import KernelLoading
 from collage.measure.worker.lowering import Lowering
 from collage.measure.worker.timing import clock_of
-from collage_core.contract import Artifact, BlobCache, Host, Kernel, Measurement, Protocol
+from collage_core.contract import Artifact, BlobCache, Host, Kernel, Measurement
 from collage_core.registry import Toolchain
 
 
@@ -126,36 +126,10 @@ class Trial:
         return Evaluated(outputs=tuple(encode_value(buffer.value, self._store) for buffer in bound.outputs))
 
     def clock(
-        self,
-        bound: Bound,
-        artifact: Artifact,
-        protocol: Protocol,
-        *,
-        cold: bool,
-        bytes_beside: int,
-        calibration_threads: int,
+        self, bound: Bound, artifact: Artifact, ask: AskMeasure, *, observed: bool = True
     ) -> Callable[[], Measurement]:
-        """Return core's clock for a call; see `clock_of`.
-
-        Args:
-            bound: The call, after it was checked.
-            artifact: What it was made of.
-            protocol: How long and how often to time it.
-            cold: Whether a plan finds the device's cache without its weights.
-            bytes_beside: As for `clock_of`.
-            calibration_threads: As for `clock_of`.
-        """
-        return clock_of(
-            bound,
-            artifact,
-            self._function,
-            self._target,
-            self._loading,
-            protocol,
-            cold=cold,
-            bytes_beside=bytes_beside,
-            calibration_threads=calibration_threads,
-        )
+        """Return core's clock for a call, after it was checked; see `clock_of`."""
+        return clock_of(bound, artifact, self._function, self._loading, ask, observed=observed)
 
     def check(self, bound: Bound, ask: AskMeasure | AskBuild) -> tuple[float, bool]:
         """Run twice; return the larger error and whether both gave the same bits.

@@ -87,14 +87,7 @@ class Trials:
                 bound = trial.bind(artifact)
                 error, repeatable = trial.check(bound, ask)
                 self._report(Progress(stage=Stage.MEASURE, variant=artifact.variant, best=best))
-                clock = trial.clock(
-                    bound,
-                    artifact,
-                    ask.protocol,
-                    cold=ask.cold,
-                    bytes_beside=ask.bytes_beside,
-                    calibration_threads=ask.build.threads,
-                )
+                clock = trial.clock(bound, artifact, ask)
                 with failing_as(Stage.MEASURE, self._lose_device):
                     taken = self._toolchain.measure(ask.target, bound.call, ask.protocol, clock)
             except Stopped as stopped:

@@ -1,0 +1,47 @@
+"""What this process ran on processors, and how long it waited for one, by the kernel's accounts.
+
+Linux keeps both for every thread in `/proc/self/task/*/schedstat`: nanoseconds spent on a processor, nanoseconds spent
+runnable but waiting for one, and the number of time slices (kernel documentation, `scheduler/sched-stats.rst`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from pathlib import Path
+from typing import Final
+
+_THREADS: Final = Path("/proc/self/task")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorTime:
+    """Sums over the threads of a process, since they began.
+
+    Attributes:
+        running_ns: On a processor.
+        waiting_ns: Runnable, while another thread had the processor, of this process or another.
+    """
+
+    running_ns: int
+    waiting_ns: int
+
+
+def processor_time() -> ProcessorTime | None:
+    """Return what this process's threads had so far; None where the system does not say."""
+    running = waiting = 0
+    try:
+        for thread in os.listdir(_THREADS):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+                own_running, own_waiting, _ = (_THREADS / thread / "schedstat").read_bytes().split()
+                running += int(own_running)
+                waiting += int(own_waiting)
+    except (OSError, ValueError):
+        return None
+    return ProcessorTime(running_ns=running, waiting_ns=waiting) if running else None
+
+
+def processors() -> int:
+    """Return how many processors this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
