@@ -10,7 +10,8 @@ Usage:
 `fill` measures a database for each model, by the exhaustive search with the preset `extensive`. `replay` runs the
 default search and the exhaustive one over each database, and over resamplings of its samples: measurements are
 served from the database; what it lacks is measured and added. The plan that a search keeps and the best known plan
-are compared at long-run costs, each the median of all measurements of a kernel. `race` has the independent judge time
+are compared at long-run costs, each the median of all measurements of a kernel. Of records from elsewhere, the machine
+that is named is the one that they were made on. `race` has the independent judge time
 both plans, as packages, on the models with most at stake. `export` writes all records to one file, over which anybody
 with the same versions of the toolchains may replay. What is filled already is not filled again.
 """
@@ -83,6 +84,12 @@ def replay(models: Sequence[Grafted], work: Work, console: Console, options: arg
         return 1
     said = verdict(results)
     report = {"schema_version": 1, **environment(), "models": results, "failed": said}
+    if machine is not None:
+        report["host"] |= {
+            "system": machine.host.system,
+            "cpu": machine.host.cpu,
+            "cores": machine.host.physical_cores,
+        }
     work.replayed.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     if options.results:
         written(options.results, report, pages.markdown(report), options.note, afresh=True)

@@ -37,7 +37,7 @@ def write_archive(file: Path, work: Work, names: Sequence[str], machine: Machine
         "memory_bytes": host.memory_bytes,
     }
     with lzma.open(file, "wt", encoding="utf-8", preset=9) as stream:
-        print(json.dumps({"machine": facts, "dispatch_us": machine.dispatch_us}), file=stream)
+        print(json.dumps({"machine": facts, "dispatch_us": machine.dispatch_us, "timing": machine.timing}), file=stream)
         for name in names:
             known, filled = (json.loads(path.read_text("utf-8")) for path in (work.known(name), work.filled(name)))
             print(json.dumps({"model": name, "known": known, "filled": filled}), file=stream)
@@ -68,7 +68,8 @@ def read_archive(file: Path, work: Work) -> Machine:
             work.known(name).write_text(json.dumps(model["known"]) + "\n", encoding="utf-8")
             work.filled(name).write_text(json.dumps(model["filled"]) + "\n", encoding="utf-8")
     facts = {**first["machine"], "cpu_flags": frozenset(first["machine"]["cpu_flags"])}
-    return Machine(host=Host(**facts), dispatch_us=first["dispatch_us"])
+    # an archive without it is of before kernels were timed behind other work
+    return Machine(host=Host(**facts), dispatch_us=first["dispatch_us"], timing=first.get("timing", "blocks 1"))
 
 
 def _by_model(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], list[str]]]:

@@ -69,7 +69,7 @@ def searched(
     Raises:
         CollageError: If no plan covers the model.
     """
-    source = Replay(store, draw, live=live, **bench.options)
+    source = Replay(store, draw, timing=bench.timing, live=live, **bench.options)
     explored, plans = bench.explored(options, source)
     return Searched(
         plans=plans,

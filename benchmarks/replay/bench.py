@@ -39,10 +39,12 @@ class Machine:
     Attributes:
         host: The machine.
         dispatch_us: What the runtime's loop adds there to each kernel, in microseconds.
+        timing: How samples were taken, if that was before the present way; it counts for the present one in replays.
     """
 
     host: Host
     dispatch_us: float
+    timing: str | None = None
 
 
 class Bench:
@@ -101,6 +103,11 @@ class Bench:
             "settings": self._settings,
         }
 
+    @property
+    def timing(self) -> str | None:
+        """How samples were taken that are replayed, if that was before the present way."""
+        return None if self._machine is None else self._machine.timing
+
     @cached_property
     def rules(self) -> tuple[TargetRule, ...]:
         """The targets with their rules."""
@@ -143,7 +150,7 @@ class Bench:
     def long_run_pool(self, database: TuningStore) -> CandidatePool:
         """Return a pool without candidates, with costs by everything that a database knows."""
         settings, host = self._settings, self.machine.host
-        costs = LongRunCosts(capture=self._opened.capture, database=database, host=host, settings=settings)
+        costs = LongRunCosts(self.timing, capture=self._opened.capture, database=database, host=host, settings=settings)
         return self._pool(costs)
 
     def _pool(self, costs: KnownCosts) -> CandidatePool:

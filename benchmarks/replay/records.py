@@ -44,6 +44,30 @@ def resampled(record: TuningRecord, draw: int | None) -> TuningRecord:
     )
 
 
+def shortened(record: TuningRecord, blocks: int, warmup_s: float) -> TuningRecord:
+    """Return what a record would be, had its measurement ended after the first blocks.
+
+    Args:
+        record: The record; without blocks it is returned unchanged.
+        blocks: How many.
+        warmup_s: Seconds of timing before the first block.
+    """
+    if len(record.blocks) <= blocks:
+        return record
+    kept = record.blocks[:blocks]
+    count = sum(block.samples for block in kept)
+    timed_s = record.extra.get("timed_s")
+    if timed_s is None:  # of before that was recorded, when samples followed each other at once
+        timed_s = warmup_s + sum(record.samples_us) * record.extra.get("calls_per_sample", 1) / 1e6
+    saved_s = max(0.0, timed_s - warmup_s) * (1 - blocks / len(record.blocks))
+    return dataclasses.replace(
+        record,
+        samples_us=record.samples_us[:count],
+        blocks=kept,
+        extra={**record.extra, "seconds": round(max(0.0, seconds_of(record) - saved_s), 4)},
+    )
+
+
 def again(records: Sequence[TuningRecord], purpose: Purpose, turn: int) -> TuningRecord:
     """Make up another measurement of a candidate out of those there are, where none can be made.
 

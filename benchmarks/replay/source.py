@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Collection
 from typing import Any, Final
 
-from benchmarks.replay.records import again, document_seconds, long_run_us, resampled, seconds_of
+from benchmarks.replay.records import again, document_seconds, long_run_us, resampled, seconds_of, shortened
 from collage.measure.driver.recorded import RecordedCosts
 from collage.measure.driver.records import to_outcome
+from collage.measure.driver.settings import BRIEF_BLOCKS
 from collage.measure.driver.source import MeasuringCostSource
 from collage.measure.wire.messages import AskProfile
 from collage.measure.wire.outcomes import Failed, Outcome, Profiled, Refused, Stage
@@ -77,6 +79,7 @@ class Replay(MeasuringCostSource):
     Args:
         filled: Real measurements; missing ones are measured and added.
         draw: Seed for resampling; None to serve the recorded samples.
+        timing: How the samples were taken, if that was before the present way.
         live: Purposes for which missing measurements are made. For others, another measurement of a known candidate is
             made up out of its samples, and a candidate that was never measured fails.
         **options: As of `MeasuringCostSource`, without its database.
@@ -88,11 +91,18 @@ class Replay(MeasuringCostSource):
     """
 
     def __init__(
-        self, filled: TuningStore, draw: int | None, *, live: Collection[Purpose] = MEASURED, **options: Any
+        self,
+        filled: TuningStore,
+        draw: int | None,
+        *,
+        timing: str | None = None,
+        live: Collection[Purpose] = MEASURED,
+        **options: Any,
     ) -> None:
         self._own = Overlay(filled)
         super().__init__(database=self._own, **options)
         self._filled = filled
+        self._timing = timing
         self._live = MeasuringCostSource(database=filled, **options)
         self._purposes = frozenset(live)
         self._draw = draw
@@ -100,6 +110,10 @@ class Replay(MeasuringCostSource):
         self.when: dict[CacheKey, float] = {}
         self.fresh = 0
         self.unknown = 0
+
+    def record_key(self, candidate: CandidateKernel) -> RecordKey:
+        """See `RecordedCosts`."""
+        return _timed_as(super().record_key(candidate), self._timing)
 
     @property
     def seconds(self) -> float:
@@ -111,7 +125,7 @@ class Replay(MeasuringCostSource):
         keys = ((each.measured_as.name, self.key(each.sub_graph)) for each in plan.kernels)
         return max((self.when.get(key, math.inf) for key in keys), default=0.0)
 
-    def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose) -> Outcome:
+    def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose, *, brief: bool) -> Outcome:
         record = self._next(key, candidate, purpose)
         if record is None:
             outcome = self._live.outcome(candidate)
@@ -120,9 +134,12 @@ class Replay(MeasuringCostSource):
                 outcome = Failed(stage=Stage.START, reason="the database has no measurement of it")
             self.fail_for_now(key, outcome)
             return outcome
+        record = resampled(record, self._draw)
+        if brief:
+            record = shortened(record, BRIEF_BLOCKS, self.settings.protocol.warmup_s)
         self._served_s += seconds_of(record)
         self.when.setdefault((candidate.measured_as.name, self.key(candidate.sub_graph)), self.seconds)
-        self._own.append(resampled(record, self._draw))
+        self._own.append(record)
         self.read_anew(key)
         return to_outcome(record, self.settings.limits(candidate.measured_as))
 
@@ -148,7 +165,20 @@ class Replay(MeasuringCostSource):
 
 
 class LongRunCosts(RecordedCosts):
-    """Costs by everything a database knows of a candidate, not by what one search was served."""
+    """Costs by everything a database knows of a candidate, not by what one search was served.
+
+    Args:
+        timing: How the samples were taken, if that was before the present way.
+        **options: As of `RecordedCosts`.
+    """
+
+    def __init__(self, timing: str | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self._timing = timing
+
+    def record_key(self, candidate: CandidateKernel) -> RecordKey:
+        """See `RecordedCosts`."""
+        return _timed_as(super().record_key(candidate), self._timing)
 
     def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
         """Return the long-run cost; see `KnownCosts`. `confirmed` makes no difference: all samples count."""
@@ -156,3 +186,7 @@ class LongRunCosts(RecordedCosts):
         if isinstance(known, Unmeasured) or known == INVALID:
             return known
         return long_run_us(self.usable(candidate), self.usual_calibration_us)
+
+
+def _timed_as(key: RecordKey, timing: str | None) -> RecordKey:
+    return key if timing is None else dataclasses.replace(key, timing=timing)

@@ -2,15 +2,18 @@
 
 The idea is LazySP's (C. M. Dellin and S. S. Srinivasa, "A Unifying Formalism for Shortest Path Problems with
 Expensive Edge Evaluations via Lazy Best-First Search over Paths with Edge Selectors", ICAPS 2016): search with
-optimistic estimates for unknown costs, evaluate the unknown edges of the best path, and repeat until it has none.
-Here an edge is a candidate, evaluating it means measuring it, and the shortest path is the exact search.
+estimates for unknown costs, evaluate the unknown edges of the best path, and repeat until it has none. Here an edge is
+a candidate, evaluating it means measuring it, and the shortest path is the exact search.
+
+With one set of optimistic estimates this is theirs. Several sets are draws from what is believed: each has a best path,
+and what is measured is what is on the paths that save most.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from collage_core.contract.cost import INVALID, Cost, Unmeasured
@@ -20,12 +23,16 @@ from collage_core.search.exact import Allow, ExactSearch, SearchLimits, SearchRe
 from collage_core.search.prepared import Prepared, prepare
 from collage_core.search.problem import SearchCandidate, SearchProblem
 
+_RENEWED = 6
+"""Sets of estimates whose best plan is searched again after each measurement: of the others only its cost is made up
+to date, unless nothing is promised any more."""
+
 
 class Estimates(Protocol):
-    """Estimated costs of unmeasured candidates. Both results may change as more is measured."""
+    """One set of estimated costs of unmeasured candidates. Both results may change as more is measured."""
 
     def expected_us(self, candidate: SearchCandidate) -> float:
-        """Return the optimistic estimate that guides the search, in finite microseconds >= 0.
+        """Return the estimate that guides the search, in finite microseconds >= 0.
 
         Candidates with a low estimate are measured.
         """
@@ -55,15 +62,14 @@ class LazyStep:
 
     Attributes:
         candidate: The candidate.
-        expected_us: Estimated cost.
+        saving_us: What the plans that needed the measurement were estimated to save, against the best measured plan,
+            by the mean over the sets of estimates; infinite while there is none.
         cost: Measured cost; `UNMEASURED` if the measurement gave none.
-        path_us: Estimated cost of the best plan that needed the measurement.
     """
 
     candidate: SearchCandidate
-    expected_us: float
+    saving_us: float
     cost: Cost | Unmeasured
-    path_us: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,16 +94,17 @@ class LazyResult:
 def lazy_search(
     problem: SearchProblem | Prepared,
     costs: CostSource,
-    estimates: Estimates,
+    estimates: Sequence[Estimates],
     measure: Callable[[SearchCandidate], None],
     *,
     allow: Allow | None = None,
     limits: SearchLimits | None = None,
     stop: Callable[[], bool] = lambda: False,
     gain: float = 0.0,
-    follow: Callable[[SearchResult], bool] = lambda path: True,
 ) -> LazyResult:
-    """Search, measure the costliest unmeasured candidate of the best plan, and repeat.
+    """Search, measure the unmeasured candidate with the largest part in what best plans save, and repeat.
+
+    A plan's saving is shared by what it lacks, in proportion to what that is estimated to take.
 
     Which candidates are measured is a function of the problem, the costs and the estimates: a second run over
     costs that are already known takes the same steps.
@@ -105,19 +112,17 @@ def lazy_search(
     Args:
         problem: The problem, prepared or not.
         costs: The known costs; `UNMEASURED` for the rest.
-        estimates: Estimates of the unmeasured costs.
+        estimates: Estimates of the unmeasured costs, one set or several; lower bounds are the first one's.
         measure: Measures a candidate and makes its cost available in `costs`. If it is still unmeasured
             afterwards, the candidate is excluded.
         allow: Decides which candidates may be used; all if absent.
         limits: Limits of each search.
         stop: Called before each measurement. Takes effect once the measured candidates make a plan.
-        gain: A plan whose estimated saving is less than this share of the best measured one is not pursued.
-        follow: Decides from its estimated cost whether a plan with unmeasured candidates is worth measuring; if
-            not, the search ends.
+        gain: Nothing is measured for less than this share of the best measured plan, by the mean of what the sets
+            of estimates say can be saved.
 
     Returns:
-        The best measured plan. It is exact if `gain` is 0, every plan is followed, and the estimates equal their
-        lower bounds.
+        The best measured plan. It is exact if `gain` is 0, and the only estimates equal their lower bounds.
 
     Raises:
         NoCoverError: If no plan covers every node, whatever is measured.
@@ -127,33 +132,123 @@ def lazy_search(
     prepared = prepare(problem)
     refused: set[tuple[str, str]] = set()
     known = _Known(costs, refused)
-    hoped = _Filled(known, estimates.expected_us)
+    ideas = [_Idea(prepared, known, each, allow, limits) for each in estimates]
     steps: list[LazyStep] = []
-    searches = 0
-    best: SearchResult | None = None
+    best = _measured_plan(prepared, known, allow, limits)
+    searches = _searched(ideas, len(ideas))
     while True:
-        searches += 1
-        path = ExactSearch(prepared, hoped, limits=limits).run(allow)
-        lacking = [c for c in path.candidates if isinstance(known.cost(c), Unmeasured)]
-        if not lacking:
-            best, finished = path, True
+        promising, saving_us = _promising(ideas, best)
+        is_little = not promising or (best is not None and saving_us < gain * best.total_us)
+        if is_little and (more := _searched(ideas, len(ideas))):
+            searches += more
+            continue
+        if is_little or (best is not None and stop()):
             break
-        if best is None or steps:
-            best = _measured_plan(prepared, known, allow, limits)
-        promised_us = math.inf if best is None else best.total_us * (1 - gain)
-        finished = False
-        if path.total_us > promised_us or not follow(path) or (best is not None and stop()):
-            break
-        asked = max(lacking, key=lambda c: (estimates.expected_us(c), -c.nodes, c.target))
-        expected_us = estimates.expected_us(asked)
+        asked = _asked(promising)
         measure(asked)
         cost = costs.cost(asked)
         if isinstance(cost, Unmeasured):
             refused.add((asked.target, asked.key))
-        steps.append(LazyStep(candidate=asked, expected_us=expected_us, cost=cost, path_us=path.total_us))
+        steps.append(LazyStep(candidate=asked, saving_us=saving_us, cost=cost))
+        best = _measured_plan(prepared, known, allow, limits)
+        for idea in ideas:
+            idea.is_outdated = True
+        searches += _searched(ideas, _RENEWED)
+    finished = not any(idea.lacking for idea in ideas) and not any(idea.is_outdated for idea in ideas)
     if best is not None:
-        best = _judged(best, prepared, known, estimates, allow, limits)
+        best = _judged(best, prepared, known, estimates[0], allow, limits)
     return LazyResult(result=best, steps=tuple(steps), searches=searches, finished=finished)
+
+
+class _Idea:
+    """The best plan by one set of estimates, when that was searched last.
+
+    Attributes:
+        estimates: The estimates.
+        is_outdated: Whether something was measured since then.
+        searched: How often it was searched.
+        path: The plan.
+    """
+
+    path: SearchResult
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        known: CostSource,
+        estimates: Estimates,
+        allow: Allow | None,
+        limits: SearchLimits | None,
+    ) -> None:
+        self.estimates = estimates
+        self.is_outdated = True
+        self.searched = 0
+        self._known = known
+        self._filled = _Filled(known, estimates.expected_us)
+        self._prepared, self._allow, self._limits = prepared, allow, limits
+        self._taken_us: list[Cost] = []
+
+    def search(self) -> None:
+        """Search the best plan by what is known now."""
+        self.path = ExactSearch(self._prepared, self._filled, limits=self._limits).run(self._allow)
+        self._taken_us = [self._filled.cost(each) for each in self.path.candidates]
+        self.searched += 1
+        self.is_outdated = False
+
+    @property
+    def total_us(self) -> Cost:
+        """What the plan takes by what is known now."""
+        now_us = (self._filled.cost(each) for each in self.path.candidates)
+        return self.path.total_us + sum(now - then for now, then in zip(now_us, self._taken_us, strict=True))
+
+    @property
+    def lacking(self) -> list[SearchCandidate]:
+        """What of the plan is not measured."""
+        return [each for each in self.path.candidates if isinstance(self._known.cost(each), Unmeasured)]
+
+
+def _searched(ideas: Sequence[_Idea], most: int) -> int:
+    """Search again what is outdated, what cannot be any more and what was searched least first; return how often."""
+    outdated = [idea for idea in ideas if idea.is_outdated]
+    outdated.sort(key=lambda idea: (idea.searched > 0 and math.isfinite(idea.total_us), idea.searched))
+    for idea in outdated[:most]:
+        idea.search()
+    return len(outdated[:most])
+
+
+def _promising(ideas: Sequence[_Idea], best: SearchResult | None) -> tuple[list[_Promise], float]:
+    """Return the plans that save something, and what all of them save by the mean; infinite without any to compare."""
+    total_us = math.inf if best is None else best.total_us
+    found = [
+        _Promise(total_us - idea.total_us, idea.estimates, lacking)
+        for idea in ideas
+        if (lacking := idea.lacking) and idea.total_us <= total_us
+    ]
+    return found, sum(promise.saving_us for promise in found) / len(ideas)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Promise:
+    """What the best plan by one set of estimates saves, and what it lacks."""
+
+    saving_us: float
+    estimates: Estimates
+    lacks: Sequence[SearchCandidate]
+
+
+def _asked(promising: Sequence[_Promise]) -> SearchCandidate:
+    """Return the candidate with the largest part in what is promised."""
+    parts: dict[SearchCandidate, float] = {}
+    taken: dict[SearchCandidate, float] = {}
+    for promise in promising:
+        expected = {candidate: promise.estimates.expected_us(candidate) for candidate in promise.lacks}
+        whole = sum(expected.values())
+        # before there is any plan, all promise the same
+        saving = promise.saving_us if math.isfinite(promise.saving_us) else 1.0
+        for candidate, each in expected.items():
+            parts[candidate] = parts.get(candidate, 0.0) + saving * (each / whole if whole else 1 / len(expected))
+            taken[candidate] = taken.get(candidate, 0.0) + each
+    return max(parts, key=lambda c: (parts[c], taken[c], -c.nodes, c.target))
 
 
 def _measured_plan(

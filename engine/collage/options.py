@@ -128,7 +128,7 @@ class OptimizeOptions:
         inputs: Values for the model's inputs to search on, by name, or the NPZ file that holds them
             (`collage.values.npz` says how); seeded random arrays if None.
         preset: `"quick"`, `"default"` or `"extensive"`.
-        search: One of `SEARCHES`: measure what the best plan lacks (`"lazy"`), or all that the preset says (`"exact"`),
+        search: One of `SEARCHES`: measure what best plans lack (`"lazy"`), or all that the preset says (`"exact"`),
             also with an integer program's word on it (`"ilp"`); or lazily, then change whole plans (`"two-level"`).
         budget_s: Measure no further candidates after this many seconds, save what no plan can do without.
         max_error: Largest error, relative to a tensor's scale, of targets that do not compute in the model's own

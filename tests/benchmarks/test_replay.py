@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.models.__main__ import main as write_models
 from benchmarks.replay.bench import Bench
-from benchmarks.replay.records import again, long_run_us, resampled, seconds_of
+from benchmarks.replay.records import again, long_run_us, resampled, seconds_of, shortened
 from benchmarks.replay.source import LongRunCosts, Overlay, Replay
 from collage.devices.this_host import this_host
 from collage.measure.driver.capture import Capture
@@ -101,6 +101,28 @@ def test_a_measurement_made_up_is_of_the_samples_that_there_are() -> None:
     assert seconds_of(made) == seconds_of(taken) == 0.5
 
 
+def of_blocks(count: int, **extra: float) -> TuningRecord:
+    """Blocks of two samples of a second each."""
+    taken = record(*(1e6 + at for at in range(2 * count)))
+    blocks = tuple(Block(samples=2, calibration_us=float(1 + at)) for at in range(count))
+    return dataclasses.replace(taken, blocks=blocks, extra={"seconds": 13.0, **extra})
+
+
+@pytest.mark.parametrize("extra", [{"timed_s": 11.0}, {}, {"calls_per_sample": 1}])
+def test_a_brief_measurement_is_the_first_blocks_and_takes_less_by_the_others(extra: dict[str, float]) -> None:
+    """Of 13 s, one was warming up, ten took the samples, and two were for the rest."""
+    brief = shortened(of_blocks(5, **extra), 2, 1.0)
+
+    assert brief.samples_us == tuple(1e6 + at for at in range(4))
+    assert [block.calibration_us for block in brief.blocks] == [1.0, 2.0]
+    assert seconds_of(brief) == pytest.approx(13.0 - 6.0, abs=1e-3)
+
+
+def test_what_has_no_more_blocks_is_as_brief_as_it_can_be() -> None:
+    for taken in (of_blocks(2), record(5.0), record()):
+        assert shortened(taken, 2, 0.1) is taken
+
+
 class Case:
     """One operator for one target, and a database of it, over toolchains that measure nothing."""
 
@@ -143,6 +165,34 @@ def test_measurements_are_served_in_order_at_the_cost_of_their_seconds(case: Cas
     assert (replay.cost(case.candidate), replay.seconds) == (7.0, 2.0)
     assert replay.counts.measured == 2
     assert len(case.store.records(case.key)) == 3
+
+
+def test_what_is_looked_at_briefly_is_served_in_part_and_confirmed_in_full(case: Case) -> None:
+    case.fill(of_blocks(5), dataclasses.replace(of_blocks(5), purpose="confirm"))
+    replay = case.replay()
+
+    replay.measure([case.candidate], brief=True)
+    assert len(replay.medians_us(case.candidate)) == 2
+    assert replay.seconds < 8
+    replay.measure([case.candidate], "confirm")
+    assert len(replay.medians_us(case.candidate)) == 5
+
+
+def test_records_of_another_way_of_timing_are_replayed_where_they_are_said_to_be(case: Case) -> None:
+    other = dataclasses.replace(case.key, timing="another way")
+    case.store.append(dataclasses.replace(record(5.0), key=other))
+    replays = [
+        Replay(case.store, None, timing=timing, live=(), pool=case.pool, **case.options)
+        for timing in (None, "another way")
+    ]
+
+    for replay in replays:
+        replay.measure([case.candidate])
+
+    assert [replay.unknown for replay in replays] == [1, 0]
+    assert replays[1].cost(case.candidate) == 5.0
+    long_run = LongRunCosts("another way", database=case.store, **case.options)
+    assert long_run.cost(case.candidate) == 5.0
 
 
 def test_a_resampled_replay_serves_drawn_samples(case: Case) -> None:

@@ -65,6 +65,10 @@ class FakeSource:
         latest = found[-1 if confirmed else 0]
         return latest if isinstance(latest, float) else INVALID
 
+    def medians_us(self, candidate: CandidateKernel, *, confirmed: bool = True) -> tuple[float, ...]:
+        cost = self.cost(candidate, confirmed=confirmed)
+        return (cost,) if isinstance(cost, float) and cost != INVALID else ()
+
     def is_confirmed(self, candidate: CandidateKernel) -> bool:
         return len(self.known.get(self._key(candidate), ())) > 1
 
@@ -88,6 +92,8 @@ class FakeSource:
         candidates: Iterable[CandidateKernel],
         purpose: str = "select",
         progress: Callable[[Step], None] | None = None,
+        *,
+        brief: bool = False,
     ) -> None:
         for candidate in candidates:
             records = self.known.setdefault(self._key(candidate), [])

@@ -48,7 +48,7 @@ from collage.cli.parameters import (
     type=click.Choice(["lazy", "exact", "two-level", "ilp"]),
     default="lazy",
     show_default=True,
-    help="Measure what the best plan lacks; all that the preset says; lazily, then change whole plans; or exact, "
+    help="Measure what best plans lack; all that the preset says; lazily, then change whole plans; or exact, "
     "certified by an integer program.",
 )
 @click.option(

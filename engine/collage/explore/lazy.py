@@ -1,4 +1,4 @@
-"""Phase 3 by the lazy search: what the plan that looks best lacks is measured, and nothing else.
+"""Phase 3 by the lazy search: what plans that may be the best lack is measured, and nothing else.
 
 The toolchains' own profiles of whole models say first what each of them is good at.
 
@@ -18,16 +18,21 @@ from collage.explore.exhaustive import begun, concluded
 from collage.explore.exploration import ExplorationSetup, Explored
 from collage.explore.learning import Knowledge, knowing_nothing, looked_at, probed, with_profiles
 from collage.explore.measuring import is_operator
-from collage.explore.mixing import best_mix, is_worth_following
+from collage.explore.mixing import best_plan
 from collage.explore.proposing import cuts_of, proposed, worth_measuring
-from collage.explore.regions import border_operators, placed_regions, shifted_regions, worth_asking
+from collage.explore.regions import placed_regions, shifted_regions
 from collage.explore.searching import merged_on
 from collage_core.candidates.pool import CandidatePool
 from collage_core.fusion import CandidateKernel
 
+_ROUNDS = 3
+"""Rounds of proposing by what was learnt, for each in which neighbours may be joined: a border moves by an operator in
+each, and what is not worth it is not measured.
+"""
+
 
 def explore_lazily(setup: ExplorationSetup, pool: CandidatePool) -> Explored:
-    """Measure what the best plan lacks, until it lacks nothing that is worth it.
+    """Measure what best plans lack, until there is next to nothing to gain by it.
 
     Args:
         setup: Targets, preset, and what measures.
@@ -41,7 +46,7 @@ def explore_lazily(setup: ExplorationSetup, pool: CandidatePool) -> Explored:
     """
     knowledge = knowing_nothing(begun(setup, pool))
     wholes = worth_measuring(knowledge.exploration, operators=0)
-    knowledge = looked_at(knowledge, "measuring whole models", wholes)
+    knowledge = looked_at(knowledge, "measuring whole models", wholes, brief=False)
     knowledge = looked_at(knowledge, "measuring what a toolchain leaves to others", _left_to_others(knowledge, wholes))
     knowledge = probed(with_profiles(knowledge, wholes))
     knowledge, cuts = _proposed_anew(knowledge)
@@ -81,29 +86,24 @@ def _proposed_anew(knowledge: Knowledge) -> tuple[Knowledge, tuple[int, ...]]:
     """Have regions proposed where what is known suggests that one target takes over from another."""
     cuts = cuts_of(knowledge.exploration, knowledge.weights())
     knowledge = knowledge.after(proposed(knowledge.exploration, cuts))
-    knowledge = knowledge.wanting(worth_asking(knowledge.exploration, cuts))
-    regions = placed_regions(knowledge.exploration, knowledge.beliefs)
-    return _with_regions(knowledge, regions), cuts
+    return _with_regions(knowledge, placed_regions(knowledge.exploration, knowledge.beliefs)), cuts
 
 
 def _with_regions(knowledge: Knowledge, regions: Sequence[CandidateKernel]) -> Knowledge:
     """Add regions that may be asked for."""
     exploration = knowledge.exploration
-    pool = exploration.pool.with_candidates(regions)
-    knowledge = knowledge.after(dataclasses.replace(exploration, pool=pool))
-    return knowledge.wanting((region.target.name, region.sub_graph.nodes) for region in regions)
+    return knowledge.after(dataclasses.replace(exploration, pool=exploration.pool.with_candidates(regions)))
 
 
 def _improved(knowledge: Knowledge) -> Knowledge:
-    """Measure what the best mixed plan lacks, join its neighbours, and propose anew by what was learnt of it."""
-    for _ in range(1 + knowledge.exploration.setup.preset.coalesce_rounds):
-        knowledge, path = best_mix(knowledge)
-        before = len(knowledge.exploration.pool), len(knowledge.wanted)
-        if path is not None and is_worth_following(knowledge, path):
+    """Measure what best plans lack, join neighbours on the best, and propose anew by what was learnt of it."""
+    for _ in range(_ROUNDS * knowledge.exploration.setup.preset.coalesce_rounds):
+        knowledge, path = best_plan(knowledge)
+        before = len(knowledge.exploration.pool)
+        if path is not None:
             near = shifted_regions(knowledge.exploration, path.candidates)
             knowledge = _with_regions(knowledge, [*merged_on(knowledge.exploration, path), *near])
-            knowledge = knowledge.wanting(border_operators(knowledge.exploration, path.candidates))
         knowledge, _ = _proposed_anew(knowledge)
-        if (len(knowledge.exploration.pool), len(knowledge.wanted)) == before:
+        if len(knowledge.exploration.pool) == before:
             break
     return knowledge

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,7 +16,7 @@ from collage_core.candidates.costs import CacheKey
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.graph.work import estimated_work_us, work_kinds
-from collage_core.search import GUESSED, Beliefs, TargetBelief
+from collage_core.search import GUESSED, NOISE, Beliefs, TargetBelief
 
 _EXPLAINED = 0.8
 """Share of the work whose kinds must have been seen on a target without a profile before it counts as known."""
@@ -36,7 +37,7 @@ class Knowledge:
         beliefs: What the rest may cost.
         profiled: Names of targets whose beliefs come from a profile of their own.
         learnt: What the beliefs were learnt from: microseconds by target, and key and nodes of a kernel.
-        wanted: Target and nodes of what is worth asking for.
+        spreads: By how much the blocks of each measurement differed, as a share of it.
     """
 
     exploration: Exploration
@@ -45,15 +46,16 @@ class Knowledge:
     beliefs: Beliefs
     profiled: frozenset[str] = frozenset()
     learnt: Mapping[tuple[str, CacheKey, int], float] = dataclasses.field(default_factory=dict)
-    wanted: frozenset[tuple[str, int]] = frozenset()
+    spreads: tuple[float, ...] = ()
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of a measurement, as a share of it: what disturbs one block disturbs the next, too."""
+        return max(NOISE, statistics.median(self.spreads)) if self.spreads else NOISE
 
     def after(self, exploration: Exploration) -> Knowledge:
         """Return the same after a step from which nothing was learnt."""
         return dataclasses.replace(self, exploration=exploration)
-
-    def wanting(self, candidates: Iterable[tuple[str, int]]) -> Knowledge:
-        """Return the same with more that is worth asking for."""
-        return dataclasses.replace(self, wanted=self.wanted.union(candidates))
 
     def weights(self) -> list[float]:
         """Return how far apart targets are believed to be on each node, in microseconds."""
@@ -76,23 +78,29 @@ def knowing_nothing(exploration: Exploration) -> Knowledge:
     """Return an exploration from which nothing was learnt yet."""
     graph = exploration.graph
     work, kinds = estimated_work_us(graph), work_kinds(graph)
-    belief = TargetBelief(work, kinds, [GUESSED] * len(work))
     beliefs = Beliefs(
-        {rule.target.name: belief for rule in exploration.setup.rules}, boundary_bytes(exploration.pool.values)
+        {
+            rule.target.name: TargetBelief(work, kinds, [GUESSED] * len(work), seed=seed)
+            for seed, rule in enumerate(exploration.setup.rules)
+        },
+        boundary_bytes(exploration.pool.values),
     )
     return Knowledge(exploration=exploration, work=work, kinds=kinds, beliefs=beliefs)
 
 
-def looked_at(knowledge: Knowledge, what: str, candidates: Iterable[CandidateKernel]) -> Knowledge:
+def looked_at(
+    knowledge: Knowledge, what: str, candidates: Iterable[CandidateKernel], *, brief: bool = True
+) -> Knowledge:
     """Measure candidates and learn from what comes out.
 
     Args:
         knowledge: What is known so far.
         what: Name of the phase, for the progress display.
         candidates: What to measure, in this order.
+        brief: Whether a rough time will do.
     """
     looked = list(candidates)
-    exploration = measured(knowledge.exploration, what, looked)
+    exploration = measured(knowledge.exploration, what, looked, brief=brief)
     fresh: dict[tuple[str, CacheKey, int], float] = {}
     for candidate in looked:
         cost = exploration.pool.selected_us(candidate)
@@ -100,10 +108,28 @@ def looked_at(knowledge: Knowledge, what: str, candidates: Iterable[CandidateKer
         key = candidate.target.name, exploration.pool.cache_key(candidate), candidate.sub_graph.nodes
         if cost is not None and key not in knowledge.learnt:
             fresh[key] = cost
-    beliefs = knowledge.beliefs.learning((name, nodes, cost) for (name, _, nodes), cost in fresh.items())
-    return dataclasses.replace(
-        knowledge, exploration=exploration, beliefs=beliefs, learnt={**knowledge.learnt, **fresh}
+    spreads = [*knowledge.spreads, *(_spread(exploration, candidate) for candidate in looked)]
+    knowledge = dataclasses.replace(
+        knowledge,
+        exploration=exploration,
+        learnt={**knowledge.learnt, **fresh},
+        spreads=tuple(spread for spread in spreads if spread is not None),
     )
+    beliefs = knowledge.beliefs.learning(((name, nodes, us) for (name, _, nodes), us in fresh.items()), knowledge.noise)
+    return dataclasses.replace(knowledge, beliefs=beliefs)
+
+
+def _spread(exploration: Exploration, candidate: CandidateKernel) -> float | None:
+    """Return the standard deviation of a measurement's blocks, relative to their mean; None if there are too few.
+
+    It is divided by what the median of that of so few is, were the deviation 1 (the Wilson-Hilferty approximation of
+    the chi-squared distribution), because the median over candidates is taken.
+    """
+    medians_us = exploration.setup.source.medians_us(candidate, confirmed=False)
+    if len(medians_us) < 2 or not (mean_us := statistics.fmean(medians_us)):
+        return None
+    usual = math.pow(1 - 2 / (9 * (len(medians_us) - 1)), 1.5)
+    return statistics.stdev(medians_us) / mean_us / usual
 
 
 def with_profiles(knowledge: Knowledge, candidates: Iterable[CandidateKernel]) -> Knowledge:
@@ -127,7 +153,8 @@ def with_profiles(knowledge: Knowledge, candidates: Iterable[CandidateKernel]) -
         if (nodes & graph.needs_kernel).bit_count() == 1:
             alone.setdefault(name, {})[nodes] = cost
     beliefs = first_beliefs(knowledge.exploration, profiles, alone, knowledge.work, knowledge.kinds)
-    beliefs = beliefs.learning((name, nodes, cost) for (name, _, nodes), cost in knowledge.learnt.items())
+    seen = ((name, nodes, cost) for (name, _, nodes), cost in knowledge.learnt.items())
+    beliefs = beliefs.learning(seen, knowledge.noise)
     return dataclasses.replace(knowledge, beliefs=beliefs, profiled=frozenset(profiles))
 
 

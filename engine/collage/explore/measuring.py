@@ -31,6 +31,7 @@ def measured(
     purpose: Literal["select", "confirm"] = "select",
     *,
     needed: bool = False,
+    brief: bool = False,
 ) -> Exploration:
     """Measure candidates, or look up what the database knows of them.
 
@@ -40,6 +41,7 @@ def measured(
         candidates: What to measure, in this order; those that share a cost once.
         purpose: `"select"` measures what was never tried, `"confirm"` adds fresh samples.
         needed: Whether a plan cannot do without, so that neither the budget nor a hanging target leaves them out.
+        brief: Whether a rough time will do.
     """
     setup, wanted = exploration.setup, list(candidates)
     pool = exploration.pool.with_candidates(wanted)
@@ -59,7 +61,7 @@ def measured(
         elif hangs.get(name, 0) >= HANGS and name not in well and not needed:
             given_up[name] = given_up.get(name, 0) + 1
         else:
-            setup.source.measure([candidate], purpose, lambda step: _tell(exploration, step))
+            setup.source.measure([candidate], purpose, lambda step: _tell(exploration, step), brief=brief)
             reached.append(key)
             # by what is recorded, so that a later run over the same database gives up at the same point
             if not _hung(exploration, candidate):

@@ -19,9 +19,11 @@ NodeTimes: TypeAlias = dict[int, float]
 
 _OWN = 0.5
 """Least share of a kernel of one operator that is the operator's own time."""
-_CHANGE, _FUSED, _LAYOUT_US_PER_BYTE = 0.3, 0.15, 1e-4
-"""Doubt of what changes between neighbours: a share of what is believed, a share of the smaller of the two where they
-may be fused, and what a byte of the tensor between them may take whose layout changes.
+_GAINED = 0.1
+"""Share of the smaller of two neighbours that they are believed to gain by being in one kernel."""
+_CHANGE, _FUSED, _LAYOUT_US_PER_BYTE = 0.5, 0.1, 1e-4
+"""Doubt of what changes between neighbours: a share of what either takes more or less inside than alone, a share of the
+smaller of the two where they may be fused, and what a byte of the tensor between them may take whose layout changes.
 """
 
 
@@ -94,26 +96,28 @@ def first_beliefs(
     filled = {name: _filled(times, work, kinds) for name, times in profiles.items()}
     fastest = [min(times) for times in zip(*filled.values(), strict=True)]
     targets: dict[str, TargetBelief] = {}
-    for rule in exploration.setup.rules:
+    for seed, rule in enumerate(exploration.setup.rules):
         name = rule.target.name
         if name not in profiles:
-            targets[name] = TargetBelief(fastest, kinds, [GUESSED] * len(work))
+            targets[name] = TargetBelief(fastest, kinds, [GUESSED] * len(work), seed=seed)
             continue
         by_itself = {
             (nodes & needs_kernel).bit_length() - 1: max(_OWN * cost, cost - KERNEL_US)
             for nodes, cost in alone.get(name, {}).items()
         }
         doubts = [PROFILED if node in profiles[name] else GUESSED for node in range(len(work))]
-        times = [by_itself.get(node, time) for node, time in enumerate(filled[name])]
-        targets[name] = TargetBelief(times, kinds, doubts, _joints(exploration, filled[name], by_itself))
+        times, joints = _apart(exploration, filled[name], by_itself)
+        targets[name] = TargetBelief(times, kinds, doubts, joints, seed=seed)
     return Beliefs(targets, boundary_bytes(exploration.pool.values))
 
 
-def _joints(exploration: Exploration, inside: Sequence[float], alone: Mapping[int, float]) -> list[Joint]:
-    """Return what is believed to change where neighbours are in one kernel of a target.
+def _apart(
+    exploration: Exploration, inside: Sequence[float], alone: Mapping[int, float]
+) -> tuple[list[float], list[Joint]]:
+    """Return what each node is believed to take by itself, and what changes where neighbours are in one kernel.
 
     What a node takes more or less inside the profiled kernel than alone is put down to what computes its inputs, and
-    where nothing does, to what reads its outputs.
+    where nothing does, to what reads its outputs. Of nodes that were not measured alone, neighbours gain something.
 
     Args:
         exploration: Knows the graph.
@@ -122,21 +126,28 @@ def _joints(exploration: Exploration, inside: Sequence[float], alone: Mapping[in
     """
     graph = exploration.graph
     sizes = {value.producer: float(value.size_bytes or 0) for value in exploration.pool.values}
+    times = [alone.get(node, time) for node, time in enumerate(inside)]
     changes: dict[tuple[int, int], float] = {}
+    either: dict[tuple[int, int], float] = {}
     for node in iterate_bits(graph.needs_kernel):
         more = inside[node] - alone.get(node, inside[node])
         before = [(each, node) for each in iterate_bits(graph.kernel_predecessors[node])]
         after = [(node, each) for each in iterate_bits(graph.kernel_successors[node])]
         for pair in (*before, *after):
             changes.setdefault(pair, 0.0)
+            either[pair] = max(either.get(pair, 0.0), abs(more))  # it may as well be for the neighbour after it
+            if node not in alone:
+                gained = _GAINED / 2 * min(inside[pair[0]], inside[pair[1]])
+                changes[pair] -= gained
+                times[node] += gained
         for pair in before or after:
             changes[pair] += more / len(before or after)
     joints = []
     for (one, other), change in changes.items():
         fused, layout = _FUSED * min(inside[one], inside[other]), _LAYOUT_US_PER_BYTE * sizes.get(one, 0.0)
-        doubt = math.hypot(_CHANGE * change, fused, layout)
+        doubt = math.hypot(_CHANGE * either[one, other], fused, layout)
         joints.append(Joint(nodes=(one, other), change_us=change, doubt_us=doubt))
-    return joints
+    return times, joints
 
 
 def _filled(times: NodeTimes, work: Sequence[float], kinds: Sequence[str]) -> list[float]:

@@ -1,12 +1,10 @@
-"""Which regions the lazy search proposes, by a placement with believed node times, and which it may ask for."""
+"""Which regions the lazy search proposes: of placements with believed node times, and near those of the best plan."""
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator, Mapping, Sequence
 
 from collage.explore.exploration import Exploration
-from collage.explore.measuring import is_operator
 from collage_core.candidates.proposals import TargetRule
 from collage_core.contract import INVALID, Cost, Joins
 from collage_core.errors import NoCoverError
@@ -76,23 +74,6 @@ def shifted_regions(exploration: Exploration, kernels: Sequence[SearchCandidate]
     return list(found.values())
 
 
-def border_operators(exploration: Exploration, kernels: Sequence[SearchCandidate]) -> set[tuple[str, int]]:
-    """Return target and nodes of every target's single operators at the borders of kernels.
-
-    Args:
-        exploration: What is known so far.
-        kernels: Those of a plan.
-    """
-    graph = exploration.graph
-    return {
-        (candidate.target.name, candidate.sub_graph.nodes)
-        for candidate in exploration.pool
-        if candidate.target.mixable
-        and is_operator(exploration, candidate)
-        and any(_is_at_border(graph, candidate.sub_graph.nodes, kernel.nodes) for kernel in kernels)
-    }
-
-
 def _touches(graph: DataflowGraph, nodes: int, others: int) -> bool:
     return any(
         (graph.kernel_predecessors[node] | graph.kernel_successors[node]) & others
@@ -107,35 +88,6 @@ def _is_at_border(graph: DataflowGraph, nodes: int, kernel: int) -> bool:
     before = union_of(graph.kernel_predecessors[node] for node in iterate_bits(inside))
     after = union_of(graph.kernel_successors[node] for node in iterate_bits(inside))
     return not inside & ~kernel and not (before & rest and after & rest)
-
-
-def worth_asking(exploration: Exploration, cuts: Sequence[int]) -> set[tuple[str, int]]:
-    """Return target and nodes of what is worth asking for.
-
-    Of targets that join anything, parts of what they take between two neighbouring cuts are not: to the estimates a
-    region costs what its parts do, so there would be no end of asking for other ways to take it apart.
-
-    Args:
-        exploration: What is known so far.
-        cuts: Between which positions regions were proposed.
-    """
-    ends = [*cuts, len(exploration.graph)]
-    wanted: set[tuple[str, int]] = set()
-    inside: dict[tuple[str, int], list[int]] = {}
-    for candidate in exploration.pool:
-        nodes, target = candidate.sub_graph.nodes, candidate.target
-        first = bisect.bisect_right(ends, (nodes & -nodes).bit_length() - 1)
-        if target.joins is not Joins.ANY or nodes.bit_length() > ends[first]:
-            wanted.add((target.name, nodes))
-        else:
-            inside.setdefault((target.name, first), []).append(nodes)
-    for (name, _), masks in inside.items():
-        largest: list[int] = []
-        for nodes in sorted(masks, key=lambda mask: (-mask.bit_count(), mask)):
-            if all(nodes & ~other for other in largest):
-                largest.append(nodes)
-        wanted.update((name, nodes) for nodes in largest)
-    return wanted
 
 
 def _operators(exploration: Exploration) -> list[int]:

@@ -13,6 +13,14 @@ from collage_core.search import beliefs as module
 from collage_core.search.beliefs import GUESSED, PROFILED, Beliefs, Doubt, Joint, TargetBelief
 
 
+def zero(nodes: int) -> float:
+    return 0.0
+
+
+def drawn_us(beliefs: Beliefs, target: str, nodes: int) -> list[float]:
+    return [beliefs.drawn_us(candidate(target, nodes), draw) for draw in range(module.DRAWS)]
+
+
 def candidate(target: str, nodes: int) -> SearchCandidate:
     return SearchCandidate(nodes=nodes, target=target, key=str(nodes))
 
@@ -29,7 +37,7 @@ def test_what_is_learnt_one_by_one_is_the_posterior_of_a_linear_model(
     pairs = rng.sample([(one, other) for one in range(count) for other in range(one + 1, count)], 4)
     joints = [Joint(nodes=pair, change_us=rng.uniform(-20, 20), doubt_us=rng.uniform(1, 20)) for pair in pairs]
     belief = TargetBelief(times, kinds, doubts, joints)
-    seen = [(rng.randrange(1, 1 << count), rng.uniform(0, 1e5), rng.uniform(10, 400)) for _ in range(5)]
+    seen = [(rng.randrange(1, 1 << count), rng.uniform(0, 1e5), rng.uniform(10, 400), module.NOISE) for _ in range(5)]
     monkeypatch.setattr(module, "_SURPRISE", math.inf)  # the doubts stay as they are
     for each in seen:
         belief = belief.learning([each])
@@ -54,9 +62,9 @@ def test_what_is_learnt_one_by_one_is_the_posterior_of_a_linear_model(
         inside = [mask >> at & 1 for at in range(count)]
         return [*map(float, inside), *(float(inside[one] * inside[other]) for one, other in pairs), 1.0, nbytes]
 
-    rows = np.array([features(mask, nbytes) for mask, nbytes, _ in seen])
-    costs = np.array([cost for *_, cost in seen])
-    noise = np.diag((module._NOISE * costs) ** 2 + module._NOISE_US**2)
+    rows = np.array([features(mask, nbytes) for mask, nbytes, *_ in seen])
+    costs = np.array([cost for *_, cost, _ in seen])
+    noise = np.diag((module.NOISE * costs) ** 2 + module._NOISE_US**2)
     gain = prior @ rows.T @ np.linalg.inv(rows @ prior @ rows.T + noise)
     posterior = mean + gain @ (costs - rows @ mean)
     covariance = prior - gain @ rows @ prior
@@ -74,7 +82,8 @@ def test_a_kernel_that_was_seen_is_believed_and_one_like_it_is_hoped_to_be_as_fa
 
     assert beliefs.mean_us("a", 0b001) == pytest.approx(20.0, rel=0.1)
     assert beliefs.mean_us("a", 0b010) < 60 < beliefs.mean_us("a", 0b100)
-    assert beliefs.expected_us(candidate("a", 0b010)) < beliefs.mean_us("a", 0b010)
+    drawn = drawn_us(beliefs, "a", 0b010)
+    assert min(drawn) < beliefs.mean_us("a", 0b010) < max(drawn)
 
 
 def test_what_is_seen_of_one_target_says_nothing_of_another() -> None:
@@ -107,21 +116,56 @@ def test_a_first_belief_that_was_held_too_firmly_gives_way() -> None:
     assert beliefs.mean_us("t", 0b1100) == pytest.approx(180.0, rel=0.25)
 
 
-def test_hope_is_for_nodes_and_not_for_what_a_kernel_takes_besides() -> None:
-    belief = TargetBelief([10.0] * 4, ["conv"] * 4, [Doubt(node=0.0, kind=0.0, target=0.0)] * 4)
+def test_draws_are_of_what_was_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many draws have the mean, and the deviation, of the distribution, also after measurements."""
+    monkeypatch.setattr(module, "DRAWS", 20_000)
+    monkeypatch.setattr(module, "_SURPRISE", 1e9)
+    joints = [Joint(nodes=(0, 1), change_us=40.0, doubt_us=20.0)]
+    belief = TargetBelief([300.0, 200.0, 400.0], ["conv", "conv", "exp"], [PROFILED] * 3, joints)
+    for seen in ([], [(0b011, 1e5, 520.0, 0.05), (0b110, 0.0, 700.0, 0.01)]):
+        learnt = belief.learning(seen)
+        for nodes in (0b001, 0b011, 0b100, 0b111):
+            mean, deviation = learnt.moments(nodes, 0.0)
+            drawn = learnt.drawn_us(nodes, 0.0)
+            # a kernel besides its nodes takes no less than nothing, so some draws are a little longer
+            assert float(drawn.mean()) == pytest.approx(mean, abs=0.03 * deviation + 5.0)
+            assert float(drawn.std()) == pytest.approx(deviation, rel=0.05, abs=4.0)
 
-    assert belief.hoped_us(0b1111, 1e6, 3.0) == pytest.approx(belief.moments(0b1111, 1e6)[0])
 
-
-def test_kernels_whose_sum_is_known_leave_little_to_hope_for_together() -> None:
+def test_what_was_measured_is_drawn_as_it_was_measured_within_its_noise() -> None:
     belief = TargetBelief([50.0] * 4, list("abcd"), [PROFILED] * 4)
-    beliefs = Beliefs({"t": belief}, lambda nodes: 0.0).learning([("t", 0b1111, 200.0)])
-    halves = [candidate("t", 0b0011), candidate("t", 0b1100)]
+    beliefs = Beliefs({"t": belief}, lambda nodes: 0.0).learning([("t", 0b1111, 250.0)], 0.001)
 
-    apart = sum(beliefs.expected_us(each) for each in halves)
+    whole, halves = drawn_us(beliefs, "t", 0b1111), [drawn_us(beliefs, "t", half) for half in (0b0011, 0b1100)]
 
-    assert beliefs.hoped_together_us(halves) > 185 > apart
-    assert beliefs.hoped_together_us(halves[:1]) == pytest.approx(beliefs.expected_us(halves[0]))
+    assert all(us == pytest.approx(250.0, abs=25.0) for us in whole)  # of what a kernel takes besides, no draw is < 0
+    # what one half gains the other loses
+    assert np.corrcoef(halves[0], halves[1])[0, 1] < -0.5
+    assert max(halves[0]) - min(halves[0]) > 10
+
+
+def test_draws_of_two_targets_have_nothing_to_do_with_each_other_and_are_made_again() -> None:
+    beliefs = [
+        Beliefs({name: TargetBelief([100.0], ["conv"], [GUESSED], seed=seed) for seed, name in enumerate("ab")}, zero)
+        for _ in range(2)
+    ]
+
+    assert drawn_us(beliefs[0], "a", 1) == drawn_us(beliefs[1], "a", 1)
+    assert abs(np.corrcoef(drawn_us(beliefs[0], "a", 1), drawn_us(beliefs[0], "b", 1))[0, 1]) < 0.7
+
+
+def test_no_draw_is_of_less_than_a_tenth_of_what_is_believed() -> None:
+    belief = TargetBelief([100.0] * 3, list("abc"), [Doubt(node=5.0, kind=0.0, target=0.0)] * 3)
+    beliefs = Beliefs({"t": belief}, zero)
+
+    assert min(drawn_us(beliefs, "t", 0b111)) >= 30.0
+
+
+def test_a_noisy_measurement_leaves_more_doubt() -> None:
+    belief = TargetBelief([100.0], ["conv"], [GUESSED])
+    sure, unsure = (belief.learning([(1, 0.0, 100.0, noise)]).moments(1, 0.0)[1] for noise in (0.01, 0.2))
+
+    assert sure < 2 < 15 < unsure
 
 
 def test_what_neighbours_change_is_part_of_kernels_that_hold_both() -> None:

@@ -200,7 +200,7 @@ def test_a_lazy_search_that_hopes_for_nothing_ends_at_the_optimum(style: str) ->
         wanted = best_over_devices(instance)
         costs = Growing(instance.costs_us)
         try:
-            found = lazy_search(instance.problem, costs, FromNothing(), costs.measure).result
+            found = lazy_search(instance.problem, costs, [FromNothing()], costs.measure).result
         except NoCoverError:
             found = None
         if wanted is None or found is None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from collage_core.contract.cost import INVALID, UNMEASURED, Cost, Unmeasured
 from collage_core.errors import NoCoverError
 from collage_core.search import (
+    Estimates,
     FromNothing,
     LazyResult,
     SearchCandidate,
@@ -61,7 +62,7 @@ class Share:
 def lazily(instance: Any, estimates: Any = None, **options: Any) -> tuple[LazyResult | None, Laboratory]:
     laboratory = Laboratory(instance.costs_us)
     try:
-        found = lazy_search(instance.problem, laboratory, estimates or FromNothing(), laboratory.measure, **options)
+        found = lazy_search(instance.problem, laboratory, [estimates or FromNothing()], laboratory.measure, **options)
     except NoCoverError:
         return None, laboratory
     return found, laboratory
@@ -140,7 +141,7 @@ def test_good_estimates_save_most_of_the_measuring() -> None:
     measured = {}
     for share in (0.0, 0.95, 1.0):
         laboratory = Laboratory(truth)
-        found = lazy_search(problem, laboratory, Share(truth, share), laboratory.measure)
+        found = lazy_search(problem, laboratory, [Share(truth, share)], laboratory.measure)
         assert found.result is not None
         assert (found.result.total_us, found.result.exact) == (40.0, True)
         measured[share] = len(laboratory.measured)
@@ -153,12 +154,12 @@ def test_good_estimates_save_most_of_the_measuring() -> None:
 def test_a_second_run_over_what_is_known_takes_the_same_path_and_measures_nothing() -> None:
     problem, truth = chain(12, 0.9)
     laboratory = Laboratory(truth)
-    first = lazy_search(problem, laboratory, Share(truth, 0.8), laboratory.measure)
+    first = lazy_search(problem, laboratory, [Share(truth, 0.8)], laboratory.measure)
 
     def must_not(candidate: SearchCandidate) -> None:
         raise AssertionError(candidate)
 
-    again = lazy_search(problem, laboratory, Share(truth, 0.8), must_not)
+    again = lazy_search(problem, laboratory, [Share(truth, 0.8)], must_not)
 
     assert again.result == first.result
     assert again.steps == ()
@@ -168,7 +169,7 @@ def test_it_stops_when_it_is_told_once_there_is_a_plan() -> None:
     problem, truth = chain(9, 1.5)
     laboratory = Laboratory(truth)
 
-    found = lazy_search(problem, laboratory, FromNothing(), laboratory.measure, stop=lambda: True)
+    found = lazy_search(problem, laboratory, [FromNothing()], laboratory.measure, stop=lambda: True)
 
     assert not found.finished
     assert found.result is not None
@@ -182,7 +183,7 @@ def test_a_promise_of_little_is_not_followed() -> None:
     laboratory = Laboratory(truth)
     laboratory.measured = [("a", "0+3"), ("a", "3+3"), ("a", "6+3")]
 
-    found = lazy_search(problem, laboratory, Share(truth, 0.9), laboratory.measure, gain=0.15)
+    found = lazy_search(problem, laboratory, [Share(truth, 0.9)], laboratory.measure, gain=0.15)
 
     assert found.steps == ()
     assert found.result is not None
@@ -190,15 +191,40 @@ def test_a_promise_of_little_is_not_followed() -> None:
     assert found.result.gap_us == pytest.approx(1.2)  # of 12: what the estimates leave open
 
 
-def test_a_plan_that_is_not_worth_following_is_not_begun() -> None:
-    problem, truth = chain(9, 1.0)
+def test_of_several_sets_of_estimates_the_plans_that_save_most_are_looked_at_first() -> None:
+    """Two sets believe in `a`, by a little, one in `b`, by much."""
+    problem, truth = chain(3, 1.0)
     laboratory = Laboratory(truth)
+    laboratory.measured = [("a", "0+1"), ("a", "1+1"), ("a", "2+1")]  # 6 us
 
-    found = lazy_search(
-        problem, laboratory, Share(truth, 0.9), laboratory.measure, follow=lambda path: path.total_us < 10
-    )
+    def estimates(**costs_us: float) -> Estimates:
+        class Only:
+            def expected_us(self, candidate: SearchCandidate) -> float:
+                return costs_us[candidate.target] if candidate.key == "0+3" else 100.0
 
-    assert (found.result, found.steps, found.finished) == (None, (), False)
+            def at_least_us(self, candidate: SearchCandidate) -> float:
+                return 0.0
+
+        return Only()
+
+    little, much = estimates(a=3.9, b=100.0), estimates(a=100.0, b=1.0)
+    found = lazy_search(problem, laboratory, [little, much, little], laboratory.measure, gain=0.01)
+
+    first, second = found.steps
+    assert first.candidate.target == "b"
+    assert first.saving_us == pytest.approx((2.1 + 5.0 + 2.1) / 3)
+    assert second.candidate.target == "a"  # `b` took 4 us
+    assert found.searches == 9
+
+
+def test_a_promise_of_some_is_followed_by_its_mean() -> None:
+    problem, truth = chain(9, 1.0)
+    for gain, steps in ((0.04, True), (0.06, False)):  # half of the sets promise a tenth
+        laboratory = Laboratory(truth)
+        laboratory.measured = [("a", "0+3"), ("a", "3+3"), ("a", "6+3")]
+        sets = [Share(truth, 0.9), Share(truth, 1.5)]
+
+        assert bool(lazy_search(problem, laboratory, sets, laboratory.measure, gain=gain).steps) is steps
 
 
 def test_a_candidate_that_comes_to_nothing_is_left_out() -> None:
@@ -206,7 +232,7 @@ def test_a_candidate_that_comes_to_nothing_is_left_out() -> None:
     del truth["a", "0+3"]
     laboratory = Laboratory(truth)
 
-    found = lazy_search(problem, laboratory, FromNothing(), laboratory.measure)
+    found = lazy_search(problem, laboratory, [FromNothing()], laboratory.measure)
 
     assert found.result is not None
     assert found.result.total_us == search(problem, CompleteCosts(truth)).total_us
@@ -228,6 +254,6 @@ def test_a_node_that_nothing_covers_is_an_error() -> None:
     laboratory = Laboratory(dict.fromkeys(truth, INVALID))
 
     with pytest.raises(NoCoverError) as caught:
-        lazy_search(problem, laboratory, FromNothing(), laboratory.measure)
+        lazy_search(problem, laboratory, [FromNothing()], laboratory.measure)
 
     assert caught.value.nodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collage.explore.exhaustive import begun
 from collage.explore.exploration import Exploration
-from collage.explore.regions import border_operators, shifted_regions
+from collage.explore.regions import shifted_regions
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.search import SearchCandidate
 from collage_testing import chain
@@ -35,9 +35,3 @@ def test_a_kernel_of_all_loses_an_end_and_gains_nothing() -> None:
     found = shifted_regions(exploration(), [kernel(0b111111)])
 
     assert {each.sub_graph.nodes for each in found} == {0b011111, 0b111110}
-
-
-def test_the_operators_at_the_ends_are_worth_asking_of_everybody() -> None:
-    found = border_operators(exploration(), [kernel(0b001110)])
-
-    assert found == {(target, nodes) for target in "ab" for nodes in (0b000010, 0b001000)}

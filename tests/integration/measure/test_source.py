@@ -163,6 +163,21 @@ def test_samples_are_taken_in_blocks_beside_the_calibration_kernel(
     assert source.usual_calibration_us == MachineSpeed.of(record.blocks).calibration_us
 
 
+def test_a_brief_measurement_takes_the_first_blocks_only(
+    make: Make, graph: DataflowGraph, database: TuningStore
+) -> None:
+    source, add = make(), candidate(graph, 0)
+    source.measure([add], brief=True)
+    source.measure([add], "confirm")
+
+    brief, full = database.records(source.record_key(add))
+
+    assert (len(brief.blocks), len(full.blocks)) == (2, 5)
+    assert len(brief.samples_us) < len(full.samples_us)
+    for record in (brief, full):
+        assert 0 < record.extra["timed_s"] < record.extra["seconds"]
+
+
 def test_the_machines_speed_is_found_out_once_and_all_costs_are_at_that_speed(
     make: Make, graph: DataflowGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,7 @@ def to_record(
             extra |= {
                 "calls_per_sample": outcome.calls_per_sample,
                 "build_s": outcome.build_s,
+                "timed_s": round(outcome.timed_s, 4),
                 "repeatable": outcome.repeatable,
                 "deterministic": outcome.deterministic,
                 "discarded": list(outcome.discarded),

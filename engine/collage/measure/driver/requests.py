@@ -33,7 +33,9 @@ class Requests:
         self._settings = settings
         self._encoder = FunctionEncoder(store)
 
-    def measure(self, candidate: CandidateKernel, variant: str | None, *, cold: bool, bytes_beside: int) -> AskMeasure:
+    def measure(
+        self, candidate: CandidateKernel, variant: str | None, *, cold: bool, bytes_beside: int, brief: bool
+    ) -> AskMeasure:
         """Return the request to measure a candidate; the reference may have to run first.
 
         Args:
@@ -41,6 +43,7 @@ class Requests:
             variant: Name of the variant to measure; None for the fastest that is right.
             cold: Whether its weights are not in the device's cache.
             bytes_beside: Memory that the model's other kernels touch on the host.
+            brief: Whether to take the first blocks only.
         """
         function, inputs, expected = self._checked(candidate.sub_graph)
         target = candidate.measured_as
@@ -50,7 +53,7 @@ class Requests:
             inputs=inputs,
             expected=expected,
             build=self._settings.build_for(target),
-            protocol=self._settings.protocol,
+            protocol=self._settings.brief if brief else self._settings.protocol,
             tolerance=self._settings.limits(target).tolerance,
             deadline_s=self._settings.deadline_s,
             variant=variant,

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Final
 
 from collage.measure.driver import memory
 from collage.measure.driver.records import Limits
 from collage.measure.wire.outcomes import BuildSettings, Tolerance
 from collage_core.contract import Protocol, Target
+
+BRIEF_BLOCKS: Final = 2
+"""Blocks of a brief measurement. What disturbs a measurement lasts longer than all of its blocks, so the first ones say
+nearly as much as all; where more has to be known, a second measurement a while later says more than a longer first.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +39,20 @@ class MeasureSettings:
     inexact_tolerance: Tolerance = dataclasses.field(default_factory=Tolerance)
     deadline_s: float = 120.0
     memory_bytes: int = dataclasses.field(default_factory=memory.limit_bytes)
+
+    @property
+    def brief(self) -> Protocol:
+        """The protocol's first blocks only, for what has to be known roughly."""
+        protocol = self.protocol
+        blocks = min(BRIEF_BLOCKS, protocol.blocks)
+        share = blocks / protocol.blocks
+        return dataclasses.replace(
+            protocol,
+            blocks=blocks,
+            min_samples=max(1, math.ceil(share * protocol.min_samples)),
+            max_samples=max(1, math.ceil(share * protocol.max_samples)),
+            duration_s=share * protocol.duration_s,
+        )
 
     def build_for(self, target: Target) -> BuildSettings:
         """Return the build settings of a target's candidates."""

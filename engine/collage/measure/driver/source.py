@@ -92,6 +92,8 @@ class MeasuringCostSource(ProfilingCosts):
         candidates: Iterable[CandidateKernel],
         purpose: Purpose = "select",
         progress: Callable[[Step], None] | None = None,
+        *,
+        brief: bool = False,
     ) -> None:
         """Measure what the database lacks; each outcome is durable before the next candidate begins.
 
@@ -99,6 +101,7 @@ class MeasuringCostSource(ProfilingCosts):
             candidates: What to measure, in this order; equal ones once.
             purpose: `"select"` measures what was never tried, `"confirm"` adds fresh samples to each.
             progress: Told of each candidate that was measured.
+            brief: Whether to take the protocol's first blocks only; see `MeasureSettings.brief`.
         """
         waiting: dict[RecordKey, CandidateKernel] = {}
         for candidate in candidates:
@@ -112,7 +115,7 @@ class MeasuringCostSource(ProfilingCosts):
             waiting[key] = candidate
         for number, (key, candidate) in enumerate(waiting.items(), start=1):
             began = time.monotonic()
-            outcome = self._measured(key, candidate, purpose)
+            outcome = self._measured(key, candidate, purpose, brief=brief)
             seconds = time.monotonic() - began
             self._seen.add(key)
             self.counts.measured += 1
@@ -138,11 +141,12 @@ class MeasuringCostSource(ProfilingCosts):
                 break
         return outcome
 
-    def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose) -> Outcome:
+    def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose, *, brief: bool) -> Outcome:
         variant = self.variant(candidate) if purpose == "confirm" else None
         cold = candidate.measured_as.device not in self._warm
         # the reference may have to run first; that is none of the candidate's
-        ask = self._requests.measure(candidate, variant, cold=cold, bytes_beside=self.bytes_beside(candidate))
+        beside = self.bytes_beside(candidate)
+        ask = self._requests.measure(candidate, variant, cold=cold, bytes_beside=beside, brief=brief)
         try:
             began = time.monotonic()
             outcome = self._attempted(key, ask)

@@ -74,6 +74,7 @@ class Measured:
         error: Largest error of its floating-point outputs, relative to the scale of each; 0.0 if it has none. Outputs
             that depend on quantisation rounding are excluded.
         build_s: Seconds spent building all variants.
+        timed_s: Seconds spent timing all variants.
         repeatable: Whether two runs gave the same bits.
         deterministic: Whether two runs gave the same bits and the artifact declares that they always do.
         discarded: Why other variants were not considered.
@@ -88,6 +89,7 @@ class Measured:
     variant: str = ""
     error: float = 0.0
     build_s: float = 0.0
+    timed_s: float = 0.0
     repeatable: bool = True
     deterministic: bool = False
     discarded: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
@@ -82,17 +83,20 @@ class Trials:
 
     def _measure(self, trial: Trial, ask: AskMeasure) -> Measured | Refused | Failed:
         best: Measured | None = None
+        timed_s = 0.0
         for artifact in trial.variants(ask.build.max_variants, ask.variant):
             try:
                 bound = trial.bind(artifact)
                 error, repeatable = trial.check(bound, ask)
                 self._report(Progress(stage=Stage.MEASURE, variant=artifact.variant, best=best))
                 clock = trial.clock(bound, artifact, ask)
+                began = time.monotonic()
                 with failing_as(Stage.MEASURE, self._lose_device):
                     taken = self._toolchain.measure(ask.target, bound.call, ask.protocol, clock)
             except Stopped as stopped:
                 trial.discard(artifact, stopped.outcome)
                 continue
+            timed_s += time.monotonic() - began
             found = Measured(
                 samples_us=taken.samples_us,
                 blocks=taken.blocks,
@@ -112,7 +116,7 @@ class Trials:
             self._report(Progress(stage=Stage.LOWER, best=best))
         if best is None:
             return trial.why_none()
-        return dataclasses.replace(best, build_s=trial.build_s, discarded=trial.discarded)
+        return dataclasses.replace(best, build_s=trial.build_s, timed_s=timed_s, discarded=trial.discarded)
 
     def build(self, ask: AskBuild) -> Built | Refused | Failed:
         """Build the artifact of the requested variant, or of the first correct one."""

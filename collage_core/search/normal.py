@@ -1,0 +1,98 @@
+"""A normal distribution over unknowns that is learnt from weighted sums of them, and draws from it.
+
+The update after each measurement is Kalman's (C. E. Rasmussen and C. K. I. Williams, "Gaussian Processes for Machine
+Learning", section 2.1). Draws follow it by Matheron's rule: each is moved by what the measurement, with noise drawn for
+it, differs from what the draw said of it, so that afterwards it is a draw from the distribution that was learnt (J. T.
+Wilson and others, "Pathwise Conditioning of Gaussian Processes", JMLR 22, 2021).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+
+Vector: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
+Positions: TypeAlias = "np.ndarray[Any, np.dtype[np.intp]]"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Normal:
+    """A normal distribution; its covariance is `diag(own) + shared.T @ shared - seen.T @ seen`.
+
+    Attributes:
+        mean: Of each unknown.
+        own: Variance of each unknown that others have no part in.
+        shared: A row for each factor that unknowns share: how far one standard deviation of it moves each.
+        seen: A row for each measurement: by how much it lowered the covariance.
+        draws: A row for each draw.
+        seed: Of the draws.
+    """
+
+    mean: Vector
+    own: Vector
+    shared: Vector
+    seen: Vector
+    draws: Vector
+    seed: int
+
+    @classmethod
+    def first(cls, mean: Vector, own: Vector, shared: Vector, *, draws: int, seed: int) -> Self:
+        """Return a distribution of which nothing was seen.
+
+        Args:
+            mean: As in the class.
+            own: As in the class.
+            shared: As in the class.
+            draws: How many to draw; the same for the same seed.
+            seed: Of the draws.
+        """
+        rng = np.random.default_rng(seed)
+        off = (
+            rng.standard_normal((draws, len(mean))) * np.sqrt(own) + rng.standard_normal((draws, len(shared))) @ shared
+        )
+        return cls(mean=mean, own=own, shared=shared, seen=np.zeros((0, len(mean))), draws=mean + off, seed=seed)
+
+    def doubted(self, scale: float) -> Self:
+        """Return the same with standard deviations multiplied by a scale, before anything is seen."""
+        draws = self.mean + scale * (self.draws - self.mean)
+        return dataclasses.replace(self, own=self.own * scale**2, shared=self.shared * scale, draws=draws)
+
+    def moments(self, at: Positions, by: Vector) -> tuple[float, float]:
+        """Return mean and variance of a weighted sum.
+
+        Args:
+            at: Positions of its unknowns.
+            by: Their weights.
+        """
+        variance = float(by**2 @ self.own[at])
+        variance += float(np.square(self.shared[:, at] @ by).sum()) - float(np.square(self.seen[:, at] @ by).sum())
+        return float(by @ self.mean[at]), max(variance, 0.0)
+
+    def learning(self, at: Positions, by: Vector, value: float, noise: float) -> tuple[Self, float]:
+        """Return the distribution after a weighted sum was measured, and the square of how far off it was.
+
+        The latter is in standard deviations: 1 on average if the distribution is right.
+
+        Args:
+            at: Positions of its unknowns.
+            by: Their weights.
+            value: What was measured.
+            noise: Its standard deviation.
+        """
+        covariance = np.zeros_like(self.mean)
+        covariance[at] = self.own[at] * by
+        covariance += (self.shared[:, at] @ by) @ self.shared
+        covariance -= (self.seen[:, at] @ by) @ self.seen
+        spread = float(by @ covariance[at]) + noise**2
+        off = value - float(by @ self.mean[at])
+        disturbed = value + noise * np.random.default_rng((self.seed, len(self.seen))).standard_normal(len(self.draws))
+        after = dataclasses.replace(
+            self,
+            mean=self.mean + covariance * (off / spread),
+            seen=np.vstack([self.seen, covariance / math.sqrt(spread)]),
+            draws=self.draws + np.outer((disturbed - self.draws[:, at] @ by) / spread, covariance),
+        )
+        return after, off**2 / spread
