@@ -112,7 +112,7 @@ def lazy_search(
     Args:
         problem: The problem, prepared or not.
         costs: The known costs; `UNMEASURED` for the rest.
-        estimates: Estimates of the unmeasured costs, one set or several; lower bounds are the first one's.
+        estimates: Estimates of the unmeasured costs, at least one set; lower bounds are the first one's.
         measure: Measures a candidate and makes its cost available in `costs`. If it is still unmeasured
             afterwards, the candidate is excluded.
         allow: Decides which candidates may be used; all if absent.

@@ -98,7 +98,8 @@ def _models(arithmetic: str, side: int) -> Iterable[tuple[PreparedModel, Callabl
     generator = np.random.default_rng(0)
     if arithmetic == "int8":
         left = generator.integers(0, 256, (side, side), dtype=np.uint8)
-        right = generator.integers(-128, 128, (side, side), dtype=np.int8)
+        # 7 bits: without VNNI, x86 adds two products of 8 bits in 16, which 8-bit weights overflow
+        right = generator.integers(-64, 64, (side, side), dtype=np.int8)
         yield _model("MatMulInteger", left, right, onnx_ir.DataType.INT32), lambda target: target.exact
         return
     dtype = DTYPES[arithmetic]
