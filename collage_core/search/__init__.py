@@ -7,6 +7,7 @@ from collage_core.search.costs import CostSource, CostTable
 from collage_core.search.exact import ExactSearch, SearchLimits, SearchResult, search
 from collage_core.search.integer_program import Certificate, check_available, solve
 from collage_core.search.lazy import Estimates, FromNothing, LazyResult, LazyStep, lazy_search
+from collage_core.search.normal import Matrix, Vector
 from collage_core.search.placement import Crossings, place
 from collage_core.search.prepared import Prepared, prepare
 from collage_core.search.problem import (
@@ -39,6 +40,7 @@ __all__ = [
     "Joint",
     "LazyResult",
     "LazyStep",
+    "Matrix",
     "Prepared",
     "SearchCandidate",
     "SearchLimits",
@@ -47,6 +49,7 @@ __all__ = [
     "SearchTarget",
     "SharedValue",
     "TargetBelief",
+    "Vector",
     "bits",
     "check_available",
     "compatible_sets",

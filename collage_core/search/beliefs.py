@@ -21,7 +21,8 @@ from typing import Final
 
 import numpy as np
 
-from collage_core.search.normal import Normal, Positions, Vector
+from collage_core.ir.graph.masks import hashable
+from collage_core.search.normal import Matrix, Normal, Positions, Vector
 from collage_core.search.problem import SearchCandidate, bits
 
 DRAWS: Final = 24
@@ -134,8 +135,8 @@ class TargetBelief:
             seed=seed,
         )
         self._measurements: tuple[tuple[int, float, float, float], ...] = ()
-        self._now = self._first
-        self._known: dict[tuple[int, float], tuple[Positions, Vector]] = {}  # features of kernels
+        self._now, self._surprise = self._first, 0.0
+        self._known: dict[tuple[tuple[int, int], float], tuple[Positions, Vector]] = {}  # features of kernels
 
     def node_us(self, node: int) -> float:
         """Return the believed time of a node inside a kernel with neighbours that make it no slower; >= 0."""
@@ -153,14 +154,14 @@ class TargetBelief:
 
     def _features(self, nodes: int, nbytes: float) -> tuple[Positions, Vector]:
         """Return positions in the mean, and by what each counts: nodes, joints, the kernel, its bytes."""
-        if (nodes, nbytes) in self._known:
-            return self._known[nodes, nbytes]
+        if (known := self._known.get(key := (hashable(nodes), nbytes))) is not None:
+            return known
         inside = list(bits(nodes))
         joints = [at for node in inside for other, at in self._after.get(node, ()) if nodes >> other & 1]
         by = np.ones(len(inside) + len(joints) + 2)
         by[-1] = nbytes
         size = len(self._first.mean)
-        found = self._known[nodes, nbytes] = np.array([*inside, *joints, size - 2, size - 1]), by
+        found = self._known[key] = np.array([*inside, *joints, size - 2, size - 1]), by
         return found
 
     def moments(self, nodes: int, nbytes: float) -> tuple[float, float]:
@@ -173,18 +174,22 @@ class TargetBelief:
         mean, variance = self._now.moments(*self._features(nodes, nbytes))
         return mean, math.sqrt(variance)
 
-    def drawn_us(self, nodes: int, nbytes: float) -> Vector:
-        """Return what a kernel takes by each draw, in microseconds; > 0.
+    def drawn_us(self, kernels: Sequence[tuple[int, float]]) -> Matrix:
+        """Return what kernels take by each draw, in microseconds; > 0, a row for each kernel.
 
         Args:
-            nodes: Mask of its nodes.
-            nbytes: Bytes that cross its boundary.
+            kernels: Of each, the mask of its nodes, and the bytes that cross its boundary.
         """
-        at, by = self._features(nodes, nbytes)
-        drawn = self._now.draws[:, at]
-        drawn[:, -2:] = np.maximum(drawn[:, -2:], (_LEAST_KERNEL_US, 0.0))
-        least = max(_LEAST * float(by @ self._now.mean[at]), _LEAST_KERNEL_US)
-        return np.maximum(drawn @ by, least)
+        if not kernels:
+            return np.zeros((0, DRAWS))
+        positions, weights = zip(*(self._features(*kernel) for kernel in kernels), strict=True)
+        at, by = np.concatenate(positions), np.concatenate(weights)
+        first = np.cumsum([0, *map(len, positions[:-1])])
+        draws = self._now.draws.copy()
+        draws[:, -2:] = np.maximum(draws[:, -2:], (_LEAST_KERNEL_US, 0.0))
+        least = np.maximum(_LEAST * np.add.reduceat(self._now.mean[at] * by, first), _LEAST_KERNEL_US)
+        drawn = [np.maximum(np.add.reduceat(draw[at] * by, first), least) for draw in draws]
+        return np.stack(drawn, axis=1)
 
     def learning(self, measurements: Iterable[tuple[int, float, float, float]]) -> TargetBelief:
         """Return the belief after measurements.
@@ -193,18 +198,31 @@ class TargetBelief:
             measurements: Of each, the mask of the kernel's nodes, the bytes that cross its boundary, what it took in
                 microseconds, and the standard deviation of that as a share of it.
         """
+        fresh = tuple(measurements)
         after = copy.copy(self)
-        after._measurements = (*self._measurements, *measurements)
-        for scale in _SCALES:
-            now, surprise = self._first.doubted(scale), 0.0
-            for nodes, nbytes, cost_us, noise in after._measurements:
-                sd_us = math.hypot(noise * cost_us, _NOISE_US)
-                now, squared = now.learning(*self._features(nodes, nbytes), cost_us, sd_us)
-                surprise += squared
-            if surprise <= _SURPRISE * len(after._measurements):
+        after._measurements = (*self._measurements, *fresh)
+        after._now, after._surprise = self._learnt(self._now, self._surprise, fresh)
+        # What surprised at first may not do so among more.
+        is_twice = len(after._measurements).bit_length() > len(self._measurements).bit_length()
+        for scale in _SCALES if is_twice or after._is_surprised() else ():
+            now, surprise = self._learnt(self._first.doubted(scale), 0.0, after._measurements)
+            after._now, after._surprise = now, surprise
+            if not after._is_surprised():
                 break
-        after._now = now
         return after
+
+    def _is_surprised(self) -> bool:
+        return self._surprise > _SURPRISE * len(self._measurements)
+
+    def _learnt(
+        self, now: Normal, surprise: float, measurements: Iterable[tuple[int, float, float, float]]
+    ) -> tuple[Normal, float]:
+        """Return the distribution after measurements, and the sum of squares of how far off it was."""
+        for nodes, nbytes, cost_us, noise in measurements:
+            sd_us = math.hypot(noise * cost_us, _NOISE_US)
+            now, squared = now.learning(*self._features(nodes, nbytes), cost_us, sd_us)
+            surprise += squared
+        return now, surprise
 
 
 class Beliefs:
@@ -225,7 +243,7 @@ class Beliefs:
     def __init__(self, targets: Mapping[str, TargetBelief], boundary_bytes: Callable[[int], float]) -> None:
         self._targets = dict(targets)
         self._boundary_bytes = boundary_bytes
-        self._drawn: dict[tuple[str, int], Vector] = {}
+        self._drawn: dict[str, dict[tuple[int, int], Vector]] = {name: {} for name in targets}
 
     def learning(self, measurements: Iterable[tuple[str, int, float]], noise: float = NOISE) -> Beliefs:
         """Return the beliefs after measurements.
@@ -238,8 +256,9 @@ class Beliefs:
         for target, nodes, cost_us in measurements:
             by_target.setdefault(target, []).append((nodes, self._boundary_bytes(nodes), cost_us, noise))
         learnt = {target: self._targets[target].learning(each) for target, each in by_target.items()}
-        targets = {**self._targets, **learnt}
-        return Beliefs(targets, self._boundary_bytes)
+        after = Beliefs({**self._targets, **learnt}, self._boundary_bytes)
+        after._drawn.update({target: drawn for target, drawn in self._drawn.items() if target not in learnt})
+        return after
 
     def node_us(self, target: str, node: int) -> float:
         """Return the believed time of a node inside a kernel of a target, in microseconds."""
@@ -253,10 +272,16 @@ class Beliefs:
         """Return the believed time of a kernel, in microseconds."""
         return max(0.0, self._targets[target].moments(nodes, self._boundary_bytes(nodes))[0])
 
-    def drawn_us(self, candidate: SearchCandidate, draw: int) -> float:
-        """Return what a kernel takes by one of the `DRAWS` draws, in microseconds; > 0."""
-        key = candidate.target, candidate.nodes
-        if key not in self._drawn:
-            belief, nbytes = self._targets[candidate.target], self._boundary_bytes(candidate.nodes)
-            self._drawn[key] = belief.drawn_us(candidate.nodes, nbytes)
-        return float(self._drawn[key][draw])
+    def drawn_us(self, candidates: Sequence[SearchCandidate]) -> Matrix:
+        """Return what kernels take by each of the `DRAWS` draws, in microseconds; > 0, a row for each draw."""
+        lacking: dict[str, list[int]] = {}
+        for candidate in candidates:
+            if hashable(candidate.nodes) not in self._drawn[candidate.target]:
+                lacking.setdefault(candidate.target, []).append(candidate.nodes)
+        for target, masks in lacking.items():
+            drawn = self._targets[target].drawn_us([(nodes, self._boundary_bytes(nodes)) for nodes in masks])
+            self._drawn[target].update(zip(map(hashable, masks), drawn, strict=True))
+        found = np.empty((len(candidates), DRAWS))
+        for row, candidate in zip(found, candidates, strict=True):
+            row[:] = self._drawn[candidate.target][hashable(candidate.nodes)]
+        return found.T

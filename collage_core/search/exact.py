@@ -6,17 +6,16 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from collage_core.contract.cost import INVALID, Unmeasured
+from collage_core.contract.cost import INVALID, Cost, Unmeasured
 from collage_core.errors import NoCoverError, SearchError
 from collage_core.ir.graph.masks import lowest_bit, mask_of, union_of
 from collage_core.search.bounds import node_prices
 from collage_core.search.constraints import advance
 from collage_core.search.copies import DeviceCopy
-from collage_core.search.copy_model import Traffic
 from collage_core.search.costs import PICOSECONDS_PER_US, CostSource, ask
 from collage_core.search.layered import KERNEL_BITS, Key, Move, Path, Step, Sweep, state_key
 from collage_core.search.order import execution_order
-from collage_core.search.prepared import Prepared, Shape, prepare
+from collage_core.search.prepared import Prepared, prepare
 from collage_core.search.problem import SearchCandidate, SearchProblem, bits, compatible_sets
 
 Allow = Callable[[SearchCandidate], bool]
@@ -95,11 +94,11 @@ class _Found:
 class ExactSearch:
     """A problem with its costs, to be searched under several restrictions.
 
-    The source is queried once for every candidate, at construction.
+    A source is queried once for every candidate, at construction.
 
     Args:
         problem: The problem, prepared or not.
-        costs: Source of the costs.
+        costs: Source of the costs, or the costs themselves in the order of the candidates.
         limits: Limits at which exactness is given up.
         step: Replaced in tests only, see `Sweep`.
         key: Replaced in tests only, see `Sweep`.
@@ -112,7 +111,7 @@ class ExactSearch:
     def __init__(
         self,
         problem: SearchProblem | Prepared,
-        costs: CostSource,
+        costs: CostSource | Sequence[Cost | Unmeasured],
         *,
         limits: SearchLimits | None = None,
         step: Step = advance,
@@ -124,12 +123,13 @@ class ExactSearch:
         self._step = step
         self._key = key
         self._targets = {target.name: target for target in self._problem.targets}
-        answers = ask(costs, self._problem.candidates)
-        self._costs = [answers[candidate] for candidate in self._problem.candidates]
+        if isinstance(costs, Sequence):
+            self._costs = list(costs)
+        else:
+            answers = ask(costs, self._problem.candidates)
+            self._costs = [answers[candidate] for candidate in self._problem.candidates]
         toolchains = sorted({target.toolchain for target in self._problem.targets})
-        bit = {t.name: 1 << toolchains.index(t.toolchain) for t in self._problem.targets}
-        priced = (self._move(index, bit) for index in range(len(self._costs)))
-        self._moves = sorted(filter(None, priced), key=lambda move: (move.value, move.order))
+        self._bits = {t.name: 1 << toolchains.index(t.toolchain) for t in self._problem.targets}
 
     def run(self, allow: Allow | None = None) -> SearchResult:
         """Find the cheapest plan of the allowed candidates.
@@ -144,22 +144,28 @@ class ExactSearch:
             NoCoverError: If no plan covers every node.
             SearchError: If the limits were reached before any plan was found.
         """
-        candidates = self._problem.candidates
-        unmeasured = [
-            index
-            for index, cost in enumerate(self._costs)
-            if isinstance(cost, Unmeasured)
-            and self._prepared.shapes[index] is not None
-            and (allow is None or allow(candidates[index]))
+        allowed = self._allowed(allow)
+        costs = self._costs
+        unmeasured = [index for index in allowed if isinstance(costs[index], Unmeasured)]
+        priced = [
+            (index, self._price(index, cost))
+            for index in allowed
+            if not isinstance(cost := costs[index], Unmeasured) and cost != INVALID
         ]
-        moves = [m for m in self._moves if allow is None or allow(candidates[m.index])]
-        found, states = self._best(moves)
+        found, states = self._best(priced)
         bound = found.bound
         if unmeasured:  # whatever they cost, it is at least their dispatch
-            optimistic = [(move.shape.kernels, move.value >> KERNEL_BITS) for move in moves]
-            optimistic += [(self._kernels(index), self._price(index, 0.0)) for index in unmeasured]
-            bound = sum(node_prices(optimistic).values())
+            optimistic = [*priced, *((index, self._price(index, 0.0)) for index in unmeasured)]
+            bound = sum(node_prices((self._kernels(index), price) for index, price in optimistic).values())
         return self._result(found, states, bound, len(unmeasured))
+
+    def _allowed(self, allow: Allow | None) -> list[int]:
+        """Return the positions of allowed candidates that cover anything."""
+        return [
+            index
+            for index, shape in enumerate(self._prepared.shapes)
+            if shape is not None and (allow is None or allow(self._problem.candidates[index]))
+        ]
 
     def _kernels(self, index: int) -> int:
         shape = self._prepared.shapes[index]
@@ -170,29 +176,45 @@ class ExactSearch:
         dispatch_us = self._targets[self._problem.candidates[index].target].dispatch_us
         return round((cost_us + dispatch_us) * PICOSECONDS_PER_US)
 
-    def _move(self, index: int, toolchain_bits: dict[str, int]) -> Move | None:
-        cost = self._costs[index]
+    def _move(self, index: int, price: int) -> Move:
         shape = self._prepared.shapes[index]
-        if isinstance(cost, Unmeasured) or cost == INVALID or shape is None:
-            return None
+        assert shape is not None
         low = lowest_bit(shape.kernels)
         return Move(
             index=index,
             shape=shape,
-            value=(self._price(index, cost) << KERNEL_BITS) + 1,
-            toolchain=toolchain_bits[self._problem.candidates[index].target],
+            value=(price << KERNEL_BITS) + 1,
+            toolchain=self._bits[self._problem.candidates[index].target],
             order=self._prepared.order[index],
             low=low,
             kernels=shape.kernels >> low,
             traffic=self._prepared.traffic[index],
         )
 
-    def _mixable(self, moves: Sequence[Move]) -> list[list[Move]]:
-        """Group the moves by maximal sets of targets that may share a plan."""
+    def _undominated(self, priced: Iterable[tuple[int, int]]) -> list[Move]:
+        """Return moves, cheapest first, one for each role and toolchain that nothing of that role undercuts.
+
+        This is sound because the role alone decides which moves can be combined, and at what cost. Of ties within a
+        toolchain the first in canonical order is kept.
+        """
+        roles = self._prepared.roles
+        cheapest: dict[int, int] = {}
+        usable = list(priced)
+        for index, price in usable:
+            cheapest[roles[index]] = min(price, cheapest.get(roles[index], price))
+        moves = [self._move(index, price) for index, price in usable if price == cheapest[roles[index]]]
+        moves.sort(key=lambda move: (move.value, move.order))
+        kept: dict[tuple[int, int], Move] = {}
+        for move in moves:
+            kept.setdefault((roles[move.index], move.toolchain), move)
+        return list(kept.values())
+
+    def _mixable(self, priced: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+        """Group candidates by maximal sets of targets that may share a plan."""
         target_of = [candidate.target for candidate in self._problem.candidates]
-        present = {target_of[move.index] for move in moves}
+        present = {target_of[index] for index, _ in priced}
         sets = compatible_sets(self._targets[name] for name in present) or (frozenset(),)
-        return [[move for move in moves if target_of[move.index] in names] for names in sets]
+        return [[each for each in priced if target_of[each[0]] in names] for names in sets]
 
     def _sweep(self, moves: Iterable[Move]) -> Sweep:
         problem = self._problem
@@ -205,23 +227,23 @@ class ExactSearch:
             copies=self._prepared.copies,
         )
 
-    def _best(self, moves: Sequence[Move]) -> tuple[_Found, int]:
+    def _best(self, priced: Sequence[tuple[int, int]]) -> tuple[_Found, int]:
         """Search each set of targets that may share a plan and keep the best."""
         needs = self._problem.needs_kernel
-        missing = needs & ~_union(moves)
+        missing = needs & ~self._covered(priced)
         if missing:
             raise NoCoverError(tuple(bits(missing)))
         best: _Found | None = None
         states = 0
         bounds: list[int] = []
         gaps: list[int] = []
-        for usable in self._mixable(moves):
-            missing = needs & ~_union(usable)
+        for usable in self._mixable(priced):
+            missing = needs & ~self._covered(usable)
             if missing:
                 gaps.append(missing)
                 continue
             try:
-                found = self._solve(usable)
+                found = self._solve(self._undominated(usable))
             except NoCoverError as error:
                 gaps.append(mask_of(error.nodes))
                 continue
@@ -235,9 +257,12 @@ class ExactSearch:
         bound = min([best.value >> KERNEL_BITS, *bounds]) if bounds else None
         return dataclasses.replace(best, bound=bound), states
 
+    def _covered(self, priced: Iterable[tuple[int, int]]) -> int:
+        return union_of(self._kernels(index) for index, _ in priced)
+
     def _solve(self, moves: Sequence[Move]) -> _Found:
         limits = self._limits
-        sweep = self._sweep(_undominated(moves))
+        sweep = self._sweep(moves)
         plain = sweep.run(max_states=min(limits.plain_states, limits.max_states))
         if plain.complete:
             return self._exact(plain.path, plain.states, plain.stuck)
@@ -295,26 +320,6 @@ class ExactSearch:
             unmeasured=unmeasured,
             copies=found.copies,
         )
-
-
-def _union(moves: Iterable[Move]) -> int:
-    return union_of(move.shape.kernels for move in moves)
-
-
-def _undominated(moves: Iterable[Move]) -> list[Move]:
-    """Drop moves that cost more than one of the same shape and traffic, and later ties within a toolchain.
-
-    This is sound because shape and traffic alone decide which moves can be combined, and at what cost.
-
-    Args:
-        moves: Cheapest first, ties in canonical order.
-    """
-    kept: dict[tuple[Shape, Traffic | None], list[Move]] = {}
-    for move in moves:
-        equals = kept.setdefault((move.shape, move.traffic), [])
-        if not equals or (move.value == equals[0].value and all(move.toolchain != other.toolchain for other in equals)):
-            equals.append(move)
-    return [move for equals in kept.values() for move in equals]
 
 
 def search(

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 Vector: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
+Matrix: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 Positions: TypeAlias = "np.ndarray[Any, np.dtype[np.intp]]"
 
 
@@ -33,13 +34,13 @@ class Normal:
 
     mean: Vector
     own: Vector
-    shared: Vector
-    seen: Vector
-    draws: Vector
+    shared: Matrix
+    seen: Matrix
+    draws: Matrix
     seed: int
 
     @classmethod
-    def first(cls, mean: Vector, own: Vector, shared: Vector, *, draws: int, seed: int) -> Self:
+    def first(cls, mean: Vector, own: Vector, shared: Matrix, *, draws: int, seed: int) -> Self:
         """Return a distribution of which nothing was seen.
 
         Args:

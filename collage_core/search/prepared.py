@@ -44,6 +44,7 @@ class Prepared:
         order: Position of each candidate in the canonical order, which decides between equal plans.
         copies: Costs of copies between devices; None if there is one device only.
         traffic: Relation of each candidate to values; None if there is one device, or no shape.
+        roles: A number for each candidate; those of one shape and one traffic have the same.
     """
 
     problem: SearchProblem
@@ -51,6 +52,7 @@ class Prepared:
     order: tuple[int, ...]
     copies: CopyModel | None
     traffic: tuple[Traffic | None, ...]
+    roles: tuple[int, ...]
 
 
 def _canonical(problem: SearchProblem) -> tuple[int, ...]:
@@ -106,12 +108,15 @@ def prepare(problem: SearchProblem | Prepared) -> Prepared:
     copies = None if problem.copies is None else CopyModel(problem, problem.copies)
     if copies is not None and len(copies.devices) == 1:
         copies = None
+    traffic = (None,) * len(found) if copies is None else copies.traffics()
+    roles: dict[tuple[Shape | None, Traffic | None], int] = {}
     return Prepared(
         problem=problem,
         shapes=found,
         order=_canonical(problem),
         copies=copies,
-        traffic=(None,) * len(found) if copies is None else copies.traffics(),
+        traffic=traffic,
+        roles=tuple(roles.setdefault(role, len(roles)) for role in zip(found, traffic, strict=True)),
     )
 
 

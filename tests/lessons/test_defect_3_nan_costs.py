@@ -41,7 +41,7 @@ def test_the_old_comparison_let_the_first_arrival_win() -> None:
 def test_no_search_takes_a_nan_for_a_cost_and_each_names_the_candidate() -> None:
     for run in (
         lambda: ExactSearch(PROBLEM, Careless()).run(),
-        lambda: lazy_search(PROBLEM, Careless(), [FromNothing()], lambda candidate: None),
+        lambda: lazy_search(PROBLEM, Careless(), FromNothing(), lambda candidates: None),
         lambda: solve(PROBLEM, Careless()),
     ):
         with pytest.raises(ValueError, match=r"a, 'k': .*nan"):

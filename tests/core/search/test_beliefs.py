@@ -18,7 +18,7 @@ def zero(nodes: int) -> float:
 
 
 def drawn_us(beliefs: Beliefs, target: str, nodes: int) -> list[float]:
-    return [beliefs.drawn_us(candidate(target, nodes), draw) for draw in range(module.DRAWS)]
+    return [float(us) for us in beliefs.drawn_us([candidate(target, nodes)])[:, 0]]
 
 
 def candidate(target: str, nodes: int) -> SearchCandidate:
@@ -126,10 +126,46 @@ def test_draws_are_of_what_was_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
         learnt = belief.learning(seen)
         for nodes in (0b001, 0b011, 0b100, 0b111):
             mean, deviation = learnt.moments(nodes, 0.0)
-            drawn = learnt.drawn_us(nodes, 0.0)
+            (drawn,) = learnt.drawn_us([(nodes, 0.0)])
             # a kernel besides its nodes takes no less than nothing, so some draws are a little longer
             assert float(drawn.mean()) == pytest.approx(mean, abs=0.03 * deviation + 5.0)
             assert float(drawn.std()) == pytest.approx(deviation, rel=0.05, abs=4.0)
+
+
+def test_many_kernels_are_drawn_as_one_by_one_and_anew_once_more_is_known() -> None:
+    def beliefs() -> Beliefs:
+        joints = [Joint(nodes=(0, 1), change_us=40.0, doubt_us=20.0)]
+        times = [300.0, 200.0, 400.0]
+        targets = {
+            name: TargetBelief(times, list("xxy"), [PROFILED] * 3, joints, seed=len(name)) for name in ("a", "bb")
+        }
+        return Beliefs(targets, lambda nodes: 1e4 * nodes)
+
+    for learnt in (beliefs(), beliefs().learning([("a", 0b011, 450.0)]), beliefs().learning([("bb", 0b010, 150.0)])):
+        kernels = [candidate(name, nodes) for name in ("a", "bb") for nodes in range(1, 8)]
+        learnt.drawn_us(kernels[3:5])
+        learnt = learnt.learning([("a", 0b100, 380.0)])
+        together = learnt.drawn_us(kernels)
+        assert together.shape == (module.DRAWS, len(kernels))
+        for each, drawn in zip(kernels, together.T, strict=True):
+            again = learnt.learning([]).drawn_us([each])[:, 0]
+            assert drawn == pytest.approx(again)
+    assert beliefs().drawn_us([]).shape == (module.DRAWS, 0)
+
+
+@pytest.mark.parametrize("surprise", [1e9, 0.0])
+def test_what_is_learnt_together_is_what_is_learnt_one_by_one(surprise: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where every doubt is doubled as far as it goes."""
+    monkeypatch.setattr(module, "_SURPRISE", surprise)
+    seen = [(nodes, 1e4, 100.0 * nodes, 0.02) for nodes in (1, 3, 2, 7, 4, 6, 5)]
+    together = one_by_one = TargetBelief([50.0] * 3, list("xxy"), [PROFILED] * 3)
+    together = together.learning(seen)
+    for each in seen:
+        one_by_one = one_by_one.learning([each])
+
+    for nodes in range(1, 8):
+        assert one_by_one.moments(nodes, 0.0) == pytest.approx(together.moments(nodes, 0.0))
+        assert one_by_one.drawn_us([(nodes, 0.0)]) == pytest.approx(together.drawn_us([(nodes, 0.0)]))
 
 
 def test_what_was_measured_is_drawn_as_it_was_measured_within_its_noise() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -186,8 +186,9 @@ class Growing:
         self.truth = costs_us
         self.known: dict[tuple[str, str], float] = {}
 
-    def measure(self, candidate: SearchCandidate) -> None:
-        self.known[candidate.target, candidate.key] = self.truth[candidate.target, candidate.key]
+    def measure(self, candidates: Sequence[SearchCandidate]) -> None:
+        for each in candidates:
+            self.known[each.target, each.key] = self.truth[each.target, each.key]
 
     def cost(self, candidate: SearchCandidate) -> Any:
         return CostTable(self.known).cost(candidate)
@@ -200,7 +201,7 @@ def test_a_lazy_search_that_hopes_for_nothing_ends_at_the_optimum(style: str) ->
         wanted = best_over_devices(instance)
         costs = Growing(instance.costs_us)
         try:
-            found = lazy_search(instance.problem, costs, [FromNothing()], costs.measure).result
+            found = lazy_search(instance.problem, costs, FromNothing(), costs.measure).result
         except NoCoverError:
             found = None
         if wanted is None or found is None:

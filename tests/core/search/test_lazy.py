@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,12 +15,13 @@ from hypothesis import strategies as st
 from collage_core.contract.cost import INVALID, UNMEASURED, Cost, Unmeasured
 from collage_core.errors import NoCoverError
 from collage_core.search import (
-    Estimates,
     FromNothing,
     LazyResult,
+    Matrix,
     SearchCandidate,
     SearchProblem,
     SearchTarget,
+    Vector,
     lazy_search,
     search,
 )
@@ -38,31 +40,31 @@ class Laboratory:
         key = (candidate.target, candidate.key)
         return self._truth.get(key, UNMEASURED) if key in self.measured else UNMEASURED
 
-    def measure(self, candidate: SearchCandidate) -> None:
-        assert (candidate.target, candidate.key) not in self.measured, "nothing is measured twice"
-        self.measured.append((candidate.target, candidate.key))
+    def measure(self, candidates: Sequence[SearchCandidate]) -> None:
+        for candidate in candidates:
+            assert (candidate.target, candidate.key) not in self.measured, "nothing is measured twice"
+            self.measured.append((candidate.target, candidate.key))
 
 
-class Share:
-    """Estimates that are a share of the truth: admissible up to 1."""
+class Shares:
+    """Sets of estimates that are shares of the truth: the first proves what it says where all are at most 1."""
 
-    def __init__(self, truth: dict[tuple[str, str], float], share: float, *, proves: bool = True) -> None:
+    def __init__(self, truth: dict[tuple[str, str], float], *shares: float) -> None:
         self._truth = truth
-        self._share = share
-        self._proves = proves
+        self._shares = shares
 
-    def expected_us(self, candidate: SearchCandidate) -> float:
-        cost = self._truth.get((candidate.target, candidate.key), 0.0)
-        return 0.0 if cost == INVALID else cost * self._share
+    def expected_us(self, candidates: Sequence[SearchCandidate]) -> Matrix:
+        costs_us = np.array([self._truth.get((each.target, each.key), 0.0) for each in candidates])
+        return np.outer(self._shares, np.where(np.isinf(costs_us), 0.0, costs_us))
 
-    def at_least_us(self, candidate: SearchCandidate) -> float:
-        return self.expected_us(candidate) if self._proves else 0.0
+    def at_least_us(self, candidates: Sequence[SearchCandidate]) -> Vector:
+        return self.expected_us(candidates)[0] * float(max(self._shares) <= 1)
 
 
 def lazily(instance: Any, estimates: Any = None, **options: Any) -> tuple[LazyResult | None, Laboratory]:
     laboratory = Laboratory(instance.costs_us)
     try:
-        found = lazy_search(instance.problem, laboratory, [estimates or FromNothing()], laboratory.measure, **options)
+        found = lazy_search(instance.problem, laboratory, estimates or FromNothing(), laboratory.measure, **options)
     except NoCoverError:
         return None, laboratory
     return found, laboratory
@@ -81,7 +83,7 @@ def test_admissible_estimates_give_the_canonical_optimum(
     for seed in range(100):
         instance = draw(random.Random(seed), style)
         wanted = best_plan(instance)
-        found, _ = lazily(instance, Share(instance.costs_us, share))
+        found, _ = lazily(instance, Shares(instance.costs_us, share))
         assert (found is None) == (wanted is None), (style, seed)
         if found is not None and wanted is not None:
             assert found.result is not None
@@ -108,7 +110,7 @@ def test_what_is_claimed_of_a_plan_holds_whatever_the_estimates_hoped(
 ) -> None:
     instance = draw(random.Random(seed), style)
     laboratory = Laboratory(instance.costs_us)
-    estimates = [Share(instance.costs_us, share, proves=False) for share in shares]
+    estimates = Shares(instance.costs_us, *shares)
     try:
         found = lazy_search(instance.problem, laboratory, estimates, laboratory.measure, gain=gain)
     except NoCoverError:
@@ -144,7 +146,7 @@ def test_good_estimates_save_most_of_the_measuring() -> None:
     measured = {}
     for share in (0.0, 0.95, 1.0):
         laboratory = Laboratory(truth)
-        found = lazy_search(problem, laboratory, [Share(truth, share)], laboratory.measure)
+        found = lazy_search(problem, laboratory, Shares(truth, share), laboratory.measure)
         assert found.result is not None
         assert (found.result.total_us, found.result.exact) == (40.0, True)
         measured[share] = len(laboratory.measured)
@@ -157,12 +159,12 @@ def test_good_estimates_save_most_of_the_measuring() -> None:
 def test_a_second_run_over_what_is_known_takes_the_same_path_and_measures_nothing() -> None:
     problem, truth = chain(12, 0.9)
     laboratory = Laboratory(truth)
-    first = lazy_search(problem, laboratory, [Share(truth, 0.8)], laboratory.measure)
+    first = lazy_search(problem, laboratory, Shares(truth, 0.8), laboratory.measure)
 
-    def must_not(candidate: SearchCandidate) -> None:
-        raise AssertionError(candidate)
+    def must_not(candidates: Sequence[SearchCandidate]) -> None:
+        raise AssertionError(candidates)
 
-    again = lazy_search(problem, laboratory, [Share(truth, 0.8)], must_not)
+    again = lazy_search(problem, laboratory, Shares(truth, 0.8), must_not)
 
     assert again.result == first.result
     assert again.steps == ()
@@ -172,7 +174,7 @@ def test_it_stops_when_it_is_told_once_there_is_a_plan() -> None:
     problem, truth = chain(9, 1.5)
     laboratory = Laboratory(truth)
 
-    found = lazy_search(problem, laboratory, [FromNothing()], laboratory.measure, stop=lambda: True)
+    found = lazy_search(problem, laboratory, FromNothing(), laboratory.measure, stop=lambda: True)
 
     assert not found.finished
     assert found.result is not None
@@ -186,7 +188,7 @@ def test_a_promise_of_little_is_not_followed() -> None:
     laboratory = Laboratory(truth)
     laboratory.measured = [("a", "0+3"), ("a", "3+3"), ("a", "6+3")]
 
-    found = lazy_search(problem, laboratory, [Share(truth, 0.9)], laboratory.measure, gain=0.15)
+    found = lazy_search(problem, laboratory, Shares(truth, 0.9), laboratory.measure, gain=0.15)
 
     assert found.steps == ()
     assert found.result is not None
@@ -200,18 +202,21 @@ def test_of_several_sets_of_estimates_the_plans_that_save_most_are_looked_at_fir
     laboratory = Laboratory(truth)
     laboratory.measured = [("a", "0+1"), ("a", "1+1"), ("a", "2+1")]  # 6 us
 
-    def estimates(**costs_us: float) -> Estimates:
-        class Only:
-            def expected_us(self, candidate: SearchCandidate) -> float:
-                return costs_us[candidate.target] if candidate.key == "0+3" else 100.0
+    class Opinions:
+        """What the kernel of all three nodes takes, by each set."""
 
-            def at_least_us(self, candidate: SearchCandidate) -> float:
-                return 0.0
+        def expected_us(self, candidates: Sequence[SearchCandidate]) -> Matrix:
+            little, much = {"a": 3.9, "b": 100.0}, {"a": 100.0, "b": 1.0}
+            rows = [
+                [costs_us[each.target] if each.key == "0+3" else 100.0 for each in candidates]
+                for costs_us in (little, much, little)
+            ]
+            return np.array(rows).reshape(3, len(candidates))
 
-        return Only()
+        def at_least_us(self, candidates: Sequence[SearchCandidate]) -> Vector:
+            return np.zeros(len(candidates))
 
-    little, much = estimates(a=3.9, b=100.0), estimates(a=100.0, b=1.0)
-    found = lazy_search(problem, laboratory, [little, much, little], laboratory.measure, gain=0.01)
+    found = lazy_search(problem, laboratory, Opinions(), laboratory.measure, gain=0.01)
 
     first, second = found.steps
     assert first.candidate.target == "b"
@@ -225,9 +230,46 @@ def test_a_promise_of_some_is_followed_by_its_mean() -> None:
     for gain, steps in ((0.04, True), (0.06, False)):  # half of the sets promise a tenth
         laboratory = Laboratory(truth)
         laboratory.measured = [("a", "0+3"), ("a", "3+3"), ("a", "6+3")]
-        sets = [Share(truth, 0.9), Share(truth, 1.5)]
+        sets = Shares(truth, 0.9, 1.5)
 
         assert bool(lazy_search(problem, laboratory, sets, laboratory.measure, gain=gain).steps) is steps
+
+
+def test_what_alone_promises_little_is_not_followed() -> None:
+    problem, truth = chain(9, 1.0)
+    for worth, steps in ((0.03, True), (0.04, False)):  # three kernels promise a thirtieth each
+        laboratory = Laboratory(truth)
+        laboratory.measured = [("a", "0+3"), ("a", "3+3"), ("a", "6+3")]
+
+        found = lazy_search(problem, laboratory, Shares(truth, 0.9), laboratory.measure, worth=worth)
+
+        assert bool(found.steps) is steps
+
+
+def test_what_has_one_key_is_one_to_measure_and_what_is_like_the_largest_is_measured_with_it() -> None:
+    """32 equal layers and 32 that are all different: measured are some of the different ones at a time."""
+    keys = [*["equal"] * 32, *(f"{node}" for node in range(32))]
+    targets = [SearchTarget(name=name, toolchain=name) for name in "ab"]
+    candidates = [SearchCandidate(nodes=1 << at, target=name, key=key) for at, key in enumerate(keys) for name in "ab"]
+    problem = SearchProblem.from_predecessors(
+        [[node - 1] if node else [] for node in range(64)], targets=targets, candidates=candidates
+    )
+    truth = {(name, key): 2.0 for name in "ab" for key in keys}
+    laboratory = Laboratory(truth)
+    laboratory.measured = [("a", key) for key in dict.fromkeys(keys)]
+    asked: list[list[str]] = []
+
+    def measure(wanted: Sequence[SearchCandidate]) -> None:
+        asked.append([each.key for each in wanted])
+        laboratory.measure(wanted)
+
+    found = lazy_search(problem, laboratory, Shares(truth, 0.5), measure)
+
+    assert asked[0] == ["equal"]  # the others are less than half of it
+    assert asked[1] == ["0", "1", "2"]  # 32 are lacking
+    assert sum(map(len, asked)) == 33
+    assert found.result is not None
+    assert found.result.exact
 
 
 def test_a_candidate_that_comes_to_nothing_is_left_out() -> None:
@@ -235,7 +277,7 @@ def test_a_candidate_that_comes_to_nothing_is_left_out() -> None:
     del truth["a", "0+3"]
     laboratory = Laboratory(truth)
 
-    found = lazy_search(problem, laboratory, [FromNothing()], laboratory.measure)
+    found = lazy_search(problem, laboratory, FromNothing(), laboratory.measure)
 
     assert found.result is not None
     assert found.result.total_us == search(problem, CompleteCosts(truth)).total_us
@@ -257,6 +299,6 @@ def test_a_node_that_nothing_covers_is_an_error() -> None:
     laboratory = Laboratory(dict.fromkeys(truth, INVALID))
 
     with pytest.raises(NoCoverError) as caught:
-        lazy_search(problem, laboratory, [FromNothing()], laboratory.measure)
+        lazy_search(problem, laboratory, FromNothing(), laboratory.measure)
 
     assert caught.value.nodes
