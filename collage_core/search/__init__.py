@@ -1,6 +1,6 @@
 """The search for the least-cost partitioning, over a `CostSource`; it measures nothing itself."""
 
-from collage_core.search.beliefs import DRAWS, GUESSED, KERNEL_US, NOISE, PROFILED, Beliefs, Doubt, Joint, TargetBelief
+from collage_core.search.beliefs import GUESSED, KERNEL_US, NOISE, PROFILED, Beliefs, Doubt, Joint, TargetBelief
 from collage_core.search.copies import CopyCosts, CopyTable, DeviceCopies, DeviceCopy, SharedValue
 from collage_core.search.copy_model import copies_of
 from collage_core.search.costs import CostSource, CostTable
@@ -19,7 +19,6 @@ from collage_core.search.problem import (
 )
 
 __all__ = [
-    "DRAWS",
     "GUESSED",
     "KERNEL_US",
     "NOISE",

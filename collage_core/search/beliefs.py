@@ -114,7 +114,6 @@ class TargetBelief:
         if not np.isfinite(times).all() or (times < 0).any():
             raise ValueError("times are finite microseconds >= 0")
         own = [doubt.node * time for doubt, time in zip(doubts, times, strict=True)]
-        self._nodes = len(times)
         self._after: dict[int, list[tuple[int, int]]] = {}  # by node: its later neighbour, and the joint's position
         self._into: dict[int, list[int]] = {}  # by node: positions of the joints with its earlier neighbours
         for at, joint in enumerate(joints, start=len(times)):

@@ -46,6 +46,19 @@ class CostTable:
         return self._costs_us.get((candidate.target, candidate.key), UNMEASURED)
 
 
+def cost_of(source: CostSource, candidate: SearchCandidate) -> Cost | Unmeasured:
+    """Query the cost of a candidate, and check the answer.
+
+    Raises:
+        ValueError: If the answer is NaN or negative; the message names the candidate.
+    """
+    answer = source.cost(candidate)
+    try:
+        return answer if isinstance(answer, Unmeasured) else checked_cost(answer)
+    except ValueError as error:
+        raise ValueError(f"{candidate.target}, {candidate.key!r}: {error}") from None
+
+
 def ask(source: CostSource, candidates: Iterable[SearchCandidate]) -> dict[SearchCandidate, Cost | Unmeasured]:
     """Query the cost of every candidate once, and check the answers.
 
@@ -54,13 +67,6 @@ def ask(source: CostSource, candidates: Iterable[SearchCandidate]) -> dict[Searc
     """
     answers: dict[SearchCandidate, Cost | Unmeasured] = {}
     for candidate in candidates:
-        if candidate in answers:
-            continue
-        answer = source.cost(candidate)
-        if not isinstance(answer, Unmeasured):
-            try:
-                answer = checked_cost(answer)
-            except ValueError as error:
-                raise ValueError(f"{candidate.target}, {candidate.key!r}: {error}") from None
-        answers[candidate] = answer
+        if candidate not in answers:
+            answers[candidate] = cost_of(source, candidate)
     return answers

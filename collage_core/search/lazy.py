@@ -18,9 +18,9 @@ from typing import Protocol
 
 import numpy as np
 
-from collage_core.contract.cost import INVALID, Cost, Unmeasured, checked_cost
+from collage_core.contract.cost import INVALID, Cost, Unmeasured
 from collage_core.errors import NoCoverError
-from collage_core.search.costs import PICOSECONDS_PER_US, CostSource
+from collage_core.search.costs import PICOSECONDS_PER_US, CostSource, cost_of
 from collage_core.search.exact import Allow, ExactSearch, SearchLimits, SearchResult
 from collage_core.search.normal import Matrix, Positions, Vector
 from collage_core.search.prepared import Prepared, prepare
@@ -224,13 +224,8 @@ class _Table:
         candidate = self.candidates[index]
         if not self._allowed[index] or (candidate.target, candidate.key) in self._refused:
             return INVALID
-        cost = self._costs.cost(candidate)
-        if isinstance(cost, Unmeasured):
-            return math.nan
-        try:
-            return checked_cost(cost)
-        except ValueError as error:
-            raise ValueError(f"{candidate.target}, {candidate.key!r}: {error}") from None
+        cost = cost_of(self._costs, candidate)
+        return math.nan if isinstance(cost, Unmeasured) else cost
 
     def _fill(self) -> None:
         unknown = np.flatnonzero(np.isnan(self.known_us))
@@ -332,7 +327,7 @@ def _asked(promising: Sequence[_Promise], table: _Table, least_us: float) -> lis
             key = candidate.target, candidate.key
             parts[key] = parts.get(key, 0.0) + saving_us * (each / whole if whole else 1 / len(expected))
             taken[key] = taken.get(key, 0.0) + each
-            first[key] = max(first.get(key, candidate), candidate, key=lambda c: -c.nodes)
+            first[key] = min(first.get(key, candidate), candidate, key=lambda c: c.nodes)
     ranked = sorted(parts, key=lambda key: (-parts[key], -taken[key], first[key].nodes, key))
     most = 1 + sum(len(promise.lacks) for promise in promising) // (_AT_ONCE * max(1, len(promising)))
     return [first[key] for key in ranked[:most] if parts[key] >= max(least_us, parts[ranked[0]] / 2)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -282,6 +283,15 @@ def test_a_candidate_that_comes_to_nothing_is_left_out() -> None:
     assert found.result is not None
     assert found.result.total_us == search(problem, CompleteCosts(truth)).total_us
     assert [step.cost for step in found.steps].count(UNMEASURED) == 1
+
+
+@pytest.mark.parametrize("wrong", [math.nan, -1.0])
+def test_an_estimate_that_is_no_time_is_an_error_that_names_the_candidate(wrong: float) -> None:
+    problem, truth = chain(2, 1.0)
+    laboratory = Laboratory(truth)
+
+    with pytest.raises(ValueError, match=r"b, '0\+2'"):
+        lazy_search(problem, laboratory, Shares({**truth, ("b", "0+2"): wrong}, 1.0), laboratory.measure)
 
 
 class CompleteCosts:
