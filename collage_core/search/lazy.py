@@ -215,7 +215,7 @@ class _Table:
     def proven_us(self) -> list[Cost | Unmeasured]:
         """Return what is known, and lower bounds for the rest."""
         unknown = np.flatnonzero(np.isnan(self.known_us))
-        bounds_us = self._checked(self._estimates.at_least_us([self.candidates[index] for index in unknown]), unknown)
+        bounds_us = self._checked(self._estimates.at_least_us(self._candidates_at(unknown)), unknown)
         filled_us = self.known_us.copy()
         filled_us[unknown] = bounds_us
         return list(filled_us.tolist())
@@ -229,9 +229,12 @@ class _Table:
 
     def _fill(self) -> None:
         unknown = np.flatnonzero(np.isnan(self.known_us))
-        expected_us = self._estimates.expected_us([self.candidates[index] for index in unknown])
+        expected_us = self._estimates.expected_us(self._candidates_at(unknown))
         self.filled_us = np.tile(self.known_us, (len(expected_us), 1))
         self.filled_us[:, unknown] = self._checked(expected_us, unknown)
+
+    def _candidates_at(self, positions: Positions) -> list[SearchCandidate]:
+        return [self.candidates[index] for index in positions.tolist()]
 
     def _checked(self, estimates_us: Matrix, unknown: Positions) -> Matrix:
         wrong = np.isnan(estimates_us) | (estimates_us < 0)
