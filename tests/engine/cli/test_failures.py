@@ -79,13 +79,18 @@ def test_a_signal_that_asks_to_end_interrupts(
 
     monkeypatch.setattr(pipeline, "optimize", optimize)
     monkeypatch.setattr(failures, "_DEAF_S", 3600.0)
+    before = signal.signal(number, signal.SIG_DFL)  # ignored if the tests themselves run under `nohup`
 
-    result = collage("optimize", model, "-o", "out.collage")
+    try:
+        result = collage("optimize", model, "-o", "out.collage")
+        after = signal.getsignal(number)
+    finally:
+        signal.signal(number, before)
 
     assert cleared == [number]
     assert result.exit_code == status
     assert f"Ended by {signal.Signals(number).name}. What was measured so far is kept" in result.stderr
-    assert signal.getsignal(number) is signal.SIG_DFL
+    assert after is signal.SIG_DFL
 
 
 @pytest.mark.guards("SIGTERM (`timeout`, `docker stop`) or SIGHUP (a closed terminal)")
