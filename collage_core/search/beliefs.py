@@ -71,9 +71,9 @@ _SCALES = (1.0, 2.0, 4.0, 8.0)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Joint:
-    """What is believed to change because two neighbours are in one kernel.
+    """What is believed to change because two neighbours, or two readers of one value, are in one kernel.
 
-    Less than nothing where they are fused, more where one of them has to take the other's layout.
+    Less than nothing where they are fused or share a change of layout, more where one of them has to take the other's.
 
     Attributes:
         nodes: The two nodes.
@@ -147,7 +147,7 @@ class TargetBelief:
 
         Args:
             one: The earlier node.
-            other: A node that reads its output.
+            other: A node that reads its output, or what it reads.
         """
         return float(sum(self._now.mean[at] for node, at in self._after.get(one, ()) if node == other))
 

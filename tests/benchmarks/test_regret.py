@@ -198,6 +198,7 @@ def test_the_page_says_what_was_kept_and_what_was_lost() -> None:
     assert "| the best | 0.0% | 0.0% | 0.0% |" in page
     assert conclusion(report) in page
     assert "Within 2% of the best known plan on 1 of 2 models" in page
+    assert "is within 2% on 2." in page
     assert "not in the databases" not in page
     report["models"][0]["runs"][0]["default"]["unknown"] = 2
     assert "Candidates that searches asked for 2 times are not in the databases" in conclusion(report)

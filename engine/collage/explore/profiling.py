@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -117,7 +118,8 @@ def _apart(
     """Return what each node is believed to take by itself, and what changes where neighbours are in one kernel.
 
     What a node takes more or less inside the profiled kernel than alone is put down to what computes its inputs, and
-    where nothing does, to what reads its outputs. Of nodes that were not measured alone, neighbours gain something.
+    where nothing does, to what reads its outputs. Of nodes that were not measured alone, neighbours gain something. Two
+    that read the same value may share what changes its layout.
 
     Args:
         exploration: Knows the graph.
@@ -129,6 +131,7 @@ def _apart(
     times = [alone.get(node, time) for node, time in enumerate(inside)]
     changes: dict[tuple[int, int], float] = {}
     either: dict[tuple[int, int], float] = {}
+    between: dict[tuple[int, int], float] = {}  # bytes whose layout may change
     for node in iterate_bits(graph.needs_kernel):
         more = inside[node] - alone.get(node, inside[node])
         before = [(each, node) for each in iterate_bits(graph.kernel_predecessors[node])]
@@ -142,11 +145,15 @@ def _apart(
                 times[node] += gained
         for pair in before or after:
             changes[pair] += more / len(before or after)
+        between.update({pair: sizes.get(node, 0.0) for pair in after})
+    for node in iterate_bits(graph.needs_kernel):
+        for pair in itertools.pairwise(iterate_bits(graph.kernel_successors[node])):
+            between[pair] = between.get(pair, 0.0) + sizes.get(node, 0.0)
     joints = []
-    for (one, other), change in changes.items():
-        fused, layout = _FUSED * min(inside[one], inside[other]), _LAYOUT_US_PER_BYTE * sizes.get(one, 0.0)
-        doubt = math.hypot(_CHANGE * either[one, other], fused, layout)
-        joints.append(Joint(nodes=(one, other), change_us=change, doubt_us=doubt))
+    for (one, other), nbytes in between.items():
+        fused, layout = _FUSED * min(inside[one], inside[other]), _LAYOUT_US_PER_BYTE * nbytes
+        doubt = math.hypot(_CHANGE * either.get((one, other), 0.0), fused, layout)
+        joints.append(Joint(nodes=(one, other), change_us=changes.get((one, other), 0.0), doubt_us=doubt))
     return times, joints
 
 

@@ -51,6 +51,8 @@ def placed_regions(exploration: Exploration, beliefs: Beliefs) -> list[Candidate
 def shifted_regions(exploration: Exploration, kernels: Sequence[SearchCandidate]) -> list[CandidateKernel]:
     """Return kernels with one operator more, and with one less, at their borders, where targets join anything.
 
+    What reads the same value as a kernel is at its border, too.
+
     Args:
         exploration: What is known so far.
         kernels: Those of a plan.
@@ -75,10 +77,12 @@ def shifted_regions(exploration: Exploration, kernels: Sequence[SearchCandidate]
 
 
 def _touches(graph: DataflowGraph, nodes: int, others: int) -> bool:
-    return any(
-        (graph.kernel_predecessors[node] | graph.kernel_successors[node]) & others
-        for node in iterate_bits(nodes & graph.needs_kernel)
-    )
+    """Return whether one reads what the other computes, or both read the same."""
+    inside = list(iterate_bits(nodes & graph.needs_kernel))
+    before = union_of(graph.kernel_predecessors[node] for node in inside)
+    after = union_of(graph.kernel_successors[node] for node in inside)
+    beside = union_of(graph.kernel_successors[node] for node in iterate_bits(before))
+    return bool((before | after | beside) & others)
 
 
 def _is_at_border(graph: DataflowGraph, nodes: int, kernel: int) -> bool:

@@ -7,16 +7,16 @@ from collage.explore.exploration import Exploration
 from collage.explore.regions import shifted_regions
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.search import SearchCandidate
-from collage_testing import chain
+from collage_testing import GraphBuilder, chain
 from tests.engine.exploring import FakeSource, a_target, by_operator, empty_pool, rule_of, setup_of
 
 OPERATORS = ("Relu", "Neg", "Exp", "Tanh", "Abs", "Sin")
 GRAPH = DataflowGraph(chain(*OPERATORS, shape=(4, 4)))
 
 
-def exploration() -> Exploration:
+def exploration(graph: DataflowGraph = GRAPH) -> Exploration:
     source = FakeSource(by_operator({name: dict.fromkeys(OPERATORS, 1.0) for name in "ab"}))
-    return begun(setup_of(source, [rule_of(a_target("a")), rule_of(a_target("b"))]), empty_pool(GRAPH, source))
+    return begun(setup_of(source, [rule_of(a_target("a")), rule_of(a_target("b"))]), empty_pool(graph, source))
 
 
 def kernel(nodes: int) -> SearchCandidate:
@@ -35,3 +35,13 @@ def test_a_kernel_of_all_loses_an_end_and_gains_nothing() -> None:
     found = shifted_regions(exploration(), [kernel(0b111111)])
 
     assert {each.sub_graph.nodes for each in found} == {0b011111, 0b111110}
+
+
+def test_a_kernel_takes_in_what_reads_the_same_value() -> None:
+    g = GraphBuilder("readers")
+    read = g.op("Relu", g.input("x", 4, 4))
+    graph = DataflowGraph(g.model(g.op("Exp", read), g.op("Tanh", read), g.op("Sin", read)))
+
+    found = shifted_regions(exploration(graph), [kernel(0b0010)])
+
+    assert {each.sub_graph.nodes for each in found} == {0b0011, 0b0110, 0b1010}
