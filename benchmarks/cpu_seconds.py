@@ -43,6 +43,7 @@ def run(tree: Path, model: Path, folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.from_source", "-m", "collage.cli", "optimize", str(model)]
     command += ["-o", str(package), "--json", str(report), "--toolchains", "onnxruntime,openvino"]
     own = {"COLLAGE_TUNING_DB": str(folder / "tuning.sqlite"), "PYTHONPATH": ""}
+    own["PYTHONDONTWRITEBYTECODE"] = ""  # what is installed has its bytecode
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(
         command, cwd=tree, env={**os.environ, **own}, capture_output=True, text=True, check=False, timeout=1800
