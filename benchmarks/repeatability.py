@@ -34,12 +34,12 @@ from benchmarks.judge.inputs import beside, read
 from benchmarks.judge.rounds import Protocol, compete
 from benchmarks.judge.statistics import paired_ratio
 from benchmarks.models import MODELS
-from benchmarks.models.__main__ import write_model
 from benchmarks.page import environment, head, lines_of, noting, written
+from benchmarks.predictions import models as writers
+from benchmarks.regret.race import HALF_WIDTH
+from benchmarks.suite import Model
 
 NAMES: Final = ("segmenter", "conv3d_gru", "resnet50")
-HALF_WIDTH: Final = 0.03
-"""An interval that reaches farther to one side says nothing."""
 _BURN: Final = """
 import time
 while True:
@@ -85,6 +85,8 @@ def run(model: Path, work: Path) -> dict[str, Any]:
         package = Path(folder) / "model.collage"
         command = [sys.executable, "-m", "collage.cli", "optimize", str(model), "-o", str(package)]
         command += ["--toolchains", "onnxruntime,openvino", "--tuning-db", str(Path(folder) / "tuning.sqlite")]
+        if model.stem in MODELS:
+            command += Model(MODELS[model.stem], work).shapes()
         began = time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -172,7 +174,7 @@ def markdown(report: Mapping[str, Any]) -> str:
     how = (
         f"Each model was optimized {max(len(model['runs']) for model in models)} times with default settings, from an "
         "empty tuning database, every other time beside a process that burnt one core for half of the time. Of each "
-        "plan that was found, kernels are given by target and number of operators. Ratios are to the plan found most "
+        "plan that was found, kernels are given by target and number of nodes. Ratios are to the plan found most "
         f"often: {report['rounds']} rounds of `benchmarks/judge`, separate processes, interleaved, paired by round, "
         f"without other load. An interval with a half-width above {HALF_WIDTH:.0%} is not measured."
     )
@@ -194,15 +196,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=90, metavar="N", help="rounds of the judge")
     noting(parser)
     options = parser.parse_args(arguments)
-    if unknown := sorted(set(options.names) - set(MODELS)):
-        print(f"repeatability: no model {', '.join(unknown)}; there are {', '.join(MODELS)}", file=sys.stderr)
+    write = writers()
+    if unknown := sorted(set(options.names) - set(write)):
+        print(f"repeatability: no model {', '.join(unknown)}; there are {', '.join(write)}", file=sys.stderr)
         return 2
     options.work.mkdir(parents=True, exist_ok=True)
     models: list[dict[str, Any]] = []
     for name in options.names or NAMES:
-        path = options.work.resolve() / f"{name}.onnx"
-        if not path.exists():
-            write_model(path, MODELS[name].build(), MODELS[name].make_inputs())
+        path = write[name](options.work.resolve())
         runs = []
         for number in range(options.runs):
             done = path.with_suffix(f".run-{number}.json")
