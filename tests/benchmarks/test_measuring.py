@@ -14,14 +14,14 @@ KEY = RecordKey(structural_hash="h", target="a", fingerprint="a 1", host="here",
 
 
 def record(slower: float, *block_us: float) -> TuningRecord:
-    """A measurement with one sample a block, on a machine that is slower than usual by a factor."""
+    """A measurement with one sample a block, on a machine that makes it slower than usual by a factor."""
     return TuningRecord(
         key=KEY,
         outcome="measured",
         purpose="confirm",
         created="2026-01-01T00:00:00+00:00",
         samples_us=tuple(slower * us for us in block_us),
-        blocks=tuple(Block(samples=1, calibration_us=100.0 * slower) for _ in block_us),
+        blocks=tuple(Block(samples=1, calibration_us=100.0 * slower**2) for _ in block_us),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 
 import pytest
@@ -16,14 +17,15 @@ TIMES = st.floats(min_value=1.0, max_value=1e6)
 
 
 @given(st.lists(st.tuples(st.lists(TIMES, min_size=1, max_size=5), TIMES), min_size=1, max_size=6), TIMES)
-def test_a_block_counts_by_its_median_over_what_the_calibration_took(
+def test_blocks_count_by_their_medians_and_share_the_measurements_speed(
     taken: list[tuple[list[float], float]], usual_us: float
 ) -> None:
     samples_us = list(itertools.chain.from_iterable(samples for samples, _ in taken))
     blocks = [Block(samples=len(samples), calibration_us=beside) for samples, beside in taken]
+    speed = math.sqrt(usual_us / statistics.median(beside for _, beside in taken))
 
     assert block_medians_us(samples_us, blocks, usual_us) == pytest.approx(
-        [statistics.median(samples) / beside * usual_us for samples, beside in taken]
+        [statistics.median(samples) * speed for samples, _ in taken]
     )
     assert block_medians_us(samples_us, blocks, None) == [statistics.median(samples) for samples, _ in taken]
 
@@ -34,9 +36,9 @@ def test_without_blocks_samples_are_what_they_are(samples_us: list[float], usual
 
 
 @given(st.lists(TIMES, min_size=1, max_size=8), st.floats(min_value=0.25, max_value=4.0))
-def test_a_machine_that_is_slower_throughout_gives_the_same_costs(samples_us: list[float], slower: float) -> None:
+def test_kernels_slow_down_by_the_root_of_what_the_calibration_does(samples_us: list[float], slower: float) -> None:
     def cost(factor: float) -> float:
-        blocks = [Block(samples=1, calibration_us=100.0 * factor) for _ in samples_us]
+        blocks = [Block(samples=1, calibration_us=100.0 * factor**2) for _ in samples_us]
         return statistics.median(block_medians_us([each * factor for each in samples_us], blocks, 100.0))
 
     assert cost(slower) == pytest.approx(cost(1.0))
