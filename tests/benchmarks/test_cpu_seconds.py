@@ -16,7 +16,7 @@ def run(tree: str, state: str, cpu_s: float) -> dict[str, Any]:
 
 def result(*, cold: float, warm: float, before: tuple[float, float] | None = (20.0, 8.0)) -> dict[str, Any]:
     """Runs of one model, each twice, the second time slower."""
-    runs = [("now", "cold", cold), ("now", "warm", warm)]
+    runs = [("now", "cold", cold), ("now", "warm", warm), ("now", "anew", 6.0)]
     if before is not None:
         runs += [("before", "cold", before[0]), ("before", "warm", before[1])]
     return {
@@ -51,17 +51,17 @@ def page_of(found: dict[str, Any]) -> str:
 def test_the_page_sets_both_trees_side_by_side() -> None:
     page = page_of(result(cold=19.0, warm=4.5))
 
-    assert "| model | cold, before | cold, now | warm, before | warm, now |" in page
-    assert "| m | 20.0 (2.0; 7) | 19.0 (2.0; 7) | 8.0 (2.0; 7) | 4.5 (2.0; 7) |" in page
+    assert "| model | cold, before | cold, now | warm, before | warm, now | anew, now |" in page
+    assert "| m | 20.0 (2.0; 7) | 19.0 (2.0; 7) | 8.0 (2.0; 7) | 4.5 (2.0) | 6.0 (2.0; 7) |" in page
     assert "Not held: m, warm: 4.5 s, before 8.0 s." in page
     assert "| model | state | measure | search |" in page
-    assert "| m | warm | 2.2 | 0.5 |" in page
+    assert "| m | anew | 3.0 | 0.5 |" in page
 
 
 def test_the_page_of_one_tree_judges_nothing() -> None:
     page = page_of(result(cold=19.0, warm=4.5, before=None))
 
-    assert "| model | cold, now | warm, now |" in page
+    assert "| model | cold, now | warm, now | anew, now |" in page
     assert "held" not in page
     assert "limit" not in page
     assert "\n\n\n" not in page

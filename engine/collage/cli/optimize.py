@@ -102,6 +102,7 @@ from collage.cli.parameters import (
     "--load-plan", type=existing_file, metavar="FILE.json", help="Build, check and save this plan; search nothing."
 )
 @seed_option
+@click.option("--anew", is_flag=True, help="Optimize also if OUT is what the same optimization made last.")
 @json_option
 @verbose_option
 @click.pass_context
@@ -131,10 +132,11 @@ def optimize(
     save_plan: Path | None,
     load_plan: Path | None,
     seed: int,
+    anew: bool,
     json_to: Path | None,
 ) -> None:
     """Search the fastest plan for MODEL, measure and verify it, and save it as a package."""
-    from collage.commands.optimize import optimize as optimize_model
+    from collage.commands.up_to_date import remember, up_to_date
     from collage.options import OptimizeOptions
     from collage.report.documents.optimize_json import optimize_json
     from collage.report.figures import size
@@ -177,14 +179,26 @@ def optimize(
         prefer=prefer,
         load_plan=load_plan,
     )
-    with shown_progress() as progress:
-        optimized = optimize_model(model, options, progress=progress)
-        optimized.save(output)
-        if save_plan is not None:
-            optimized.save_plan(save_plan)
-        if trace is not None and optimized.trace is not None:
-            write_trace(trace, optimized.trace, title=model.name)
+    enough = not anew and save_plan is None and trace is None
+    found = up_to_date(model, options, output) if enough else None
+    if found is None:
+        from collage.commands.optimize import optimize as optimize_model
+
+        with shown_progress() as progress:
+            optimized = optimize_model(model, options, progress=progress)
+            optimized.save(output)
+            if save_plan is not None:
+                optimized.save_plan(save_plan)
+            if trace is not None and optimized.trace is not None:
+                write_trace(trace, optimized.trace, title=model.name)
+        if optimized.origin is not None:
+            remember(optimized.origin, output, tuning_db)
+        record, done = optimized.record, "saved"
+    else:
+        record = found.record
+        done = "kept" if found.copied_from is None else f"copied from {found.copied_from}:"
+        done = f"optimized on {record.created}, and nothing has changed (--anew does it again): {done}"
     console = results_console(json_to)
-    console.print(optimize_summary(optimized.record, everything=is_verbose(ctx)))
-    console.print(f"saved {output} ({size(output.stat().st_size)}); why it is so: collage explain {output}")
-    write_json(json_to, optimize_json(optimized.record))
+    console.print(optimize_summary(record, everything=is_verbose(ctx)))
+    console.print(f"{done} {output} ({size(output.stat().st_size)}); why it is so: collage explain {output}")
+    write_json(json_to, optimize_json(record))

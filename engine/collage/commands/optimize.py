@@ -14,6 +14,7 @@ import onnx_ir
 
 from collage.build.plan_builder import PlanBuilder
 from collage.commands.optimized import Optimized
+from collage.commands.origin import origin_of
 from collage.control.choices import GraphChoices, UserChoices
 from collage.control.plan_file import PlanFile
 from collage.control.plan_of_file import planned
@@ -31,6 +32,7 @@ from collage.explore.fixed_plan import measured_plan
 from collage.options import OptimizeOptions, Preset
 from collage.peaks.limits import PlanLimits
 from collage.peaks.measured_limits import measured_limits, working_targets
+from collage.report.facts.record import Record
 from collage.report.progress import Progress, SilentProgress
 from collage.setup.environment import Environment
 from collage.setup.phase_clock import PhaseClock
@@ -40,6 +42,7 @@ from collage.setup.workload import Workload
 from collage_core.candidates.all_proposals import propose_all
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.proposals import TargetRule
+from collage_core.contract import Obstacle
 from collage_core.registry import Registry
 from collage_core.search.two_level import TwoLevelLimits
 
@@ -74,10 +77,23 @@ def optimize(
         with contextlib.ExitStack() as stack:
             with clock.phase("prepare"):
                 environment = stack.enter_context(opening)
+            origin = origin_of(model, options) if registry is None else None
             graph_choices = choices.over(environment.graph, environment.toolchains.targets())
-            return _Optimization(environment, options, graph_choices, progress, clock).run()
+            optimized = _Optimization(environment, options, graph_choices, progress, clock).run()
+            return dataclasses.replace(optimized, origin=origin if _is_final(environment, optimized.record) else None)
     finally:
         progress.done()
+
+
+def _is_final(environment: Environment[Workload], record: Record) -> bool:
+    """Return whether nothing failed that the next run would try again: the cause may have passed by then."""
+    without_targets = [status.obstacle for status in environment.toolchains.statuses if status.unusable]
+    return not (
+        environment.asked.failures
+        or environment.source.transient
+        or any(contender.failed for contender in record.comparison.contenders)
+        or Obstacle.OTHER in without_targets
+    )
 
 
 class _Optimization:

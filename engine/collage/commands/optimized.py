@@ -25,12 +25,14 @@ class Optimized:
         record: Record of the optimisation.
         assembled: The plan with its artifacts.
         pool: The candidates it was chosen from.
+        origin: Hash of what decided the outcome; None where that is not known, or the next run may find another.
         trace: Every plan timed by a two-level search, as JSON; None for other searches.
     """
 
     record: Record
     assembled: Assembled = dataclasses.field(repr=False)
     pool: CandidatePool = dataclasses.field(repr=False)
+    origin: str | None = None
     trace: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
 
     def save_plan(self, path: str | os.PathLike[str]) -> None:

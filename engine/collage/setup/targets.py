@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from collage.measure.driver.worker_pool import WorkerPool
-from collage_core.contract import Host, Supported, Target, TargetSpelling, Unsupported, split_targets
+from collage_core.contract import Host, Obstacle, Supported, Target, TargetSpelling, Unsupported, split_targets
 from collage_core.entry_points import PluginFailure
 from collage_core.errors import PluginError, UsageError, did_you_mean
 from collage_core.registry import Registry, Toolchain
@@ -23,6 +23,7 @@ class ToolchainStatus:
         toolchain: The toolchain.
         targets: Every usable target, selected or not, the default one first.
         unusable: Why there is none; empty if there are some.
+        obstacle: Category of that reason; None if there are some.
         selected: The participating targets.
         skipped: Reason for each usable target that does not take part, by target name.
     """
@@ -30,6 +31,7 @@ class ToolchainStatus:
     toolchain: Toolchain
     targets: tuple[Target, ...] = ()
     unusable: str = ""
+    obstacle: Obstacle | None = None
     selected: tuple[Target, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
 
@@ -129,7 +131,7 @@ def statuses(registry: Registry, pool: WorkerPool, host: Host, selection: Select
     for name, answer in answers(registry, pool, host, selection.toolchains(registry)).items():
         toolchain = registry.toolchains[name]
         if isinstance(answer, Unsupported):
-            found.append(ToolchainStatus(toolchain=toolchain, unusable=answer.reason))
+            found.append(ToolchainStatus(toolchain=toolchain, unusable=answer.reason, obstacle=answer.obstacle))
             continue
         against = {target: selection.reason_against(target) for target in answer}
         found.append(

@@ -57,6 +57,8 @@ class FakePipeline(types.ModuleType):
     Attributes:
         calls: Name of each function called, with its arguments.
         error: What every function raises; None to answer.
+        copied_from: Package that makes every optimization unnecessary; None if there is none.
+        remembered: What optimizations ended with: origin, package and database.
     """
 
     def __init__(self) -> None:
@@ -65,6 +67,8 @@ class FakePipeline(types.ModuleType):
         self.error: BaseException | None = None
         self.OptimizeOptions = Options
         self.BenchOptions = Options
+        self.copied_from: Path | None = None
+        self.remembered: list[tuple[str, Path, str | None]] = []
         self.compare_passes = True
         self.load_notes: tuple[str, ...] = ()
 
@@ -84,9 +88,20 @@ class FakePipeline(types.ModuleType):
         self._note("optimize", model=model, options=options)
         return types.SimpleNamespace(
             record=RECORD,
+            origin="ab12",
             save=lambda path: path.write_bytes(b"0" * 2048),
             save_plan=lambda path: path.write_text("a plan"),
         )
+
+    def up_to_date(self, model: Path, options: Any, output: Path) -> Any:
+        if self.copied_from is None:
+            return None
+        output.write_bytes(b"1" * 1024)
+        elsewhere = self.copied_from if output != self.copied_from else None
+        return types.SimpleNamespace(record=RECORD, copied_from=elsewhere)
+
+    def remember(self, origin: str, package: Path, tuning_db: str | None) -> None:
+        self.remembered.append((origin, package, tuning_db))
 
     def inspect(self, model: Path, options: Any) -> InspectReport:
         self._note("inspect", model=model, options=options)
@@ -121,7 +136,7 @@ class FakePipeline(types.ModuleType):
 @pytest.fixture
 def pipeline(monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
     fake = FakePipeline()
-    for name in ("optimize", "inspect", "doctor", "bench", "compare", "load"):
+    for name in ("optimize", "inspect", "doctor", "bench", "compare", "load", "up_to_date"):
         monkeypatch.setitem(sys.modules, f"collage.commands.{name}", fake)
     monkeypatch.setitem(sys.modules, "collage.options", fake)
     return fake

@@ -81,6 +81,33 @@ def test_optimize_saves_and_shows_the_result(collage: Collage, pipeline: FakePip
     assert RECORD.decision in result.stdout
     assert "saved out.collage (2.0 KiB)" in result.stdout
     assert "measuring (0/2) ..." in result.stderr
+    assert pipeline.remembered == [("ab12", Path("out.collage"), None)]
+
+
+@pytest.mark.parametrize(
+    ("at", "said"), [("out.collage", "again): kept out.collage"), ("in.collage", "again): copied from in.collage:")]
+)
+def test_optimize_keeps_or_copies_what_is_up_to_date(
+    at: str, said: str, collage: Collage, pipeline: FakePipeline, model: Path
+) -> None:
+    pipeline.copied_from = Path(at)
+
+    result = collage("optimize", model, "-o", "out.collage")
+
+    assert result.exit_code == 0, result.output
+    assert said in " ".join(result.stdout.split())
+    assert "out.collage (1.0 KiB)" in " ".join(result.stdout.split())
+    assert RECORD.decision in result.stdout
+    assert (pipeline.calls, pipeline.remembered) == ([], [])
+
+
+@pytest.mark.parametrize("option", [["--anew"], ["--save-plan", "p.json"], ["--search", "two-level", "--trace", "t"]])
+def test_what_needs_a_run_gets_one(option: list[str], collage: Collage, pipeline: FakePipeline, model: Path) -> None:
+    pipeline.copied_from = Path("out.collage")
+
+    collage("optimize", model, "-o", "out.collage", *option)
+
+    assert [name for name, _ in pipeline.calls] == ["optimize"]
 
 
 def test_json_on_standard_output_is_alone_there(collage: Collage, pipeline: FakePipeline, model: Path) -> None:

@@ -36,8 +36,8 @@ def three_products(parsed: Parse) -> ir.Model:
 def save(path: Path, model: ir.Model, toolchain: ExecutingMock | None = None, **options: Any) -> Path:
     partitioned = partition(model)
     artifacts = (toolchain or ExecutingMock(embed=False)).lower_all(partitioned)
-    settings = {"threads": 3, "model_name": "m.onnx", "model_sha256": "ab", **options}
-    save_package(path, partitioned, artifacts, dict.fromkeys(artifacts, MOCK), {"decision": "so"}, **settings)
+    settings = {"record": {"decision": "so"}, "threads": 3, "model_name": "m.onnx", "model_sha256": "ab", **options}
+    save_package(path, partitioned, artifacts, dict.fromkeys(artifacts, MOCK), **settings)
     return path
 
 

@@ -40,28 +40,23 @@ def said(result: Result) -> str:
     return " ".join(result.stderr.split())
 
 
+def optimized(folder: Path, number: int, *arguments: str) -> str:
+    """Optimize a model into a numbered package; return what was printed, as one line."""
+    result = collage(
+        *("optimize", folder / "cnn.onnx", "-o", folder / f"{number}.collage", "--json", folder / f"{number}.json"),
+        *("--toolchains", BOTH, "--tuning-db", folder / "tuning.sqlite", *TINY_ARGUMENTS, *arguments),
+    )
+    assert result.exit_code == 0, result.stderr
+    return " ".join(result.stdout.split())
+
+
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("ran")
-    model = written("cnn", folder)
-    found = []
+    written("cnn", folder)
     for number in (1, 2):
-        result = collage(
-            "optimize",
-            model,
-            "-o",
-            folder / f"{number}.collage",
-            "--json",
-            folder / f"{number}.json",
-            "--toolchains",
-            BOTH,
-            "--tuning-db",
-            folder / "tuning.sqlite",
-            *TINY_ARGUMENTS,
-        )
-        assert result.exit_code == 0, result.stderr
-        found.append(json.loads((folder / f"{number}.json").read_text()))
-    return Ran(folder, *found)
+        optimized(folder, number, "--anew")
+    return Ran(folder, *(json.loads((folder / f"{number}.json").read_text()) for number in (1, 2)))
 
 
 @pytest.mark.plugins
@@ -113,6 +108,23 @@ def test_a_second_run_measures_nothing_and_chooses_the_same(ran: Ran) -> None:
     assert second["cache_hits"] > 0
     assert json.dumps(ran.second["regions"]) == json.dumps(ran.first["regions"])
     assert ran.second["contenders"] == ran.first["contenders"]
+
+
+@pytest.mark.plugins
+def test_what_was_optimized_is_kept_or_copied_and_not_optimized_again(
+    ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collage.commands.optimize.optimize", lambda *_, **__: pytest.fail("it was optimized again"))
+    package = ran.folder / "2.collage"
+    before = package.read_bytes(), package.stat().st_mtime_ns
+
+    kept, copied = optimized(ran.folder, 2), optimized(ran.folder, 3)
+
+    assert f"kept {package}" in kept
+    assert "copied from" in copied
+    assert (package.read_bytes(), package.stat().st_mtime_ns) == before
+    assert (ran.folder / "3.collage").read_bytes() == before[0]
+    assert [json.loads((ran.folder / f"{number}.json").read_text()) for number in (2, 3)] == [ran.second] * 2
 
 
 @pytest.mark.plugins

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import re
+import sqlite3
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -208,6 +210,14 @@ def first(folder: Path, log: Path) -> Optimized:
 def again(folder: Path, log: Path, first: Optimized) -> Optimized:
     """A second run over the database of the first."""
     return optimized(folder, log, "again", ("reference", "well", "misbehaving"))
+
+
+def test_a_run_in_which_something_failed_is_made_again(folder: Path, first: Optimized, again: Optimized) -> None:
+    with contextlib.closing(sqlite3.connect(folder / "tuning.sqlite")) as database:
+        kinds = {kind for (kind,) in database.execute("SELECT kind FROM document")}
+
+    assert "race" in kinds
+    assert "optimization" not in kinds
 
 
 @pytest.fixture(scope="module")

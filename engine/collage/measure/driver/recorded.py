@@ -160,6 +160,11 @@ class RecordedCosts:
             return None
         return to_outcome(records[-1], self.settings.limits(candidate.measured_as))
 
+    @property
+    def transient(self) -> tuple[Failed, ...]:
+        """Failures that the next run tries again."""
+        return tuple(self._transient.values())
+
     def rejection(self, candidate: CandidateKernel) -> Rejection | None:
         """Return why a candidate that was tried cannot be used; None if it can, or nobody tried."""
         outcome = self.outcome(candidate)

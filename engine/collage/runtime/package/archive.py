@@ -116,6 +116,11 @@ class Archive:
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
 
+    @property
+    def content(self) -> memoryview:
+        """The whole file."""
+        return memoryview(self._map)
+
     def raw(self, name: str) -> memoryview:
         """Return an entry's bytes without checking them, as a view of the file.
 

@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from collage.errors import NotAPackageError, PackageDamagedError
+from collage.errors import NotAPackageError, PackageDamagedError, PackageError
 from collage.runtime.package.archive import Archive
 from collage.runtime.package.manifest import MANIFEST, MODEL, RECORD, WEIGHTS, Manifest, parsed
 from collage_core.contract import Artifact, Target, weight_named
 from collage_core.errors import ModelError
 from collage_core.ir.io.model_io import external_tensors, save_model
+from collage_core.ir.io.replacement import Replacement
 from collage_core.passes.call_sites import call_sites
 
 T = TypeVar("T")
@@ -86,6 +87,28 @@ class Package:
             PackageDamagedError: On reading, if an entry is missing or its checksum does not match.
         """
         return LazyMapping(self.manifest.weights, lambda key: self._tensor(key).numpy())
+
+    def verify(self) -> None:
+        """Check the content of every entry.
+
+        Raises:
+            PackageDamagedError: If a checksum does not match.
+        """
+        for name in self._archive:
+            if name != MANIFEST:
+                self._archive.read(name, self.manifest.entries)
+
+    def save_copy(self, path: str | os.PathLike[str]) -> None:
+        """Write the package to another file, atomically.
+
+        Raises:
+            PackageError: If it cannot be written.
+        """
+        try:
+            with Replacement(path) as file:
+                file.stream.write(self._archive.content)
+        except OSError as error:
+            raise PackageError(str(path), error.strerror or str(error)) from error
 
     @functools.cached_property
     def record(self) -> Any:

@@ -1,0 +1,90 @@
+"""What decides the outcome of an optimization, but for what the tuning database holds, as one hash."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx_ir
+
+from collage.devices.this_host import this_host
+from collage.options import OptimizeOptions
+from collage.setup.facts import external_files, file_sha256
+from collage_core.ir.io.model_io import load_model
+
+_OWN = ("collage", "collage_core")
+"""Import packages of the product; plugins' are those of entry points whose group is called after it."""
+_ASIDE = frozenset({"tuning_db", "inputs", "load_plan", "fusion_specs"})
+"""Options that count otherwise: by the content of a file, or not at all."""
+
+
+def origin_of(model: str | os.PathLike[str] | onnx_ir.Model, options: OptimizeOptions) -> str | None:
+    """Return a hash of model, options, machine and installed software.
+
+    Of other distributions the version counts. Of this product and its plugins, which may be installed from a source
+    tree, the size and time of each file counts. Environment variables, and libraries that the system brings, do not.
+
+    Args:
+        model: An ONNX file, or a model in memory.
+        options: What to do.
+
+    Returns:
+        The hash; None where it is not known: with a budget a second run goes on where the first ended, and models in
+        memory, rules and arrays of the caller's own have no files.
+
+    Raises:
+        ModelError: If the model's file is missing or not a model.
+        OSError: If another file cannot be read.
+    """
+    if isinstance(model, onnx_ir.Model) or isinstance(options.inputs, Mapping):
+        return None
+    if options.budget_s is not None or options.fusion_specs:
+        return None
+    path = Path(model)
+    files = [path, *external_files(load_model(path))]
+    files += [Path(each) for each in (options.inputs, options.load_plan) if each is not None]
+    host = this_host()
+    what = {
+        "model": path.name,
+        "files": [file_sha256(each) for each in files],
+        "given": [options.inputs is not None, options.load_plan is not None],
+        "options": {
+            field.name: getattr(options, field.name)
+            for field in dataclasses.fields(options)
+            if field.name not in _ASIDE
+        },
+        "host": host.fingerprint_for(*(device.name for device in host.devices)),
+        "python": sys.version,
+        "installed": sorted({f"{each.name} {each.version}" for each in importlib.metadata.distributions()}),
+        "code": list(_code()),
+    }
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+
+
+def _code() -> Iterator[tuple[Any, ...]]:
+    """Yield name, size and time of each file of this product's import packages and of plugins'."""
+    entries = [entry for each in importlib.metadata.distributions() for entry in each.entry_points]
+    plugins = {entry.module.partition(".")[0] for entry in entries if entry.group.partition(".")[0] == _OWN[0]}
+    for package in sorted({*_OWN, *plugins}):
+        spec = importlib.util.find_spec(package)
+        if spec is None:
+            yield package, None
+            continue
+        for place in map(Path, spec.submodule_search_locations or ()):
+            for path in sorted(place.rglob("*.py")):
+                yield package, str(path.relative_to(place)), *_state(path)
+        if spec.origin is not None and not spec.submodule_search_locations:
+            yield package, "", *_state(Path(spec.origin))
+
+
+def _state(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
