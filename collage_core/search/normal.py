@@ -1,22 +1,31 @@
-"""A normal distribution over unknowns that is learnt from weighted sums of them, and draws from it.
+"""A normal distribution over unknowns that is learnt from weighted sums of them, and draws from one with longer tails.
 
 The update after each measurement is Kalman's (C. E. Rasmussen and C. K. I. Williams, "Gaussian Processes for Machine
 Learning", section 2.1). Draws follow it by Matheron's rule: each is moved by what the measurement, with noise drawn for
 it, differs from what the draw said of it, so that afterwards it is a draw from the distribution that was learnt (J. T.
 Wilson and others, "Pathwise Conditioning of Gaussian Processes", JMLR 22, 2021).
+
+A few things are far from what anybody believes. So each draw stands off by a factor of its own, as draws of Student's t
+distribution do: a normal one whose variance is itself unknown.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Self, TypeAlias
+import statistics
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 
 Vector: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 Matrix: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 Positions: TypeAlias = "np.ndarray[Any, np.dtype[np.intp]]"
+
+_FREEDOM: Final = 4
+"""Degrees of freedom of Student's t distribution: the fewer, the further the furthest draws are off."""
+_LEAST_ROOT: Final = 0.1
+"""Of the cube root of a chi-squared number over its mean: for the one in 5,000 below, the approximation is no good."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +63,8 @@ class Normal:
         off = (
             rng.standard_normal((draws, len(mean))) * np.sqrt(own) + rng.standard_normal((draws, len(shared))) @ shared
         )
-        return cls(mean=mean, own=own, shared=shared, seen=np.zeros((0, len(mean))), draws=mean + off, seed=seed)
+        further = mean + off * _spreads(draws)[:, None]
+        return cls(mean=mean, own=own, shared=shared, seen=np.zeros((0, len(mean))), draws=further, seed=seed)
 
     def doubted(self, scale: float) -> Self:
         """Return the same with standard deviations multiplied by a scale, before anything is seen."""
@@ -97,3 +107,15 @@ class Normal:
             draws=self.draws + np.outer((disturbed - self.draws[:, at] @ by) / spread, covariance),
         )
         return after, off**2 / spread
+
+
+def _spreads(draws: int) -> Vector:
+    """Return by how much draws of Student's t distribution are further off than normal ones, largest first.
+
+    The root of degrees of freedom over a chi-squared number, here at equally likely quantiles of that (the
+    Wilson-Hilferty approximation), so that few draws have what many would.
+    """
+    normal = statistics.NormalDist()
+    at = np.array([normal.inv_cdf((number + 0.5) / draws) for number in range(draws)])
+    roots = 1 - 2 / (9 * _FREEDOM) + at * math.sqrt(2 / (9 * _FREEDOM))
+    return np.maximum(roots, _LEAST_ROOT) ** -1.5

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cpu_seconds import least, lost, markdown
+from benchmarks.cpu_seconds import NAMES, least, lost, markdown
+from benchmarks.models import MODELS
 
 
 def run(tree: str, state: str, cpu_s: float) -> dict[str, Any]:
@@ -23,6 +24,10 @@ def result(*, cold: float, warm: float, before: tuple[float, float] | None = (20
         "model": "m",
         "runs": [run(tree, state, slower * cpu_s) for slower in (1, 3) for tree, state, cpu_s in runs],
     }
+
+
+def test_what_is_run_by_default_is_there() -> None:
+    assert set(NAMES) <= set(MODELS)
 
 
 def test_the_least_of_the_runs_counts() -> None:

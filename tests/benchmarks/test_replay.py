@@ -85,7 +85,7 @@ def test_the_long_run_is_the_median_of_measurements_not_of_samples() -> None:
 
 
 def test_the_long_run_is_at_the_machines_usual_speed() -> None:
-    block = Block(samples=1, calibration_us=20.0)
+    block = Block(samples=1, calibration_us=40.0)
     slow = dataclasses.replace(record(30.0), blocks=(block,))
 
     assert (long_run_us([slow], 10.0), long_run_us([slow])) == (15.0, 30.0)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from collage.control.tie_breaking import NEAR, TieBreaking
 from collage.measure.statistics import Interval, ratio_interval
 
-DISPLACE_BELOW = 0.98
-"""Median ratio below which a mixed plan displaces the incumbent: a smaller gain is not worth another dependency."""
+DISPLACE_BELOW = 0.99
+"""Median ratio below which a mixed plan displaces the incumbent: less is not worth another dependency."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

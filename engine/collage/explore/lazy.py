@@ -46,7 +46,7 @@ def explore_lazily(setup: ExplorationSetup, pool: CandidatePool) -> Explored:
     """
     knowledge = knowing_nothing(begun(setup, pool))
     wholes = worth_measuring(knowledge.exploration, operators=0)
-    knowledge = looked_at(knowledge, "measuring whole models", wholes, brief=False)
+    knowledge = looked_at(knowledge, "measuring whole models", wholes)
     knowledge = looked_at(knowledge, "measuring what a toolchain leaves to others", _left_to_others(knowledge, wholes))
     knowledge = probed(with_profiles(knowledge, wholes))
     knowledge, cuts = _proposed_anew(knowledge)

@@ -88,19 +88,16 @@ def knowing_nothing(exploration: Exploration) -> Knowledge:
     return Knowledge(exploration=exploration, work=work, kinds=kinds, beliefs=beliefs)
 
 
-def looked_at(
-    knowledge: Knowledge, what: str, candidates: Iterable[CandidateKernel], *, brief: bool = True
-) -> Knowledge:
+def looked_at(knowledge: Knowledge, what: str, candidates: Iterable[CandidateKernel]) -> Knowledge:
     """Measure candidates and learn from what comes out.
 
     Args:
         knowledge: What is known so far.
         what: Name of the phase, for the progress display.
         candidates: What to measure, in this order.
-        brief: Whether a rough time will do.
     """
     looked = list(candidates)
-    exploration = measured(knowledge.exploration, what, looked, brief=brief)
+    exploration = measured(knowledge.exploration, what, looked, brief=True)
     fresh: dict[tuple[str, CacheKey, int], float] = {}
     for candidate in looked:
         cost = exploration.pool.selected_us(candidate)

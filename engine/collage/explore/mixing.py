@@ -13,11 +13,11 @@ from collage_core.contract import Cost, Unmeasured
 from collage_core.errors import NoCoverError
 from collage_core.search import Matrix, SearchCandidate, SearchResult, Vector, lazy_search, prepare
 
-_GAIN = 0.07
+_GAIN = 0.05
 """Share of the best plan that must be to gain by measuring more, by the mean over draws, relative to the noise of a
 measurement: what is less would not be told from it.
 """
-_WORTH = 0.05
+_WORTH = 0.035
 """Share of the best plan that a single measurement must promise, likewise: where there are hundreds of small kernels,
 all together promise more than there is time to look for.
 """

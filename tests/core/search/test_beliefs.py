@@ -7,6 +7,7 @@ import random
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from collage_core.search import SearchCandidate
 from collage_core.search import beliefs as module
@@ -117,7 +118,7 @@ def test_a_first_belief_that_was_held_too_firmly_gives_way() -> None:
 
 
 def test_draws_are_of_what_was_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many draws have the mean, and the deviation, of the distribution, also after measurements."""
+    """Many draws have the mean of the distribution and its deviation, with the tails of Student's t distribution."""
     monkeypatch.setattr(module, "DRAWS", 20_000)
     monkeypatch.setattr(module, "_SURPRISE", 1e9)
     joints = [Joint(nodes=(0, 1), change_us=40.0, doubt_us=20.0)]
@@ -127,9 +128,17 @@ def test_draws_are_of_what_was_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
         for nodes in (0b001, 0b011, 0b100, 0b111):
             mean, deviation = learnt.moments(nodes, 0.0)
             (drawn,) = learnt.drawn_us([(nodes, 0.0)])
-            # a kernel besides its nodes takes no less than nothing, so some draws are a little longer
-            assert float(drawn.mean()) == pytest.approx(mean, abs=0.03 * deviation + 5.0)
-            assert float(drawn.std()) == pytest.approx(deviation, rel=0.05, abs=4.0)
+            # a kernel besides its nodes takes no less than nothing, so some draws are a little longer; and the noise of
+            # what was measured is normal
+            assert float(np.median(drawn)) == pytest.approx(mean, abs=0.03 * deviation + 5.0)
+            for quantile in (0.1, 0.75, 0.9):
+                off = float(np.quantile(drawn, quantile)) - mean
+                tails = [float(each.ppf(quantile)) * deviation for each in (scipy.stats.t(4), scipy.stats.norm)]
+                assert min(tails) - 0.1 * deviation - 5.0 < off < max(tails) + 0.1 * deviation + 5.0
+            if not seen:
+                assert float(np.quantile(drawn, 0.99)) == pytest.approx(
+                    mean + float(scipy.stats.t(4).ppf(0.99)) * deviation, rel=0.15
+                )
 
 
 def test_many_kernels_are_drawn_as_one_by_one_and_anew_once_more_is_known() -> None:
@@ -174,7 +183,7 @@ def test_what_was_measured_is_drawn_as_it_was_measured_within_its_noise() -> Non
 
     whole, halves = drawn_us(beliefs, "t", 0b1111), [drawn_us(beliefs, "t", half) for half in (0b0011, 0b1100)]
 
-    assert all(us == pytest.approx(250.0, abs=25.0) for us in whole)  # of what a kernel takes besides, no draw is < 0
+    assert all(us == pytest.approx(250.0, abs=70.0) for us in whole)  # of what a kernel takes besides, no draw is < 0
     # what one half gains the other loses
     assert np.corrcoef(halves[0], halves[1])[0, 1] < -0.5
     assert max(halves[0]) - min(halves[0]) > 10

@@ -63,7 +63,7 @@ def test_a_plan_that_disappoints_in_place_makes_room_for_another() -> None:
 def test_nothing_is_worthwhile_that_does_not_look_clearly_better_than_what_was_timed() -> None:
     alone = singles(POOL, [A, B])
     [best] = mixes(POOL, 1)
-    times = [*(raced(plan, 70.0) for plan in alone), raced(best, 34.5, {"k0000": 10.0, "k0001": 10.0, "k0002": 14.5})]
+    times = [*(raced(plan, 70.0) for plan in alone), raced(best, 34.2, {"k0000": 10.0, "k0001": 10.0, "k0002": 14.2})]
 
     assert fed_back(POOL, [*alone, best], times, USUAL_US, 3).worthwhile == ()
 

@@ -134,7 +134,7 @@ def test_a_rare_operator_that_one_toolchain_computes_badly_goes_to_the_other() -
     assert path(found) == [("a", GRAPH.names[:at]), ("b", GRAPH.names[at : at + 1]), ("a", GRAPH.names[at + 1 :])]
 
 
-def test_where_profiles_promise_nothing_next_to_no_region_is_measured() -> None:
+def test_where_profiles_promise_nothing_few_regions_are_measured() -> None:
     def profile_us(target: str, node: onnx_ir.Node) -> float:
         return 10.0 if target == "a" else 30.0
 
@@ -144,7 +144,7 @@ def test_where_profiles_promise_nothing_next_to_no_region_is_measured() -> None:
 
     assert path(found) == [("a", GRAPH.names)]
     assert {each for each in source.measured if each[1] == GRAPH.names} == {("a", GRAPH.names), ("b", GRAPH.names)}
-    assert len(set(source.measured)) <= 4
+    assert len(set(source.measured)) <= len(found.pool) / 10
 
 
 @pytest.mark.parametrize("seed", range(5))
