@@ -49,9 +49,9 @@ def placed_regions(exploration: Exploration, beliefs: Beliefs) -> list[Candidate
 
 
 def shifted_regions(exploration: Exploration, kernels: Sequence[SearchCandidate]) -> list[CandidateKernel]:
-    """Return kernels with one operator more, and with one less, at their borders, where targets join anything.
+    """Return kernels with one operator more or less at their borders, or with all of a neighbour.
 
-    What reads the same value as a kernel is at its border, too.
+    What reads the same value as a kernel is at its border, too. Only targets that join anything have such kernels.
 
     Args:
         exploration: What is known so far.
@@ -66,7 +66,8 @@ def shifted_regions(exploration: Exploration, kernels: Sequence[SearchCandidate]
             continue
         refused = mask_of({*rule.query, *rule.pinned}) | mask_of(graph.compilers)
         own = kernel.nodes & graph.needs_kernel
-        more = [own | nodes for nodes in operators if not nodes & own and _touches(graph, nodes, own)]
+        besides = dict.fromkeys((*operators, *(each.nodes & graph.needs_kernel for each in kernels)))
+        more = [own | nodes for nodes in besides if not nodes & own and _touches(graph, nodes, own)]
         less = [own & ~nodes for nodes in operators if own & ~nodes and _is_at_border(graph, nodes, own)]
         for nodes in (*more, *less):
             region = SubGraph(graph, graph.completed(nodes))

@@ -37,6 +37,16 @@ def test_a_kernel_of_all_loses_an_end_and_gains_nothing() -> None:
     assert {each.sub_graph.nodes for each in found} == {0b011111, 0b111110}
 
 
+def test_a_kernel_takes_in_a_neighbour_of_another_target_and_not_what_is_further() -> None:
+    others = [SearchCandidate(nodes=nodes, target="b", key="k") for nodes in (0b011100, 0b100000)]
+
+    found = shifted_regions(exploration(), [kernel(0b000011), *others])
+
+    mine = {each.sub_graph.nodes for each in found if each.target.name == "a"}
+    assert mine == {0b000111, 0b000010, 0b000001, 0b011111}
+    assert {0b011111, 0b111100} < {each.sub_graph.nodes for each in found if each.target.name == "b"}
+
+
 def test_a_kernel_takes_in_what_reads_the_same_value() -> None:
     g = GraphBuilder("readers")
     read = g.op("Relu", g.input("x", 4, 4))
