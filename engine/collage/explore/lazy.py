@@ -15,15 +15,16 @@ from collections.abc import Sequence
 
 from collage.explore.covering import covered
 from collage.explore.exhaustive import begun, concluded
-from collage.explore.exploration import ExplorationSetup, Explored
+from collage.explore.exploration import Exploration, ExplorationSetup, Explored
 from collage.explore.learning import Knowledge, knowing_nothing, looked_at, probed, with_profiles
 from collage.explore.measuring import is_operator
-from collage.explore.mixing import best_plan
+from collage.explore.mixing import best_plan, looked_around
 from collage.explore.proposing import cuts_of, proposed, worth_measuring
 from collage.explore.regions import placed_regions, shifted_regions
 from collage.explore.searching import merged_on
 from collage_core.candidates.pool import CandidatePool
 from collage_core.fusion import CandidateKernel
+from collage_core.search import SearchResult
 
 _ROUNDS = 3
 """Rounds of proposing by what was learnt, for each in which neighbours may be joined: a border moves by an operator in
@@ -50,7 +51,7 @@ def explore_lazily(setup: ExplorationSetup, pool: CandidatePool) -> Explored:
     knowledge = looked_at(knowledge, "measuring what a toolchain leaves to others", _left_to_others(knowledge, wholes))
     knowledge = probed(with_profiles(knowledge, wholes))
     knowledge, cuts = _proposed_anew(knowledge)
-    knowledge = _improved(knowledge)
+    knowledge = _around(_improved(knowledge))
     knowledge = knowledge.after(covered(knowledge.exploration, cuts))
     explored = concluded(knowledge.exploration)
     return dataclasses.replace(explored, result=dataclasses.replace(explored.result, method="lazy"))
@@ -101,9 +102,27 @@ def _improved(knowledge: Knowledge) -> Knowledge:
         knowledge, path = best_plan(knowledge)
         before = len(knowledge.exploration.pool)
         if path is not None:
-            near = shifted_regions(knowledge.exploration, path.candidates)
-            knowledge = _with_regions(knowledge, [*merged_on(knowledge.exploration, path), *near])
+            knowledge = _with_regions(knowledge, _near(knowledge.exploration, path))
         knowledge, _ = _proposed_anew(knowledge)
         if len(knowledge.exploration.pool) == before:
             break
     return knowledge
+
+
+def _around(knowledge: Knowledge) -> Knowledge:
+    """Look at what is near to the best plan, more hopefully than draws do, and near to what is the best then."""
+    for _ in range(_ROUNDS):
+        knowledge, path = best_plan(knowledge)
+        if path is None:
+            break
+        near = _near(knowledge.exploration, path)
+        knowledge, before = _with_regions(knowledge, near), len(knowledge.learnt)
+        knowledge = looked_around(knowledge, near)
+        if len(knowledge.learnt) == before:
+            break
+    return knowledge
+
+
+def _near(exploration: Exploration, path: SearchResult) -> list[CandidateKernel]:
+    """Return kernels near to those of a plan."""
+    return [*merged_on(exploration, path), *shifted_regions(exploration, path.candidates)]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from collage.explore.learning import Knowledge, looked_at
 from collage_core.contract import Cost, Unmeasured
 from collage_core.errors import NoCoverError
+from collage_core.fusion import CandidateKernel
 from collage_core.search import Matrix, SearchCandidate, SearchResult, Vector, lazy_search, prepare
 
 _GAIN = 0.05
@@ -21,6 +22,10 @@ _WORTH = 0.035
 """Share of the best plan that a single measurement must promise, likewise: where there are hundreds of small kernels,
 all together promise more than there is time to look for.
 """
+
+
+_HOPED_GAIN = 0.02
+"""Share of the best plan that a neighbour of it has to save by the best that is conceivable, to be measured."""
 
 
 class _Asking:
@@ -54,6 +59,37 @@ class _Asking:
     def at_least_us(self, candidates: Sequence[SearchCandidate]) -> Vector:
         """See `Estimates`; what is believed proves nothing."""
         return np.zeros(len(candidates))
+
+
+class _Hoping(_Asking):
+    """The same, with one estimate for each kernel: the least that it may take."""
+
+    def expected_us(self, candidates: Sequence[SearchCandidate]) -> Matrix:
+        """See `Estimates`."""
+        return np.array([[self.knowledge.beliefs.hoped_us(each.target, each.nodes) for each in candidates]])
+
+
+def looked_around(knowledge: Knowledge, near: Iterable[CandidateKernel]) -> Knowledge:
+    """Measure what is near to the best plan as long as it would be clearly better with the least this may take.
+
+    What many kernels may save together, draws tell. A single one that is far from what is believed is in few of them.
+
+    Args:
+        knowledge: What is known so far; something that was measured covers the graph.
+        near: Kernels near to those of the best plan, in the pool.
+    """
+    asking, pool = _Hoping(knowledge), knowledge.exploration.pool
+    named = {(each.target.name, each.sub_graph.nodes) for each in near if each.sub_graph.nodes != pool.whole}
+    lazy_search(
+        prepare(pool.problem()),
+        asking,
+        asking,
+        asking.measure,
+        allow=lambda c: (c.target, c.nodes) in named or not isinstance(asking.cost(c), Unmeasured),
+        stop=lambda: asking.knowledge.exploration.is_spent,
+        gain=_HOPED_GAIN,
+    )
+    return asking.knowledge
 
 
 def best_plan(knowledge: Knowledge) -> tuple[Knowledge, SearchResult | None]:

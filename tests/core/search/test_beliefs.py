@@ -117,6 +117,18 @@ def test_a_first_belief_that_was_held_too_firmly_gives_way() -> None:
     assert beliefs.mean_us("t", 0b1100) == pytest.approx(180.0, rel=0.25)
 
 
+def test_the_least_that_is_hoped_for_is_three_deviations_less_and_nothing_absurd() -> None:
+    firm = TargetBelief([300.0, 200.0], ["conv", "exp"], [Doubt(node=0.1, kind=0.0, target=0.0)] * 2)
+    vague = TargetBelief([300.0, 200.0], ["conv", "exp"], [GUESSED] * 2)
+    beliefs = Beliefs({"firm": firm, "vague": vague, "free": TargetBelief([0.0], ["none"], [PROFILED])}, zero)
+
+    mean, deviation = firm.moments(0b11, 0.0)
+    assert beliefs.hoped_us("firm", 0b11) == pytest.approx(mean - 3 * deviation)
+    assert beliefs.hoped_us("vague", 0b11) == pytest.approx(0.3 * vague.moments(0b11, 0.0)[0])
+    assert beliefs.hoped_us("free", 0b1) > 0
+    assert beliefs.learning([("firm", 0b11, mean)], 0.001).hoped_us("firm", 0b11) > beliefs.hoped_us("firm", 0b11)
+
+
 def test_draws_are_of_what_was_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many draws have the mean of the distribution and its deviation, with the tails of Student's t distribution."""
     monkeypatch.setattr(module, "DRAWS", 20_000)

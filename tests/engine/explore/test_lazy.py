@@ -70,7 +70,8 @@ def test_where_one_target_is_better_at_everything_next_to_no_region_is_measured(
     found = explored(source)
 
     assert path(found) == [("a", GRAPH.names)]
-    assert len({each for each in source.measured if 1 < len(each[1]) < len(GRAPH)}) <= 2
+    # of these, two are without the first or the last operator: a last look around the plan
+    assert len({each for each in source.measured if 1 < len(each[1]) < len(GRAPH)}) <= 4
 
 
 def halves_us(target: str, node: onnx_ir.Node) -> float:
@@ -90,7 +91,7 @@ def test_profiles_of_whole_models_say_where_to_cut_so_that_little_is_measured_be
         ("a", GRAPH.names[:6]),
         ("b", GRAPH.names[6:]),
     }
-    assert len(regions) <= 8
+    assert len(regions) <= 10
 
 
 def test_an_operator_that_is_slow_for_its_neighbours_layout_is_a_kernel_of_its_own() -> None:
