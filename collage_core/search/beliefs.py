@@ -64,8 +64,8 @@ _LEAST, _LEAST_KERNEL_US = 0.1, 0.5
 """A draw gives a kernel at least this share of what it is believed to take, and this much for what it takes besides.
 Otherwise plans of many small kernels look best in every other draw.
 """
-_HOPED, _HOPED_SD = 0.3, 3.0
-"""The least that is conceivable: so many standard deviations less than believed, and at least this share of that."""
+_OPTIMISTIC_SHARE, _OPTIMISTIC_SD = 0.3, 3.0
+"""An optimistic estimate: so many standard deviations less than believed, and at least this share of that."""
 _SURPRISE = 2.0
 """Mean square of how far off measurements are, in standard deviations, above which the first belief is doubted."""
 _SCALES = (1.0, 2.0, 4.0, 8.0)
@@ -273,10 +273,10 @@ class Beliefs:
         """Return the believed time of a kernel, in microseconds."""
         return max(0.0, self._targets[target].moments(nodes, self._boundary_bytes(nodes))[0])
 
-    def hoped_us(self, target: str, nodes: int) -> float:
-        """Return the least that a kernel may take without being a miracle, in microseconds; > 0."""
+    def optimistic_us(self, target: str, nodes: int) -> float:
+        """Return what a kernel takes if all goes well: three deviations below its mean, in microseconds; > 0."""
         mean, deviation = self._targets[target].moments(nodes, self._boundary_bytes(nodes))
-        return max(mean - _HOPED_SD * deviation, _HOPED * mean, _LEAST_KERNEL_US)
+        return max(mean - _OPTIMISTIC_SD * deviation, _OPTIMISTIC_SHARE * mean, _LEAST_KERNEL_US)
 
     def drawn_us(self, candidates: Sequence[SearchCandidate]) -> Matrix:
         """Return what kernels take by each of the `DRAWS` draws, in microseconds; > 0, a row for each draw."""

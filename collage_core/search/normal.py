@@ -5,8 +5,8 @@ Learning", section 2.1). Draws follow it by Matheron's rule: each is moved by wh
 it, differs from what the draw said of it, so that afterwards it is a draw from the distribution that was learnt (J. T.
 Wilson and others, "Pathwise Conditioning of Gaussian Processes", JMLR 22, 2021).
 
-A few things are far from what anybody believes. So each draw stands off by a factor of its own, as draws of Student's t
-distribution do: a normal one whose variance is itself unknown.
+A few unknowns are further from their mean than a normal distribution allows. So each draw's distance from the mean is
+multiplied by a factor of its own, which makes it a draw of a multivariate Student's t distribution.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ Matrix: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 Positions: TypeAlias = "np.ndarray[Any, np.dtype[np.intp]]"
 
 _FREEDOM: Final = 4
-"""Degrees of freedom of Student's t distribution: the fewer, the further the furthest draws are off."""
+"""Degrees of freedom of Student's t distribution: the fewer, the longer its tails."""
 _LEAST_ROOT: Final = 0.1
-"""Of the cube root of a chi-squared number over its mean: for the one in 5,000 below, the approximation is no good."""
+"""Least cube root of a chi-squared number over its mean. Of smaller ones, fewer than one in 5,000, the approximation by
+Wilson and Hilferty makes negative numbers.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -110,10 +112,11 @@ class Normal:
 
 
 def _spreads(draws: int) -> Vector:
-    """Return by how much draws of Student's t distribution are further off than normal ones, largest first.
+    """Return the factors that turn normal draws into draws of Student's t distribution, largest first.
 
-    The root of degrees of freedom over a chi-squared number, here at equally likely quantiles of that (the
-    Wilson-Hilferty approximation), so that few draws have what many would.
+    Each is the root of the degrees of freedom over a chi-squared number. The numbers are quantiles at equal steps of
+    probability (by the approximation of Wilson and Hilferty), not drawn, so that a few dozen factors have the right
+    spread.
     """
     normal = statistics.NormalDist()
     at = np.array([normal.inv_cdf((number + 0.5) / draws) for number in range(draws)])

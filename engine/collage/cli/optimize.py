@@ -179,8 +179,8 @@ def optimize(
         prefer=prefer,
         load_plan=load_plan,
     )
-    enough = not anew and save_plan is None and trace is None
-    found = up_to_date(model, options, output) if enough else None
+    only_the_package = save_plan is None and trace is None
+    found = up_to_date(model, options, output) if only_the_package and not anew else None
     if found is None:
         from collage.commands.optimize import optimize as optimize_model
 
@@ -196,8 +196,8 @@ def optimize(
         record, done = optimized.record, "saved"
     else:
         record = found.record
-        done = "kept" if found.copied_from is None else f"copied from {found.copied_from}:"
-        done = f"optimized on {record.created}, and nothing has changed (--anew does it again): {done}"
+        how = "kept" if found.copied_from is None else f"copied from {found.copied_from}:"
+        done = f"optimized on {record.created}, and nothing has changed (--anew does it again): {how}"
     console = results_console(json_to)
     console.print(optimize_summary(record, everything=is_verbose(ctx)))
     console.print(f"{done} {output} ({size(output.stat().st_size)}); why it is so: collage explain {output}")

@@ -79,21 +79,9 @@ def optimize(
                 environment = stack.enter_context(opening)
             origin = origin_of(model, options) if registry is None else None
             graph_choices = choices.over(environment.graph, environment.toolchains.targets())
-            optimized = _Optimization(environment, options, graph_choices, progress, clock).run()
-            return dataclasses.replace(optimized, origin=origin if _is_final(environment, optimized.record) else None)
+            return _Optimization(environment, options, graph_choices, progress, clock, origin).run()
     finally:
         progress.done()
-
-
-def _is_final(environment: Environment[Workload], record: Record) -> bool:
-    """Return whether nothing failed that the next run would try again: the cause may have passed by then."""
-    without_targets = [status.obstacle for status in environment.toolchains.statuses if status.unusable]
-    return not (
-        environment.asked.failures
-        or environment.source.transient
-        or any(contender.failed for contender in record.comparison.contenders)
-        or Obstacle.OTHER in without_targets
-    )
 
 
 class _Optimization:
@@ -106,12 +94,14 @@ class _Optimization:
         graph_choices: GraphChoices,
         progress: Progress,
         clock: PhaseClock,
+        origin: str | None,
     ) -> None:
         self._environment = environment
         self._options = options
         self._graph_choices = graph_choices
         self._progress = progress
         self._clock = clock
+        self._origin = origin
         self._given = graph_choices.choices.given
         self._tie_breaking = graph_choices.choices.tie_breaking
         self._pool = environment.pool
@@ -149,7 +139,20 @@ class _Optimization:
             alone_us=self._alone_us,
             notes=self._notes,
         )
-        return Optimized(record=record, assembled=kept.assembled, pool=explored.pool, trace=self._trace)
+        origin = self._origin if self._is_final(explored, record) else None
+        return Optimized(record=record, assembled=kept.assembled, pool=explored.pool, trace=self._trace, origin=origin)
+
+    def _is_final(self, explored: Explored, record: Record) -> bool:
+        """Return whether nothing failed that the next run would try again: the cause may have passed by then."""
+        environment = self._environment
+        without_targets = [status.obstacle for status in environment.toolchains.statuses if status.unusable]
+        return not (
+            environment.asked.failures
+            or explored.failures
+            or environment.source.transient
+            or any(contender.failed for contender in record.comparison.contenders)
+            or Obstacle.OTHER in without_targets
+        )
 
     def _explored(self, rules: Sequence[TargetRule]) -> tuple[Explored, list[Plan]]:
         """Measure and search; the plans are those that are worth timing end to end."""

@@ -61,7 +61,7 @@ def remember(origin: str, package: Path, tuning_db: str | None) -> None:
 
 
 def up_to_date(model: Path, options: OptimizeOptions, output: Path) -> UpToDate | None:
-    """See to it that a package is there, if the last such optimization made it and it still is somewhere; else None.
+    """Keep or copy the package that the last such optimization made; return None if there is none.
 
     Such an optimization is one of the same model, with the same options and software, on this machine. The package may
     be where it should be, or where that optimization saved it, from where it is copied. Its content is checked.
@@ -72,8 +72,9 @@ def up_to_date(model: Path, options: OptimizeOptions, output: Path) -> UpToDate 
         output: Where the package should be.
     """
     try:
-        origin = origin_of(model, options)
+        # opened first: without a database nothing is hashed
         with open_database(options.tuning_db, read_only=True) as database:
+            origin = origin_of(model, options)
             known = None if origin is None else database.get_document(Concluded, origin)
     except (CollageError, OSError):  # whatever it is, the optimization will say so
         return None

@@ -110,7 +110,7 @@ def _improved(knowledge: Knowledge) -> Knowledge:
 
 
 def _around(knowledge: Knowledge) -> Knowledge:
-    """Look at what is near to the best plan, more hopefully than draws do, and near to what is the best then."""
+    """Measure what is near to the best plan by optimistic estimates, then near to the plan that is best after it."""
     for _ in range(_ROUNDS):
         knowledge, path = best_plan(knowledge)
         if path is None:

@@ -13,6 +13,7 @@ from collage_core.contract import Cost, Unmeasured
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel
 from collage_core.search import Matrix, SearchCandidate, SearchResult, Vector, lazy_search, prepare
+from collage_core.search.exact import Allow
 
 _GAIN = 0.05
 """Share of the best plan that must be to gain by measuring more, by the mean over draws, relative to the noise of a
@@ -22,10 +23,8 @@ _WORTH = 0.035
 """Share of the best plan that a single measurement must promise, likewise: where there are hundreds of small kernels,
 all together promise more than there is time to look for.
 """
-
-
-_HOPED_GAIN = 0.02
-"""Share of the best plan that a neighbour of it has to save by the best that is conceivable, to be measured."""
+_OPTIMISTIC_GAIN = 0.02
+"""Share of the best plan that a neighbour of it has to save, by an optimistic estimate, to be measured."""
 
 
 class _Asking:
@@ -61,52 +60,58 @@ class _Asking:
         return np.zeros(len(candidates))
 
 
-class _Hoping(_Asking):
-    """The same, with one estimate for each kernel: the least that it may take."""
+class _AskingOptimistically(_Asking):
+    """The same, with one optimistic estimate of each kernel in place of draws."""
 
     def expected_us(self, candidates: Sequence[SearchCandidate]) -> Matrix:
         """See `Estimates`."""
-        return np.array([[self.knowledge.beliefs.hoped_us(each.target, each.nodes) for each in candidates]])
+        return np.array([[self.knowledge.beliefs.optimistic_us(each.target, each.nodes) for each in candidates]])
+
+
+def best_plan(knowledge: Knowledge) -> tuple[Knowledge, SearchResult | None]:
+    """Run the lazy search; the plan is None if nothing that was measured covers the graph."""
+    asking, pool = _Asking(knowledge), knowledge.exploration.pool
+
+    def allow(candidate: SearchCandidate) -> bool:
+        # what all in one kernel costs was measured, or is not to be
+        return candidate.nodes != pool.whole or not isinstance(asking.cost(candidate), Unmeasured)
+
+    return _searched(asking, allow, gain=_GAIN * knowledge.noise, worth=_WORTH * knowledge.noise)
 
 
 def looked_around(knowledge: Knowledge, near: Iterable[CandidateKernel]) -> Knowledge:
-    """Measure what is near to the best plan as long as it would be clearly better with the least this may take.
+    """Measure what is near to the best plan and, by optimistic estimates, clearly better.
 
-    What many kernels may save together, draws tell. A single one that is far from what is believed is in few of them.
+    Draws tell what many kernels may save together. A single one that is far from what is believed is in few of them.
 
     Args:
         knowledge: What is known so far; something that was measured covers the graph.
         near: Kernels near to those of the best plan, in the pool.
     """
-    asking, pool = _Hoping(knowledge), knowledge.exploration.pool
+    asking, pool = _AskingOptimistically(knowledge), knowledge.exploration.pool
     named = {(each.target.name, each.sub_graph.nodes) for each in near if each.sub_graph.nodes != pool.whole}
-    lazy_search(
-        prepare(pool.problem()),
-        asking,
-        asking,
-        asking.measure,
-        allow=lambda c: (c.target, c.nodes) in named or not isinstance(asking.cost(c), Unmeasured),
-        stop=lambda: asking.knowledge.exploration.is_spent,
-        gain=_HOPED_GAIN,
-    )
-    return asking.knowledge
+
+    def allow(candidate: SearchCandidate) -> bool:
+        return (candidate.target, candidate.nodes) in named or not isinstance(asking.cost(candidate), Unmeasured)
+
+    return _searched(asking, allow, gain=_OPTIMISTIC_GAIN)[0]
 
 
-def best_plan(knowledge: Knowledge) -> tuple[Knowledge, SearchResult | None]:
-    """Run the lazy search; the plan is None if nothing that was measured covers the graph."""
-    began, asking = time.monotonic(), _Asking(knowledge)
-    pool = knowledge.exploration.pool
+def _searched(
+    asking: _Asking, allow: Allow, *, gain: float, worth: float = 0.0
+) -> tuple[Knowledge, SearchResult | None]:
+    """Run the lazy search and count its searches and seconds."""
+    began = time.monotonic()
     try:
         found = lazy_search(
-            prepare(pool.problem()),
+            prepare(asking.knowledge.exploration.pool.problem()),
             asking,
             asking,
             asking.measure,
-            # what all in one kernel costs was measured, or is not to be
-            allow=lambda c: c.nodes != pool.whole or not isinstance(asking.cost(c), Unmeasured),
+            allow=allow,
             stop=lambda: asking.knowledge.exploration.is_spent,
-            gain=_GAIN * knowledge.noise,
-            worth=_WORTH * knowledge.noise,
+            gain=gain,
+            worth=worth,
         )
     except NoCoverError:
         return asking.knowledge, None

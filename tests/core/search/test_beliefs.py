@@ -77,7 +77,7 @@ def test_what_is_learnt_one_by_one_is_the_posterior_of_a_linear_model(
         assert deviation == pytest.approx(np.sqrt(row @ covariance @ row), rel=1e-4, abs=1e-4)
 
 
-def test_a_kernel_that_was_seen_is_believed_and_one_like_it_is_hoped_to_be_as_fast() -> None:
+def test_a_kernel_that_was_seen_is_believed_and_one_like_it_is_estimated_as_fast() -> None:
     belief = TargetBelief([100.0, 100.0, 100.0], ["conv", "conv", "exp"], [GUESSED] * 3)
     beliefs = Beliefs({"a": belief}, lambda nodes: 0.0).learning([("a", 0b001, 20.0)])
 
@@ -117,16 +117,17 @@ def test_a_first_belief_that_was_held_too_firmly_gives_way() -> None:
     assert beliefs.mean_us("t", 0b1100) == pytest.approx(180.0, rel=0.25)
 
 
-def test_the_least_that_is_hoped_for_is_three_deviations_less_and_nothing_absurd() -> None:
+def test_an_optimistic_estimate_is_three_deviations_less_and_stays_positive() -> None:
     firm = TargetBelief([300.0, 200.0], ["conv", "exp"], [Doubt(node=0.1, kind=0.0, target=0.0)] * 2)
     vague = TargetBelief([300.0, 200.0], ["conv", "exp"], [GUESSED] * 2)
     beliefs = Beliefs({"firm": firm, "vague": vague, "free": TargetBelief([0.0], ["none"], [PROFILED])}, zero)
 
     mean, deviation = firm.moments(0b11, 0.0)
-    assert beliefs.hoped_us("firm", 0b11) == pytest.approx(mean - 3 * deviation)
-    assert beliefs.hoped_us("vague", 0b11) == pytest.approx(0.3 * vague.moments(0b11, 0.0)[0])
-    assert beliefs.hoped_us("free", 0b1) > 0
-    assert beliefs.learning([("firm", 0b11, mean)], 0.001).hoped_us("firm", 0b11) > beliefs.hoped_us("firm", 0b11)
+    assert beliefs.optimistic_us("firm", 0b11) == pytest.approx(mean - 3 * deviation)
+    assert beliefs.optimistic_us("vague", 0b11) == pytest.approx(0.3 * vague.moments(0b11, 0.0)[0])
+    assert beliefs.optimistic_us("free", 0b1) > 0
+    learnt = beliefs.learning([("firm", 0b11, mean)], 0.001)
+    assert learnt.optimistic_us("firm", 0b11) > beliefs.optimistic_us("firm", 0b11)
 
 
 def test_draws_are_of_what_was_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
