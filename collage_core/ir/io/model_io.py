@@ -24,6 +24,7 @@ from collage_core.ir.io.message_check import objection
 from collage_core.ir.io.other_files import guessed
 from collage_core.ir.io.quiet import only_errors_of
 from collage_core.ir.io.replacement import Replacement
+from collage_core.ir.io.special_files import why_no_file
 from collage_core.ir.values.sparse import make_dense
 
 EXTERNAL_THRESHOLD_BYTES = 1 << 30
@@ -54,6 +55,8 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
         ExternalDataError: If external data is missing, too short or outside the model's folder.
     """
     source = os.fspath(path)
+    if reason := why_no_file(source):
+        raise ModelFileError(source, reason)
     is_text = Path(source).suffix in _TEXT_SUFFIXES
     try:
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # that reading text is an experiment

@@ -26,6 +26,7 @@ from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 from collage_core.contract import INVALID, Unmeasured
 from collage_core.fusion import CandidateKernel
+from collage_core.ir.io.special_files import why_no_file
 
 SCHEMA_VERSION = 1
 
@@ -110,6 +111,8 @@ def read_plan(path: str | os.PathLike[str]) -> PlanFile:
         PlanFileError: If it cannot be read, or is not a plan file.
     """
     source = os.fspath(path)
+    if reason := why_no_file(source):
+        raise PlanFileError(source, reason)
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

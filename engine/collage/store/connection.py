@@ -24,6 +24,7 @@ from collage.errors import (
     DatabaseReadOnlyError,
     DatabaseVersionError,
 )
+from collage_core.ir.io.special_files import why_no_file
 
 APPLICATION_ID = 0x436F6C67  # "Colg"
 SCHEMA_VERSION = 4
@@ -104,8 +105,8 @@ def connect(path: Path, read_only: bool, busy_timeout_s: float, *, salvage: bool
         DatabaseError: One of its subclasses; an existing file is left unchanged.
     """
     url = f"sqlite:///{path}"
-    if path.is_dir():
-        raise DatabaseError(url, "it is a directory")
+    if reason := why_no_file(path):
+        raise DatabaseError(url, reason)
     if read_only and not path.exists():
         raise DatabaseError(url, "there is no such file")
     if not read_only:

@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 
 from collage_core.errors import FeedError
+from collage_core.ir.io.special_files import why_no_file
 
 _DEFLATED: Final = 1032
 """Maximum expansion factor of deflated data (zlib's manual, "Maximum Compression Factor")."""
@@ -25,6 +26,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     Raises:
         FeedError: If it cannot be read, is no NPZ file of plain arrays, or holds more than the machine's memory.
     """
+    if reason := why_no_file(path):
+        raise _no_npz(path, reason)
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()

@@ -22,6 +22,7 @@ from typing import BinaryIO
 from collage.errors import NotAPackageError, PackageDamagedError, PackageError
 from collage.runtime.package.manifest import Entry, is_safe_name
 from collage_core.ir.io.replacement import Replacement
+from collage_core.ir.io.special_files import why_no_file
 
 ALIGNMENT_BYTES = 64
 
@@ -101,6 +102,8 @@ class Archive:
     def __init__(self, path: Path) -> None:
         self.path = str(path)
         self._checked: set[str] = set()
+        if reason := why_no_file(path):
+            raise NotAPackageError(self.path, reason)
         try:
             with path.open("rb") as stream:
                 if os.fstat(stream.fileno()).st_size == 0:
