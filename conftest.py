@@ -6,6 +6,9 @@ One that loses it is the last.
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
+import tempfile
 from collections.abc import Generator, Iterable
 
 import pytest
@@ -13,6 +16,13 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("collage", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("collage")  # a busy machine must not fail a property
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keeps the list of packages that tests write, for the processes they start too, out of the user's own."""
+    folder = tempfile.mkdtemp(prefix="collage-tests-state-")
+    os.environ["XDG_STATE_HOME"] = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def why_not(modules: Iterable[str]) -> str:

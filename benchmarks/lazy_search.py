@@ -70,7 +70,7 @@ def timed(bench: Bench, plans: Mapping[str, Plan], rounds: int) -> Mapping[str, 
         except CollageError as error:
             progress.message(f"{plan.name}: {error}")
             continue
-        contenders[key] = package_contender(key, package, document, place.threads)
+        contenders[key] = package_contender(key, package, document, place.threads, built_here=True)
     samples: dict[str, Rounds] = {}
     for first in range(0, rounds, HEAT_ROUNDS):  # new processes for each heat, as in `optimize`
         progress.phase("timing whole plans", HEAT_ROUNDS * len(contenders))

@@ -154,6 +154,26 @@ def collage_lower(target: Target, function: KernelFunction, build: BuildContext)
 
 
 @hookspec(firstresult=True)
+def collage_check_data(target: Target, artifact: Artifact) -> Supported | Unsupported:
+    """Check that an artifact is data, not code. Optional: without this hook every artifact of the toolchain is code.
+
+    Called in the user's process before `collage_load`, for packages that were neither written on this machine nor
+    accepted with `collage trust`. The artifact, its metadata included, may be anybody's: look at it without loading it.
+
+    Args:
+        target: The target that the package says the artifact is for.
+        artifact: The artifact.
+
+    Returns:
+        `Supported()` if `collage_load` and the kernel's calls execute nothing that the artifact holds, open no library
+        and read no file that it names, whatever is in it. Or why it is code: a shared library, machine code of a
+        device, a library's own serialised plan that it does not check. Core then lowers again from the packaged
+        function, or refuses.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
 def collage_load(target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
     """Load an artifact as a kernel, without recompiling. Called in workers and in the user's process.
 

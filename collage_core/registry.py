@@ -181,6 +181,19 @@ class Toolchain:
         except (Exception, SystemExit) as error:
             raise PluginError(self.name, "collage_lower", one_line(error)) from error
 
+    def check_data(self, target: Target, artifact: Artifact) -> Supported | Unsupported:
+        """Check that an artifact of unknown origin is data; without the plugin's word it is code.
+
+        Raises:
+            PluginError: If the hook raises or returns a value of another type.
+        """
+        if not self.implements("collage_check_data"):
+            return Unsupported("it is code")
+        checked: Supported | Unsupported = self._call(
+            "collage_check_data", (Supported, Unsupported), target=target, artifact=artifact
+        )
+        return checked
+
     def load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
         """Load an artifact as a callable kernel, or return the reason why it cannot run here.
 

@@ -18,6 +18,7 @@ from collage.explore.exploration import Explored
 from collage.measure.driver.source import MeasuringCostSource
 from collage.options import OptimizeOptions
 from collage.report.progress import Progress, SilentProgress
+from collage.runtime.package import TrustedPackages
 from collage.setup.environment import Environment
 from collage.setup.queries import usable_rules
 from collage.setup.settings import SetupChoices, measure_settings
@@ -157,10 +158,11 @@ class Bench:
         return CandidatePool(self.workload.graph, Costs(costs), self.machine.dispatch_us, self.place.copy_costs())
 
     def save(self, plan: Plan, package: Path) -> None:
-        """Build a plan and save it as a package.
+        """Build a plan and save it as a package that may be loaded here.
 
         Raises:
             CollageError: If it cannot be built.
         """
         assembled = assemble(plan, self.source(MemoryStore()), self.place.store, self.progress)
-        assembled.save(package, None, threads=self.place.threads, model_name=plan.name, model_sha256="")
+        digest = assembled.save(package, None, threads=self.place.threads, model_name=plan.name, model_sha256="")
+        TrustedPackages().add(digest, package, "written")

@@ -31,7 +31,11 @@ class LibraryClashError(KernelError):
 
 
 class LoweredAgainWarning(UserWarning):
-    """Kernels of a package did not fit this machine and were lowered again; they work but are unmeasured."""
+    """Kernels of a package did not fit this machine, or are code of another, and were lowered again, unmeasured."""
+
+
+class FewerThreadsWarning(UserWarning):
+    """A package was measured with more threads than this machine has CPUs, and runs with fewer."""
 
 
 class PinError(UsageError):
@@ -113,6 +117,27 @@ class PackageVersionError(PackageError):
 
 class PackageDamagedError(PackageError):
     """The file is truncated, altered or malicious."""
+
+
+class TrustError(CollageError):
+    """The list of trusted packages cannot be written.
+
+    Attributes:
+        folder: Where it is kept.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, folder: str, reason: str) -> None:
+        self.folder = folder
+        self.reason = reason
+        super().__init__(
+            f"cannot remember a trusted package in {folder!r}: {reason}. "
+            "Make the folder writable, or set XDG_STATE_HOME to one that is."
+        )
+
+
+class UnrecordedPackageWarning(UserWarning):
+    """A package was saved, but not that it was written on this machine: its code will not be loaded."""
 
 
 class RecordError(CollageError):

@@ -88,6 +88,8 @@ def ask(plugin: object, hook: str) -> Any:
         case "collage_lower":
             answer = toolchain.lower(TARGET, function, build)
             return answer if isinstance(answer, Unsupported) else list(answer)
+        case "collage_check_data":
+            return toolchain.check_data(TARGET, artifact)
         case "collage_load":
             return toolchain.load(TARGET, artifact, RunContext(threads=1, host=HOST))
         case "collage_measure":
@@ -116,6 +118,7 @@ HOOKS = (
     "collage_fusion_spec",
     "collage_query",
     "collage_lower",
+    "collage_check_data",
     "collage_load",
     "collage_measure",
     "collage_profile",
@@ -134,6 +137,7 @@ WRONG: Mapping[str, tuple[Any, ...]] = {
     "collage_fusion_spec": ("native", [], OpCallByKindRule),
     "collage_query": (["node"], {"node": None}, {3: "reason"}),
     "collage_lower": (7, Artifact(files={}), [b"bytes"], ["text"]),
+    "collage_check_data": (True, False, "data"),
     "collage_load": (7, lambda: None, object()),
     "collage_measure": (12.5, [12.5]),
     "collage_profile": (
@@ -171,13 +175,18 @@ def test_what_is_optional_may_be_left_out_and_what_is_not_may_not() -> None:
     assert ask(good, "collage_query") is None
     assert ask(good, "collage_measure").median_us == 1.0
     assert ask(good, "collage_profile") == Unsupported("the toolchain does not profile its kernels")
+    assert ask(good, "collage_check_data") == Unsupported("it is code")
     for hook in ("collage_lower", "collage_load"):
         with pytest.raises(PluginError, match="does not implement it"):
             ask(good, hook)
 
 
 @pytest.mark.parametrize(
-    "hook", ["collage_check_host", "collage_targets", "collage_lower", "collage_load", "collage_profile"]
+    "hook",
+    [
+        *("collage_check_host", "collage_targets", "collage_lower"),
+        *("collage_check_data", "collage_load", "collage_profile"),
+    ],
 )
 def test_a_refusal_is_a_value(hook: str) -> None:
     assert ask(answering(hook, lambda: Unsupported("no such device")), hook) == Unsupported("no such device")

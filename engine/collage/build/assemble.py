@@ -51,13 +51,13 @@ class Assembled:
         threads: int,
         model_name: str,
         model_sha256: str,
-    ) -> None:
-        """Write the package atomically.
+    ) -> str:
+        """Write the package atomically, and return its `Package.digest`.
 
         Raises:
             PackageError: If it cannot be written.
         """
-        save_package(
+        return save_package(
             path,
             self.model,
             self.artifacts,

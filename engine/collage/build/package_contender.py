@@ -34,7 +34,7 @@ class _Run(functools.partial[Any]):
     parts: Mapping[str, Callable[[], Any]]
 
 
-def package_call(package: str, inputs: str, threads: int, warmup: int = 0) -> Callable[[], Any]:
+def package_call(package: str, inputs: str, threads: int, warmup: int = 0, trusted: bool = False) -> Callable[[], Any]:
     """Load a package and bind one run of it.
 
     Args:
@@ -42,12 +42,13 @@ def package_call(package: str, inputs: str, threads: int, warmup: int = 0) -> Ca
         inputs: Path of a document of `write_values` with the model's inputs.
         threads: CPU threads of each kernel.
         warmup: Runs before the call is returned.
+        trusted: Whether the driver has just written the package.
 
     Returns:
         The call, without arguments; each call is one run of the model. Its attribute `as_called` is `session.run`,
         and `parts` are its steps.
     """
-    session = load(package, threads=threads)
+    session = load(package, threads=threads, trusted=trusted)
     feeds = read_values(Path(inputs))
     session.set_inputs(feeds)
     session.run_bound()
@@ -62,7 +63,7 @@ def package_call(package: str, inputs: str, threads: int, warmup: int = 0) -> Ca
 
 
 def trial_call(package: str, inputs: str, outputs: str, profile: str, blobs: str, threads: int) -> Callable[[], None]:
-    """Create a call that loads a package, runs it once, and writes its outputs and its profile.
+    """Create a call that loads a package that the driver has just written, runs it once, and writes what it gives.
 
     Args:
         package: Path of the package.
@@ -74,7 +75,7 @@ def trial_call(package: str, inputs: str, outputs: str, profile: str, blobs: str
     """
 
     def call() -> None:
-        session = load(package, threads=threads)
+        session = load(package, threads=threads, trusted=True)
         names = [output.name for output in session.get_outputs()]
         feeds = read_values(Path(inputs))
         made = dict(zip(names, session.run(None, feeds), strict=True))

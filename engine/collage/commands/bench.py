@@ -98,7 +98,9 @@ class _Bench:
                 paths |= built
         inputs = self._workload.inputs_document(toolchains.folder, toolchains.store)
         contenders = [
-            package_contender(name, path, inputs, toolchains.threads, warmup=options.warmup)
+            package_contender(
+                name, path, inputs, toolchains.threads, warmup=options.warmup, built_here=path not in packages
+            )
             for name, path in paths.items()
         ]
         self._progress.phase("timing", options.rounds * len(contenders))

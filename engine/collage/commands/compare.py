@@ -24,7 +24,7 @@ from collage.reference import Discrepancy, Evaluation, evaluate
 from collage.reference import compare as compare_values
 from collage.reference.rounded import rounded_problem
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
-from collage.runtime import Executable, loader
+from collage.runtime.load import executable_of, threads_here
 from collage.runtime.package import Package, load_package
 from collage.runtime.session import Session
 from collage.setup.environment import Environment
@@ -205,14 +205,7 @@ def _run(
     model = package.model.clone()
     values = {str(value.name): value for node in model.graph for value in node.outputs}
     model.graph.outputs.extend(values[name] for name in boundaries)
-    executable = Executable.build(
-        model,
-        package.artifacts,
-        package.targets,
-        loader(registry),
-        threads=package.manifest.threads,
-        weights=package.weights,
-    )
+    executable = executable_of(package, model, threads=threads_here(package), registry=registry)
     names = [str(value.name) for value in model.graph.outputs]
     return dict(zip(names, Session(executable).run(None, feeds), strict=True))
 

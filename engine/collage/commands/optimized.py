@@ -5,14 +5,18 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from collage.build.assemble import Assembled
 from collage.control.plan_file import plan_document, write_plan
+from collage.errors import TrustError, UnrecordedPackageWarning
 from collage.report.documents.codec import to_jsonable
 from collage.report.facts.record import Record
 from collage.runtime.load import load
+from collage.runtime.package import TrustedPackages
 from collage.runtime.session import Session
 from collage_core.candidates.pool import CandidatePool
 
@@ -45,12 +49,20 @@ class Optimized:
         write_plan(path, plan_document(self.assembled.plan, self.pool, model=model.name, nodes=model.nodes))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the package atomically.
+        """Write the package atomically, and remember that it was written on this machine: its code may be loaded here.
 
         Raises:
             PackageError: If it cannot be written.
         """
-        self.assembled.save(
+        digest = self._save(path)
+        try:
+            TrustedPackages().add(digest, Path(path), "written")
+        except TrustError as error:
+            message = f"{os.fspath(path)} is saved, but code in it will not be loaded: {error}"
+            warnings.warn(message, UnrecordedPackageWarning, stacklevel=2)
+
+    def _save(self, path: str | os.PathLike[str]) -> str:
+        return self.assembled.save(
             path,
             to_jsonable(self.record),
             threads=self.record.threads,
@@ -62,5 +74,5 @@ class Optimized:
         """Return a session that runs the plan in this process."""
         with tempfile.TemporaryDirectory(prefix="collage-") as folder:
             package = os.path.join(folder, "plan.collage")
-            self.save(package)
-            return load(package)
+            self._save(package)
+            return load(package, trusted=True)

@@ -13,7 +13,7 @@ from collage.commands.origin import origin_of
 from collage.options import OptimizeOptions
 from collage.report.documents.codec import record_from_document
 from collage.report.facts.record import Record
-from collage.runtime.package import load_package
+from collage.runtime.package import TrustedPackages, load_package
 from collage.store import open_database
 from collage_core.errors import CollageError
 
@@ -64,7 +64,8 @@ def up_to_date(model: Path, options: OptimizeOptions, output: Path) -> UpToDate 
     """Keep or copy the package that the last such optimization made; return None if there is none.
 
     Such an optimization is one of the same model, with the same options and software, on this machine. The package may
-    be where it should be, or where that optimization saved it, from where it is copied. Its content is checked.
+    be where it should be, or where that optimization saved it, from where it is copied; the copy is as trusted as it.
+    Its content is checked, and that it was written on this machine.
 
     Args:
         model: The ONNX file.
@@ -83,7 +84,8 @@ def up_to_date(model: Path, options: OptimizeOptions, output: Path) -> UpToDate 
     for place in (output, Path(known.package)):
         with contextlib.suppress(CollageError):
             package = load_package(place)
-            if _digest(package.record) == known.record:
+            # anybody may write this record into a package of another content
+            if package.digest in TrustedPackages() and _digest(package.record) == known.record:
                 package.verify()
                 record = record_from_document(package.record, str(place))
                 if place is not output:

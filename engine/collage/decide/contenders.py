@@ -36,7 +36,9 @@ def model_of(path: Path) -> Path | onnx_ir.Model:
     return model
 
 
-def package_contender(name: str, path: Path, inputs: Path, threads: int, *, warmup: int = 0) -> Contender:
+def package_contender(
+    name: str, path: Path, inputs: Path, threads: int, *, built_here: bool, warmup: int = 0
+) -> Contender:
     """Create the contender that times a package.
 
     Args:
@@ -44,12 +46,19 @@ def package_contender(name: str, path: Path, inputs: Path, threads: int, *, warm
         path: Path of the package.
         inputs: Document of `write_values` with the model's inputs.
         threads: CPU threads of each kernel.
+        built_here: Whether this process has just written the package; those that users name have to be trusted.
         warmup: Untimed runs before its first turn.
     """
     return Contender(
         name=name,
         call=PACKAGE_CALL,
-        arguments={"package": str(path), "inputs": str(inputs), "threads": threads, "warmup": warmup},
+        arguments={
+            "package": str(path),
+            "inputs": str(inputs),
+            "threads": threads,
+            "warmup": warmup,
+            "trusted": built_here,
+        },
     )
 
 

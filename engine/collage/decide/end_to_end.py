@@ -197,7 +197,8 @@ class EndToEndTimer:
         """Time the plans that have not failed too often."""
         packages, failed = self._packages([p for p in plans if p.key not in failures or _may_be_tried(p, failures)])
         contenders = {
-            key: package_contender(key, path, self._inputs(), self._threads) for key, path in packages.items()
+            key: package_contender(key, path, self._inputs(), self._threads, built_here=True)
+            for key, path in packages.items()
         }
         raced = race(
             contenders,

@@ -19,7 +19,7 @@ def this_host(providers: Providers | None = None) -> Host:
         providers: Who is asked for devices; those installed if None.
     """
     cpu, flags = _processor()
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usable = usable_cpus()
     physical = psutil.cpu_count(logical=False) or usable
     return Host(
         system=f"{platform.system()} {platform.machine()}",
@@ -29,6 +29,11 @@ def this_host(providers: Providers | None = None) -> Host:
         memory_bytes=memory_bytes(),
         devices=(providers or Providers.discover()).devices(),
     )
+
+
+def usable_cpus() -> int:
+    """Return the number of logical CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory_bytes() -> int:

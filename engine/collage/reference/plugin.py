@@ -66,6 +66,11 @@ class ReferencePlugin:
         yield Artifact(files={_MODEL: model_to_bytes(function.model)})
 
     @hookimpl
+    def collage_check_data(self) -> Supported:
+        """Return that artifacts are data, an ONNX model with all its weights inside."""
+        return Supported()
+
+    @hookimpl
     def collage_load(self, artifact: Artifact, run: RunContext) -> Kernel:
         """Parse the model."""
         return ReferenceKernel(model_from_bytes(artifact.files[_MODEL]))

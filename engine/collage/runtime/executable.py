@@ -12,6 +12,7 @@ from collage.devices.providers import Providers
 from collage.runtime.binding import bound_action
 from collage.runtime.bound_run import BoundRun
 from collage.runtime.kernel_source import KernelSource
+from collage.runtime.kernels.admission import Admission, EverythingAdmitted
 from collage.runtime.kernels.launching import BoundStep
 from collage.runtime.kernels.loading import Load, Loaded, LoweredAgain, Relower
 from collage.runtime.places import Given, Places, Rim, homes
@@ -52,6 +53,7 @@ class Executable:
         weights: Mapping[str, Array] | None = None,
         host: Host | None = None,
         providers: Providers | None = None,
+        admission: Admission | None = None,
     ) -> Executable:
         """Load every kernel of a partitioned model and plan its memory.
 
@@ -65,6 +67,7 @@ class Executable:
             weights: Weights by content hash for artifacts that do not embed them; None to take the model's.
             host: The machine; None for this one.
             providers: Who provides the devices that targets name; those installed if None.
+            admission: Decides what may be loaded; None for everything, which is for artifacts of this process.
 
         Raises:
             ModelError: If the model is not a partitioned one.
@@ -84,6 +87,7 @@ class Executable:
             weights=weights,
             host=host,
             providers=providers or Providers.discover(),
+            admission=admission or EverythingAdmitted(),
         )
         return cls(wiring, source.all(), source)
 
@@ -114,7 +118,7 @@ class Executable:
 
     @property
     def lowered_again(self) -> tuple[LoweredAgain, ...]:
-        """Kernels that were lowered again because their artifacts do not fit this machine."""
+        """Kernels that were lowered again because their artifacts were not loaded."""
         return self._source.lowered_again
 
     def spec(self, value: ir.Value) -> TensorSpec:

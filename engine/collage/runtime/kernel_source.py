@@ -13,6 +13,7 @@ from collage.devices.libraries import Libraries
 from collage.devices.opening import Devices
 from collage.devices.providers import Providers
 from collage.devices.this_host import this_host
+from collage.runtime.kernels.admission import Admission
 from collage.runtime.kernels.clashes import LibraryWatch
 from collage.runtime.kernels.loading import Load, Loaded, Loader, LoweredAgain, Relower
 from collage.runtime.scratch import removed_with
@@ -64,6 +65,7 @@ class KernelSource:
         weights: Mapping[str, Array] | None,
         host: Host | None,
         providers: Providers,
+        admission: Admission,
     ) -> KernelSource:
         """Return the source of a new executable; see `Executable.build`."""
         loader = Loader(
@@ -73,6 +75,7 @@ class KernelSource:
             host=host or this_host(providers),
             weights=weights,
             relower=relower,
+            admission=admission,
             devices=Devices(providers.open),
         )
         return cls(loader, sites, artifacts, targets, providers.libraries)
@@ -89,7 +92,7 @@ class KernelSource:
 
     @property
     def lowered_again(self) -> tuple[LoweredAgain, ...]:
-        """Kernels that were lowered again because their artifacts do not fit this machine."""
+        """Kernels that were lowered again because their artifacts were not loaded."""
         return tuple(self._loader.again.values())
 
     def all(self) -> dict[str, Loaded]:

@@ -192,7 +192,7 @@ class Session:
 
     @property
     def lowered_again(self) -> tuple[LoweredAgain, ...]:
-        """Kernels that were lowered again because their artifacts do not fit this machine; they are unmeasured."""
+        """Kernels that were lowered again because their artifacts do not fit this machine or are not trusted."""
         return self._executable.lowered_again
 
     def clone(self) -> Session:

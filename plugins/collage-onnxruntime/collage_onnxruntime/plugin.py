@@ -16,6 +16,7 @@ from collage_core.contract import (
     KernelFunction,
     KernelProfile,
     RunContext,
+    Supported,
     Target,
     Unsupported,
 )
@@ -81,6 +82,11 @@ class OnnxRuntimePlugin:
     ) -> Iterator[Artifact] | Unsupported:
         """Return the model as optimised by ONNX Runtime."""
         return lower(function, build, library=_distribution())
+
+    @hookimpl
+    def collage_check_data(self) -> Supported:
+        """Return that artifacts are data: a model without custom operators and external data, as `load` checks."""
+        return Supported()
 
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:

@@ -15,6 +15,7 @@ from collage_core.contract import (
     KernelFunction,
     KernelProfile,
     RunContext,
+    Supported,
     Target,
     Unsupported,
 )
@@ -107,6 +108,11 @@ class OpenVinoPlugin:
     ) -> Iterator[Artifact] | Unsupported:
         """Return the exported compiled model as an artifact."""
         return lower(self.core(), target, function, build)
+
+    @hookimpl
+    def collage_check_data(self) -> Supported:
+        """Return that artifacts are data: a graph, from which OpenVINO generates the machine code."""
+        return Supported()
 
     @hookimpl
     def collage_load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:

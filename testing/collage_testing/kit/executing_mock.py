@@ -13,6 +13,7 @@ from collage_core.contract import (
     KernelFunction,
     KernelProfile,
     RunContext,
+    Supported,
     Target,
     Unsupported,
     in_precision,
@@ -55,6 +56,11 @@ class ExecutingMock(MockToolchain):
         if target.device == "cpu":
             return ReferencePlugin().collage_load(artifact, run)
         return load_on_fake(artifact, run)
+
+    @hookimpl
+    def collage_check_data(self) -> Supported:
+        """Return that artifacts are data: models, evaluated by the reference."""
+        return Supported()
 
     @hookimpl
     def collage_profile(self, target: Target, function: KernelFunction) -> KernelProfile | Unsupported:

@@ -27,6 +27,8 @@ class FakeSession:
     def run_bound(self) -> None:
         self.runs += 1
 
+    bound_steps = ()
+
     @property
     def bound_call(self) -> Any:
         reference = weakref.ref(self)  # a kernel's own call does not keep the session
@@ -43,7 +45,7 @@ class FakeSession:
 def test_the_call_keeps_its_session_and_comes_warm(warmup: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sessions: list[weakref.ref[FakeSession]] = []
 
-    def load(package: str, *, threads: int) -> FakeSession:
+    def load(package: str, *, threads: int, trusted: bool) -> FakeSession:
         session = FakeSession()
         sessions.append(weakref.ref(session))
         return session

@@ -12,6 +12,7 @@ from collage.commands.origin import origin_of
 from collage.commands.up_to_date import UpToDate, remember, up_to_date
 from collage.options import OptimizeOptions
 from collage.report.documents.codec import to_jsonable
+from collage.runtime.package import TrustedPackages, load_package
 from collage.store import open_database
 from tests.engine.report.records import RECORD
 from tests.engine.runtime.packages import save, three_products
@@ -27,6 +28,7 @@ class Case:
         ir.save(made, self.model)
         self.weight = made.graph.initializers["w"].const_value.tobytes()  # type: ignore[union-attr]
         save(self.package, made, record=to_jsonable(RECORD))
+        TrustedPackages().add(load_package(self.package).digest, self.package, "written")
         with open_database(self.database):
             pass
         origin = origin_of(self.model, self.options)
@@ -58,6 +60,20 @@ def test_what_is_elsewhere_is_copied(already: bytes | None, case: Case, tmp_path
 
     assert case.found(output) == UpToDate(record=RECORD, copied_from=case.package)
     assert output.read_bytes() == case.package.read_bytes()
+    assert load_package(output).digest in TrustedPackages()
+
+
+@pytest.mark.guards(
+    "a package that others changed lies where the last optimization saved its own, with the same record",
+    "it is not taken to be up to date, nor copied",
+    area="packages and files",
+)
+def test_a_package_with_the_record_that_was_not_written_here_is_not_taken(case: Case, tmp_path: Path) -> None:
+    TrustedPackages().remove(load_package(case.package).digest)
+
+    assert case.found(case.package) is None
+    assert case.found(tmp_path / "other.collage") is None
+    assert not (tmp_path / "other.collage").exists()
 
 
 def test_the_package_of_another_optimization_is_not_taken(

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from collage.devices.this_host import usable_cpus
 from collage.runtime.package import save_package
+from collage_core.contract import Supported, Target
 from collage_core.hookspecs import hookimpl
 from collage_core.registry import Registry, Toolchain
 from tests.engine.runtime.mocks import MOCK, ExecutingMock, partition
@@ -48,8 +50,16 @@ class Plugin:
         self.toolchain = toolchain or ExecutingMock()
 
     @hookimpl
+    def collage_targets(self) -> list[Target]:
+        return [MOCK]
+
+    @hookimpl
+    def collage_check_data(self) -> Supported:
+        return Supported()
+
+    @hookimpl
     def collage_load(self, target: Any, artifact: Any, run: Any) -> Any:
-        assert run.threads == 3
+        assert run.threads == min(3, usable_cpus())
         return self.toolchain.load(target, artifact, run)
 
 

@@ -50,6 +50,21 @@ def test_a_refused_artifact_without_relowering_is_one_error(parsed: Parse) -> No
         ExecutingMock(refuse=["made for another CPU"]).build(model)
 
 
+@pytest.mark.guards(
+    "an artifact does not fit the machine, and lowering it again is not possible",
+    "refused with both reasons",
+    area="packages and files",
+)
+def test_what_cannot_be_lowered_again_is_refused_with_both_reasons(parsed: Parse) -> None:
+    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
+
+    def relower(site: CallSite) -> Artifact:
+        raise RuntimeError("the library is gone")
+
+    with pytest.raises(KernelLoadError, match="made for another CPU; lowering it again failed: the library is gone"):
+        ExecutingMock(refuse=["made for another CPU"]).build(model, relower=relower)
+
+
 @pytest.mark.parametrize(
     ("requirement", "reason"),
     [

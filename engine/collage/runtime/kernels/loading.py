@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from collage.devices.opening import Devices, placed_on
+from collage.runtime.kernels.admission import Admission, EverythingAdmitted
 from collage.runtime.kernels.requirements import VersionOf, check_requirements, installed_version
 from collage.runtime.scratch import removed_with
 from collage_core.contract import (
@@ -22,6 +23,7 @@ from collage_core.contract import (
     Host,
     Kernel,
     RunContext,
+    Supported,
     Target,
     Unsupported,
     Weights,
@@ -55,13 +57,13 @@ class Loaded:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredAgain:
-    """A kernel whose packaged artifact does not fit this machine.
+    """A kernel whose packaged artifact does not fit this machine, or is code that is not trusted.
 
     Attributes:
         site: Its call site.
         target: Name of its target.
         nodes: Names of the nodes it computes.
-        reason: Why it does not fit.
+        reason: Why it was not loaded.
         artifact: The replacement.
     """
 
@@ -84,6 +86,7 @@ class Loader:
         devices: Where kernels of other devices run.
         weights: Weights by content hash; None to take them from the model.
         relower: What to do about an artifact that does not load; None to give up.
+        admission: Decides what may be loaded.
         version_of: Looks up installed distributions.
         again: By call site, what was lowered again; clones load that.
         placed: By device and what artifacts call them, weights that are there already.
@@ -98,6 +101,7 @@ class Loader:
     devices: Devices
     weights: Mapping[str, np.ndarray[Any, Any]] | None = None
     relower: Relower | None = None
+    admission: Admission = dataclasses.field(default_factory=EverythingAdmitted)
     version_of: VersionOf = installed_version
     again: dict[str, LoweredAgain] = dataclasses.field(default_factory=dict)
     placed: dict[tuple[str, str], Buffer] = dataclasses.field(default_factory=dict)
@@ -115,11 +119,17 @@ class Loader:
         """Load one kernel.
 
         Raises:
-            KernelLoadError: If the machine lacks what the artifact needs or the toolchain refuses, and lowering
-                again is not possible or does not help.
+            KernelLoadError: If the toolchain does not offer the target here. If the machine lacks what the artifact
+                needs, the artifact may not be loaded or the toolchain refuses, and lowering again is not possible or
+                does not help.
         """
         made = self.again.get(site.name)
-        answer = self._attempt(site, target, made.artifact if made else artifact)
+        if made is not None:
+            answer = self._attempt(site, target, made.artifact)
+        elif admitted := self._admitted(site, target, artifact):
+            answer = self._attempt(site, target, artifact)
+        else:
+            answer = admitted
         if isinstance(answer, Loaded):
             return answer
         if self.relower is None:
@@ -135,6 +145,21 @@ class Loader:
             )
             return second
         raise _error(site, target, f"{answer.reason}; lowered again: {second.reason}")
+
+    def _admitted(self, site: CallSite, target: Target, artifact: Artifact) -> Supported | Unsupported:
+        """Check that an artifact may be loaded, before any code of its toolchain sees it otherwise.
+
+        Raises:
+            KernelLoadError: If the toolchain does not offer the target here; lowering again would not help.
+        """
+        try:
+            admitted = self.admission.check_artifact(target, artifact)
+            offered = self.admission.check_target(target, self.host) if admitted else admitted
+        except PluginError as error:
+            raise _error(site, target, error.reason) from error
+        if admitted and isinstance(offered, Unsupported):
+            raise _error(site, target, offered.reason)
+        return admitted
 
     def _attempt(self, site: CallSite, target: Target, artifact: Artifact) -> Loaded | Unsupported:
         met = check_requirements(artifact.requires, self.host, self.version_of, device=target.device)

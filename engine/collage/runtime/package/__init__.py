@@ -2,6 +2,7 @@
 
 from collage.runtime.package.manifest import FORMAT, MOST_THREADS, SCHEMA_VERSION, Manifest
 from collage.runtime.package.reader import Package, export_model, load_package
+from collage.runtime.package.trust import TrustedPackage, TrustedPackages
 from collage.runtime.package.writer import save_package
 
 __all__ = [
@@ -10,6 +11,8 @@ __all__ = [
     "SCHEMA_VERSION",
     "Manifest",
     "Package",
+    "TrustedPackage",
+    "TrustedPackages",
     "export_model",
     "load_package",
     "save_package",

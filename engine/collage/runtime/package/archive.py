@@ -135,6 +135,16 @@ class Archive:
         offset, size = self._places[name]
         return memoryview(self._map)[offset : offset + size]
 
+    def copy(self, name: str, expected: Mapping[str, Entry]) -> bytes:
+        """Return a copy of an entry; what is checked is the copy, which nobody can change afterwards.
+
+        Raises:
+            PackageDamagedError: As `read`.
+        """
+        data = bytes(self.raw(name))
+        self._check(name, data, expected)
+        return data
+
     def intact(self, name: str) -> bytes:
         """Return a copy of an entry that has no other checksum, checked by the archive's own CRC.
 
@@ -157,17 +167,19 @@ class Archive:
             PackageDamagedError: If it is missing, not in the manifest, or does not match the manifest.
         """
         view = self.raw(name)
-        if name in self._checked:
-            return view
+        if name not in self._checked:
+            self._check(name, view, expected)
+            self._checked.add(name)
+        return view
+
+    def _check(self, name: str, data: bytes | memoryview, expected: Mapping[str, Entry]) -> None:
         if name not in expected:
             raise self._damaged(f"its manifest does not know the entry {name!r}")
         entry = expected[name]
-        if len(view) != entry.size:
-            raise self._damaged(f"entry {name!r} has {len(view)} bytes, its manifest says {entry.size}")
-        if hashlib.sha256(view).hexdigest() != entry.sha256:
+        if len(data) != entry.size:
+            raise self._damaged(f"entry {name!r} has {len(data)} bytes, its manifest says {entry.size}")
+        if hashlib.sha256(data).hexdigest() != entry.sha256:
             raise self._damaged(f"the checksum of entry {name!r} does not match; it was altered or damaged")
-        self._checked.add(name)
-        return view
 
     def _index(self, stream: BinaryIO) -> dict[str, tuple[int, int]]:
         """Return offset and size of every entry, read from the mapped file.

@@ -171,6 +171,8 @@ class Manifest:
         if not isinstance(loaded, dict) or loaded.get("format") != FORMAT:
             raise NotAPackageError(path, f"its manifest does not say that it is a {FORMAT}")
         version = loaded.get("schema_version")
+        if type(version) is int and version < 1:
+            raise PackageDamagedError(path, f"its schema version is {version}, and the first was 1")
         if type(version) is int and version != SCHEMA_VERSION:
             raise _other_version(path, version, loaded.get("collage_version", "another Collage"))
         try:

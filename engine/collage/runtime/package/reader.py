@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -55,6 +56,8 @@ class Package:
     Attributes:
         path: File it was read from.
         manifest: Its manifest.
+        digest: SHA-256 of its manifest, in hexadecimal. The manifest has the SHA-256 of every entry, and nothing is
+            used that does not match: packages of one digest are one package, wherever the file lies.
     """
 
     def __init__(self, archive: Archive) -> None:
@@ -62,7 +65,9 @@ class Package:
             raise NotAPackageError(archive.path, f"it has no {MANIFEST}, so it is no Collage package")
         self.path = archive.path
         self._archive = archive
-        self.manifest = Manifest.from_json(archive.intact(MANIFEST), archive.path)
+        said = archive.intact(MANIFEST)
+        self.digest = hashlib.sha256(said).hexdigest()
+        self.manifest = Manifest.from_json(said, archive.path)
         self._check()
 
     @property
@@ -186,7 +191,9 @@ class Package:
 
     def _artifact(self, site: str) -> Artifact:
         said, entries = self.manifest.kernels[site].artifact, self.manifest.entries
-        return said.artifact({name: bytes(self._archive.read(file, entries)) for name, file in said.files.items()})
+        # each entry once, however many names it has: a small file must not become a large amount of memory
+        held = {file: self._archive.copy(file, entries) for file in set(said.files.values())}
+        return said.artifact({name: held[file] for name, file in said.files.items()})
 
     def _tensor(self, key: str) -> ir.TensorProtocol:
         weight = self.manifest.weights[key]

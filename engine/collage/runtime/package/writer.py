@@ -48,7 +48,7 @@ def save_package(
     model_sha256: str,
     distributions: Sequence[str] = (),
     created: datetime.datetime | None = None,
-) -> None:
+) -> str:
     """Write a package, whole or not at all.
 
     Args:
@@ -63,6 +63,9 @@ def save_package(
         distributions: Distributions to name with version and licence, besides those that bring the toolchains and
             those the artifacts require.
         created: When; None for now.
+
+    Returns:
+        Its `Package.digest`, by which the caller may have it trusted.
 
     Raises:
         PackageError: If the file cannot be written, or a call site has no artifact, or a target the model does not
@@ -100,8 +103,10 @@ def save_package(
                 entries=dict(archive.entries),
             )
             archive.add(MANIFEST, manifest.to_json())
+            digest = archive.entries[MANIFEST].sha256
     except OSError as error:
         raise PackageError(str(target), error.strerror or str(error)) from error
+    return digest
 
 
 class _Weights:
