@@ -13,10 +13,9 @@ import onnx_ir
 
 from collage_core.contract import Artifact, BoundCall, Buffer, Host, Kernel, RunContext, Target, Unsupported, ValueKind
 from collage_core.errors import KernelError
-from collage_onnxruntime.weights import Array, aligned, session_values, view
+from collage_onnxruntime.weights import WEIGHTS, Array, aligned, reads_elsewhere, session_values, view
 
 MODEL = "model.onnx"
-WEIGHTS = "weights.bin"
 BLOCKED_DOMAIN = "com.microsoft.nchwc"
 """Domain of operators on channels blocked by the width of a vector register; weights are stored for that width."""
 
@@ -80,6 +79,8 @@ def open_session(
         blob = aligned(artifact.files[WEIGHTS])
         for made in metadata["made"]:
             weights[made["name"]] = view(blob, made["at"], onnx_ir.DataType[made["dtype"]], tuple(made["shape"]))
+    if reason := reads_elsewhere(artifact.files[MODEL], weights):
+        return Unsupported(reason)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = run.threads

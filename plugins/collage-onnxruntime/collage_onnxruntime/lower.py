@@ -11,8 +11,17 @@ import numpy as np
 import onnx_ir
 
 from collage_core.contract import Artifact, BuildContext, KernelFunction, Requirement, TensorSpec, Unsupported
-from collage_onnxruntime.kernel import BLOCKED_DOMAIN, MODEL, WEIGHTS, one_line, vector_isa
-from collage_onnxruntime.weights import INLINE_BYTES, Known, can_be_supplied, detach, inside, pack, session_values
+from collage_onnxruntime.kernel import BLOCKED_DOMAIN, MODEL, one_line, vector_isa
+from collage_onnxruntime.weights import (
+    INLINE_BYTES,
+    WEIGHTS,
+    Known,
+    can_be_supplied,
+    detach,
+    inside,
+    pack,
+    session_values,
+)
 
 _BLOCKED_OPERATORS = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"})
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 import onnx_ir
 
+from collage_core.errors import ModelFileError
+from collage_core.ir.io.external_data import external_references
+
 Array: TypeAlias = np.ndarray[Any, Any]
+
+WEIGHTS = "weights.bin"
+"""File of an artifact with the weights that the optimiser made, and what its model calls every large weight."""
 
 INLINE_BYTES = 1024
 """Tensors up to this size stay in the model: shapes, axes and scales are read while a session is created."""
@@ -48,6 +55,28 @@ def detach(model: onnx_ir.Model) -> tuple[bytes, dict[str, Array]]:
             if isinstance(value.const_value, onnx_ir.ExternalTensor):
                 value.const_value = inside(value.const_value)
     return onnx_ir.to_proto(copy).SerializeToString(), weights
+
+
+def reads_elsewhere(model: bytes, supplied: Collection[str]) -> str:
+    """Say what a session would read from files, or from memory; empty if nothing.
+
+    ONNX Runtime reads external data relative to the working directory when a model is given as bytes, and takes the
+    offset in a file of a certain name for an address in memory. Only what is supplied is not read.
+
+    Args:
+        model: The serialized model, which may be anybody's.
+        supplied: Names of the weights that are supplied to the session.
+    """
+    try:
+        references = external_references(model)
+    except ModelFileError as error:
+        return f"its model cannot be read: {error}"
+    named = Counter(each.name for each in references)
+    for each in references:
+        ours = each.of_main_graph and each.location == WEIGHTS and each.name in supplied and named[each.name] == 1
+        if not ours:
+            return f"its model takes {each.name!r} from the file {each.location!r}, which artifacts do not have"
+    return ""
 
 
 def can_be_supplied(dtype: onnx_ir.DataType) -> bool:
