@@ -74,23 +74,33 @@ def export(output: Path, tuning_db: str | None) -> None:
         )
 
 
+_cached_files_option = click.option(
+    "--cached-files",
+    is_flag=True,
+    help="Also what toolchains cached, compiled code among it: only from those whose programs you would run.",
+)
+
+
 @db.command(name="import", short_help="Add what another machine exported.")
 @click.argument("file", type=click.File("r", encoding="utf-8"))
+@_cached_files_option
 @tuning_db_option
 @verbose_option
-def import_(file: Any, tuning_db: str | None) -> None:
+def import_(file: Any, cached_files: bool, tuning_db: str | None) -> None:
     """Add what `collage db export` wrote to FILE ('-' for standard input). Importing again adds nothing."""
-    from collage.store import import_lines, open_database
+    from collage.store import import_lines, lines_of, open_database
 
     with open_database(tuning_db) as store:
-        _say_what_was_added(store, import_lines(store, file, source=str(file.name)))
+        added = import_lines(store, lines_of(file), source=str(file.name), cached_files=cached_files)
+        _say_what_was_added(store, added)
 
 
 @db.command(short_help="Add what other databases hold.")
 @click.argument("others", type=existing_file, nargs=-1, required=True)
+@_cached_files_option
 @tuning_db_option
 @verbose_option
-def merge(others: tuple[Path, ...], tuning_db: str | None) -> None:
+def merge(others: tuple[Path, ...], cached_files: bool, tuning_db: str | None) -> None:
     """Add what OTHERS, databases too, hold. Merging again adds nothing."""
     from collage.store import merge as add
     from collage.store import open_database
@@ -98,7 +108,7 @@ def merge(others: tuple[Path, ...], tuning_db: str | None) -> None:
     with open_database(tuning_db) as store:
         for path in others:
             with open_database(path, read_only=True) as other:
-                _say_what_was_added(store, add(store, other))
+                _say_what_was_added(store, add(store, other, cached_files=cached_files))
 
 
 @db.command(short_help="Remove what belongs to library versions no longer installed.")
@@ -144,4 +154,5 @@ def _say_what_was_added(store: TuningStore, added: Transferred) -> None:
     click.echo(
         f"{store.url}: {counted(added.records, 'new record')}, {added.known} known already, "
         f"{counted(added.blobs, 'new cached file')}, {counted(added.documents, 'new document')}"
+        + (f"; {counted(added.left_out, 'cached file')} left out (--cached-files)" if added.left_out else "")
     )

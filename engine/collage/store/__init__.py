@@ -14,7 +14,7 @@ from collage.store.records import (
     timing_beside,
 )
 from collage.store.sqlite import SqliteStore
-from collage.store.transfer import Transferred, export_lines, import_lines, merge
+from collage.store.transfer import Transferred, export_lines, import_lines, lines_of, merge
 from collage.store.tuning_store import MAX_ATTEMPTS, Removed, StoredBlobs, StoreStats, TuningStore
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "document_to_bytes",
     "export_lines",
     "import_lines",
+    "lines_of",
     "merge",
     "open_database",
     "timing_beside",

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from collage.errors import DatabaseDamagedError, DatabaseError, ExportVersionError
 from collage.store.records import BlobSpace, StoredDocument, TuningRecord, dumps, loads, structure, to_json
@@ -17,6 +17,8 @@ from collage.store.tuning_store import Damaged, TuningStore
 FORMAT = "collage-tuning"
 FORMAT_VERSION = 3
 _BATCH = 1000  # records added in one transaction
+_LONGEST_HEADER = 1000
+_LONGEST_LINE = 1 << 30  # characters; a blob has 512 MiB at most, and base64 makes a third more of it
 _Value = TypeVar("_Value")
 
 
@@ -28,12 +30,14 @@ class Transferred:
         records: Records that were new.
         known: Records that were there already.
         blobs: Blobs added; those whose place is taken stay as they are.
+        left_out: Blobs left out because nobody vouched for them.
         documents: Documents added; those whose place is taken stay as they are.
     """
 
     records: int
     known: int
     blobs: int
+    left_out: int
     documents: int
 
 
@@ -78,19 +82,30 @@ def _read(read: Callable[[], _Value], damaged: Damaged | None) -> _Value | None:
         return None
 
 
-def import_lines(store: TuningStore, lines: Iterable[str], source: str = "import") -> Transferred:
+def lines_of(stream: TextIO) -> Iterator[str]:
+    """Yield the lines of an export; a line that no export has is cut, so that a stream without lines has an end."""
+    limit = _LONGEST_HEADER
+    while line := stream.readline(limit):
+        yield line
+        limit = _LONGEST_LINE
+
+
+def import_lines(
+    store: TuningStore, lines: Iterable[str], source: str = "import", *, cached_files: bool = False
+) -> Transferred:
     """Add what `export_lines` wrote. Importing again adds nothing.
 
     Args:
         store: Where to.
         lines: The lines.
         source: What to call them in errors.
+        cached_files: Whether to add blobs, which toolchains take for their own work: compiled code, some of them.
 
     Raises:
         DatabaseDamagedError: If a line is not one of an export; those before it are kept.
         ExportVersionError: If a newer or an older Collage wrote them.
     """
-    adding = _Adding(store)
+    adding = _Adding(store, cached_files=cached_files)
     numbered = enumerate(lines, start=1)
     _check_header(next(numbered, (1, ""))[1], source)
     for number, line in numbered:
@@ -105,13 +120,19 @@ def import_lines(store: TuningStore, lines: Iterable[str], source: str = "import
     return adding.result()
 
 
-def merge(store: TuningStore, other: TuningStore) -> Transferred:
-    """Add the content of another store; merging again adds nothing."""
-    adding = _Adding(store)
+def merge(store: TuningStore, other: TuningStore, *, cached_files: bool = False) -> Transferred:
+    """Add the content of another store; merging again adds nothing.
+
+    Args:
+        store: Where to.
+        other: What to add.
+        cached_files: As for `import_lines`.
+    """
+    adding = _Adding(store, cached_files=cached_files)
     for record in other.all_records():
         adding.record(record)
     for space, key in other.blob_keys():
-        data = other.get_blob(space, key)
+        data = other.get_blob(space, key) if cached_files else b""
         if data is not None:
             adding.blob(space, key, data)
     for kind, name in other.document_keys():
@@ -155,8 +176,10 @@ def _import_line(adding: _Adding, line: Any) -> None:
 class _Adding:
     """Adds missing entries to a store, records in batches."""
 
-    def __init__(self, store: TuningStore) -> None:
+    def __init__(self, store: TuningStore, *, cached_files: bool) -> None:
         self._store = store
+        self._cached_files = cached_files
+        self._left_out = 0
         self._batch: list[TuningRecord] = []
         self._seen = 0
         self._new = 0
@@ -170,7 +193,9 @@ class _Adding:
             self.flush()
 
     def blob(self, space: BlobSpace, key: str, data: bytes) -> None:
-        if self._store.get_blob(space, key) is None:
+        if not self._cached_files:
+            self._left_out += 1
+        elif self._store.get_blob(space, key) is None:
             self._store.put_blob(space, key, data)
             self._blobs += 1
 
@@ -189,5 +214,6 @@ class _Adding:
             records=self._new,
             known=self._seen - self._new,
             blobs=self._blobs,
+            left_out=self._left_out,
             documents=self._documents,
         )

@@ -48,12 +48,44 @@ def test_stats(collage: Collage, tuning_db: Path) -> None:
 def test_an_export_can_be_imported_elsewhere_and_again(collage: Collage, tuning_db: Path) -> None:
     assert collage("db", "export", "-o", "all.jsonl", "--tuning-db", tuning_db).exit_code == 0
 
-    first = collage("db", "import", "all.jsonl", "--tuning-db", "other.sqlite3")
+    first = collage("db", "import", "all.jsonl", "--tuning-db", "other.sqlite3", "--cached-files")
     piped = collage("db", "export", "--tuning-db", tuning_db)
     again = collage("db", "import", "-", "--tuning-db", "other.sqlite3", stdin=piped.stdout)
 
     assert "4 new records, 0 known already, 1 new cached file, 1 new document" in first.stdout
     assert "0 new records, 4 known already" in again.stdout
+
+
+@pytest.mark.guards(
+    "cached files, which may be compiled code, in an export or a database of others",
+    "left out, unless the user asks for them",
+    area="packages and files",
+)
+@pytest.mark.parametrize("command", ["import", "merge"])
+def test_cached_files_of_others_are_left_out_unless_they_are_asked_for(
+    command: str, collage: Collage, tuning_db: Path
+) -> None:
+    assert collage("db", "export", "-o", "all.jsonl", "--tuning-db", tuning_db).exit_code == 0
+    source = "all.jsonl" if command == "import" else tuning_db
+
+    plain = collage("db", command, source, "--tuning-db", "other.sqlite3")
+    with open_database("other.sqlite3") as store:
+        without = store.blob_keys()
+    asked = collage("db", command, source, "--tuning-db", "other.sqlite3", "--cached-files")
+
+    assert "0 new cached files, 1 new document; 1 cached file left out (--cached-files)" in plain.stdout
+    assert without == ()
+    assert "0 new records, 4 known already, 1 new cached file" in asked.stdout
+    assert "left out" not in asked.stdout
+    with open_database("other.sqlite3") as store:
+        assert len(store.blob_keys()) == 1
+
+
+def test_an_endless_stream_is_no_export(collage: Collage) -> None:
+    result = collage("db", "import", "/dev/zero", "--tuning-db", "other.sqlite3")
+
+    assert result.exit_code == 1
+    assert "its first line is not the header of an export" in result.stderr
 
 
 @pytest.mark.guards("a database of another schema version, older or newer; an export of another format version")

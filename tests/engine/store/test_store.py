@@ -323,8 +323,8 @@ class TestTuningStore:
         fill(store)
         lines = list(export_lines(store))
         with MemoryStore() as copy:
-            done = import_lines(copy, lines)
-            again = import_lines(copy, lines)
+            done = import_lines(copy, lines, cached_files=True)
+            again = import_lines(copy, lines, cached_files=True)
 
             assert (done.records, done.known, done.blobs, done.documents) == (2, 0, 1, 1)
             assert (again.records, again.known, again.blobs, again.documents) == (0, 2, 0, 0)
@@ -338,7 +338,7 @@ class TestTuningStore:
             other.put_document("p", Note(text="theirs"))
             other.put_document("q", Note())
 
-            done = merge(store, other)
+            done = merge(store, other, cached_files=True)
 
         assert (done.records, done.known, done.blobs, done.documents) == (1, 1, 0, 1)
         assert [r.samples_us[0] for r in store.records(KEY)] == [1.0, 2.0, 3.0]
