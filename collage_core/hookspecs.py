@@ -7,7 +7,8 @@ arguments than its specification, so the contract can grow.
 Each hook runs in one of two places. In the *driver*, a plugin runs in the same process as the search and the user's
 own code: it is pure Python and imports no toolchain library. In the toolchain's *worker*, a separate process with a
 deadline, it may import anything, block, and crash: only its own candidates are lost.
-`collage_load` runs in a worker while measuring and in the user's process when a finished executable is loaded.
+`collage_load` runs in a worker while measuring and in the user's process when a finished executable is loaded. Before
+it, `collage_check_host` is asked there, and of packages of others `collage_check_data` and `collage_targets`.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ def collage_check_host(host: Host) -> Supported | Unsupported:
 
 @hookspec(firstresult=True)
 def collage_targets(host: Host) -> Sequence[Target] | Unsupported:
-    """Return the targets the toolchain supports on this machine. Called once per worker, in the worker.
+    """Return the targets the toolchain supports on this machine.
+
+    Called once per worker, in the worker; in the user's process when a package is loaded that is not trusted, and whose
+    artifacts are data.
 
     Args:
         host: The machine the kernels will run on, with its devices; a library that builds ahead of time uses this

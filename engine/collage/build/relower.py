@@ -39,7 +39,8 @@ def lower_again(package: Package, site: CallSite, threads: int) -> Artifact:
         worker = Worker(PluginSource(toolchain=site.toolchain), store)
         stack.callback(worker.close)
         here = worker.targets(this_host())
-        same = [t for t in here if t.name == target.name] if isinstance(here, tuple) else []
+        wanted = (target.device, target.options)
+        same = [t for t in here if (t.device, t.options) == wanted] if isinstance(here, tuple) else []
         if not same:
             raise KernelLoadError(site.name, target.name, site.nodes, "its toolchain does not offer that target here")
         built = worker.build(
