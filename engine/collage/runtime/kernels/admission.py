@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import Protocol
 
@@ -78,7 +79,7 @@ class PackageAdmission:
             return data
         return Unsupported(
             f"{data.reason}, of a package that was neither written on this machine nor accepted: if you would run its "
-            f"author's programs, accept it with `collage trust {self._path}`"
+            f"author's programs, accept it with `collage trust {shlex.quote(self._path)}`"
         )
 
 

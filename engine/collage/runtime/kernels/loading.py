@@ -137,7 +137,8 @@ class Loader:
         try:
             again = self.relower(site)
         except Exception as error:
-            raise _error(site, target, f"{answer.reason}; lowering it again failed: {error}") from error
+            why = error.reason if isinstance(error, KernelLoadError) else error
+            raise _error(site, target, f"{answer.reason}; lowering it again failed: {why}") from error
         second = self._attempt(site, target, again)
         if isinstance(second, Loaded):
             self.again[site.name] = LoweredAgain(
