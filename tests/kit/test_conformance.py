@@ -108,6 +108,27 @@ def test_a_profile_is_of_the_nodes_of_the_kernel(answer: Any, problem: str) -> N
         assert check(Profiling()).ran == {"Add of two inputs": 1, "Relu": 1}
 
 
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (True, "collage_check_data.* answered with bool, not Supported or Unsupported"),
+        (Supported(), ""),
+        (Unsupported("it holds a library"), ""),
+    ],
+)
+def test_a_plugin_says_of_its_own_artifacts_whether_they_are_data(answer: Any, problem: str) -> None:
+    class Saying(Plain):
+        @hookimpl
+        def collage_check_data(self, artifact: Artifact) -> Any:
+            return answer
+
+    if problem:
+        with pytest.raises(AssertionError, match=problem):
+            check(Saying())
+    else:
+        assert check(Saying()).ran == {"Add of two inputs": 1, "Relu": 1}
+
+
 def test_a_mock_profiles_its_kernels_by_its_costs() -> None:
     mock = ExecutingMock("mock", costs_us={"Add": 2.0, "MatMul": 5.0, "Relu": 1.0}, joins=Joins.ANY, operators=["*"])
     graph = DataflowGraph(dense(activation="Relu"))

@@ -154,6 +154,7 @@ class KernelCheck:
             run = run_context(
                 sent, function, self.target, device, host=self._host, threads=self._threads, scratch=scratch
             )
+            self.toolchain.check_data(self.target, sent)  # whatever it answers: that it fails is in the exception
             kernel = self.toolchain.load(self.target, sent, run)
             if isinstance(kernel, Unsupported):
                 return kernel
