@@ -50,14 +50,16 @@ class Toolchain:
         name: The toolchain's name: that of its entry point.
         plugin: An object whose methods carry `hookspecs.hookimpl`.
         distribution: Distribution that provides it, with its version; empty for a plugin object created in place.
+        module: Module it was loaded from; that of its class if empty.
 
     Raises:
         PluginError: If the plugin implements hooks with arguments that the contract does not have.
     """
 
-    def __init__(self, name: str, plugin: object, distribution: str = "") -> None:
+    def __init__(self, name: str, plugin: object, distribution: str = "", module: str = "") -> None:
         self.name = name
         self.distribution = distribution
+        self.module = module or type(plugin).__module__
         manager = pluggy.PluginManager("collage")
         manager.add_hookspecs(hookspecs)
         try:
@@ -333,9 +335,9 @@ def load_plugin(reference: str, name: str) -> Toolchain:
     Raises:
         PluginError: If the module cannot be imported or has no such attribute.
     """
-    return Toolchain(name, referred(reference, name), reference)
+    return Toolchain(name, referred(reference, name), reference, reference.partition(":")[0])
 
 
 def _load(entry: importlib.metadata.EntryPoint) -> Toolchain:
     plugin = in_driver(entry.name, "import", entry.load)
-    return Toolchain(entry.name, plugin, distribution_of(entry))
+    return Toolchain(entry.name, plugin, distribution_of(entry), entry.module)

@@ -47,12 +47,15 @@ class Overlay(MemoryStore):
         """See `TuningStore`."""
         return super().append(record) if record.purpose in MEASURED else self._filled.append(record)
 
-    def records(self, key: RecordKey, purpose: Purpose | None = None) -> tuple[TuningRecord, ...]:
+    def records(
+        self, key: RecordKey, purpose: Purpose | None = None, *, any_plugin: bool = False
+    ) -> tuple[TuningRecord, ...]:
         """See `TuningStore`."""
-        own = super().records(key, purpose)
+        own = super().records(key, purpose, any_plugin=any_plugin)
         if purpose in MEASURED:
             return own
-        others = tuple(each for each in self._filled.records(key, purpose) if each.purpose not in MEASURED)
+        found = self._filled.records(key, purpose, any_plugin=any_plugin)
+        others = tuple(each for each in found if each.purpose not in MEASURED)
         if purpose is not None:
             self.others_s |= {each.content_id: seconds_of(each) for each in others}
         return own + others

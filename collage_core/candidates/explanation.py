@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 from collections.abc import Iterable
 
 from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import Proposals
-from collage_core.candidates.refusals import Refusal, TargetFailure
+from collage_core.candidates.refusals import Refusal, Remembered, TargetFailure
 from collage_core.errors import NoCoverError
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.search import SearchTarget
@@ -23,9 +24,12 @@ def refusals(
         failures: Targets whose plugin failed; of these that is said, and no nodes.
         pool: Candidates that were tried, those among them that cannot be used being refused, too; None if none was.
     """
-    grouped: dict[tuple[str, str, str], dict[str, None]] = {
-        (failure.target.name, failure.stage, failure.reason): {} for failure in failures
-    }
+    grouped: dict[tuple[str, str, str], dict[str, None]] = {}
+    known: dict[tuple[str, str, str], list[Remembered | None]] = {}
+    for failure in failures:
+        said = (failure.target.name, failure.stage, failure.reason)
+        grouped[said] = {}
+        known.setdefault(said, []).append(failure.remembered)
     for each in proposals:
         for index, reason in sorted(each.refusals.items()):
             stage = "query" if index in each.rule.query else "predicate"
@@ -33,12 +37,19 @@ def refusals(
             grouped.setdefault((each.rule.target.name, stage, reason), {})[each.graph.names[index]] = None
     for candidate in pool or ():
         if pool is not None and (rejection := pool.rejection(candidate)):
-            names = grouped.setdefault((candidate.target.name, rejection.stage, rejection.reason), {})
-            names.update(dict.fromkeys(candidate.sub_graph.names))
+            said = (candidate.target.name, rejection.stage, rejection.reason)
+            grouped.setdefault(said, {}).update(dict.fromkeys(candidate.sub_graph.names))
+            known.setdefault(said, []).append(rejection.remembered)
     return tuple(
-        Refusal(target=target, stage=stage, nodes=tuple(names), reason=reason)
-        for (target, stage, reason), names in sorted(grouped.items())
+        Refusal(target=said[0], stage=said[1], nodes=tuple(names), reason=said[2], remembered=oldest(known.get(said)))
+        for said, names in sorted(grouped.items())
     )
+
+
+def oldest(known: Iterable[Remembered | None] | None) -> Remembered | None:
+    """Return the oldest of what is remembered; None if nothing is."""
+    remembered = [each for each in known or () if each is not None]
+    return min(remembered, key=lambda each: datetime.datetime.fromisoformat(each.since), default=None)
 
 
 def why_uncovered(

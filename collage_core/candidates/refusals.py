@@ -9,16 +9,31 @@ from collage_core.errors import CollageError, PluginError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """Where a reason comes from that this run did not find out.
+
+    Attributes:
+        since: When it was found out, as ISO 8601 with offset.
+        plugin: Version of the plugin then; empty if unknown.
+    """
+
+    since: str
+    plugin: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
     """Reason why a candidate that was tried cannot be used.
 
     Attributes:
         stage: Stage that failed: `"lower"`, `"load"`, `"run"`, `"check"`, `"measure"`, ...
         reason: Message of the library or the plugin.
+        remembered: Where it is known from; None if this run found it out.
     """
 
     stage: str
     reason: str
+    remembered: Remembered | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +45,14 @@ class Refusal:
         stage: `"query"`, `"predicate"`, `"lower"`, `"load"`, `"run"`, `"check"`, `"measure"`, ...
         nodes: Names of the affected nodes.
         reason: Message of the library or the plugin.
+        remembered: Where it is known from, of several the oldest; None if this run found it out.
     """
 
     target: str
     stage: str
     nodes: tuple[str, ...]
     reason: str
+    remembered: Remembered | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +63,19 @@ class TargetFailure:
         target: The target.
         stage: Name of the hook, without its prefix.
         reason: What happened.
+        remembered: Where it is known from; None if this run found it out.
     """
 
     target: Target
     stage: str
     reason: str
+    remembered: Remembered | None = None
 
     @classmethod
-    def of(cls, target: Target, error: CollageError) -> TargetFailure:
+    def of(cls, target: Target, error: CollageError, remembered: Remembered | None = None) -> TargetFailure:
         """Return the failure that an error of the plugin's is."""
         if isinstance(error, PluginError):
-            return cls(target=target, stage=error.hook.removeprefix("collage_"), reason=error.reason)
-        return cls(target=target, stage="query", reason=str(error))
+            stage, reason = error.hook.removeprefix("collage_"), error.reason
+        else:
+            stage, reason = "query", str(error)
+        return cls(target=target, stage=stage, reason=reason, remembered=remembered)

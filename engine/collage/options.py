@@ -146,6 +146,8 @@ class OptimizeOptions:
         fusion_specs: Rules that find candidates, by the targets they are for; see `with_own_rules`.
         load_plan: A plan file to build, measure and verify instead of searching; see `plan_file`.
         deterministic: Whether only kernels take part that give the same bits for the same inputs, each time.
+        retry_failed: Whether to try again what the tuning database remembers as failed: kernels, profiles, queries and
+            plans.
     """
 
     toolchains: str | None = None
@@ -169,6 +171,7 @@ class OptimizeOptions:
     fusion_specs: Mapping[str, OwnRule] = dataclasses.field(default_factory=dict)
     load_plan: str | os.PathLike[str] | None = None
     deterministic: bool = False
+    retry_failed: bool = False
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:

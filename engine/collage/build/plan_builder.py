@@ -8,6 +8,7 @@ import json
 
 from collage.build.assemble import Assembled, assemble
 from collage.build.verify import Verified, verify
+from collage.errors import PlanBuildError
 from collage.report.progress import Progress
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
@@ -43,12 +44,15 @@ class PlanBuilder:
         return known
 
     def verified(self, plan: Plan) -> tuple[Assembled, Verified]:
-        """Build a plan and check it on fresh inputs in a process of its own, once per database.
+        """Build a plan and check it on fresh inputs in a process of its own, once per database and version of plugins.
+
+        Kernels of which only other versions of their plugin's measurements are known are measured once more before.
 
         Raises:
             PlanBuildError: If a call site cannot be built, or is wrong.
             VerificationError: If it does not run, or its numbers are wrong.
         """
+        self._measure_again(plan)
         toolchains, name = self._environment.toolchains, self._name(plan)
         known = toolchains.database.get_document(Verified, name)
         assembled = self._known(plan) if known is not None else None
@@ -62,6 +66,16 @@ class PlanBuilder:
         verified = self._verify(assembled)
         toolchains.database.put_document(name, verified)
         return assembled, verified
+
+    def _measure_again(self, plan: Plan) -> None:
+        source = self._environment.source
+        if stale := [kernel for kernel in plan.kernels if source.is_of_another_plugin(kernel)]:
+            self.progress.phase("measuring with the present plugins", len(stale))
+            source.measure(stale, "confirm", lambda step: self.progress.advance())
+        for kernel in plan.kernels:
+            passing = source.has_failed_for_now(source.record_key(kernel))
+            if not passing and (rejection := source.rejection(kernel)):
+                raise PlanBuildError(kernel.target.name, kernel.sub_graph.names, rejection.reason)
 
     def _known(self, plan: Plan) -> Assembled | None:
         return self._last if self._last is not None and self._last.plan.key == plan.key else None
@@ -94,5 +108,6 @@ class PlanBuilder:
         variants = [self._environment.source.variant(kernel) for kernel in plan.kernels]
         host = toolchains.host.fingerprint_for(*(kernel.target.device for kernel in plan.kernels))
         key = self._environment.workload.key
-        what = [plan.key, variants, key, host, toolchains.threads, self._tolerance(plan)]
+        plugins = [toolchains.plugins[name] for name in plan.toolchains]
+        what = [plan.key, variants, key, host, toolchains.threads, self._tolerance(plan), plugins]
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()

@@ -200,6 +200,8 @@ class _Optimization:
             build=self._builder.build,
             progress=self._progress,
             deterministic=self._options.deterministic,
+            plugins=toolchains.plugins,
+            retry_failed=toolchains.retry_failed,
         )
 
     def _fed_back(

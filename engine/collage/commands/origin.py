@@ -5,24 +5,21 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib.metadata
-import importlib.util
 import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import onnx_ir
 
 from collage.devices.this_host import this_host
+from collage.installed_code import OWN, code_hash, entry_packages
 from collage.options import OptimizeOptions
 from collage.setup.facts import external_files, file_sha256
 from collage_core.ir.io.model_io import load_model
 
-_OWN = ("collage", "collage_core")
-"""Import packages of the product; plugins' are those of entry points whose group is called after it."""
-_ASIDE = frozenset({"tuning_db", "inputs", "load_plan", "fusion_specs"})
+_ASIDE = frozenset({"tuning_db", "inputs", "load_plan", "fusion_specs", "retry_failed"})
 """Options that count otherwise: by the content of a file, or not at all."""
 
 
@@ -30,7 +27,7 @@ def origin_of(model: str | os.PathLike[str] | onnx_ir.Model, options: OptimizeOp
     """Return a hash of model, options, machine and installed software.
 
     Of other distributions the version counts. Of this product and its plugins, which may be installed from a source
-    tree, the size and time of each file counts. Environment variables, and libraries that the system brings, do not.
+    tree, the content of each file counts. Environment variables, and libraries that the system brings, do not.
 
     Args:
         model: An ONNX file, or a model in memory.
@@ -69,22 +66,8 @@ def origin_of(model: str | os.PathLike[str] | onnx_ir.Model, options: OptimizeOp
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
-def _code() -> Iterator[tuple[Any, ...]]:
-    """Yield name, size and time of each file of this product's import packages and of plugins'."""
-    entries = [entry for each in importlib.metadata.distributions() for entry in each.entry_points]
-    plugins = {entry.module.partition(".")[0] for entry in entries if entry.group.partition(".")[0] == _OWN[0]}
-    for package in sorted({*_OWN, *plugins}):
-        spec = importlib.util.find_spec(package)
-        if spec is None:
-            yield package, None
-            continue
-        for place in map(Path, spec.submodule_search_locations or ()):
-            for path in sorted(place.rglob("*.py")):
-                yield package, str(path.relative_to(place)), *_state(path)
-        if spec.origin is not None and not spec.submodule_search_locations:
-            yield package, "", *_state(Path(spec.origin))
-
-
-def _state(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
+def _code() -> Iterator[tuple[str, str]]:
+    """Yield name and hash of this product's import packages and of plugins'."""
+    packages = {package for each in importlib.metadata.distributions() for package in entry_packages(each)}
+    for package in sorted({*OWN, *packages}):
+        yield package, code_hash(package)

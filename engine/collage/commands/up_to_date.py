@@ -65,13 +65,16 @@ def up_to_date(model: Path, options: OptimizeOptions, output: Path) -> UpToDate 
 
     Such an optimization is one of the same model, with the same options and software, on this machine. The package may
     be where it should be, or where that optimization saved it, from where it is copied; the copy is as trusted as it.
-    Its content is checked, and that it was written on this machine.
+    Its content is checked, and that it was written on this machine. Who wants to retry what failed wants another
+    optimization.
 
     Args:
         model: The ONNX file.
         options: What would be done.
         output: Where the package should be.
     """
+    if options.retry_failed:
+        return None
     try:
         # opened first: without a database nothing is hashed
         with open_database(options.tuning_db, read_only=True) as database:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -53,10 +54,12 @@ class FailedPlan:
     Attributes:
         reason: Why, the last time.
         attempts: How often it was tried.
+        created: When, the last time, as ISO 8601 with offset.
     """
 
     reason: str
     attempts: int
+    created: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +75,7 @@ class SavedRace:
     """
 
     KIND: ClassVar[str] = "race"
-    VERSION: ClassVar[int] = 4
+    VERSION: ClassVar[int] = 5
 
     timed: Mapping[str, Rounds]
     called: Mapping[str, Rounds]
@@ -96,7 +99,8 @@ class EndToEndTimer:
     """Times plans of one model, once per database.
 
     A plan that cannot be built, or fails while it is timed, is tried again by the next run that needs it, because the
-    cause may be temporary (a full disk, short memory). After `MAX_ATTEMPTS` the failure is final.
+    cause may be temporary (a full disk, short memory). After `MAX_ATTEMPTS` the failure is final, for these versions of
+    the plugins. With another version of any all plans are timed again: other code runs them.
 
     Args:
         database: Keeps every sample.
@@ -110,6 +114,8 @@ class EndToEndTimer:
         build: Makes a plan executable.
         progress: Receives progress updates.
         deterministic: Whether only deterministic kernels are used; plans are timed separately in this mode.
+        plugins: Version of each toolchain's plugin.
+        retry_failed: Whether to try again what failed in earlier runs, however often.
     """
 
     def __init__(
@@ -126,7 +132,12 @@ class EndToEndTimer:
         build: Callable[[Plan], Assembled],
         progress: Progress,
         deterministic: bool = False,
+        plugins: Mapping[str, str] | None = None,
+        retry_failed: bool = False,
     ) -> None:
+        self._plugins = plugins or {}
+        self._retry_failed = retry_failed
+        self._began = _now()
         self._deterministic = deterministic
         self._database = database
         self._model_key = model_key
@@ -147,6 +158,8 @@ class EndToEndTimer:
         chosen = list(distinct.values())
         name = self._name(chosen)
         known = self._database.get_document(SavedRace, name)
+        if known is not None and self._retry_failed:
+            known = _with_attempts_left(known, before=self._began)
         if known is None:
             raced = self._time(chosen, {})
         elif again := [plan for plan in chosen if _may_be_tried(plan, known.failed)]:
@@ -170,6 +183,7 @@ class EndToEndTimer:
             "threads": self._threads,
             "tolerance": self._tolerance,
             "race": [self._preset.rounds, self._preset.round_s, self._preset.race_s],
+            "plugins": sorted({self._plugins.get(name, "") for plan in plans for name in plan.toolchains}),
         }
         if self._deterministic:
             what["deterministic"] = True
@@ -228,8 +242,21 @@ def _may_be_tried(plan: Plan, failures: Mapping[str, FailedPlan]) -> bool:
 def _failed_again(failures: Mapping[str, FailedPlan], reasons: Mapping[str, str]) -> dict[str, FailedPlan]:
     """Return the failures by key after another attempt failed for the given reasons."""
     attempts = {key: 1 + (failures[key].attempts if key in failures else 0) for key in reasons}
-    again = {key: FailedPlan(reason=reason, attempts=attempts[key]) for key, reason in reasons.items()}
+    again = {key: FailedPlan(reason=why, attempts=attempts[key], created=_now()) for key, why in reasons.items()}
     return {**failures, **again}
+
+
+def _with_attempts_left(race: SavedRace, before: str) -> SavedRace:
+    """Return a race whose plans that failed before some time were never tried."""
+    failed = {
+        key: dataclasses.replace(each, attempts=0) if each.created < before else each
+        for key, each in race.failed.items()
+    }
+    return dataclasses.replace(race, failed=failed)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat()
 
 
 def _is_on_host(plan: Plan) -> bool:

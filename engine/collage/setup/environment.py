@@ -112,6 +112,8 @@ class Environment(Generic[W_co]):
             host=self.toolchains.host,
             settings=self._choices.measuring(self.toolchains.threads),
             warm=self.toolchains.warm_devices(self.graph.weights_bytes),
+            plugins=self.toolchains.plugins,
+            retry_failed=self.toolchains.retry_failed,
         )
 
     @cached_property

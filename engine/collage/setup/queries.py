@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from collage.report.progress import Progress
 from collage.setup.toolchains import Toolchains
 from collage.store import MAX_ATTEMPTS, BlobSpace, document_from_bytes, document_to_bytes
 from collage_core.candidates.proposals import TargetRule, target_rule
-from collage_core.candidates.refusals import TargetFailure
+from collage_core.candidates.refusals import Remembered, TargetFailure
 from collage_core.contract import Target
 from collage_core.errors import CollageError, PluginError
 from collage_core.fusion import SubGraph, kernel_function
@@ -46,13 +47,27 @@ class FailedQuery:
     Attributes:
         deadline_s: Seconds it had.
         reason: What happened.
+        created: When, as ISO 8601 with offset.
     """
 
     KIND: ClassVar[str] = "failed-query"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     deadline_s: float
     reason: str
+    created: str
+
+
+class _KnownError(PluginError):
+    """Raised for a question that failed in an earlier run.
+
+    Attributes:
+        remembered: When, and with which version of the plugin.
+    """
+
+    def __init__(self, toolchain: str, reason: str, remembered: Remembered) -> None:
+        super().__init__(toolchain, "collage_query", reason)
+        self.remembered = remembered
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +102,8 @@ def ask_targets(graph: DataflowGraph, toolchains: Toolchains, progress: Progress
                 query = {} if whole is None else _query(whole, target, toolchains)
                 rules.append(target_rule(status.toolchain, target, query))
             except CollageError as error:
-                failures.append(TargetFailure.of(target, error))
+                remembered = error.remembered if isinstance(error, _KnownError) else None
+                failures.append(TargetFailure.of(target, error, remembered))
                 progress.message(f"{target.name}: {error}")
     return Asked(rules=tuple(rules), failures=tuple(failures))
 
@@ -111,7 +127,8 @@ def _query(whole: SubGraph, target: Target, toolchains: Toolchains) -> dict[int,
         return {}
     graph = whole.graph
     space = BlobSpace(toolchain="collage-query", fingerprint=target.fingerprint)
-    name = f"{target.name}/{whole.structural_hash}"
+    # what a plugin says belongs to its version, whether it answered or failed
+    name = f"{target.name}/{whole.structural_hash}/{toolchains.plugins[target.toolchain]}"
     held = toolchains.database.get_blob(space, name)
     known = None if held is None else document_from_bytes(held, KnownRefusals)
     if known is None:
@@ -135,8 +152,9 @@ def _answer(
     """
     held = toolchains.database.get_blob(space, failed)
     known = None if held is None else document_from_bytes(held, FailedQuery)
-    if known is not None and known.deadline_s >= QUERY_DEADLINE_S:
-        raise PluginError(target.toolchain, "collage_query", known.reason)
+    if known is not None and known.deadline_s >= QUERY_DEADLINE_S and not toolchains.retry_failed:
+        remembered = Remembered(since=known.created, plugin=toolchains.plugins[target.toolchain])
+        raise _KnownError(target.toolchain, known.reason, remembered)
     function = FunctionEncoder(toolchains.store).encode(kernel_function(whole, "model"))
     attempt = 1
     while True:
@@ -147,7 +165,8 @@ def _answer(
                 raise
             reason = f"worker {error.kind}: {error.reason}"
             if error.kind == "deadline" or attempt == MAX_ATTEMPTS:
-                remembered = document_to_bytes(FailedQuery(deadline_s=QUERY_DEADLINE_S, reason=reason))
-                toolchains.database.put_blob(space, failed, remembered)
+                now = datetime.datetime.now(datetime.UTC).isoformat()
+                ended = FailedQuery(deadline_s=QUERY_DEADLINE_S, reason=reason, created=now)
+                toolchains.database.put_blob(space, failed, document_to_bytes(ended))
                 raise PluginError(target.toolchain, "collage_query", reason) from error
             attempt += 1

@@ -62,6 +62,7 @@ class SetupChoices:
         reference: Toolchain that computes what ONNX's evaluator cannot; the first exact one if None.
         tuning_db: URL of the tuning database; the user's own if None.
         threads: CPU threads; one per physical core if None.
+        retry_failed: Whether to try again what the tuning database remembers as failed.
         measuring: How candidates are measured, by CPU threads.
     """
 
@@ -71,6 +72,7 @@ class SetupChoices:
     reference: str | None = None
     tuning_db: str | None = None
     threads: int | None = None
+    retry_failed: bool = False
     measuring: Callable[[int], MeasureSettings] = plain_settings
 
     @classmethod
@@ -83,6 +85,7 @@ class SetupChoices:
             reference=options.reference,
             tuning_db=options.tuning_db,
             threads=options.threads,
+            retry_failed=options.retry_failed,
             measuring=functools.partial(measure_settings, options),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from collage.installed_code import plugin_version
 from collage.measure.driver.worker_pool import WorkerPool
 from collage_core.contract import Host, Obstacle, Supported, Target, TargetSpelling, Unsupported, split_targets
 from collage_core.entry_points import PluginFailure
@@ -34,6 +35,11 @@ class ToolchainStatus:
     obstacle: Obstacle | None = None
     selected: tuple[Target, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def plugin(self) -> str:
+        """Version of its plugin, to which results belong; reads the plugin's files where it is no release."""
+        return plugin_version(self.toolchain)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -36,6 +37,7 @@ class Toolchains:
         providers: Provide the devices of the machine.
         host: This machine.
         threads: CPU threads of every kernel.
+        retry_failed: Whether to try again what the database remembers as failed.
         registry: The toolchains.
         folder: For files of this run.
         store: Bytes shared with workers.
@@ -55,6 +57,7 @@ class Toolchains:
         self.providers = Providers.discover()
         self.host = this_host(self.providers)
         self.threads = choices.threads or self.host.physical_cores
+        self.retry_failed = choices.retry_failed
         with contextlib.ExitStack() as stack:
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="collage-")))
             self.store = BlobStore(self.folder / "blobs")
@@ -87,6 +90,11 @@ class Toolchains:
             UsageError: If there is none.
         """
         return selected_targets(self.statuses)
+
+    @cached_property
+    def plugins(self) -> Mapping[str, str]:
+        """Version of the plugin of each toolchain that was asked for targets, by name."""
+        return {status.toolchain.name: status.plugin for status in self.statuses}
 
     @cached_property
     def device_figures(self) -> tuple[DeviceFigures, ...]:

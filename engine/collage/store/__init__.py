@@ -4,6 +4,7 @@ from collage.store.documents import Document, document_from_bytes, document_to_b
 from collage.store.location import database_file, default_path, open_database
 from collage.store.memory import MemoryStore
 from collage.store.normalised import MachineSpeed, block_medians_us
+from collage.store.plugin_versions import applicable
 from collage.store.records import (
     BlobSpace,
     Outcome,
@@ -34,6 +35,7 @@ __all__ = [
     "Transferred",
     "TuningRecord",
     "TuningStore",
+    "applicable",
     "block_medians_us",
     "database_file",
     "default_path",

@@ -27,7 +27,7 @@ from collage.errors import (
 from collage_core.ir.io.special_files import why_no_file
 
 APPLICATION_ID = 0x436F6C67  # "Colg"
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 # Of an attempt, `begun` counts; `machine`, `pid` and `started` are a `Claimant`, `seen` is when it last began one.
 _SCHEMA = (
@@ -36,19 +36,20 @@ _SCHEMA = (
         content_id TEXT NOT NULL UNIQUE,
         structural_hash TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
         host TEXT NOT NULL, threads INTEGER NOT NULL, launch TEXT NOT NULL,
-        timing TEXT NOT NULL,
+        timing TEXT NOT NULL, plugin TEXT NOT NULL,
         purpose TEXT NOT NULL, outcome TEXT NOT NULL,
         body TEXT NOT NULL
     )""",
     """CREATE INDEX record_by_key ON record
-        (structural_hash, target, fingerprint, host, threads, launch, timing, purpose, id)""",
+        (structural_hash, target, fingerprint, host, threads, launch, timing, plugin, purpose, id)""",
     """CREATE TABLE attempt (
         structural_hash TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
         host TEXT NOT NULL, threads INTEGER NOT NULL, launch TEXT NOT NULL,
-        timing TEXT NOT NULL,
+        timing TEXT NOT NULL, plugin TEXT NOT NULL,
         machine TEXT NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL,
         begun INTEGER NOT NULL, seen REAL NOT NULL,
-        PRIMARY KEY (structural_hash, target, fingerprint, host, threads, launch, timing, machine, pid, started)
+        PRIMARY KEY
+            (structural_hash, target, fingerprint, host, threads, launch, timing, plugin, machine, pid, started)
     ) WITHOUT ROWID""",
     """CREATE TABLE blob (
         toolchain TEXT NOT NULL, fingerprint TEXT NOT NULL, key TEXT NOT NULL,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
@@ -20,7 +21,7 @@ class MemoryStore(TypedDocuments):
         self._lock = threading.Lock()
         self._closed = False
         self._records: dict[str, TuningRecord] = {}  # by their JSON, in the order added
-        self._by_key: dict[RecordKey, list[str]] = {}
+        self._by_key: dict[RecordKey, list[str]] = {}  # by keys without the plugin's version
         self._attempts: Counter[RecordKey] = Counter()
         self._blobs: dict[tuple[BlobSpace, str], bytes] = {}
         self._documents: dict[tuple[str, str], str] = {}  # JSON by kind and name
@@ -53,13 +54,20 @@ class MemoryStore(TypedDocuments):
             return False
         record = from_json(text, TuningRecord)
         self._records[text] = record
-        self._by_key.setdefault(record.key, []).append(text)
+        self._by_key.setdefault(_of_any_plugin(record.key), []).append(text)
         return True
 
-    def records(self, key: RecordKey, purpose: Purpose | None = None) -> tuple[TuningRecord, ...]:
+    def records(
+        self, key: RecordKey, purpose: Purpose | None = None, *, any_plugin: bool = False
+    ) -> tuple[TuningRecord, ...]:
         """See `TuningStore`."""
         with self._open():
-            texts = [text for text in self._by_key.get(key, ()) if purpose in (None, self._records[text].purpose)]
+            texts = [
+                text
+                for text in self._by_key.get(_of_any_plugin(key), ())
+                if purpose in (None, self._records[text].purpose)
+                and (any_plugin or self._records[text].key.plugin == key.plugin)
+            ]
         return tuple(from_json(text, TuningRecord) for text in texts)
 
     def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:
@@ -79,7 +87,7 @@ class MemoryStore(TypedDocuments):
         with self._open():
             return self._attempts[key]
 
-    def clear_attempts(self, key: RecordKey) -> None:
+    def clear_attempts(self, key: RecordKey, *, of_the_dead: bool = False) -> None:
         """See `TuningStore`."""
         with self._open():
             del self._attempts[key]
@@ -159,3 +167,7 @@ class MemoryStore(TypedDocuments):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _of_any_plugin(key: RecordKey) -> RecordKey:
+    return dataclasses.replace(key, plugin="")

@@ -51,6 +51,8 @@ class RecordKey:
         threads: Threads the kernel may use.
         launch: How kernels are launched.
         timing: How samples are taken, and so what they mean; see `timing_beside`.
+        plugin: Version of the plugin, to which a failure belongs: that of another version says nothing. A time of
+            another version counts until the kernel is on a plan that is chosen. Empty if unknown.
     """
 
     structural_hash: str
@@ -60,6 +62,7 @@ class RecordKey:
     threads: int
     launch: str
     timing: str
+    plugin: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

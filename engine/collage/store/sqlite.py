@@ -32,8 +32,11 @@ from collage.store.records import (
 from collage.store.tuning_store import Damaged, Removed, StoreStats
 
 _PAGE = 500  # records read at a time by all_records
-_KEY_COLUMNS = "structural_hash, target, fingerprint, host, threads, launch, timing"
-_KEY = " AND ".join(f"{column} = ?" for column in _KEY_COLUMNS.split(", "))
+_ANY_PLUGIN_COLUMNS = "structural_hash, target, fingerprint, host, threads, launch, timing"
+_KEY_COLUMNS = f"{_ANY_PLUGIN_COLUMNS}, plugin"
+_ANY_PLUGIN, _KEY = (
+    " AND ".join(f"{column} = ?" for column in columns.split(", ")) for columns in (_ANY_PLUGIN_COLUMNS, _KEY_COLUMNS)
+)
 _CLAIMANT_COLUMNS = "machine, pid, started"
 
 
@@ -46,6 +49,7 @@ def _columns(key: RecordKey) -> tuple[str | int, ...]:
         key.threads,
         key.launch,
         key.timing,
+        key.plugin,
     )
 
 
@@ -110,10 +114,12 @@ class SqliteStore(TypedDocuments):
         with self._writing() as connection:
             return sum([_insert(connection, row) for row in rows])
 
-    def records(self, key: RecordKey, purpose: Purpose | None = None) -> tuple[TuningRecord, ...]:
+    def records(
+        self, key: RecordKey, purpose: Purpose | None = None, *, any_plugin: bool = False
+    ) -> tuple[TuningRecord, ...]:
         """See `TuningStore`."""
-        query = f"SELECT content_id, body FROM record WHERE {_KEY}"
-        values = _columns(key)
+        query = f"SELECT content_id, body FROM record WHERE {_ANY_PLUGIN if any_plugin else _KEY}"
+        values = _columns(key)[:-1] if any_plugin else _columns(key)
         if purpose is not None:
             query += " AND purpose = ?"
             values = (*values, purpose)
@@ -175,7 +181,7 @@ class SqliteStore(TypedDocuments):
         with self._writing() as connection:
             connection.execute(
                 f"INSERT INTO attempt ({_KEY_COLUMNS}, {_CLAIMANT_COLUMNS}, begun, seen) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?) "
                 f"ON CONFLICT ({_KEY_COLUMNS}, {_CLAIMANT_COLUMNS}) "
                 "DO UPDATE SET begun = begun + 1, seen = excluded.seen",
                 (*_columns(key), *dataclasses.astuple(Claimant.this()), time.time()),
@@ -187,10 +193,11 @@ class SqliteStore(TypedDocuments):
         with self._reading() as connection:
             return sum(begun for _, begun in _counting(connection, key))
 
-    def clear_attempts(self, key: RecordKey) -> None:
+    def clear_attempts(self, key: RecordKey, *, of_the_dead: bool = False) -> None:
         """See `TuningStore`."""
         with self._writing() as connection:
-            _forget(connection, key, [each for each, _ in _counting(connection, key) if each.is_this])
+            counting = [each for each, _ in _counting(connection, key)]
+            _forget(connection, key, [each for each in counting if of_the_dead or each.is_this])
 
     def put_blob(self, space: BlobSpace, key: str, data: bytes) -> None:
         """See `TuningStore`."""
@@ -322,7 +329,7 @@ def _row(record: TuningRecord) -> tuple[str | int, ...]:
 def _insert(connection: sqlite3.Connection, row: tuple[str | int, ...]) -> bool:
     done = connection.execute(
         f"INSERT OR IGNORE INTO record (content_id, {_KEY_COLUMNS}, purpose, outcome, body) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         row,
     )
     return done.rowcount == 1

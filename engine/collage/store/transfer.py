@@ -15,7 +15,9 @@ from collage.store.records import BlobSpace, StoredDocument, TuningRecord, dumps
 from collage.store.tuning_store import Damaged, TuningStore
 
 FORMAT = "collage-tuning"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
+_READ = (3, FORMAT_VERSION)
+"""Versions that can be imported; of 3, whose records do not name the plugin's version, it is unknown."""
 _BATCH = 1000  # records added in one transaction
 _LONGEST_HEADER = 1000
 _LONGEST_LINE = 1 << 30  # characters; a blob has 512 MiB at most, and base64 makes a third more of it
@@ -151,7 +153,7 @@ def _check_header(line: str, source: str) -> None:
     except (ValueError, KeyError, TypeError):
         reason = "its first line is not the header of an export"
         raise DatabaseDamagedError(source, reason) from None
-    if version != FORMAT_VERSION:
+    if version not in _READ:
         raise ExportVersionError(source, f"it has format version {version}, this Collage reads {FORMAT_VERSION}")
 
 

@@ -82,8 +82,16 @@ class TuningStore(Protocol):
             The number of new records.
         """
 
-    def records(self, key: RecordKey, purpose: Purpose | None = None) -> tuple[TuningRecord, ...]:
-        """Return the records of a key in insertion order: all, or only those made for one purpose."""
+    def records(
+        self, key: RecordKey, purpose: Purpose | None = None, *, any_plugin: bool = False
+    ) -> tuple[TuningRecord, ...]:
+        """Return the records of a key in insertion order.
+
+        Args:
+            key: The key.
+            purpose: Return only those made for one purpose.
+            any_plugin: Return also those of other versions of the plugin.
+        """
 
     def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:
         """Yield every record in insertion order; records added meanwhile may or may not be included.
@@ -105,8 +113,13 @@ class TuningStore(Protocol):
         Attempts of this process are counted, and those of others that have died since.
         """
 
-    def clear_attempts(self, key: RecordKey) -> None:
-        """Remove this process's attempts at a key."""
+    def clear_attempts(self, key: RecordKey, *, of_the_dead: bool = False) -> None:
+        """Remove this process's attempts at a key.
+
+        Args:
+            key: The key.
+            of_the_dead: Remove also those of processes that have died since.
+        """
 
     def put_blob(self, space: BlobSpace, key: str, data: bytes) -> None:
         """Store bytes; replace those under the same space and key."""

@@ -55,8 +55,12 @@ def test_an_option_counts(name: str, model: Path) -> None:
     assert origin_of(model, dataclasses.replace(OPTIONS, **{name: CHANGED[name]})) != origin_of(model, OPTIONS)
 
 
+def test_a_run_that_retries_what_failed_has_the_origin_of_one_that_does_not(model: Path) -> None:
+    assert origin_of(model, dataclasses.replace(OPTIONS, retry_failed=True)) == origin_of(model, OPTIONS)
+
+
 def test_every_option_is_known_here() -> None:
-    otherwise = {"tuning_db", "inputs", "load_plan", "fusion_specs", "budget_s"}
+    otherwise = {"tuning_db", "inputs", "load_plan", "fusion_specs", "budget_s", "retry_failed"}
 
     assert {field.name for field in dataclasses.fields(OptimizeOptions)} == CHANGED.keys() | otherwise
 
@@ -128,7 +132,9 @@ def test_another_version_of_any_distribution_counts(
     assert len({*found, origin_of(model, OPTIONS)}) == 3
 
 
-def test_the_code_of_a_plugin_counts_as_it_is(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_a_plugin_counts_by_its_content(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "package_of_a_plugin").mkdir()
     files = [tmp_path / "package_of_a_plugin" / "__init__.py", tmp_path / "module_of_a_plugin.py"]
     for file in files:
@@ -143,7 +149,7 @@ def test_the_code_of_a_plugin_counts_as_it_is(model: Path, tmp_path: Path, monke
         found.append(origin_of(model, OPTIONS))
         state = file.stat()
         os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns + 1_000_000_000))
-        found.append(origin_of(model, OPTIONS))
+        assert origin_of(model, OPTIONS) == found[-1]
 
     assert len(set(found)) == len(found)
 

@@ -96,7 +96,9 @@ def test_a_damaged_package_is_not_taken(case: Case, tmp_path: Path) -> None:
     assert case.found(tmp_path / "other.collage") is None
 
 
-@pytest.mark.parametrize("options", [{"seed": 1}, {"budget_s": 60.0}, {"tuning_db": "none.sqlite"}])
+@pytest.mark.parametrize(
+    "options", [{"seed": 1}, {"budget_s": 60.0}, {"tuning_db": "none.sqlite"}, {"retry_failed": True}]
+)
 def test_another_optimization_finds_nothing(
     options: dict[str, object], case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

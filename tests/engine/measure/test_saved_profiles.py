@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collage.measure.profiling.saved_profiles import SavedPart, SavedProfile, profile_of, saved_parts
-from collage.store import MemoryStore
+from collage.measure.profiling.saved_profiles import SavedPart, SavedProfile, document_name, profile_of, saved_parts
+from collage.store import MemoryStore, RecordKey
 from collage_core.contract import KernelProfile, ProfiledPart, UnattributedTime
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.graph.canonical import Composite
@@ -74,6 +75,13 @@ def test_a_twin_with_other_names_and_another_order_has_the_same_times(seed: int)
     assert operators(graph, own) == operators(other, twins)
     assert flows(graph, own) == flows(other, twins)
     assert own.unattributed == twins.unattributed == kept.unattributed
+
+
+def test_a_profile_serves_every_version_of_the_plugin() -> None:
+    key = RecordKey(structural_hash="h", target="t", fingerprint="f", host="c", threads=2, launch="eager", timing="t")
+
+    assert document_name(key) == document_name(dataclasses.replace(key, plugin="p 1"))
+    assert document_name(key) != document_name(dataclasses.replace(key, threads=1))
 
 
 def test_a_composite_is_all_of_its_nodes() -> None:

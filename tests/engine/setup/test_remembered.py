@@ -136,7 +136,7 @@ class Opinionated:
         b'{"deadline_s": null}',
         b'{"version": 2, "body": {"refused": []}}',
         b'{"version": 1, "body": {"refused": [["0", "no"]]}}',
-        b'{"version": 1, "body": {"deadline_s": 600, "reason": 7}}',
+        b'{"version": 2, "body": {"deadline_s": 600, "reason": 7, "created": "2026-01-01T00:00:00+00:00"}}',
         b'{"version": 1}',
     ],
 )
@@ -154,10 +154,12 @@ def test_an_opinion_of_another_make_is_asked_for_again(known: bytes, tmp_path: A
         database=database,
         store=BlobStore(tmp_path),
         pool=SimpleNamespace(worker=lambda name: SimpleNamespace(query=query)),
+        plugins={"mock": "collage-mock 1.0"},
+        retry_failed=False,
     )
     whole = SubGraph(graph, graph.all_mask)
     space = BlobSpace(toolchain="collage-query", fingerprint=target.fingerprint)
-    name = f"{target.name}/{whole.structural_hash}"
+    name = f"{target.name}/{whole.structural_hash}/collage-mock 1.0"
     for key in (name, f"{name}/failed"):
         database.put_blob(space, key, known)
 

@@ -116,6 +116,23 @@ class TestTuningStore:
 
         assert store.records(other) == ()
 
+    def test_records_are_found_whichever_version_of_the_plugin_made_them(self, store: TuningStore) -> None:
+        newer = dataclasses.replace(KEY, plugin="p 2")
+        records = [measured(2.0, newer), measured(1.0), measured(3.0, newer, purpose="confirm")]
+        store.append_all([*records, measured(4.0, dataclasses.replace(newer, threads=1))])
+
+        assert store.records(KEY, any_plugin=True) == store.records(newer, any_plugin=True) == tuple(records)
+        assert store.records(KEY, "select", any_plugin=True) == tuple(records[:2])
+        assert store.records(newer) == (records[0], records[2])
+
+    def test_records_of_an_export_without_versions_of_plugins_are_of_an_unknown_one(self, store: TuningStore) -> None:
+        header, *lines = export_lines(store_of(measured(key=dataclasses.replace(KEY, plugin="p 1"))))
+        lines = [line.replace(',"plugin":"p 1"', "") for line in lines]
+
+        import_lines(store, [header.replace("4", "3"), *lines])
+
+        assert [record.key for record in store.all_records()] == [KEY]
+
     def test_records_are_found_by_purpose(self, store: TuningStore) -> None:
         chosen, confirmed = measured(1.0), measured(1.0, purpose="confirm")
         store.append(chosen)
@@ -366,12 +383,18 @@ class TestTuningStore:
             ("", DatabaseDamagedError),
             ('{"format":"other","version":1}', DatabaseDamagedError),
             ('{"format":"collage-tuning","version":2}', ExportVersionError),
-            ('{"format":"collage-tuning","version":4}', ExportVersionError),
+            ('{"format":"collage-tuning","version":5}', ExportVersionError),
         ],
     )
     def test_what_is_no_export_is_refused(self, store: TuningStore, header: str, error: type[DatabaseError]) -> None:
         with pytest.raises(error):
             import_lines(store, [header])
+
+
+def store_of(*records: TuningRecord) -> TuningStore:
+    store = MemoryStore()
+    store.append_all(records)
+    return store
 
 
 def fill(store: TuningStore) -> None:
@@ -389,6 +412,7 @@ keys = st.builds(
     threads=st.just(1),
     launch=st.just("eager"),
     timing=st.just("t"),
+    plugin=st.sampled_from(["", "p 1"]),
 )
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 notes = st.builds(
@@ -405,7 +429,7 @@ json_objects = st.dictionaries(
 steps = st.one_of(
     st.tuples(st.just("append"), keys, st.sampled_from([1.0, 2.0]), st.sampled_from(["select", "confirm"])),
     st.tuples(st.just("attempt"), keys),
-    st.tuples(st.just("clear"), keys),
+    st.tuples(st.just("clear"), keys, st.booleans()),
     st.tuples(st.just("blob"), st.sampled_from("kl"), st.binary(max_size=4)),
     st.tuples(st.just("document"), st.sampled_from("kl"), notes),
     st.tuples(st.just("stored"), st.sampled_from("kl"), st.integers(1, 3), json_objects),
@@ -429,11 +453,12 @@ def test_both_stores_agree_after_any_steps(
 def take(store: TuningStore, step: tuple[Any, ...]) -> Any:
     match step:
         case ("append", key, sample, purpose):
-            return store.append(measured(sample, key, purpose)), store.records(key, purpose)
+            added = store.append(measured(sample, key, purpose))
+            return added, store.records(key, purpose), store.records(key, any_plugin=True)
         case ("attempt", key):
             return store.begin_attempt(key)
-        case ("clear", key):
-            return store.clear_attempts(key)
+        case ("clear", key, of_the_dead):
+            return store.clear_attempts(key, of_the_dead=of_the_dead)
         case ("blob", key, data):
             store.put_blob(SPACE, key, data)
             return store.get_blob(SPACE, key)

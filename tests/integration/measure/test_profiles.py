@@ -65,12 +65,16 @@ def database() -> TuningStore:
 
 @pytest.fixture
 def make(pool: WorkerPool, capture: Capture, database: TuningStore) -> Make:
-    def make(workers: WorkerPool = pool, deadline_s: float = 3600.0) -> MeasuringCostSource:
+    def make(
+        workers: WorkerPool = pool, deadline_s: float = 3600.0, plugin: str = "1", *, retry_failed: bool = False
+    ) -> MeasuringCostSource:
         return MeasuringCostSource(
             pool=workers,
             capture=lambda: capture,
             database=database,
             host=this_host(),
+            plugins={"faulty": plugin},
+            retry_failed=retry_failed,
             settings=MeasureSettings(
                 build=BuildSettings(threads=1, max_variants=2),
                 protocol=Protocol(warmup_s=0, duration_s=0.005, min_samples=3, min_sample_us=10),
@@ -163,6 +167,19 @@ def test_a_failure_is_not_repeated_but_where_there_is_more_time_now(
         source.profile(raising)
 
     assert [ask.target for ask in asked] == [late.target, raising.target, late.target]
+
+
+def test_a_failure_is_of_one_version_of_the_plugin_and_tried_again_on_request(
+    make: Make, graph: DataflowGraph, asked: list[AskProfile]
+) -> None:
+    well, raising = candidate(graph, 0), candidate(graph, 0, "profiler-raises")
+    asking = [make(), make(), make(plugin="2"), make(plugin="2"), make(plugin="2", retry_failed=True)]
+    for source in asking:
+        for _ in range(2):
+            source.profile(well)
+            source.profile(raising)
+
+    assert [ask.target for ask in asked] == [well.target, *[raising.target] * 3]
 
 
 def test_a_crash_is_tried_again_in_a_fresh_worker(

@@ -24,7 +24,8 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskBuild, AskMeasure
 from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Measured, Refused, Stage, Tolerance
 from collage.setup.random_inputs import random_inputs
-from collage.store import MAX_ATTEMPTS, MachineSpeed, MemoryStore, TuningStore, block_medians_us
+from collage.store import MAX_ATTEMPTS, MachineSpeed, MemoryStore, TuningRecord, TuningStore, block_medians_us
+from collage_core.candidates.refusals import Rejection
 from collage_core.contract import INVALID, UNMEASURED, Block, Protocol, Target, Unmeasured
 from collage_core.fusion import (
     CandidateKernel,
@@ -88,12 +89,16 @@ def database() -> TuningStore:
 
 @pytest.fixture
 def make(pool: WorkerPool, capture: Capture, database: TuningStore) -> Make:
-    def make(tolerance: float = 1e-4, deadline_s: float = 3600.0) -> MeasuringCostSource:
+    def make(
+        tolerance: float = 1e-4, deadline_s: float = 3600.0, plugin: str = "1", *, retry_failed: bool = False
+    ) -> MeasuringCostSource:
         return MeasuringCostSource(
             pool=pool,
             capture=lambda: capture,
             database=database,
             host=this_host(),
+            plugins={"faulty": plugin},
+            retry_failed=retry_failed,
             settings=MeasureSettings(
                 build=BuildSettings(threads=1, max_variants=2),
                 protocol=Protocol(warmup_s=0, duration_s=0.005, min_samples=3, min_sample_us=10),
@@ -234,6 +239,89 @@ def test_a_candidate_that_killed_earlier_runs_is_left_alone(
     assert isinstance(outcome, Failed)
     assert "kills what measures it" in outcome.reason
     assert make().cost(add) == INVALID
+
+
+def test_what_killed_runs_with_another_version_of_the_plugin_is_tried(
+    make: Make, graph: DataflowGraph, database: TuningStore
+) -> None:
+    add = candidate(graph, 0)
+    for _ in range(MAX_ATTEMPTS):
+        database.begin_attempt(make(plugin="1").record_key(add))
+    source = make(plugin="2")
+
+    source.measure([add])
+
+    assert isinstance(source.outcome(add), Measured)
+
+
+def test_what_killed_earlier_runs_is_tried_again_on_request(
+    make: Make, graph: DataflowGraph, database: TuningStore
+) -> None:
+    add = candidate(graph, 0)
+    source = make(retry_failed=True)
+    for _ in range(MAX_ATTEMPTS):
+        database.begin_attempt(source.record_key(add))
+
+    source.measure([add])
+
+    assert isinstance(source.outcome(add), Measured)
+    assert database.attempts(source.record_key(add)) == 0
+
+
+def test_what_failed_is_tried_again_once_per_run_on_request(
+    make: Make, graph: DataflowGraph, asked: list[AskMeasure | AskBuild]
+) -> None:
+    candidates = [candidate(graph, 0), candidate(graph, 0, "refuses"), candidate(graph, 0, "raises-in-run")]
+    make().measure(candidates)
+    assert len(asked) == 3
+
+    source = make(retry_failed=True)
+    assert [source.cost(each) is UNMEASURED for each in candidates] == [False, True, True]
+    for _ in range(2):
+        source.measure(candidates)
+
+    assert len(asked) == 5
+    assert [type(source.outcome(each)) for each in candidates] == [Measured, Refused, Failed]
+    assert source.rejection(candidates[2]) == Rejection(stage="run", reason="RuntimeError: device lost")
+
+
+def test_a_variant_of_another_version_of_the_plugin_is_not_asked_for(
+    make: Make, graph: DataflowGraph, asked: list[AskMeasure | AskBuild]
+) -> None:
+    add = candidate(graph, 0, "second-variant-fast")
+    make(plugin="1").measure([add])
+    source = make(plugin="2")
+    assert (make(plugin="1").variant(add), source.variant(add)) == ("second", None)
+    assert source.is_of_another_plugin(add)
+
+    source.measure([add], "confirm")
+
+    assert [ask.variant for ask in asked] == [None, None]
+    assert (source.variant(add), source.is_confirmed(add), source.is_of_another_plugin(add)) == ("second", True, False)
+    assert not make(plugin="3").is_confirmed(add)
+
+
+def test_a_kernel_too_inexact_counts_as_failed_by_its_version_of_the_plugin(
+    make: Make, graph: DataflowGraph, database: TuningStore
+) -> None:
+    add = candidate(graph, 0)
+    database.append(
+        TuningRecord(
+            key=make(plugin="1").record_key(add),
+            outcome="measured",
+            purpose="select",
+            created="2026-01-01T00:00:00+00:00",
+            samples_us=(5.0,),
+            error=1e-3,
+            extra={"tolerance": 1e-2},
+        )
+    )
+
+    costs = {
+        (plugin, tolerance): make(tolerance, plugin=plugin).cost(add) for plugin in "12" for tolerance in (1e-4, 1e-2)
+    }
+
+    assert costs == {("1", 1e-4): INVALID, ("1", 1e-2): 5.0, ("2", 1e-4): UNMEASURED, ("2", 1e-2): 5.0}
 
 
 @pytest.fixture

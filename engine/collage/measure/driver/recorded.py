@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from collage.measure.driver.capture import Capture
-from collage.measure.driver.records import is_short_of_memory, objection, superseded, to_outcome
+from collage.measure.driver.records import objection, to_outcome, usable_records
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.wire.outcomes import Failed, Outcome, Refused, Stage
 from collage.store import (
-    MAX_ATTEMPTS,
     MachineSpeed,
     RecordKey,
     TuningRecord,
@@ -19,7 +18,7 @@ from collage.store import (
     block_medians_us,
     timing_beside,
 )
-from collage_core.candidates.refusals import Rejection
+from collage_core.candidates.refusals import Rejection, Remembered
 from collage_core.contract import INVALID, UNMEASURED, Cost, Host, Unmeasured, ValueKind
 from collage_core.contract.device import HOST
 from collage_core.fusion.kernel import kernel_function
@@ -44,6 +43,8 @@ class RecordedCosts:
         settings: How candidates are measured, so which records count.
         warm: Devices whose caches hold the model's weights from one run to the next. Kernels are timed there as plans
             find them, with theirs in the cache; that is another measurement than of the same kernel in a larger model.
+        plugins: Version of each toolchain's plugin; one that is not named is unknown.
+        retry_failed: Whether failures that other runs recorded do not count.
     """
 
     def __init__(
@@ -54,11 +55,16 @@ class RecordedCosts:
         host: Host,
         settings: MeasureSettings,
         warm: frozenset[str] = frozenset(),
+        plugins: Mapping[str, str] | None = None,
+        retry_failed: bool = False,
     ) -> None:
         self._capture = capture
         self._database = database
         self._host = host
         self._warm = warm
+        self._plugins = plugins or {}
+        self._retry_failed = retry_failed
+        self._tried: set[RecordKey] = set()
         self._transient: dict[RecordKey, Failed] = {}
         self._keys: dict[SubGraph, str] = {}
         self._records: dict[RecordKey, list[TuningRecord]] = {}
@@ -90,6 +96,7 @@ class RecordedCosts:
             threads=self.settings.build.threads,
             launch=target.launch + (CACHED if target.device in self._warm else ""),
             timing=timing_beside(self.bytes_beside(candidate)),
+            plugin=self._plugins.get(target.toolchain, ""),
         )
 
     def bytes_beside(self, candidate: CandidateKernel) -> int:
@@ -147,8 +154,14 @@ class RecordedCosts:
         return records if confirmed or not selected else selected
 
     def is_confirmed(self, candidate: CandidateKernel) -> bool:
-        """Return whether there are fresh samples of a candidate, or it is known to be unusable."""
-        return any(record.purpose == "confirm" for record in self.usable(candidate))
+        """Return whether there are fresh samples of a candidate by this version of its plugin, or it failed then."""
+        plugin = self.record_key(candidate).plugin
+        return any(record.purpose == "confirm" and record.key.plugin == plugin for record in self.usable(candidate))
+
+    def is_of_another_plugin(self, candidate: CandidateKernel) -> bool:
+        """Return whether all that is known of a candidate was found out with other versions of its plugin."""
+        plugin, records = self.record_key(candidate).plugin, self.usable(candidate)
+        return bool(records) and all(record.key.plugin != plugin for record in records)
 
     def outcome(self, candidate: CandidateKernel) -> Outcome | None:
         """Return what came of measuring a candidate last; None if nobody tried."""
@@ -168,26 +181,38 @@ class RecordedCosts:
     def rejection(self, candidate: CandidateKernel) -> Rejection | None:
         """Return why a candidate that was tried cannot be used; None if it can, or nobody tried."""
         outcome = self.outcome(candidate)
-        if isinstance(outcome, Failed):
-            return Rejection(stage=outcome.stage.value, reason=outcome.reason)
-        return Rejection(stage=Stage.LOWER.value, reason=outcome.reason) if isinstance(outcome, Refused) else None
+        if not isinstance(outcome, Failed | Refused):
+            return None
+        stage = outcome.stage if isinstance(outcome, Failed) else Stage.LOWER
+        return Rejection(stage=stage.value, reason=outcome.reason, remembered=self._remembered(candidate))
+
+    def _remembered(self, candidate: CandidateKernel) -> Remembered | None:
+        """Return since when the last outcome is known, and by which plugin; None if this run found it out."""
+        key = self.record_key(candidate)
+        if key in self._tried or key in self._transient:
+            return None
+        last = self.usable(candidate)[-1]
+        return Remembered(since=last.created, plugin=last.key.plugin)
 
     def variant(self, candidate: CandidateKernel) -> str | None:
-        """Return the name of the variant a candidate's cost stands for; None if it was not measured."""
-        measured = [record for record in self.usable(candidate) if record.outcome == "measured"]
+        """Return the name of the variant a candidate's cost stands for.
+
+        None if it was not measured, or by another version of the plugin, whose variants may be others.
+        """
+        plugin = self.record_key(candidate).plugin
+        measured = [
+            record for record in self.usable(candidate) if record.outcome == "measured" and record.key.plugin == plugin
+        ]
         return measured[-1].variant if measured else None
 
     def usable(self, candidate: CandidateKernel) -> list[TuningRecord]:
         """Return the records that say something under the present settings, in the order they were taken."""
         key = self.record_key(candidate)
         if key not in self._records:
+            known = self._database.records(key, any_plugin=True)
+            retry = self._retry_failed and key not in self._tried
             limits = self.settings.limits(candidate.measured_as)
-            records = [record for record in self._database.records(key) if record.purpose in ("select", "confirm")]
-            short = [record for record in records if record.outcome == "failed" and is_short_of_memory(record.reason)]
-            tried_again = len(short) >= MAX_ATTEMPTS
-            self._records[key] = [
-                record for record in records if not superseded(record, limits) and (tried_again or record not in short)
-            ]
+            self._records[key] = usable_records(known, key.plugin, limits, retry_failed=retry)
         return self._records[key]
 
     def has_failed_for_now(self, key: RecordKey) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from collage.measure.wire.outcomes import Failed, Measured, Outcome, Refused, Stage, Tolerance
-from collage.store import Purpose, RecordKey, TuningRecord
+from collage.store import MAX_ATTEMPTS, Purpose, RecordKey, TuningRecord, applicable
 from collage_core.errors import DeviceMemoryError
 
 DEADLINE_REASON = "worker deadline"
@@ -159,6 +159,25 @@ def objection(record: TuningRecord, limits: Limits) -> str:
     if record.error is not None and record.error > allowed:
         return f"wrong numbers: error {record.error:.3g} of the tensor's scale, allowed {allowed:.3g}"
     return ""
+
+
+def usable_records(
+    records: Iterable[TuningRecord], plugin: str, limits: Limits, *, retry_failed: bool = False
+) -> list[TuningRecord]:
+    """Return the records that say something of a candidate under the present limits, in their order.
+
+    Args:
+        records: All that are known of it, whichever version of the plugin made them, in the order they were taken.
+        plugin: Present version of the plugin.
+        limits: Requirements on the candidate.
+        retry_failed: Whether failures do not count.
+    """
+    known = (each for each in records if each.purpose in ("select", "confirm") and not superseded(each, limits))
+    found = applicable(known, plugin, lambda record: bool(objection(record, limits)))
+    if retry_failed:
+        return [record for record in found if not objection(record, limits)]
+    short = [record for record in found if record.outcome == "failed" and is_short_of_memory(record.reason)]
+    return [record for record in found if len(short) >= MAX_ATTEMPTS or record not in short]
 
 
 def superseded(record: TuningRecord, limits: Limits) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from collage.errors import DatabaseError
 from collage.measure.driver.capture import Capture
@@ -68,6 +68,8 @@ class MeasuringCostSource(ProfilingCosts):
         host: This machine.
         settings: How to measure.
         warm: See `RecordedCosts`.
+        plugins: See `RecordedCosts`.
+        retry_failed: See `RecordedCosts`.
         now: The time of a record.
     """
 
@@ -80,9 +82,20 @@ class MeasuringCostSource(ProfilingCosts):
         host: Host,
         settings: MeasureSettings,
         warm: frozenset[str] = frozenset(),
+        plugins: Mapping[str, str] | None = None,
+        retry_failed: bool = False,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
-        super().__init__(pool=pool, capture=capture, database=database, host=host, settings=settings, warm=warm)
+        super().__init__(
+            pool=pool,
+            capture=capture,
+            database=database,
+            host=host,
+            settings=settings,
+            warm=warm,
+            plugins=plugins,
+            retry_failed=retry_failed,
+        )
         self._now = now
         self._seen: set[RecordKey] = set()
         self.counts = Counts()
@@ -166,6 +179,7 @@ class MeasuringCostSource(ProfilingCosts):
             with contextlib.suppress(DatabaseError):
                 self._database.clear_attempts(key)
             raise
+        self._tried.add(key)
         self.read_anew(key)
         return outcome
 
@@ -176,6 +190,8 @@ class MeasuringCostSource(ProfilingCosts):
 
     def _attempted(self, key: RecordKey, ask: AskMeasure) -> Outcome:
         """Measure; what kills its worker is begun `MAX_ATTEMPTS` times, attempts of runs that were killed included."""
+        if self._retry_failed and key not in self._tried:
+            self._database.clear_attempts(key, of_the_dead=True)
         while True:
             attempt = self._database.begin_attempt(key)
             if attempt > MAX_ATTEMPTS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.recorded import RecordedCosts
@@ -29,6 +29,8 @@ class ProfilingCosts(RecordedCosts):
         host: This machine.
         settings: How to measure.
         warm: See `RecordedCosts`.
+        plugins: See `RecordedCosts`.
+        retry_failed: See `RecordedCosts`.
     """
 
     def __init__(
@@ -40,27 +42,41 @@ class ProfilingCosts(RecordedCosts):
         host: Host,
         settings: MeasureSettings,
         warm: frozenset[str] = frozenset(),
+        plugins: Mapping[str, str] | None = None,
+        retry_failed: bool = False,
     ) -> None:
-        super().__init__(capture=capture, database=database, host=host, settings=settings, warm=warm)
+        super().__init__(
+            capture=capture,
+            database=database,
+            host=host,
+            settings=settings,
+            warm=warm,
+            plugins=plugins,
+            retry_failed=retry_failed,
+        )
         self._pool = pool
         self._requests = Requests(capture, pool.store, settings)
         self._unprofiled: dict[RecordKey, Unsupported] = {}
+        self._profiled_now: set[RecordKey] = set()
 
     def known_profile(self, candidate: CandidateKernel) -> KernelProfile | Unsupported | None:
         """Return the recorded profile of a candidate, or why its profiling failed; None if nobody tried.
 
         It is of the variant that the candidate's cost stands for. Its nodes have the names of the candidate's graph.
         """
-        saved = self._database.get_document(SavedProfile, document_name(self.record_key(candidate)))
-        if saved is None or not saved.serves(self.variant(candidate), self.settings.deadline_s):
+        key = self.record_key(candidate)
+        saved = self._database.get_document(SavedProfile, document_name(key))
+        if saved is None or not saved.serves(self.variant(candidate), self.settings.deadline_s, key.plugin):
+            return None
+        if saved.failure and self._retry_failed and key not in self._profiled_now:
             return None
         return Unsupported(saved.failure) if saved.failure else profile_of(saved, candidate.sub_graph)
 
     def profile(self, candidate: CandidateKernel) -> KernelProfile | Unsupported:
         """Return where the time of a candidate's kernel goes, by its toolchain's own profiler.
 
-        The profile is made once per database and variant. So is the attempt that failed: one that hangs, or kills its
-        worker twice, costs later runs nothing. A refusal is asked for again by each run.
+        The profile is made once per database and variant. So is the attempt that failed with a version of the plugin:
+        one that hangs, or kills its worker twice, costs later runs nothing. A refusal is asked for again by each run.
 
         Args:
             candidate: A candidate, measured or not; the variant that its cost stands for is profiled.
@@ -92,6 +108,7 @@ class ProfilingCosts(RecordedCosts):
 
     def _save(self, candidate: CandidateKernel, outcome: Profiled | Failed, seconds: float) -> None:
         profile = outcome.profile if isinstance(outcome, Profiled) else None
+        key = self.record_key(candidate)
         saved = SavedProfile(
             variant=outcome.variant if isinstance(outcome, Profiled) else self.variant(candidate) or "",
             seconds=round(seconds, 4),
@@ -99,5 +116,7 @@ class ProfilingCosts(RecordedCosts):
             unattributed=() if profile is None else profile.unattributed,
             failure=outcome.reason if isinstance(outcome, Failed) else "",
             deadline_s=self.settings.deadline_s,
+            plugin=key.plugin,
         )
-        self._database.put_document(document_name(self.record_key(candidate)), saved)
+        self._database.put_document(document_name(key), saved)
+        self._profiled_now.add(key)

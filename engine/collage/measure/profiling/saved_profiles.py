@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import ClassVar
 
 from collage.measure.driver.records import DEADLINE_REASON
-from collage.store.records import RecordKey, content_id, to_json
+from collage.store.records import RecordKey, content_id, dumps, loads, to_json
 from collage_core.contract import KernelFunction, KernelProfile, ProfiledPart, UnattributedTime
 from collage_core.fusion.kernel import kernel_function
 from collage_core.fusion.sub_graph import SubGraph
@@ -40,6 +40,7 @@ class SavedProfile:
         unattributed: As in `KernelProfile`.
         failure: Why there is no profile; empty if there is one.
         deadline_s: Limit it was made under, in seconds.
+        plugin: Version of the plugin; empty if unknown.
     """
 
     KIND: ClassVar[str] = "profile"
@@ -51,20 +52,30 @@ class SavedProfile:
     unattributed: tuple[UnattributedTime, ...]
     failure: str
     deadline_s: float
+    plugin: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.parts) == bool(self.failure):
             raise ValueError("a profile has parts, or it failed")
 
-    def serves(self, variant: str | None, deadline_s: float) -> bool:
-        """Return whether it says something of a variant, or of any, under a limit in seconds."""
-        ran_late = self.failure.startswith(DEADLINE_REASON)
-        return variant in (None, self.variant) and not (ran_late and deadline_s > self.deadline_s)
+    def serves(self, variant: str | None, deadline_s: float, plugin: str) -> bool:
+        """Return whether it says something of a variant, or of any.
+
+        Args:
+            variant: Name of the variant; None for any.
+            deadline_s: Present limit, in seconds: what exceeded a shorter one may pass.
+            plugin: Present version of the plugin: a failure of another one says nothing.
+        """
+        ran_late = self.failure.startswith(DEADLINE_REASON) and deadline_s > self.deadline_s
+        mended = bool(self.failure) and plugin != self.plugin
+        return variant in (None, self.variant) and not ran_late and not mended
 
 
 def document_name(key: RecordKey) -> str:
-    """Return the name of the document with the profile of a kernel."""
-    return content_id(to_json(key))
+    """Return the name of the document with the profile of a kernel, which serves every version of the plugin."""
+    fields = loads(to_json(key))
+    del fields["plugin"]
+    return content_id(dumps(fields))
 
 
 def saved_parts(profile: KernelProfile, function: KernelFunction) -> tuple[SavedPart, ...]:
