@@ -84,8 +84,8 @@ def why_uncovered(
 
 
 def said_of(fact: Refusal) -> str:
-    """Return what a target said, with its name."""
-    return f"{fact.target}: {fact.reason}"
+    """Return what a target said, with its name, and since when that is known if nobody asked it now."""
+    return f"{fact.target}: {fact.reason}" + (f" ({fact.remembered})" if fact.remembered else "")
 
 
 def pairs_apart(pool: CandidatePool) -> list[str]:

@@ -15,10 +15,17 @@ class Remembered:
     Attributes:
         since: When it was found out, as ISO 8601 with offset.
         plugin: Version of the plugin then; empty if unknown.
+
+    Examples:
+        >>> str(Remembered(since="2026-01-02T03:04:05+00:00", plugin="collage-openvino 1.0"))
+        'known since 2026-01-02 with collage-openvino 1.0'
     """
 
     since: str
     plugin: str = ""
+
+    def __str__(self) -> str:
+        return f"known since {self.since[:10]}" + (f" with {self.plugin}" if self.plugin else "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,9 @@ from collage.cli.parameters import (
 )
 @seed_option
 @click.option("--anew", is_flag=True, help="Optimize also if OUT is what the same optimization made last.")
+@click.option(
+    "--retry-failed", is_flag=True, help="Try again what the tuning database remembers as failed, whatever the cause."
+)
 @json_option
 @verbose_option
 @click.pass_context
@@ -133,6 +136,7 @@ def optimize(
     load_plan: Path | None,
     seed: int,
     anew: bool,
+    retry_failed: bool,
     json_to: Path | None,
 ) -> None:
     """Search the fastest plan for MODEL, measure and verify it, and save it as a package."""
@@ -178,6 +182,7 @@ def optimize(
         pins=pins,
         prefer=prefer,
         load_plan=load_plan,
+        retry_failed=retry_failed,
     )
     only_the_package = save_plan is None and trace is None
     found = up_to_date(model, options, output) if only_the_package and not anew else None

@@ -44,7 +44,9 @@ def inspect(
         coverage = [_coverage(each) for name, each in proposed.by_target.items() if name not in out]
         coverage += [
             TargetCoverage(
-                target=each.target.name, toolchain=each.target.toolchain, unusable=f"{each.stage}: {each.reason}"
+                target=each.target.name,
+                toolchain=each.target.toolchain,
+                unusable=f"{each.stage}: {each.reason}" + (f"; {each.remembered}" if each.remembered else ""),
             )
             for each in failed
         ]

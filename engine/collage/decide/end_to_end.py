@@ -19,6 +19,7 @@ from collage.options import Preset
 from collage.report.progress import Progress
 from collage.store import MAX_ATTEMPTS, TuningStore
 from collage_core.candidates.plan import Plan
+from collage_core.candidates.refusals import Remembered
 from collage_core.contract import Host
 from collage_core.contract.device import HOST
 from collage_core.errors import CollageError
@@ -165,9 +166,9 @@ class EndToEndTimer:
         elif again := [plan for plan in chosen if _may_be_tried(plan, known.failed)]:
             raced = self._tried_again(again, chosen, known)
         else:
-            return _timings(known, chosen)
+            return _timings(known, chosen, self._began)
         self._database.put_document(name, raced)
-        return _timings(raced, chosen)
+        return _timings(raced, chosen, self._began)
 
     def _tried_again(self, again: Sequence[Plan], plans: Sequence[Plan], known: SavedRace) -> SavedRace:
         """Time all plans anew if a failed one can now be built; samples of different races are not comparable."""
@@ -264,7 +265,12 @@ def _is_on_host(plan: Plan) -> bool:
     return all(kernel.target.device == HOST for kernel in plan.kernels)
 
 
-def _timings(race: SavedRace, plans: Sequence[Plan]) -> EndToEndTimings:
+def _why(failure: FailedPlan, began: str) -> str:
+    """Return why a plan failed, and since when that is known if an earlier run found it out."""
+    return failure.reason + (f"; {Remembered(since=failure.created)}" if failure.created < began else "")
+
+
+def _timings(race: SavedRace, plans: Sequence[Plan], began: str) -> EndToEndTimings:
     timed = tuple(
         Timed(
             name=plan.name,
@@ -280,5 +286,5 @@ def _timings(race: SavedRace, plans: Sequence[Plan]) -> EndToEndTimings:
         for plan in plans
         if plan.key in race.timed
     )
-    failed = {plan.name: race.failed[plan.key].reason for plan in plans if plan.key in race.failed}
+    failed = {plan.name: _why(race.failed[plan.key], began) for plan in plans if plan.key in race.failed}
     return EndToEndTimings(timed=timed, failed=failed)

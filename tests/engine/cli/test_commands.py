@@ -28,6 +28,7 @@ def test_optimize_passes_on_every_option(collage: Collage, pipeline: FakePipelin
         *("--duration", "0.5", "--rtol", "1e-4", "--reference", "onnxruntime", "--seed", 3),
         *("--pin", "conv_*=openvino", "--pin", "/a/=b/Add=onnxruntime", "--prefer", "openvino,onnxruntime"),
         *("--load-plan", inputs, "--save-plan", "plan.json", "--search", "two-level", "--deterministic"),
+        "--retry-failed",
     )
 
     assert result.exit_code == 0, result.output
@@ -52,6 +53,7 @@ def test_optimize_passes_on_every_option(collage: Collage, pipeline: FakePipelin
         "prefer": "openvino,onnxruntime",
         "load_plan": inputs,
         "deterministic": True,
+        "retry_failed": True,
     }
     assert Path("plan.json").read_text() == "a plan"
 

@@ -96,6 +96,9 @@ class Track:
         return ((self._times_us[contender.name],) * 3,) * rounds
 
 
+FAILED = {"reason": "why", "attempts": 1, "created": "2026-01-02T03:04:05+00:00"}
+
+
 @pytest.fixture
 def database() -> TuningStore:
     return MemoryStore()
@@ -119,6 +122,8 @@ def timer(
     threads: int = 1,
     tolerance: float = 1e-3,
     host: Host | None = None,
+    plugins: Mapping[str, str] | None = None,
+    retry_failed: bool = False,
 ) -> Bench:
     saved: list[str] = []
     tried: list[str] = []
@@ -142,6 +147,8 @@ def timer(
             inputs=lambda: folder / "inputs.json",
             build=build,
             progress=SilentProgress(),
+            plugins=plugins,
+            retry_failed=retry_failed,
         ),
         saved,
         tried,
@@ -260,8 +267,8 @@ def test_another_device_or_driver_is_another_race_for_plans_that_use_it(
         {"called": {}, "calibrations_us": {MIXED.key: []}, "timed": {FAST.key: [[1.0]]}, "failed": {}},
         {"called": {}, "calibrations_us": {}, "timed": {}, "failed": [FAST.key]},
         {"called": {}, "calibrations_us": {}, "timed": {}, "failed": {FAST.key: "why"}},
-        {"called": {}, "calibrations_us": {}, "timed": {}, "failed": {FAST.key: {"reason": 1, "attempts": 1}}},
-        {"called": {}, "calibrations_us": {}, "timed": {}, "failed": {FAST.key: {"reason": "why", "attempts": "once"}}},
+        {"called": {}, "calibrations_us": {}, "timed": {}, "failed": {FAST.key: {**FAILED, "reason": 1}}},
+        {"called": {}, "calibrations_us": {}, "timed": {}, "failed": {FAST.key: {**FAILED, "attempts": "once"}}},
     ],
     ids=str,
 )
@@ -358,12 +365,16 @@ def test_a_plan_that_can_never_be_built_is_given_up_and_costs_the_others_nothing
     on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0)]))
     first = timer(database, tmp_path / "1", unbuildable="b").timer.run([FAST, MIDDLE])
     track = on(monkeypatch, Track([]))
-    tries = [timer(database, tmp_path / folder, unbuildable="b") for folder in ("2", "3")]
+    tries, found = [], []
 
-    found = [each.timer.run([FAST, MIDDLE]) for each in tries]
+    for folder in ("2", "3"):
+        tries.append(timer(database, tmp_path / folder, unbuildable="b"))
+        found.append(tries[-1].timer.run([FAST, MIDDLE]))
 
     assert track.runs == []
-    assert found == [first, first]
+    assert found[0] == first
+    assert found[1].timed == first.timed
+    assert found[1].failed["b"].startswith(f"{first.failed['b']}; known since 20")
     assert [each.tried for each in tries] == [["b"], []]
 
 
@@ -381,8 +392,42 @@ def test_a_plan_that_crashed_in_the_race_runs_in_one_more(
 
     assert [each.name for each in again.timed] == ["a", "b"]
     assert again.failed == {"c": "crash: signal 11"}
-    assert last == again
+    assert last.timed == again.timed
+    assert list(last.failed) == ["c"]
     assert track.runs == []
+
+
+def test_a_plan_that_was_given_up_is_tried_again_with_another_version_of_a_plugin(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    track = on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0)]))
+    versions = [{"b": "p 1"}] * 3 + [{"b": "p 2"}] * 3 + [{"b": "p 1"}, {"b": "p 2", "c": "q 2"}]
+    tries = [
+        timer(database, tmp_path / f"{number}", unbuildable="b", plugins=plugins)
+        for number, plugins in enumerate(versions)
+    ]
+
+    for each in tries:
+        each.timer.run([FAST, MIDDLE])
+
+    assert [each.tried.count("b") for each in tries] == [1, 1, 0, 1, 1, 0, 0, 0]
+    assert [names for names, _ in itertools.groupby(track.runs)] == [["a"]]
+
+
+def test_a_plan_that_was_given_up_is_tried_again_on_request(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 80.0)]))
+    for number in range(3):
+        timer(database, tmp_path / f"{number}", unbuildable="b").timer.run([FAST, MIDDLE])
+    still = timer(database, tmp_path / "still", unbuildable="b", retry_failed=True)
+
+    for _ in range(3):
+        assert still.timer.run([FAST, MIDDLE]).failed["b"].endswith("out of memory")
+    mended = timer(database, tmp_path / "mended", retry_failed=True).timer.run([FAST, MIDDLE])
+
+    assert still.tried == ["b", "b"]  # as often as any plan that fails
+    assert (len(mended.timed), mended.failed) == (2, {})
 
 
 def test_no_plan_at_all_is_an_answer(database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

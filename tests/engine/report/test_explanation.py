@@ -14,6 +14,7 @@ from collage.report.facts.record import (
     ToolchainFacts,
 )
 from collage.report.text.explanation import explain
+from collage_core.candidates.refusals import Remembered
 from tests.engine.report.records import GPU, RECORD, WORK, latency
 
 
@@ -169,6 +170,17 @@ def test_what_was_not_checked_and_what_was_refused_is_said() -> None:
 
     assert "backbone/node_3: ONNX's evaluator has no com.example::Op" in text
     assert "openvino refused 2 times (query) on head/cast, head/mul" in text
+
+
+def test_a_failure_of_an_earlier_run_says_since_when_it_is_known() -> None:
+    known = Remembered(since="2026-01-02T03:04:05+00:00", plugin="collage-openvino 1.0")
+    refusals = tuple(dataclasses.replace(each, remembered=known) for each in RECORD.refusals)
+
+    text = " ".join(explain(dataclasses.replace(RECORD, refusals=refusals)).split())
+
+    assert "error 0.02 is above 0.001; known since 2026-01-02 with collage-openvino 1.0" in text
+    assert "by --retry-failed." in text
+    assert "--retry-failed" not in explain(RECORD)
 
 
 def test_a_plan_of_one_kernel_without_profile_is_explained() -> None:

@@ -204,7 +204,14 @@ def test_regions_are_the_same_bytes_for_runs_that_chose_alike() -> None:
 def test_a_toolchain_without_a_target_is_among_the_refusals() -> None:
     said = [each for each in json.loads(optimize_json(RECORD))["refusals"] if each["stage"] == "toolchain"]
 
-    assert said == [{"target": "tensorrt", "stage": "toolchain", "nodes": [], "reason": "no NVIDIA device"}]
+    [refusal] = said
+    assert refusal == {
+        "target": "tensorrt",
+        "stage": "toolchain",
+        "nodes": [],
+        "reason": "no NVIDIA device",
+        "remembered": None,
+    }
 
 
 def test_refusals_come_in_one_order() -> None:

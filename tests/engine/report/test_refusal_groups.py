@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import dataclasses
+
 from collage.report.text.refusal_groups import group_refusals
-from collage_core.candidates.refusals import Refusal
+from collage_core.candidates.refusals import Refusal, Remembered
 
 
 def refusal(target: str, node: str, reason: str, stage: str = "predicate") -> Refusal:
@@ -34,3 +36,14 @@ def test_a_node_refused_twice_counts_once() -> None:
     [group] = group_refusals([refusal("a", "n", "x 1"), refusal("a", "n", "x 2")])
 
     assert (group.refusals, group.nodes) == (2, ("n",))
+
+
+def test_what_is_remembered_says_since_when_and_with_which_version() -> None:
+    fresh = refusal("a", "n", "x 1")
+    old, older = (
+        dataclasses.replace(fresh, remembered=Remembered(since=since, plugin=f"p {number}"))
+        for number, since in ((2, "2026-01-03T00:00:00+00:00"), (1, "2026-01-03T00:00:00+02:00"))
+    )
+
+    assert [group.text for group in group_refusals([fresh, old, older])] == ["x 1; known since 2026-01-03 with p 1"]
+    assert [group.text for group in group_refusals([fresh])] == ["x 1"]

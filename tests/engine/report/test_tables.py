@@ -17,6 +17,7 @@ from collage.report.text.tables import (
     regions_table,
     search_lines,
 )
+from collage_core.candidates.refusals import Remembered
 from tests.engine.report.records import COMPARISON, ESTIMATED, RECORD, with_plan
 
 
@@ -83,6 +84,16 @@ def test_refusals_are_grouped_and_brackets_are_text() -> None:
 
 def test_refusals_left_out_are_counted() -> None:
     assert shown(refusals_table(RECORD.refusals, limit=1)).endswith("2 more reasons; -v lists all")
+
+
+def test_it_is_said_how_to_retry_what_is_known_from_earlier_runs() -> None:
+    known = Remembered(since="2026-01-02T03:04:05+00:00", plugin="collage-openvino 1.0")
+    refusals = [dataclasses.replace(each, remembered=known) for each in RECORD.refusals]
+
+    text = shown(refusals_table(refusals, limit=1))
+
+    assert " ".join(text.split()).endswith("by --retry-failed")
+    assert "--retry-failed" not in shown(refusals_table(RECORD.refusals))
 
 
 def test_a_toolchain_that_got_little_is_named_with_the_reason() -> None:

@@ -13,7 +13,7 @@ from collage.report.text.headroom import ABOVE, headroom_lines, peak_name, work
 from collage.report.text.operator_summary import summarize_operators
 from collage.report.text.predictions import misprediction_lines, predicted_against_measured
 from collage.report.text.refusal_groups import RefusalGroup, group_refusals
-from collage.report.text.tables import search_lines
+from collage.report.text.tables import RETRYING, search_lines
 from collage.report.text.why import NEAR_TIE, is_near_tie, why
 
 WIDTH = 100
@@ -206,6 +206,8 @@ def _refusals(writer: _Writer, record: Record, everything: bool) -> None:
         writer.say(line)
     for group in groups:
         writer.say(_refusal(group, everything), indent=2)
+    if any(group.remembered for group in groups):
+        writer.say(f"{RETRYING}.")
 
 
 def _refusal(group: RefusalGroup, everything: bool) -> str:

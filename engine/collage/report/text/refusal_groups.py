@@ -6,7 +6,8 @@ import dataclasses
 import re
 from collections.abc import Iterable
 
-from collage_core.candidates.refusals import Refusal
+from collage_core.candidates.explanation import oldest
+from collage_core.candidates.refusals import Refusal, Remembered
 
 _PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 """Parts in which refusals for the same reason differ: quoted names and numbers."""
@@ -23,6 +24,7 @@ class RefusalGroup:
         variants: Number of different wordings.
         refusals: Number of refusals.
         nodes: Names of the affected nodes, each once, in the order met.
+        remembered: Where it is known from, of several the oldest; None if the run found it out.
     """
 
     target: str
@@ -31,11 +33,13 @@ class RefusalGroup:
     variants: int
     refusals: int
     nodes: tuple[str, ...]
+    remembered: Remembered | None = None
 
     @property
     def text(self) -> str:
-        """The reason, with the number of similar ones."""
-        return self.reason if self.variants == 1 else f"{self.reason} (and {self.variants - 1} like it)"
+        """The reason, with the number of similar ones, and since when it is known."""
+        like = "" if self.variants == 1 else f" (and {self.variants - 1} like it)"
+        return f"{self.reason}{like}" + (f"; {self.remembered}" if self.remembered else "")
 
 
 def group_refusals(refusals: Iterable[Refusal]) -> tuple[RefusalGroup, ...]:
@@ -57,4 +61,5 @@ def _group(members: list[Refusal]) -> RefusalGroup:
         variants=len(reasons),
         refusals=len(members),
         nodes=tuple(dict.fromkeys(node for refusal in members for node in refusal.nodes)),
+        remembered=oldest(refusal.remembered for refusal in members),
     )

@@ -24,6 +24,7 @@ from collage_core.candidates.refusals import Refusal
 
 _REGIONS_SHOWN = 16
 _REFUSALS_SHOWN = 8
+RETRYING = "what is known from earlier runs is tried again with another version of the plugin, or by --retry-failed"
 
 
 def optimize_summary(record: Record, *, everything: bool = False) -> RenderableType:
@@ -146,7 +147,10 @@ def refusals_table(refusals: Iterable[Refusal], *, limit: int | None = None) -> 
         if group in kept:
             add_cells(table, group.target, group.stage, str(group.refusals), str(len(group.nodes)), group.text)
     more = len(groups) - len(kept)
-    return Group(table, Text(f"{figures.counted(more, 'more reason')}; -v lists all")) if more else table
+    lines = [f"{figures.counted(more, 'more reason')}; -v lists all"] if more else []
+    if any(group.remembered for group in groups):
+        lines.append(RETRYING)
+    return Group(table, *map(Text, lines)) if lines else table
 
 
 def search_lines(search: SearchFacts) -> tuple[str, ...]:
