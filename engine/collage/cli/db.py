@@ -12,7 +12,11 @@ from collage.cli.output import results_console, write_json
 from collage.cli.parameters import check_overwriting, output_file_or_dash
 
 if TYPE_CHECKING:
-    from collage.store import Transferred, TuningStore
+    from collage.store import Removal, Transferred, TuningStore
+
+
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would go.")
+_yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 @click.group(short_help="Look after the tuning database.")
@@ -111,41 +115,42 @@ def merge(others: tuple[Path, ...], cached_files: bool, tuning_db: str | None) -
                 _say_what_was_added(store, add(store, other, cached_files=cached_files))
 
 
-@db.command(short_help="Remove what belongs to library versions no longer installed.")
+@db.command(short_help="Remove what nothing that is installed can use.")
 @click.option(
     "--keep",
     multiple=True,
-    metavar="FINGERPRINT",
-    help="Keep these library versions, as `collage db stats` shows them, besides those installed now; repeat.",
+    metavar="VERSION",
+    help="Keep what belongs to this version of a library or plugin, as `collage db stats` shows it, besides those "
+    "installed now; repeat.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@_dry_run_option
+@_yes_option
 @tuning_db_option
 @verbose_option
 def gc(keep: tuple[str, ...], dry_run: bool, yes: bool, tuning_db: str | None) -> None:
-    """Remove measurements and caches of library versions that are no longer installed."""
-    from collage.commands.doctor import doctor
-    from collage.report.figures import counted
-    from collage.store import open_database
+    """Remove what no installed version of a library or plugin can use.
 
-    installed = [toolchain.fingerprint for toolchain in doctor().toolchains if toolchain.fingerprint]
+    That is what belongs to other versions of libraries, failures of other versions of plugins, and their measurements
+    where the installed version has its own.
+    """
+    from collage.commands.doctor import doctor
+    from collage.store import open_database, unusable
+
+    toolchains = [toolchain for toolchain in doctor().toolchains if toolchain.fingerprint]
+    plugins = {toolchain.name: toolchain.plugin for toolchain in toolchains}
     with open_database(tuning_db, read_only=dry_run) as store:
         held = {*store.stats().fingerprints, *(space.fingerprint for space, _ in store.blob_keys())}
         # a plan over several toolchains carries all their fingerprints in one, words among others
-        words = [f" {version} " for version in installed]
+        words = [f" {toolchain.fingerprint} " for toolchain in toolchains]
         kept = {name for name in held if name in keep or any(version in f" {name} " for version in words)}
-        going = sorted(held - kept)
-        if not going:
-            click.echo("Nothing to remove: all of it belongs to library versions installed now.")
+        removal: Removal = unusable(store, kept, plugins, keep)
+        if not removal:
+            click.echo("Nothing to remove: all of it can be used by what is installed now.")
             return
-        click.echo("To be removed: " + ", ".join(going))
-        if dry_run:
-            return
-        if not yes:
-            click.confirm("Remove all that was measured with them?", abort=True)
-        removed = store.gc(kept)
-        records, blobs = counted(removed.records, "record"), counted(removed.blobs, "cached file")
-        click.echo(f"removed {records} and {blobs} from {store.url}")
+        going = sorted(held - kept) + sorted(_plugins_of(store, removal) - set(plugins.values()))
+        if going:
+            click.echo("It belongs to: " + ", ".join(going))
+        _remove(store, removal, dry_run=dry_run, yes=yes)
 
 
 def _say_what_was_added(store: TuningStore, added: Transferred) -> None:
@@ -156,3 +161,28 @@ def _say_what_was_added(store: TuningStore, added: Transferred) -> None:
         f"{counted(added.blobs, 'new cached file')}, {counted(added.documents, 'new document')}"
         + (f"; {counted(added.left_out, 'cached file')} left out (--cached-files)" if added.left_out else "")
     )
+
+
+def _remove(store: TuningStore, removal: Removal, *, dry_run: bool, yes: bool) -> None:
+    """Remove items after the user agreed."""
+    from collage.report.figures import counted
+
+    parts = (
+        (len(removal.records), "record"),
+        (len(removal.attempts), "unfinished attempt"),
+        (len(removal.blobs), "cached file"),
+        (len(removal.documents), "document"),
+    )
+    what = ", ".join(counted(number, name) for number, name in parts if number)
+    if dry_run:
+        click.echo(f"To be removed: {what}")
+        return
+    if not yes:
+        click.confirm(f"Remove {what} from {store.url}?", abort=True)
+    store.remove(removal)
+    click.echo(f"removed {what} from {store.url}")
+
+
+def _plugins_of(store: TuningStore, removal: Removal) -> set[str]:
+    plugins = {record.key.plugin for record in store.all_records() if record.content_id in removal.records}
+    return plugins - {""}

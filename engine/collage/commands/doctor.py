@@ -11,6 +11,7 @@ from pathlib import Path
 import collage
 from collage.devices.providers import Providers
 from collage.devices.this_host import this_host
+from collage.installed_code import plugin_version
 from collage.measure.driver.client import PluginSource
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
@@ -65,6 +66,7 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
                         targets=tuple(target.name for target in usable),
                         fingerprint=answer[0].fingerprint,
                         unusable="; ".join(dict.fromkeys(filter(None, failed.values()))),
+                        plugin=plugin_version(registry.toolchains[name]),
                     )
                 )
     return DoctorReport(

@@ -104,6 +104,7 @@ def toolchain_facts(
                 unusable=status.unusable,
                 claimed_nodes=max((mask.bit_count() for mask in covered), default=0),
                 chosen_nodes=chosen.bit_count(),
+                plugin=status.plugin,
             )
         )
     facts += [

@@ -1,5 +1,6 @@
 """Tuning records, caches of toolchains and documents, kept between runs; in SQLite by default."""
 
+from collage.store.cleaning import toolchain_of, unusable
 from collage.store.documents import Document, document_from_bytes, document_to_bytes
 from collage.store.location import database_file, default_path, open_database
 from collage.store.memory import MemoryStore
@@ -16,7 +17,7 @@ from collage.store.records import (
 )
 from collage.store.sqlite import SqliteStore
 from collage.store.transfer import Transferred, export_lines, import_lines, lines_of, merge
-from collage.store.tuning_store import MAX_ATTEMPTS, Removed, StoredBlobs, StoreStats, TuningStore
+from collage.store.tuning_store import MAX_ATTEMPTS, Removal, StoredBlobs, StoreStats, TuningStore
 
 __all__ = [
     "MAX_ATTEMPTS",
@@ -27,7 +28,7 @@ __all__ = [
     "Outcome",
     "Purpose",
     "RecordKey",
-    "Removed",
+    "Removal",
     "SqliteStore",
     "StoreStats",
     "StoredBlobs",
@@ -47,4 +48,6 @@ __all__ = [
     "merge",
     "open_database",
     "timing_beside",
+    "toolchain_of",
+    "unusable",
 ]

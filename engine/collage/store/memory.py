@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 
 from collage.errors import DatabaseError
 from collage.store.documents import TypedDocuments
-from collage.store.records import BlobSpace, Purpose, RecordKey, StoredDocument, TuningRecord, from_json, to_json
-from collage.store.tuning_store import Damaged, Removed, StoreStats
+from collage.store.records import (
+    BlobSpace,
+    Purpose,
+    RecordKey,
+    StoredDocument,
+    TuningRecord,
+    content_id,
+    from_json,
+    of_any_plugin,
+    to_json,
+)
+from collage.store.tuning_store import Damaged, Removal, StoreStats
 
 
 class MemoryStore(TypedDocuments):
@@ -54,7 +63,7 @@ class MemoryStore(TypedDocuments):
             return False
         record = from_json(text, TuningRecord)
         self._records[text] = record
-        self._by_key.setdefault(_of_any_plugin(record.key), []).append(text)
+        self._by_key.setdefault(of_any_plugin(record.key), []).append(text)
         return True
 
     def records(
@@ -64,7 +73,7 @@ class MemoryStore(TypedDocuments):
         with self._open():
             texts = [
                 text
-                for text in self._by_key.get(_of_any_plugin(key), ())
+                for text in self._by_key.get(of_any_plugin(key), ())
                 if purpose in (None, self._records[text].purpose)
                 and (any_plugin or self._records[text].key.plugin == key.plugin)
             ]
@@ -140,18 +149,22 @@ class MemoryStore(TypedDocuments):
                 documents=len(self._documents),
             )
 
-    def gc(self, keep: Collection[str]) -> Removed:
+    def attempt_keys(self) -> tuple[RecordKey, ...]:
         """See `TuningStore`."""
         with self._open():
-            stale = [t for t, r in self._records.items() if r.key.fingerprint not in keep]
-            for text in stale:
-                self._by_key.pop(self._records.pop(text).key, None)
-            for key in [key for key in self._attempts if key.fingerprint not in keep]:
+            return tuple(sorted(+self._attempts))
+
+    def remove(self, removal: Removal) -> None:
+        """See `TuningStore`."""
+        with self._open():
+            for text in [text for text in self._records if content_id(text) in removal.records]:
+                self._by_key[of_any_plugin(self._records.pop(text).key)].remove(text)
+            for key in removal.attempts:
                 del self._attempts[key]
-            blobs = [place for place in self._blobs if place[0].fingerprint not in keep]
-            for place in blobs:
-                del self._blobs[place]
-        return Removed(records=len(stale), blobs=len(blobs))
+            for blob in removal.blobs:
+                self._blobs.pop(blob, None)
+            for document in removal.documents:
+                self._documents.pop(document, None)
 
     def close(self) -> None:
         """See `TuningStore`."""
@@ -167,7 +180,3 @@ class MemoryStore(TypedDocuments):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _of_any_plugin(key: RecordKey) -> RecordKey:
-    return dataclasses.replace(key, plugin="")

@@ -65,6 +65,11 @@ class RecordKey:
     plugin: str = ""
 
 
+def of_any_plugin(key: RecordKey) -> RecordKey:
+    """Return a key without the version of the plugin."""
+    return dataclasses.replace(key, plugin="")
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TuningRecord:
     """One attempt to build, check and time a candidate, or to time a plan.

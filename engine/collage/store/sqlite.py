@@ -8,7 +8,7 @@ import hashlib
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -29,7 +29,7 @@ from collage.store.records import (
     structure,
     to_json,
 )
-from collage.store.tuning_store import Damaged, Removed, StoreStats
+from collage.store.tuning_store import Damaged, Removal, StoreStats
 
 _PAGE = 500  # records read at a time by all_records
 _ANY_PLUGIN_COLUMNS = "structural_hash, target, fingerprint, host, threads, launch, timing"
@@ -291,16 +291,23 @@ class SqliteStore(TypedDocuments):
             documents=documents,
         )
 
-    def gc(self, keep: Collection[str]) -> Removed:
+    def attempt_keys(self) -> tuple[RecordKey, ...]:
         """See `TuningStore`."""
-        removed: dict[str, int] = {}
+        with self._reading() as connection:
+            rows = connection.execute(f"SELECT DISTINCT {_KEY_COLUMNS} FROM attempt").fetchall()
+        names = _KEY_COLUMNS.split(", ")
+        return tuple(sorted(RecordKey(**dict(zip(names, row, strict=True))) for row in rows))
+
+    def remove(self, removal: Removal) -> None:
+        """See `TuningStore`."""
         with self._writing() as connection:
-            for table in ("record", "attempt", "blob"):
-                rows = connection.execute(f"SELECT DISTINCT fingerprint FROM {table}").fetchall()
-                stale = [row for row in rows if row[0] not in keep]
-                done = connection.executemany(f"DELETE FROM {table} WHERE fingerprint = ?", stale)
-                removed[table] = max(0, done.rowcount)
-        return Removed(records=removed["record"], blobs=removed["blob"])
+            connection.executemany("DELETE FROM record WHERE content_id = ?", [(each,) for each in removal.records])
+            connection.executemany(f"DELETE FROM attempt WHERE {_KEY}", map(_columns, removal.attempts))
+            connection.executemany(
+                "DELETE FROM blob WHERE toolchain = ? AND fingerprint = ? AND key = ?",
+                [(space.toolchain, space.fingerprint, key) for space, key in removal.blobs],
+            )
+            connection.executemany("DELETE FROM document WHERE kind = ? AND name = ?", removal.documents)
 
     def close(self) -> None:
         """See `TuningStore`."""

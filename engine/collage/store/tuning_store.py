@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Protocol, TypeAlias
 
@@ -46,11 +46,23 @@ class StoreStats:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Removed:
-    """Numbers of items removed by a garbage collection."""
+class Removal:
+    """What is to be removed from a store.
 
-    records: int
-    blobs: int
+    Attributes:
+        records: Content identifiers of records.
+        attempts: Keys whose attempts go.
+        blobs: Space and key of blobs.
+        documents: Kind and name of documents.
+    """
+
+    records: frozenset[str] = frozenset()
+    attempts: frozenset[RecordKey] = frozenset()
+    blobs: frozenset[tuple[BlobSpace, str]] = frozenset()
+    documents: frozenset[tuple[str, str]] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.attempts or self.blobs or self.documents)
 
 
 class TuningStore(Protocol):
@@ -167,8 +179,11 @@ class TuningStore(Protocol):
     def stats(self) -> StoreStats:
         """Return statistics of the store's content."""
 
-    def gc(self, keep: Collection[str]) -> Removed:
-        """Remove records, attempts and blobs of every fingerprint that is not in `keep`."""
+    def attempt_keys(self) -> tuple[RecordKey, ...]:
+        """Return every key with attempts that no record ended, sorted."""
+
+    def remove(self, removal: Removal) -> None:
+        """Remove items; what is not there is left out."""
 
     def close(self) -> None:
         """Release the store's resources; closing again does nothing, any other call is an error."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -119,8 +120,10 @@ def test_gc_removes_versions_not_installed_and_keeps_mixed_plans(
     done = collage("db", "gc", "--yes", "--tuning-db", tuning_db)
     again = collage("db", "gc", "--yes", "--tuning-db", tuning_db)
 
-    assert tried.stdout == "To be removed: openvino 2025.1.0, openvino 2026.4.10\n"
-    assert "removed 2 records and 1 cached file" in done.stdout
+    assert tried.stdout == (
+        "It belongs to: openvino 2025.1.0, openvino 2026.4.10\nTo be removed: 2 records, 1 cached file\n"
+    )
+    assert "removed 2 records, 1 cached file from sqlite:///" in done.stdout
     assert "Nothing to remove" in again.stdout
 
 
@@ -137,6 +140,30 @@ def test_gc_keeps_what_it_is_told_to(collage: Collage, pipeline: FakePipeline, t
     result = collage("db", "gc", *old, "--tuning-db", tuning_db)
 
     assert "Nothing to remove" in result.stdout
+
+
+def test_gc_removes_what_another_version_of_the_plugin_failed_at(
+    collage: Collage, pipeline: FakePipeline, tmp_path: Path
+) -> None:
+    path, measured = tmp_path / "versions.sqlite3", record("openvino 2026.4.1")
+
+    def of(plugin: str, *, works: bool) -> TuningRecord:
+        key = dataclasses.replace(measured.key, plugin=plugin)
+        if works:
+            return dataclasses.replace(measured, key=key)
+        return dataclasses.replace(measured, key=key, outcome="failed", samples_us=(), reason="wrong numbers")
+
+    with open_database(path) as store:
+        store.append_all([of("p 1", works=False), of("p 2", works=True)])
+        store.begin_attempt(of("p 1", works=False).key)
+    kept = collage("db", "gc", "--yes", "--keep", "p 1", "--tuning-db", path)
+    done = collage("db", "gc", "--yes", "--tuning-db", path)
+
+    assert "Nothing to remove" in kept.stdout
+    assert "It belongs to: p 1\n" in done.stdout
+    assert "removed 1 record, 1 unfinished attempt from" in done.stdout
+    with open_database(path) as store:
+        assert [each.key.plugin for each in store.all_records()] == ["p 2"]
 
 
 def test_a_database_that_is_not_there_is_an_error(collage: Collage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from collage.store import (
     MemoryStore,
     Purpose,
     RecordKey,
+    Removal,
     SqliteStore,
     StoredBlobs,
     StoredDocument,
@@ -294,25 +296,30 @@ class TestTuningStore:
         assert stats.by_target == {"fast": 2, "slow": 1}
         assert stats.fingerprints == {"fast 1.0": 2, "slow 1.0": 1}
 
-    def test_gc_removes_what_other_versions_left(self, store: TuningStore) -> None:
-        old = dataclasses.replace(KEY, fingerprint="fast 0.9")
-        old_space = BlobSpace(toolchain="fast", fingerprint="fast 0.9")
-        for key in (KEY, old):
-            store.append(measured(key=key))
+    def test_what_is_removed_is_gone_and_nothing_else(self, store: TuningStore) -> None:
+        other = dataclasses.replace(KEY, plugin="p 1")
+        for key in (KEY, other):
+            store.append_all([measured(1.0, key), measured(2.0, key)])
             store.begin_attempt(key)
-        store.put_blob(SPACE, "k", b"new")
-        store.put_blob(old_space, "k", b"old")
-
-        removed = store.gc(keep={"fast 1.0"})
-
-        assert (removed.records, removed.blobs) == (1, 1)
-        assert (store.records(old), store.attempts(old), store.get_blob(old_space, "k")) == (
-            (),
-            0,
-            None,
+        for name in "kl":
+            store.put_blob(SPACE, name, b"bytes")
+            store.put_document(name, Note())
+        removal = Removal(
+            records=frozenset({measured(1.0, other).content_id, "0" * 64}),
+            attempts=frozenset({other, dataclasses.replace(KEY, threads=9)}),
+            blobs=frozenset({(SPACE, "k"), (SPACE, "m")}),
+            documents=frozenset({("note", "l"), ("letter", "k")}),
         )
-        assert len(store.records(KEY)) == store.attempts(KEY) == 1
-        assert store.get_blob(SPACE, "k") == b"new"
+
+        store.remove(removal)
+
+        assert store.records(KEY, any_plugin=True) == (measured(1.0), measured(2.0), measured(2.0, other))
+        assert store.attempt_keys() == (KEY,)
+        assert store.blob_keys() == ((SPACE, "l"),)
+        assert store.document_keys() == (("note", "k"),)
+        assert store.append(measured(1.0, other))
+        assert bool(removal)
+        assert not Removal()
 
     def test_threads_share_a_store(self, store: TuningStore) -> None:
         def work(thread: int) -> None:
@@ -433,7 +440,7 @@ steps = st.one_of(
     st.tuples(st.just("blob"), st.sampled_from("kl"), st.binary(max_size=4)),
     st.tuples(st.just("document"), st.sampled_from("kl"), notes),
     st.tuples(st.just("stored"), st.sampled_from("kl"), st.integers(1, 3), json_objects),
-    st.tuples(st.just("gc"), st.sets(st.sampled_from(["f", "g", "fast 1.0"]))),
+    st.tuples(st.just("remove"), st.integers(0, 9)),
 )
 
 
@@ -448,6 +455,17 @@ def test_both_stores_agree_after_any_steps(
             assert take(memory, step) == take(sqlite, step)
         assert memory.stats() == sqlite.stats()
         assert list(export_lines(memory)) == list(export_lines(sqlite))
+
+
+def some(store: TuningStore, seed: int) -> Removal:
+    """A part of what a store holds; the same of equal stores."""
+    draw = random.Random(seed)
+    return Removal(
+        records=frozenset(each.content_id for each in store.all_records() if draw.random() < 0.5),
+        attempts=frozenset(each for each in store.attempt_keys() if draw.random() < 0.5),
+        blobs=frozenset(each for each in store.blob_keys() if draw.random() < 0.5),
+        documents=frozenset(each for each in store.document_keys() if draw.random() < 0.5),
+    )
 
 
 def take(store: TuningStore, step: tuple[Any, ...]) -> Any:
@@ -469,6 +487,8 @@ def take(store: TuningStore, step: tuple[Any, ...]) -> Any:
         case ("stored", name, version, body):
             store.put_stored(StoredDocument(kind="note", name=name, version=version, body=body))
             return store.get_document(Note, name), store.get_stored("note", name)
-        case ("gc", keep):
-            return store.gc(keep)
+        case ("remove", seed):
+            removal = some(store, seed)
+            store.remove(removal)
+            return removal, store.attempt_keys(), store.blob_keys(), store.document_keys()
     raise AssertionError(step)

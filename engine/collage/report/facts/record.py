@@ -56,6 +56,7 @@ class ToolchainFacts:
         unusable: Why it offers no target, or why some expected targets are missing; empty otherwise.
         claimed_nodes: Nodes needing a kernel that its best-covering target accepts.
         chosen_nodes: Nodes the final plan gives it.
+        plugin: Version of the plugin, to which results belong: more than `distribution` says if it is no release.
     """
 
     name: str
@@ -65,6 +66,7 @@ class ToolchainFacts:
     unusable: str = ""
     claimed_nodes: int = 0
     chosen_nodes: int = 0
+    plugin: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

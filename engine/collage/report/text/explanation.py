@@ -231,7 +231,8 @@ def _how(writer: _Writer, record: Record) -> None:
     for toolchain in record.toolchains:
         if toolchain.fingerprint:
             targets = ", ".join(toolchain.targets)
-            writer.say(f"{toolchain.name}: {toolchain.fingerprint}, by {toolchain.distribution}; targets {targets}")
+            plugin = toolchain.plugin or toolchain.distribution
+            writer.say(f"{toolchain.name}: {toolchain.fingerprint}, by {plugin}; targets {targets}")
     for line in search_lines(record.search):
         writer.say(line)
     for note in record.notes:
