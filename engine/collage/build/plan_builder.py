@@ -12,6 +12,7 @@ from collage.errors import PlanBuildError
 from collage.report.progress import Progress
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
+from collage.store import plan_name
 from collage_core.candidates.plan import Plan
 
 
@@ -107,7 +108,8 @@ class PlanBuilder:
         toolchains = self._environment.toolchains
         variants = [self._environment.source.variant(kernel) for kernel in plan.kernels]
         host = toolchains.host.fingerprint_for(*(kernel.target.device for kernel in plan.kernels))
-        key = self._environment.workload.key
+        workload = self._environment.workload
         plugins = [toolchains.plugins[name] for name in plan.toolchains]
-        what = [plan.key, variants, key, host, toolchains.threads, self._tolerance(plan), plugins]
-        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+        what = [plan.key, variants, workload.key, host, toolchains.threads, self._tolerance(plan), plugins]
+        digest = hashlib.sha256(json.dumps(what).encode()).hexdigest()
+        return plan_name(workload.sha256, plan.targets, digest)

@@ -153,6 +153,31 @@ def gc(keep: tuple[str, ...], dry_run: bool, yes: bool, tuning_db: str | None) -
         _remove(store, removal, dry_run=dry_run, yes=yes)
 
 
+@db.command(short_help="Remove what is known of a target or a model.")
+@click.argument("what", metavar="TARGET|MODEL")
+@_dry_run_option
+@_yes_option
+@tuning_db_option
+@verbose_option
+def forget(what: str, dry_run: bool, yes: bool, tuning_db: str | None) -> None:
+    """Remove what is known of TARGET or MODEL: measurements, failures, profiles, answers, races and verifications.
+
+    MODEL is a file, or its SHA-256, which `collage explain` shows. Kernels that it shares with other models are
+    measured again for these, too. A toolchain without options stands for all its targets, with what it cached.
+    """
+    from collage.commands.forget import known_of
+    from collage.store import open_database
+    from collage_core.errors import did_you_mean
+
+    with open_database(tuning_db, read_only=dry_run) as store:
+        removal = known_of(store, what)
+        if not removal:
+            known = store.stats().by_target
+            click.echo(f"Nothing to remove: {store.url} knows nothing of {what}{did_you_mean(what, known)}.")
+            return
+        _remove(store, removal, dry_run=dry_run, yes=yes)
+
+
 def _say_what_was_added(store: TuningStore, added: Transferred) -> None:
     from collage.report.figures import counted
 

@@ -190,6 +190,7 @@ class _Optimization:
         workload, toolchains = self._environment.workload, self._environment.toolchains
         return EndToEndTimer(
             database=toolchains.database,
+            model=workload.sha256,
             model_key=workload.key,
             host=toolchains.host,
             threads=toolchains.threads,

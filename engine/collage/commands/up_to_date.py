@@ -25,13 +25,17 @@ class Concluded:
     Attributes:
         package: Absolute path of the package that was saved.
         record: SHA-256 of that package's record, in hexadecimal.
+        model: SHA-256 of the model's file.
+        targets: Names of the targets that could have taken part.
     """
 
     KIND: ClassVar[str] = "optimization"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     package: str
     record: str
+    model: str
+    targets: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,14 @@ def remember(origin: str, package: Path, tuning_db: str | None) -> None:
         tuning_db: URL of the tuning database.
     """
     with contextlib.suppress(CollageError), open_database(tuning_db) as database:
-        concluded = Concluded(package=str(package.resolve()), record=_digest(load_package(package).record))
+        document = load_package(package).record
+        record = record_from_document(document, str(package))
+        concluded = Concluded(
+            package=str(package.resolve()),
+            record=_digest(document),
+            model=record.model.sha256,
+            targets=tuple(sorted(name for toolchain in record.toolchains for name in toolchain.targets)),
+        )
         database.put_document(origin, concluded)
 
 

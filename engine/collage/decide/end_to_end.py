@@ -17,7 +17,7 @@ from collage.decide.race import race
 from collage.measure.contenders.interleaved import Rounds
 from collage.options import Preset
 from collage.report.progress import Progress
-from collage.store import MAX_ATTEMPTS, TuningStore
+from collage.store import MAX_ATTEMPTS, TuningStore, plan_name
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.refusals import Remembered
 from collage_core.contract import Host
@@ -105,6 +105,7 @@ class EndToEndTimer:
 
     Args:
         database: Keeps every sample.
+        model: SHA-256 of the model as given.
         model_key: Hash of the model with its weights, input shapes and inputs.
         host: This machine.
         threads: CPU threads.
@@ -123,6 +124,7 @@ class EndToEndTimer:
         self,
         *,
         database: TuningStore,
+        model: str,
         model_key: str,
         host: Host,
         threads: int,
@@ -141,6 +143,7 @@ class EndToEndTimer:
         self._began = _now()
         self._deterministic = deterministic
         self._database = database
+        self._model = model
         self._model_key = model_key
         self._host = host
         self._threads = threads
@@ -188,7 +191,8 @@ class EndToEndTimer:
         }
         if self._deterministic:
             what["deterministic"] = True
-        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+        targets = {name for plan in plans for name in plan.targets}
+        return plan_name(self._model, targets, hashlib.sha256(json.dumps(what).encode()).hexdigest())
 
     def _packages(self, plans: Sequence[Plan]) -> tuple[dict[str, Path], dict[str, str]]:
         """Build the package of each plan; return the paths and the build failures, by key."""

@@ -13,7 +13,7 @@ from collage.prepare.validity import blamed_on
 from collage.reference import Fallback
 from collage.report.progress import Progress, SilentProgress
 from collage.setup.dispatch import dispatch_us
-from collage.setup.prepared_model import Runnable, capture_of
+from collage.setup.prepared_model import Runnable, capture_of, kernel_notes
 from collage.setup.queries import Asked, ask_targets
 from collage.setup.reference_fallback import reference_fallback
 from collage.setup.settings import SetupChoices
@@ -86,7 +86,7 @@ class Environment(Generic[W_co]):
     @cached_property
     def asked(self) -> Asked:
         """Each target that takes part, with its rule and what its library refuses of the model."""
-        return ask_targets(self.graph, self.toolchains, self._progress)
+        return ask_targets(self.graph, self.toolchains, self._progress, self.workload.sha256)
 
     @cached_property
     def fallback(self) -> Fallback | None:
@@ -112,6 +112,7 @@ class Environment(Generic[W_co]):
             host=self.toolchains.host,
             settings=self._choices.measuring(self.toolchains.threads),
             warm=self.toolchains.warm_devices(self.graph.weights_bytes),
+            note_kernel=kernel_notes(self.workload, self.toolchains.database),
             plugins=self.toolchains.plugins,
             retry_failed=self.toolchains.retry_failed,
         )

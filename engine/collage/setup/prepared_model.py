@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from collage.measure.driver.capture import Capture
 from collage.measure.wire.blobs import BlobStore
 from collage.reference import Fallback
+from collage.store import TuningStore, note_kernel
 from collage_core.ir.graph.dataflow import DataflowGraph
 
 
@@ -25,6 +26,10 @@ class Runnable(Protocol):
         """Values to search on, by input name."""
 
     @property
+    def sha256(self) -> str:
+        """SHA-256 of the model as given, in hexadecimal; empty if it is unknown."""
+
+    @property
     def reference_s(self) -> float:
         """Seconds after which a reference run is taken for one that never ends."""
 
@@ -37,11 +42,13 @@ class PreparedModel:
         graph: The prepared model's graph.
         inputs: Values to run it on, by input name; none where it is not run.
         reference_s: Seconds after which a reference run is taken for one that never ends.
+        sha256: SHA-256 of the model as given, in hexadecimal; empty if it is unknown.
     """
 
     graph: DataflowGraph
     inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     reference_s: float = 300.0
+    sha256: str = ""
 
 
 def capture_of(model: Runnable, store: BlobStore, fallback: Fallback | None) -> Callable[[], Capture]:
@@ -58,3 +65,8 @@ def capture_of(model: Runnable, store: BlobStore, fallback: Fallback | None) -> 
         return Capture.take(model.graph, model.inputs, store, fallback=fallback, deadline_s=model.reference_s)
 
     return take
+
+
+def kernel_notes(model: Runnable, database: TuningStore) -> Callable[[str], None]:
+    """Return what records that a model asks for a kernel, given the kernel's hash."""
+    return functools.partial(note_kernel, database, model.sha256)

@@ -11,7 +11,7 @@ from collage.errors import WorkerError
 from collage.measure.wire.function_codec import FunctionEncoder
 from collage.report.progress import Progress
 from collage.setup.toolchains import Toolchains
-from collage.store import MAX_ATTEMPTS, BlobSpace, document_from_bytes, document_to_bytes
+from collage.store import MAX_ATTEMPTS, BlobSpace, document_from_bytes, document_to_bytes, note_kernel
 from collage_core.candidates.proposals import TargetRule, target_rule
 from collage_core.candidates.refusals import Remembered, TargetFailure
 from collage_core.contract import Target
@@ -19,6 +19,8 @@ from collage_core.errors import CollageError, PluginError
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
 
+QUERIES = "collage-query"
+"""Toolchain of the blobs with answers; their keys begin with the target and the structural hash of the model."""
 QUERY_DEADLINE_S = 120.0
 """Seconds a worker has to answer its library's query about a whole model."""
 
@@ -83,7 +85,7 @@ class Asked:
     failures: tuple[TargetFailure, ...]
 
 
-def ask_targets(graph: DataflowGraph, toolchains: Toolchains, progress: Progress) -> Asked:
+def ask_targets(graph: DataflowGraph, toolchains: Toolchains, progress: Progress, model: str = "") -> Asked:
     """Return each selected target with its rule and its library's refusals.
 
     A plugin that fails here costs itself only.
@@ -91,9 +93,12 @@ def ask_targets(graph: DataflowGraph, toolchains: Toolchains, progress: Progress
     Args:
         graph: The prepared model's graph.
         toolchains: Those at work.
-        progress: Is told of failures.
+        progress: Receives failures.
+        model: SHA-256 of the model as given; empty if it is unknown.
     """
     whole = SubGraph(graph, graph.all_mask) if graph.needs_kernel else None
+    if whole is not None:
+        note_kernel(toolchains.database, model, whole.structural_hash)
     rules: list[TargetRule] = []
     failures: list[TargetFailure] = []
     for status in toolchains.statuses:
@@ -126,7 +131,7 @@ def _query(whole: SubGraph, target: Target, toolchains: Toolchains) -> dict[int,
     if not toolchain.implements("collage_query"):
         return {}
     graph = whole.graph
-    space = BlobSpace(toolchain="collage-query", fingerprint=target.fingerprint)
+    space = BlobSpace(toolchain=QUERIES, fingerprint=target.fingerprint)
     # what a plugin says belongs to its version, whether it answered or failed
     name = f"{target.name}/{whole.structural_hash}/{toolchains.plugins[target.toolchain]}"
     held = toolchains.database.get_blob(space, name)

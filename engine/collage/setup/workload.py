@@ -104,6 +104,11 @@ class Workload:
             return checked_inputs(self.graph, self._arrays)
         return random_inputs(self.graph, self.seed)
 
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the model as given, in hexadecimal."""
+        return self.facts.sha256
+
     def fresh_inputs(self) -> Mapping[str, Any]:
         """Return inputs that the search does not use.
 

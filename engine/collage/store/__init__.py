@@ -16,6 +16,7 @@ from collage.store.records import (
     timing_beside,
 )
 from collage.store.sqlite import SqliteStore
+from collage.store.subjects import KernelOfModel, kernels_of, note_kernel, plan_name, plan_subject
 from collage.store.transfer import Transferred, export_lines, import_lines, lines_of, merge
 from collage.store.tuning_store import MAX_ATTEMPTS, Removal, StoredBlobs, StoreStats, TuningStore
 
@@ -23,6 +24,7 @@ __all__ = [
     "MAX_ATTEMPTS",
     "BlobSpace",
     "Document",
+    "KernelOfModel",
     "MachineSpeed",
     "MemoryStore",
     "Outcome",
@@ -44,9 +46,13 @@ __all__ = [
     "document_to_bytes",
     "export_lines",
     "import_lines",
+    "kernels_of",
     "lines_of",
     "merge",
+    "note_kernel",
     "open_database",
+    "plan_name",
+    "plan_subject",
     "timing_beside",
     "toolchain_of",
     "unusable",

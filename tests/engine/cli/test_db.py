@@ -166,6 +166,28 @@ def test_gc_removes_what_another_version_of_the_plugin_failed_at(
         assert [each.key.plugin for each in store.all_records()] == ["p 2"]
 
 
+def test_forget_removes_what_is_known_of_a_target(collage: Collage, tuning_db: Path) -> None:
+    tried = collage("db", "forget", "openvino", "--dry-run", "--tuning-db", tuning_db)
+    refused = collage("db", "forget", "openvino", "--tuning-db", tuning_db, stdin="n\n")
+    done = collage("db", "forget", "openvino", "--yes", "--tuning-db", tuning_db)
+    again = collage("db", "forget", "collag", "--yes", "--tuning-db", tuning_db)
+
+    assert tried.stdout == "To be removed: 3 records, 1 cached file\n"
+    assert refused.exit_code == 1
+    assert "removed 3 records, 1 cached file from sqlite:///" in done.stdout
+    assert again.exit_code == 0
+    assert "knows nothing of collag; did you mean" in again.stdout
+    with open_database(tuning_db) as store:
+        assert [each.key.target for each in store.all_records()] == ["collage"]
+
+
+def test_forgetting_what_cannot_be_known_is_misuse(collage: Collage, tuning_db: Path) -> None:
+    done = collage("db", "forget", "missing/model.onnx", "--yes", "--tuning-db", tuning_db)
+
+    assert done.exit_code == 2
+    assert "there is no file 'missing/model.onnx', and it is no target either" in " ".join(done.stderr.split())
+
+
 def test_a_database_that_is_not_there_is_an_error(collage: Collage) -> None:
     result = collage("db", "stats", "--tuning-db", "missing.sqlite3")
 

@@ -138,6 +138,7 @@ def timer(
     return Bench(
         EndToEndTimer(
             database=database,
+            model=f"sha256 of {model_key}",
             model_key=model_key,
             host=host or this_host(),
             threads=threads,

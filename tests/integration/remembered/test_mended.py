@@ -6,6 +6,8 @@ import dataclasses
 
 import pytest
 
+from collage.commands.forget import known_of
+from collage.store import open_database
 from tests.integration.remembered.conftest import Installation, Run, installation
 from tests.integration.remembered.mending_plugin import FAULTS, QUERY_FAULT, SLOW
 
@@ -120,3 +122,17 @@ def test_the_record_says_which_failures_are_remembered(story: Story) -> None:
         [remembered] = {each.remembered for each in said["again"] if each.stage != "predicate"}
         assert remembered is not None
         assert (remembered.since, remembered.plugin) == (failed.created, "collage-mending 1.0")
+
+
+def test_a_model_that_was_forgotten_is_measured_from_the_start(installed: Installation, story: Story) -> None:
+    assert story.afterwards.optimized.record.search.cache_hits > 0
+    with open_database(installed.database) as store:
+        store.remove(known_of(store, str(installed.model)))
+        assert store.stats().records == 0
+
+    run = installed.optimized()
+
+    assert run.optimized.record.search.cache_hits == 0
+    assert {record.key.target for record in run.new} >= {record.key.target for record in story.mended.new}
+    assert f"lowering {SLOW}" in run.noted
+    assert f"query {QUERY_FAULT}" in run.noted

@@ -16,7 +16,15 @@ from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.profiling.profiling_costs import ProfilingCosts
 from collage.measure.wire.messages import AskMeasure
 from collage.measure.wire.outcomes import Built, Failed, Measured, Outcome, Refused, Stage
-from collage.store import MAX_ATTEMPTS, BlobSpace, MachineSpeed, Purpose, RecordKey, StoredBlobs, TuningStore
+from collage.store import (
+    MAX_ATTEMPTS,
+    BlobSpace,
+    MachineSpeed,
+    Purpose,
+    RecordKey,
+    StoredBlobs,
+    TuningStore,
+)
 from collage_core.contract import Host, Target
 from collage_core.fusion.spec import CandidateKernel
 from collage_core.fusion.sub_graph import SubGraph
@@ -68,6 +76,7 @@ class MeasuringCostSource(ProfilingCosts):
         host: This machine.
         settings: How to measure.
         warm: See `RecordedCosts`.
+        note_kernel: Receives the hash of each kernel that is asked for, once; see `collage.store.note_kernel`.
         plugins: See `RecordedCosts`.
         retry_failed: See `RecordedCosts`.
         now: The time of a record.
@@ -82,6 +91,7 @@ class MeasuringCostSource(ProfilingCosts):
         host: Host,
         settings: MeasureSettings,
         warm: frozenset[str] = frozenset(),
+        note_kernel: Callable[[str], None] = lambda structural_hash: None,
         plugins: Mapping[str, str] | None = None,
         retry_failed: bool = False,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
@@ -97,6 +107,8 @@ class MeasuringCostSource(ProfilingCosts):
             retry_failed=retry_failed,
         )
         self._now = now
+        self._note_kernel = note_kernel
+        self._noted: set[str] = set()
         self._seen: set[RecordKey] = set()
         self.counts = Counts()
 
@@ -119,6 +131,9 @@ class MeasuringCostSource(ProfilingCosts):
         waiting: dict[RecordKey, CandidateKernel] = {}
         for candidate in candidates:
             key = self.record_key(candidate)
+            if key.structural_hash not in self._noted:
+                self._noted.add(key.structural_hash)
+                self._note_kernel(key.structural_hash)
             if key in waiting or self.has_failed_for_now(key):
                 continue
             if purpose == "select" and self.usable(candidate):
