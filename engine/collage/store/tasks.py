@@ -9,7 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx_ir
 from onnx_ir.passes import InPlacePass, PassResult
 
-from collage.store import MachineSpeed, RecordKey, TuningRecord, TuningStore, block_medians_us, timing_beside
+from collage.store import (
+    MachineSpeed,
+    RecordKey,
+    TuningRecord,
+    TuningStore,
+    applicable,
+    block_medians_us,
+    timing_beside,
+)
 from collage_core.contract.device import HOST
 from collage_core.contract.function import KernelFunction
 from collage_core.contract.host import Host
@@ -100,6 +108,8 @@ class ApplyHistory(InPlacePass):
         threads: CPU threads of each kernel.
         tolerance: Largest error of a kernel that may be chosen, relative to its tensor's scale.
         launch: How kernels are launched.
+        plugins: Version of each toolchain's plugin; failures of other versions do not count then. None to take every
+            record for one of the present version.
     """
 
     def __init__(
@@ -111,6 +121,7 @@ class ApplyHistory(InPlacePass):
         threads: int,
         tolerance: float = 1e-3,
         launch: str = "eager",
+        plugins: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self._database = database
@@ -119,6 +130,7 @@ class ApplyHistory(InPlacePass):
         self._threads = threads
         self._tolerance = tolerance
         self._launch = launch
+        self._plugins = plugins
 
     def call(self, model: onnx_ir.Model) -> PassResult:
         """Rewrite the metadata of a model's marked functions."""
@@ -149,8 +161,10 @@ class ApplyHistory(InPlacePass):
                 launch=self._launch,
                 timing=timing_beside(marked.bytes_beside if target.device == HOST else 0),
             )
-            records = self._database.records(key)
-            if not records or records[-1].outcome != "measured" or (records[-1].error or 0.0) > self._tolerance:
+            records: Sequence[TuningRecord] = self._database.records(key, any_plugin=True)
+            if self._plugins is not None:
+                records = applicable(records, self._plugins.get(target.toolchain, ""), self._is_failure)
+            if not records or self._is_failure(records[-1]):
                 continue
             cost_us = statistics.median(self._medians_us(records))
             facts = {
@@ -161,6 +175,9 @@ class ApplyHistory(InPlacePass):
             }
             found.append((cost_us, number, facts))
         return min(found, key=lambda each: each[:2])[2] if found else None
+
+    def _is_failure(self, record: TuningRecord) -> bool:
+        return record.outcome != "measured" or (record.error or 0.0) > self._tolerance
 
     def _medians_us(self, records: Iterable[TuningRecord]) -> list[float]:
         """Return the median of each block of the fresh samples if there are any, otherwise of the last record's."""

@@ -153,6 +153,28 @@ def test_records_of_other_circumstances_say_nothing(change: dict[str, object]) -
 
 
 @pytest.mark.parametrize(
+    ("plugins", "owner"), [(None, "blue"), ({"red": "p 1"}, "blue"), ({"red": "p 2", "blue": "q 2"}, "red")], ids=str
+)
+def test_a_failure_belongs_to_its_version_of_the_plugin_if_versions_are_given(
+    plugins: dict[str, str] | None, owner: str
+) -> None:
+    model = fused()
+    [dense, _] = extract_tasks(model)
+    database = MemoryStore()
+    failed = {"outcome": "failed", "reason": "crash"}
+    for plugin, made in (
+        ("p 0", record(dense.structural_hash, RED, 10.0)),
+        ("p 1", record(dense.structural_hash, RED, **failed)),
+        ("q 1", record(dense.structural_hash, BLUE, 20.0)),
+    ):
+        database.append(dataclasses.replace(made, key=dataclasses.replace(made.key, plugin=plugin)))
+
+    ApplyHistory(database, [RED, BLUE], HOST, threads=2, plugins=plugins)(model)
+
+    assert owners(model)["relu_0"] == owner
+
+
+@pytest.mark.parametrize(
     "later",
     [
         {"outcome": "refused", "reason": "no"},
