@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 import cattrs
+from cattrs.gen import make_dict_unstructure_fn, override
 
 from collage.documents.strict import strict_converter
 from collage_core.contract import Block
@@ -211,6 +212,9 @@ def _converter() -> cattrs.Converter:
 
     converter.register_structure_hook_func(is_mapping, json_object)
     converter.register_unstructure_hook_func(is_mapping, dict)
+    # an unknown version is left out: records of exports that have none keep their identifiers, which seed replays
+    plugin = override(omit_if_default=True)
+    converter.register_unstructure_hook(RecordKey, make_dict_unstructure_fn(RecordKey, converter, plugin=plugin))
     return converter
 
 

@@ -68,6 +68,16 @@ def test_what_is_no_record_is_refused(text: str) -> None:
         from_json(text, TuningRecord)
 
 
+def test_a_record_of_an_unknown_plugin_keeps_its_identifier() -> None:
+    text = to_json(RECORD)
+
+    assert "plugin" not in text
+    assert from_json(text, TuningRecord) == RECORD
+    known = dataclasses.replace(RECORD, key=dataclasses.replace(KEY, plugin="p 1"))
+    assert from_json(to_json(known), TuningRecord) == known
+    assert known.content_id != RECORD.content_id
+
+
 def test_numbers_of_any_kind_give_the_same_record() -> None:
     of_numpy: Any = tuple(np.array([2.0], dtype=np.float32))
     whole = dataclasses.replace(RECORD, samples_us=(2,), blocks=(Block(samples=1, calibration_us=3),))

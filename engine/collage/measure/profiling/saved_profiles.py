@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import ClassVar
 
 from collage.measure.driver.records import DEADLINE_REASON
-from collage.store.records import RecordKey, content_id, dumps, loads, to_json
+from collage.store.records import RecordKey, content_id, of_any_plugin, to_json
 from collage_core.contract import KernelFunction, KernelProfile, ProfiledPart, UnattributedTime
 from collage_core.fusion.kernel import kernel_function
 from collage_core.fusion.sub_graph import SubGraph
@@ -73,9 +73,7 @@ class SavedProfile:
 
 def document_name(key: RecordKey) -> str:
     """Return the name of the document with the profile of a kernel, which serves every version of the plugin."""
-    fields = loads(to_json(key))
-    del fields["plugin"]
-    return content_id(dumps(fields))
+    return content_id(to_json(of_any_plugin(key)))
 
 
 def saved_parts(profile: KernelProfile, function: KernelFunction) -> tuple[SavedPart, ...]:
