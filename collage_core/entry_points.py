@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from collage_core.errors import PluginError
 from collage_core.plugin_calls import one_line
+from collage_core.plugin_guards import left_out
 
 T = TypeVar("T")
 
@@ -54,12 +55,23 @@ def discovered(
         entries = distinct(claims)
         both = " and ".join(sorted(map(distribution_of, entries)))
         try:
+            check_not_left_out(name)
             if len(entries) > 1:
                 raise PluginError(name, "import", f"{both} both bring {what}; remove one")
             loaded[name] = load(entries[0])
         except PluginError as error:
             failures.append(PluginFailure(name=name, distribution=both, reason=error.reason))
     return loaded, tuple(failures)
+
+
+def check_not_left_out(name: str) -> None:
+    """Refuse an entry point that is not to be loaded.
+
+    Raises:
+        PluginError: If it is one, with the reason.
+    """
+    if (reason := left_out().get(name)) is not None:
+        raise PluginError(name, "import", reason)
 
 
 def distinct(entries: Iterable[EntryPoint]) -> list[EntryPoint]:

@@ -140,6 +140,25 @@ class PluginError(CollageError):
         super().__init__(f"toolchain {toolchain!r} failed in {hook}: {reason}")
 
 
+class ProcessDamagedError(CollageError):
+    """A plugin's code left this process in a state in which nothing may be done but end it.
+
+    Attributes:
+        toolchain: Name of the plugin's toolchain.
+        hook: Name of the hook, or `"import"`.
+        damage: What it did: `"closed files that are not its own"`.
+    """
+
+    def __init__(self, toolchain: str, hook: str, damage: str) -> None:
+        self.toolchain = toolchain
+        self.hook = hook
+        self.damage = damage
+        super().__init__(
+            f"toolchain {toolchain!r} {damage} in {hook}; this process cannot go on. "
+            "Uninstall its plugin, or report this to its authors."
+        )
+
+
 class LoweringError(CollageError):
     """A toolchain accepted a kernel function and then failed to build it."""
 

@@ -1,9 +1,8 @@
 """Run a plugin's Python code in the driver, so that its errors and hangs affect that plugin only.
 
-The driver cannot survive everything. A crash of native code, or a loop in it that holds the interpreter's lock,
-affects the user's process; so code that runs in the driver is pure Python by contract. Other failures of such code
-become a `PluginError`: an exception, `sys.exit`, a result of another type, and, in the main thread of a system that
-has interval timers, a hang.
+Code that runs in the driver is pure Python by contract. Its failures become a `PluginError`: an exception, `sys.exit`,
+a result of another type, and, in the main thread of a system that has interval timers, a hang. What it does to the
+process itself is up to the guards that the application sets, see `plugin_guards`: core reads no machine.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import contextlib
 import dataclasses
 import re
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -21,9 +21,10 @@ from types import FrameType
 from typing import TypeVar
 
 from collage_core.contract import Supported, Unsupported
-from collage_core.errors import DeadlineExceededError, PluginError
+from collage_core.errors import DeadlineExceededError, PluginError, ProcessDamagedError
 from collage_core.patterns import FusionPattern, Match, PatternTable
 from collage_core.patterns.table import AttrsGetter, Check, Predicate
+from collage_core.plugin_guards import guarded
 
 HOOK_LIMIT_S = 60.0
 """Time limit in seconds for importing a plugin, or for one hook, in the driver."""
@@ -96,13 +97,14 @@ def in_driver(toolchain: str, hook: str, call: Callable[[], R], *, limit_s: floa
         limit_s: Time limit in seconds; `HOOK_LIMIT_S` if None.
 
     Raises:
-        PluginError: If the code raises anything, or exceeds the limit.
+        PluginError: If the code raises anything but the user's interrupt, or exceeds the limit.
+        ProcessDamagedError: If a guard finds that the process cannot go on.
     """
     try:
         return in_time(toolchain, hook, call, limit_s=HOOK_LIMIT_S if limit_s is None else limit_s)
-    except PluginError:
+    except (PluginError, ProcessDamagedError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise PluginError(toolchain, hook, one_line(error)) from error
 
 
@@ -113,7 +115,7 @@ def in_time(toolchain: str, hook: str, call: Callable[[], R], *, limit_s: float)
         PluginError: If the call exceeds the limit; the message says where it was.
     """
     try:
-        with time_limit(limit_s, hook):
+        with guarded(toolchain, hook), time_limit(limit_s, hook):
             return call()
     except DeadlineExceededError as error:
         if not isinstance(error.__cause__, _Overrun):
@@ -164,7 +166,7 @@ def _guarded_check(entry: FusionPattern) -> Check | None:
 
 def _attributes(what: str, getter: AttrsGetter, match: Match) -> Supported | Unsupported:
     try:
-        given: object = getter(match)
+        given: object = _called(getter, match)
     except (Exception, SystemExit) as error:
         return Unsupported(f"its {what} failed: {one_line(error)}")
     if isinstance(given, Mapping) and all(isinstance(k, str) and isinstance(v, str) for k, v in given.items()):
@@ -174,12 +176,30 @@ def _attributes(what: str, getter: AttrsGetter, match: Match) -> Supported | Uns
 
 def _answer(what: str, function: Callable[[A], object], about: A) -> Supported | Unsupported:
     try:
-        answer = function(about)
+        answer = _called(function, about)
     except (Exception, SystemExit) as error:
         return Unsupported(f"its {what} failed: {one_line(error)}")
     if isinstance(answer, Supported | Unsupported):
         return answer
     return Unsupported(f"its {what} answered with {type(answer).__name__}, not Supported or Unsupported")
+
+
+def _called(function: Callable[[A], object], about: A) -> object:
+    """Call a table's function, and restore at once what core's own search for matches depends on.
+
+    Raises:
+        RuntimeError: If the function changed it.
+    """
+    limit = sys.getrecursionlimit()
+    try:
+        answer = function(about)
+    except BaseException:
+        sys.setrecursionlimit(limit)
+        raise
+    if sys.getrecursionlimit() != limit:
+        sys.setrecursionlimit(limit)
+        raise RuntimeError("it changed the recursion limit")
+    return answer
 
 
 _FAULT = re.compile(r"\bits (predicate|check|attrs_getter) of [^:]* (failed: |answered with )")

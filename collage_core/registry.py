@@ -31,7 +31,14 @@ from collage_core.contract import (
     Unsupported,
 )
 from collage_core.contract.answers import artifact_problem, profile_problem, target_problem
-from collage_core.entry_points import PluginFailure, discovered, distinct, distribution_of, referred
+from collage_core.entry_points import (
+    PluginFailure,
+    check_not_left_out,
+    discovered,
+    distinct,
+    distribution_of,
+    referred,
+)
 from collage_core.errors import LoweringError, PluginError
 from collage_core.fusion import FusionRule
 from collage_core.patterns import PatternTable
@@ -320,8 +327,9 @@ def load_toolchain(name: str) -> Toolchain:
     """Load one installed toolchain.
 
     Raises:
-        PluginError: If no entry point has this name, several distributions do, or it fails to load.
+        PluginError: If no entry point has this name, several distributions do, it is left out, or it fails to load.
     """
+    check_not_left_out(name)
     found = distinct(importlib.metadata.entry_points(group=hookspecs.ENTRY_POINT_GROUP, name=name))
     if len(found) != 1:
         reason = "no installed distribution brings it" if not found else "several distributions bring it"
@@ -340,4 +348,6 @@ def load_plugin(reference: str, name: str) -> Toolchain:
 
 def _load(entry: importlib.metadata.EntryPoint) -> Toolchain:
     plugin = in_driver(entry.name, "import", entry.load)
-    return Toolchain(entry.name, plugin, distribution_of(entry), entry.module)
+    # pluggy looks at every attribute, and a property is the plugin's code
+    register = functools.partial(Toolchain, entry.name, plugin, distribution_of(entry), entry.module)
+    return in_driver(entry.name, "registration", register)

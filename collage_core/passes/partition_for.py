@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import onnx_ir
 from onnx_ir.passes import InPlacePass, PassResult
 
+from collage_core import plugin_calls
 from collage_core.contract.target import Joins
 from collage_core.fusion import (
     CandidateBounds,
@@ -94,11 +96,22 @@ class PartitionFor(InPlacePass):
             refusals={} if self._query is None else self._query(graph),
             cut_positions=(),
         )
-        outcome = self._spec.rule.propose(graph, context)
+        outcome = proposed(self._spec, graph, context)
         kernels, _ = taken_for(graph, self._spec, outcome, context)
         self.refusals = {graph.names[index]: reason for index, reason in sorted(outcome.refusals.items())}
         self.kernels = tuple(kernels)
         return PassResult(model, modified=mark_kernels(graph, kernels))
+
+
+def proposed(spec: FusionSpec, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+    """Run the rule of one target, whose predicates are a plugin's code.
+
+    Raises:
+        PluginError: If it exceeds the time limit.
+    """
+    call = functools.partial(spec.rule.propose, graph, context)
+    limit_s = plugin_calls.RULE_LIMIT_S
+    return plugin_calls.in_time(context.target.toolchain, "finding candidates", call, limit_s=limit_s)
 
 
 def mark_kernels(graph: DataflowGraph, kernels: Sequence[CandidateKernel]) -> bool:

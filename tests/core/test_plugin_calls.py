@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from collage_core import plugin_calls
 from collage_core.contract import Supported, Unsupported
-from collage_core.errors import DeadlineExceededError, PluginError
+from collage_core.errors import DeadlineExceededError, PluginError, ProcessDamagedError
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns import PatternTable, is_op, match, wildcard
 from collage_core.plugin_calls import guarded_table, in_driver, in_time, time_limit
+from collage_core.plugin_guards import CallGuard, guarded_by
 from collage_testing import single_matmul
 
 GRAPH = DataflowGraph(single_matmul(2, 2, 2))
@@ -120,13 +123,17 @@ def fails(error: BaseException) -> Callable[[], None]:
     return call
 
 
-@pytest.mark.parametrize("error", [ValueError("of\nsome kind"), SystemExit(3)], ids=repr)
+class NoException(BaseException):
+    """Is caught by nobody who catches exceptions."""
+
+
+@pytest.mark.parametrize("error", [ValueError("of\nsome kind"), SystemExit(3), NoException()], ids=repr)
 def test_whatever_a_hook_raises_is_a_plugin_error(error: BaseException) -> None:
     with pytest.raises(PluginError) as caught:
         in_driver("mock", "collage_fusion_spec", fails(error))
 
     assert (caught.value.toolchain, caught.value.hook) == ("mock", "collage_fusion_spec")
-    assert caught.value.reason == f"{type(error).__name__}: {' '.join(str(error).split())}"
+    assert caught.value.reason == f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
 
 
 def test_the_users_interrupt_is_the_users() -> None:
@@ -148,10 +155,56 @@ def test_of_core_code_only_a_hang_is_the_plugins_fault() -> None:
         in_time("mock", "finding candidates", sleeping, limit_s=3600)
 
 
+def test_guards_surround_what_is_called_in_the_order_they_were_set() -> None:
+    seen: list[str] = []
+
+    def guard(name: str) -> CallGuard:
+        @contextlib.contextmanager
+        def around(toolchain: str, hook: str) -> Iterator[None]:
+            seen.append(f"{name} begins {hook} of {toolchain}")
+            yield
+            seen.append(f"{name} ends")
+
+        return around
+
+    with guarded_by(guard("outer")), guarded_by(guard("inner")):
+        in_driver("mock", "import", lambda: seen.append("called"))
+    in_driver("mock", "import", lambda: seen.append("called alone"))
+
+    assert seen == [
+        "outer begins import of mock",
+        "inner begins import of mock",
+        "called",
+        "inner ends",
+        "outer ends",
+        "called alone",
+    ]
+
+
+def test_a_process_that_a_guard_finds_damaged_is_not_the_plugins_failure_alone() -> None:
+    @contextlib.contextmanager
+    def guard(toolchain: str, hook: str) -> Iterator[None]:
+        yield
+        raise ProcessDamagedError(toolchain, hook, "closed all files")
+
+    with pytest.raises(ProcessDamagedError, match="'mock' closed all files in import"), guarded_by(guard):
+        in_driver("mock", "import", lambda: None)
+
+
 # Tables
 
 
 def raising(about: Any) -> Any:
+    raise KeyError("axis")
+
+
+def lowering_the_recursion_limit(about: Any) -> Supported:
+    sys.setrecursionlimit(sys.getrecursionlimit() - 1)
+    return Supported()
+
+
+def lowering_it_and_raising(about: Any) -> Supported:
+    lowering_the_recursion_limit(about)
     raise KeyError("axis")
 
 
@@ -177,6 +230,19 @@ def test_a_predicate_that_is_well_answers_as_it_does() -> None:
 )
 def test_a_predicate_that_is_not_refuses_the_node(predicate: Callable[[Any], Any], reason: str) -> None:
     assert predicate_answer(predicate) == Unsupported(reason)
+
+
+@pytest.mark.parametrize("predicate", [lowering_the_recursion_limit, lowering_it_and_raising])
+def test_a_predicate_that_lowers_the_recursion_limit_lowers_it_for_itself_only(
+    predicate: Callable[[Any], Any],
+) -> None:
+    before = sys.getrecursionlimit()
+
+    answer = predicate_answer(predicate)
+
+    assert isinstance(answer, Unsupported)
+    assert "it changed the recursion limit" in answer.reason or "KeyError" in answer.reason
+    assert sys.getrecursionlimit() == before
 
 
 @pytest.mark.guards("a predicate, `check` or `attrs_getter` raises or answers wrongly")

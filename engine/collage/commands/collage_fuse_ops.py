@@ -11,6 +11,7 @@ from onnx_ir.passes import FunctionalPass, PassResult
 from collage.control.choices import UserChoices
 from collage.explore.by_options import explore
 from collage.options import OptimizeOptions
+from collage.process_guard import plugins_guarded
 from collage.report.progress import Progress, SilentProgress
 from collage.setup.environment import Environment
 from collage.setup.queries import usable_rules
@@ -24,7 +25,7 @@ from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel, RuleContext
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits, mask_of
-from collage_core.passes.partition_for import mark_kernels, taken_for
+from collage_core.passes.partition_for import mark_kernels, proposed, taken_for
 from collage_core.registry import Registry
 
 
@@ -59,6 +60,7 @@ class CollageFuseOps(FunctionalPass):
         self._registry = registry
         self.searched = False
 
+    @plugins_guarded()
     def call(self, model: onnx_ir.Model) -> PassResult:
         """Prepare a copy of a model and partition it.
 
@@ -113,7 +115,7 @@ class CollageFuseOps(FunctionalPass):
             refusals={**rule.query, **rule.pinned},
             cut_positions=(),
         )
-        kernels, _ = taken_for(graph, rule.spec, rule.spec.rule.propose(graph, context), context)
+        kernels, _ = taken_for(graph, rule.spec, proposed(rule.spec, graph, context), context)
         left = unplanned(graph)
         for kernel in kernels:
             left &= ~kernel.sub_graph.nodes

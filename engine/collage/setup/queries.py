@@ -15,7 +15,7 @@ from collage.store import MAX_ATTEMPTS, BlobSpace, document_from_bytes, document
 from collage_core.candidates.proposals import TargetRule, target_rule
 from collage_core.candidates.refusals import Remembered, TargetFailure
 from collage_core.contract import Target
-from collage_core.errors import CollageError, PluginError
+from collage_core.errors import CollageError, PluginError, ProcessDamagedError
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
 
@@ -106,6 +106,8 @@ def ask_targets(graph: DataflowGraph, toolchains: Toolchains, progress: Progress
             try:
                 query = {} if whole is None else _query(whole, target, toolchains)
                 rules.append(target_rule(status.toolchain, target, query))
+            except ProcessDamagedError:
+                raise
             except CollageError as error:
                 remembered = error.remembered if isinstance(error, _KnownError) else None
                 failures.append(TargetFailure.of(target, error, remembered))
