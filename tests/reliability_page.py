@@ -35,8 +35,8 @@ AREAS = {
 UNGUARDED: dict[str, tuple[tuple[str, str], ...]] = {
     "toolchains": (
         (
-            "native code in the driver (module import, `register_*`, predicates) crashes, or hangs outside the main "
-            "thread",
+            "native code in the driver (module import, `register_*`, predicates) hangs outside the main thread, or "
+            "crashes a program that is not the `collage` command",
             "not contained: by contract the driver's part of a plugin is pure Python "
             "([What a failure costs](../plugin-authors/writing-a-plugin.md#what-a-failure-costs))",
         ),

@@ -38,6 +38,10 @@ class FewerThreadsWarning(UserWarning):
     """A package was measured with more threads than this machine has CPUs, and runs with fewer."""
 
 
+class PluginWarning(UserWarning):
+    """A plugin's code changed something that belongs to the whole process; it was restored where that is possible."""
+
+
 class PinError(UsageError):
     """A pin that no target it names can satisfy.
 

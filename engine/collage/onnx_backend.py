@@ -19,6 +19,7 @@ import onnx
 from onnx.backend.base import Backend, BackendRep
 
 from collage.commands.compiler import Compiled, Compiler
+from collage.process_guard import plugins_guarded
 from collage.setup.settings import SetupChoices
 from collage.setup.toolchains import Toolchains
 from collage_core.errors import FeedError, UsageError
@@ -100,6 +101,7 @@ class CollageBackend(Backend):  # type: ignore[misc]  # onnx has no types
         return device.partition(":")[0] == "CPU"
 
     @classmethod
+    @plugins_guarded()
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **options: Any) -> CollageRep:
         """Prepare a model to be run.
 

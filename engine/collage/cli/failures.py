@@ -13,24 +13,29 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import signal
+import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
 from collage.cli.options import is_verbose
+from collage.errors import PluginWarning
+from collage.watcher import can_watch, watched
 from collage_core.errors import CollageError, UsageError
 
-_NAMES = ("SIGTERM", "SIGHUP")  # the second is unknown to Windows
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is unknown to Windows
 _DEAF_S = 5.0
 """Seconds during which further signals are ignored, so that they do not interrupt the clean-up.
 
-A closing terminal sends two signals.
+A closing terminal sends two signals, and who signals a group of processes reaches this one through its watcher, too.
 """
 
 
@@ -51,7 +56,7 @@ def interrupted_by_signals() -> Iterator[None]:
     """Raise `Ended` when a termination signal arrives.
 
     Only in the main thread, because Python delivers signals there. A signal that is ignored (`nohup`) or already
-    has a handler keeps its disposition.
+    has a handler keeps its disposition; SIGINT goes on to raise `KeyboardInterrupt`.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -62,26 +67,57 @@ def interrupted_by_signals() -> Iterator[None]:
         nonlocal last
         if time.monotonic() - last > _DEAF_S:
             last = time.monotonic()
-            raise Ended(number)
+            raise KeyboardInterrupt if number == signal.SIGINT else Ended(number)
 
     numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
-    taken = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    defaults = (signal.SIG_DFL, signal.default_int_handler)
+    taken = {number: handler for number, handler in handlers.items() if handler in defaults}
     for number in taken:
         signal.signal(number, end)
     try:
         yield
     finally:
-        for number in taken:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in taken.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Show warnings about plugins as one line each, without the place in the source that issued them."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def show_line(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+            if issubclass(category, PluginWarning):
+                click.echo(f"Warning: {message}.", err=True)
+            else:
+                show(message, category, *rest)
+
+        warnings.showwarning = show_line  # type: ignore[assignment]
+        yield
 
 
 class FailureReportingGroup(click.Group):
-    """A command group that turns every exception into a message and an exit status."""
+    """A command group that turns every exception into a message and an exit status.
+
+    Attributes:
+        unwatched: Names of commands that call no plugin, and of options that are no command.
+    """
+
+    unwatched: frozenset[str] = frozenset({"explain", "--version", "--help", "-h"})
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
+        """Run the command of this process's command line under a watcher; any other as it is."""
+        run = functools.partial(super().main, args, *rest, **named)
+        if args is None and can_watch() and sys.argv[1:] and sys.argv[1] not in self.unwatched:
+            watched(run)
+        return run()
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command and report its failures."""
         try:
-            with interrupted_by_signals():
+            with interrupted_by_signals(), one_line_warnings():
                 return super().invoke(ctx)
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise

@@ -17,6 +17,7 @@ from collage.measure.statistics import Interval, ratio_interval
 from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed
 from collage.options import BenchOptions
+from collage.process_guard import plugins_guarded
 from collage.report.documents.bench_json import ApparentLoss, BenchReport
 from collage.report.facts.record import Comparison, ContenderFacts, ModelFacts
 from collage.report.progress import Progress, SilentProgress
@@ -30,6 +31,7 @@ from collage_core.passes.call_sites import call_sites
 from collage_core.registry import Registry
 
 
+@plugins_guarded()
 def bench(
     paths: Sequence[Path],
     options: BenchOptions | None = None,

@@ -20,6 +20,7 @@ from collage.build.output_check import (
 from collage.prepare.default_inputs import without_defaults
 from collage.prepare.shapes import free_inputs
 from collage.prepare.steps import prepare
+from collage.process_guard import plugins_guarded
 from collage.reference import Discrepancy, Evaluation, evaluate
 from collage.reference import compare as compare_values
 from collage.reference.rounded import rounded_problem
@@ -182,6 +183,7 @@ class _Limits:
         )
 
 
+@plugins_guarded()
 def _evaluated(
     graph: DataflowGraph,
     feeds: Mapping[str, Any],

@@ -15,6 +15,7 @@ from collage.installed_code import plugin_version
 from collage.measure.driver.client import PluginSource
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
+from collage.process_guard import plugins_guarded
 from collage.report.facts.doctor_facts import DoctorReport
 from collage.report.facts.record import ToolchainFacts
 from collage.setup.facts import host_facts
@@ -30,6 +31,7 @@ from collage_core.registry import Registry, Toolchain
 _DISTRIBUTION = "collage-engine"
 
 
+@plugins_guarded()
 def doctor(registry: Registry | None = None) -> DoctorReport:
     """Query every installed toolchain, each in a separate process, for its targets on this machine.
 

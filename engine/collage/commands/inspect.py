@@ -10,6 +10,7 @@ from collections import Counter
 import onnx_ir
 
 from collage.options import OptimizeOptions
+from collage.process_guard import plugins_guarded
 from collage.report.facts.inspect_facts import InspectReport, TargetCoverage
 from collage.setup.environment import Environment
 from collage.setup.settings import PRIVATE, SetupChoices, candidate_bounds
@@ -21,6 +22,7 @@ from collage_core.ir.values.tensor_spec import TensorSpec
 from collage_core.registry import Registry
 
 
+@plugins_guarded()
 def inspect(
     model: str | os.PathLike[str] | onnx_ir.Model,
     options: OptimizeOptions | None = None,

@@ -32,6 +32,7 @@ from collage.explore.fixed_plan import measured_plan
 from collage.options import OptimizeOptions, Preset
 from collage.peaks.limits import PlanLimits
 from collage.peaks.measured_limits import measured_limits, working_targets
+from collage.process_guard import plugins_guarded
 from collage.report.facts.record import Record
 from collage.report.progress import Progress, SilentProgress
 from collage.setup.environment import Environment
@@ -43,10 +44,12 @@ from collage_core.candidates.all_proposals import propose_all
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.proposals import TargetRule
 from collage_core.contract import Obstacle
+from collage_core.plugin_guards import left_out
 from collage_core.registry import Registry
 from collage_core.search.two_level import TwoLevelLimits
 
 
+@plugins_guarded()
 def optimize(
     model: str | os.PathLike[str] | onnx_ir.Model,
     options: OptimizeOptions | None = None,
@@ -147,7 +150,8 @@ class _Optimization:
         environment = self._environment
         without_targets = [status.obstacle for status in environment.toolchains.statuses if status.unusable]
         return not (
-            environment.asked.failures
+            left_out()
+            or environment.asked.failures
             or explored.failures
             or environment.source.transient
             or any(contender.failed for contender in record.comparison.contenders)

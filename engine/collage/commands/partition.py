@@ -11,6 +11,7 @@ import onnx_ir
 from collage.prepare.in_subprocess import prepare_in_subprocess
 from collage.prepare.steps import check, prepare
 from collage.prepare.validity import blamed_on
+from collage.process_guard import plugins_guarded
 from collage.setup.environment import Environment
 from collage.setup.facts import opened
 from collage.setup.prepared_model import PreparedModel
@@ -45,6 +46,7 @@ class Partitioned:
     refusals: Mapping[str, str]
 
 
+@plugins_guarded()
 def partition(
     model: str | os.PathLike[str] | onnx_ir.Model,
     target: str,
