@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
 from collage.devices.this_host import this_host
 from collage.measure.driver.client import PluginSource, Worker
@@ -15,6 +13,7 @@ from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskBuild
 from collage.measure.wire.outcomes import BuildSettings, Built, Tolerance
 from collage.runtime.package import Package
+from collage.temporary_folders import TemporaryFolder
 from collage_core.contract import Artifact
 from collage_core.errors import KernelLoadError
 from collage_core.passes.call_sites import CallSite
@@ -35,7 +34,7 @@ def lower_again(package: Package, site: CallSite, threads: int) -> Artifact:
     """
     target = package.targets[site.name]
     with contextlib.ExitStack() as stack:
-        store = BlobStore(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="collage-"))))
+        store = BlobStore(stack.enter_context(TemporaryFolder()))
         worker = Worker(PluginSource(toolchain=site.toolchain), store)
         stack.callback(worker.close)
         here = worker.targets(this_host())

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import collage
 from collage.devices.providers import Providers
@@ -23,6 +21,7 @@ from collage.setup.library_clashes import installed_clashes, loaded_clashes
 from collage.setup.targets import answers
 from collage.store import default_path
 from collage.store.location import VARIABLE
+from collage.temporary_folders import TemporaryFolder
 from collage_core.candidates.proposals import target_rule
 from collage_core.contract import Obstacle, Target, Unsupported
 from collage_core.errors import PluginError
@@ -46,9 +45,9 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
     facts: list[ToolchainFacts] = []
     devices: dict[str, None] = {}
     obstacles: dict[str, str] = {}
-    with tempfile.TemporaryDirectory(prefix="collage-") as folder:
+    with TemporaryFolder() as folder:
         sources = [PluginSource(toolchain=name) for name in registry.toolchains]
-        with WorkerPool(sources, BlobStore(Path(folder))) as pool:
+        with WorkerPool(sources, BlobStore(folder)) as pool:
             answered = answers(registry, pool, host, registry.toolchains)
             loaded = pool.libraries()
             for name, answer in answered.items():

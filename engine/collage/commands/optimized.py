@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from collage.report.facts.record import Record
 from collage.runtime.load import load
 from collage.runtime.package import TrustedPackages
 from collage.runtime.session import Session
+from collage.temporary_folders import TemporaryFolder
 from collage_core.candidates.pool import CandidatePool
 
 
@@ -72,7 +72,7 @@ class Optimized:
 
     def session(self) -> Session:
         """Return a session that runs the plan in this process."""
-        with tempfile.TemporaryDirectory(prefix="collage-") as folder:
-            package = os.path.join(folder, "plan.collage")
+        with TemporaryFolder() as folder:
+            package = folder / "plan.collage"
             self._save(package)
             return load(package, trusted=True)

@@ -15,15 +15,14 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import onnx_ir as ir
 
 from collage.own_process import own_command
 from collage.prepare.steps import prepare
 from collage.prepare.validity import large_weights, serialized_without
+from collage.temporary_folders import TemporaryFolder
 from collage_core.errors import DeadlineExceededError, InvalidModelError
 from collage_core.ir.io.model_io import load_model
 
@@ -53,15 +52,15 @@ def prepare_in_subprocess(
     """
     if deadline_s is None:
         deadline_s = _DEADLINE_S + _PER_NODE_S * sum(1 for _ in model.graph)
-    with tempfile.TemporaryDirectory(prefix="collage-") as folder:
-        path = Path(folder, "model.onnx")
+    with TemporaryFolder() as folder:
+        path = folder / "model.onnx"
         try:
             path.write_bytes(serialized_without(model, large_weights(model)).SerializeToString())
         except Exception:  # it gets no further in this process either, and is told there
             return
         shapes = json.dumps({name: list(shape) for name, shape in input_shapes.items()})
         command = own_command(__name__, str(path), shapes, str(math.ceil(deadline_s) + _GRACE_S))
-        with open(Path(folder, "said"), "w+b") as log:
+        with open(folder / "said", "w+b") as log:
             try:
                 done = subprocess.run(
                     command,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from collage.devices.this_host import this_host
 from collage.runtime.kernels.admission import Admission
 from collage.runtime.kernels.clashes import LibraryWatch
 from collage.runtime.kernels.loading import Load, Loaded, Loader, LoweredAgain, Relower
-from collage.runtime.scratch import removed_with
+from collage.temporary_folders import TemporaryFolder
 from collage_core.contract import Artifact, Host, ReentrantKernel, Target
 from collage_core.errors import KernelError
 from collage_core.passes.call_sites import CallSite
@@ -49,8 +47,6 @@ class KernelSource:
         self._targets = targets
         self._libraries = libraries
         self._keeps: KernelSource | None = None
-        if loader.owns_scratch:
-            removed_with(self, loader.scratch)
 
     @classmethod
     def open(
@@ -71,7 +67,7 @@ class KernelSource:
         loader = Loader(
             load=load,
             threads=threads,
-            scratch=Path(tempfile.mkdtemp(prefix="collage-")),
+            scratch=TemporaryFolder(),
             host=host or this_host(providers),
             weights=weights,
             relower=relower,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -21,7 +19,8 @@ from collage.setup.device_figures import DeviceFigures, WorkerMeter, device_figu
 from collage.setup.library_clashes import kept_apart, loaded_clashes
 from collage.setup.settings import SetupChoices
 from collage.setup.targets import Selection, ToolchainStatus, check_reference, selected_targets, statuses
-from collage.store import TuningStore, open_database
+from collage.store import open_database
+from collage.temporary_folders import TemporaryFolder, sweep
 from collage_core.contract import Target
 from collage_core.registry import Registry
 
@@ -59,9 +58,10 @@ class Toolchains:
         self.threads = choices.threads or self.host.physical_cores
         self.retry_failed = choices.retry_failed
         with contextlib.ExitStack() as stack:
-            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="collage-")))
+            sweep()
+            self.folder = stack.enter_context(TemporaryFolder())
             self.store = BlobStore(self.folder / "blobs")
-            self.database: TuningStore = stack.enter_context(open_database(choices.tuning_db))
+            self.database = stack.enter_context(open_database(choices.tuning_db))
             sources = [PluginSource(toolchain=name) for name in selection.toolchains(self.registry)]
             self.pool = stack.enter_context(WorkerPool(sources, self.store, cache=database_cache(self.database)))
             found = statuses(self.registry, self.pool, self.host, selection)

@@ -19,6 +19,7 @@ from collage.commands.load import load
 from collage.errors import DatabaseError
 from collage.runtime.package import load_package
 from collage.store import TuningRecord, open_database
+from collage.temporary_folders import sweep
 from tests.integration.commands.conftest import BOTH, TINY_ARGUMENTS, check
 from tests.integration.commands.models import inputs, reference, written
 
@@ -83,6 +84,10 @@ class Work:
     def database(self) -> Path:
         return self.folder / "tuning.sqlite"
 
+    def temporary(self) -> list[Path]:
+        """Folders of its own that are among the temporary files."""
+        return list(self.folder.glob("collage-*"))
+
     def seen(self) -> Records:
         """What a process beside it sees of its records."""
         try:
@@ -101,6 +106,7 @@ class Work:
         _, said = (process := self.start()).communicate()
         assert process.returncode == 0, said
         self.check()
+        assert self.temporary() == []
         after, search = self.kept(), json.loads((self.folder / "out.json").read_text())["search"]
         assert set(before) <= set(after)
         assert search["measured"] == len(after) - len(before)
@@ -215,6 +221,24 @@ def test_a_run_that_is_asked_to_end_leaves_nothing_but_its_records(tmp_path: Pat
     with open_database(work.database) as database:
         assert database.stats().records
         assert not database.stats().open_attempts
+
+
+@pytest.mark.guards("a run is killed with SIGKILL: its temporary folders stay behind")
+def test_what_a_killed_run_left_on_disk_goes_with_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work(written("cnn", tmp_path), "reference", tmp_path / "run")
+    process = work.start(SHORT.replace("from collage.cli", f"{HOLDS}from collage.cli"))
+    while process.poll() is None and not work.seen():
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    wait_for_nobody(work.folder)
+    left = work.temporary()
+    monkeypatch.setattr("tempfile.tempdir", str(work.folder))
+
+    swept = sweep()  # as each run does first
+
+    assert len(left) == swept.folders >= 2  # the run's own, and its worker's
+    assert work.temporary() == []
 
 
 @pytest.mark.guards(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from collage.measure.driver.child import ChildProcess
 from collage.measure.wire.codec import Codec
 from collage.measure.wire.messages import AskBurst, AskPrepare, Burst, Hello, Message, Prepared
 from collage.measure.wire.outcomes import Failed, Stage
+from collage.temporary_folders import TemporaryFolder
 from collage_core.contract import Json
 
 Rounds: TypeAlias = tuple[tuple[float, ...], ...]
@@ -60,16 +60,16 @@ class ContenderProcess:
         self._codec = Codec()
         self._requests = 0
         # it is killed, so it cannot clear up what it keeps in temporary files
-        self._scratch = tempfile.TemporaryDirectory(prefix="collage-contender-", ignore_cleanup_errors=True)
+        self._scratch = TemporaryFolder("contender")
         self._child: ChildProcess | WorkerError
         try:
             self._child = ChildProcess(
-                contender.name, "collage.measure.contenders.contender_main", [], {"TMPDIR": self._scratch.name}
+                contender.name, "collage.measure.contenders.contender_main", [], {"TMPDIR": str(self._scratch.path)}
             )
         except WorkerError as error:
             self._child = error
         except BaseException:
-            self._scratch.cleanup()
+            self._scratch.close()
             raise
 
     def __enter__(self) -> Self:
@@ -118,7 +118,7 @@ class ContenderProcess:
         """Kill the process and remove its temporary files."""
         if isinstance(self._child, ChildProcess):
             self._child.kill()
-        self._scratch.cleanup()
+        self._scratch.close()
 
     def _ask(self, message: Message, deadline_s: float, stage: Stage, expected: type, at_a_time: int = 1) -> Any:
         try:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from collage.errors import WireError, WorkerError
@@ -48,6 +45,7 @@ from collage.measure.wire.outcomes import (
 )
 from collage.measure.wire.values import decode_value
 from collage.measure.wire.wire_values import WireFunction
+from collage.temporary_folders import TemporaryFolder
 from collage_core.contract import BlobCache, Host, Obstacle, Target, Unsupported
 from collage_core.errors import PluginError
 
@@ -107,7 +105,7 @@ class Worker:
         self._codec = Codec()
         self._child: ChildProcess | None = None
         self._greeted = False
-        self._scratch: Path | None = None
+        self._scratch: TemporaryFolder | None = None
         self._requests = 0
         self._unusable: WorkerError | None = None
         self._progress = Progress(stage=Stage.START)
@@ -220,7 +218,7 @@ class Worker:
             self._child = None
             self._greeted = False
         if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch.close()
             self._scratch = None
 
     def _ask(self, message: Message, deadline_s: float, *expected: type) -> Any:
@@ -280,9 +278,10 @@ class Worker:
         self.close()
         self._first_bytes = None
         self._progress = Progress(stage=Stage.START)
-        self._scratch = Path(tempfile.mkdtemp(prefix="collage-worker-"))
-        arguments = [self.source.toolchain, "--scratch", str(self._scratch)]
-        arguments += ["--blobs", str(self._store.directory if self._shared else self._scratch / "blobs")]
+        self._scratch = TemporaryFolder("worker")
+        folder = self._scratch.path
+        arguments = [self.source.toolchain, "--scratch", str(folder)]
+        arguments += ["--blobs", str(self._store.directory if self._shared else folder / "blobs")]
         if self.source.plugin:
             arguments += ["--plugin", self.source.plugin]
         for path in self.source.paths:

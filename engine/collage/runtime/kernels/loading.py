@@ -16,6 +16,7 @@ from collage.devices.opening import Devices, placed_on
 from collage.runtime.kernels.admission import Admission, EverythingAdmitted
 from collage.runtime.kernels.requirements import VersionOf, check_requirements, installed_version
 from collage.runtime.scratch import removed_with
+from collage.temporary_folders import TemporaryFolder
 from collage_core.contract import (
     Artifact,
     Buffer,
@@ -81,7 +82,7 @@ class Loader:
     Attributes:
         load: The toolchains' loaders.
         threads: CPU threads of each kernel.
-        scratch: A directory in which each kernel gets its own.
+        scratch: In which each kernel gets a directory of its own; it goes with the last loader.
         host: This machine.
         devices: Where kernels of other devices run.
         weights: Weights by content hash; None to take them from the model.
@@ -91,12 +92,11 @@ class Loader:
         again: By call site, what was lowered again; clones load that.
         placed: By device and what artifacts call them, weights that are there already.
         converted: Weights converted for kernels of the CPU, as long as one of them holds them.
-        owns_scratch: Whether `scratch` goes with what this loads for.
     """
 
     load: Load
     threads: int
-    scratch: Path
+    scratch: TemporaryFolder
     host: Host
     devices: Devices
     weights: Mapping[str, np.ndarray[Any, Any]] | None = None
@@ -108,12 +108,11 @@ class Loader:
     converted: weakref.WeakValueDictionary[str, np.ndarray[Any, Any]] = dataclasses.field(
         default_factory=weakref.WeakValueDictionary
     )
-    owns_scratch: bool = True
 
     def apart(self) -> Loader:
         """Return the loader for a clone: other streams of the same devices, sharing their weights."""
         self.devices.synchronise()  # another stream must not read weights that are still on their way
-        return dataclasses.replace(self, devices=self.devices.apart(), owns_scratch=False)
+        return dataclasses.replace(self, devices=self.devices.apart())
 
     def __call__(self, site: CallSite, target: Target, artifact: Artifact) -> Loaded:
         """Load one kernel.
@@ -187,7 +186,7 @@ class Loader:
                 stream, placed = device.handle, self._place(device, artifact.constants.values(), weights)
             except DeviceError as error:  # lowering it again would give it neither a device nor memory
                 raise _error(site, target, str(error)) from error
-        scratch = Path(tempfile.mkdtemp(dir=self.scratch))
+        scratch = Path(tempfile.mkdtemp(dir=self.scratch.path))
         context = RunContext(
             threads=self.threads,
             host=self.host,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ import onnx_ir as ir
 from collage.errors import NotAPackageError, PackageDamagedError, PackageError
 from collage.runtime.package.archive import Archive
 from collage.runtime.package.manifest import MANIFEST, MODEL, RECORD, WEIGHTS, Manifest, parsed
+from collage.temporary_folders import TemporaryFolder
 from collage_core.contract import Artifact, Target, weight_named
 from collage_core.errors import ModelError
 from collage_core.ir.io.model_io import external_tensors, save_model
@@ -129,8 +129,8 @@ class Package:
                 kernels without an artifact in the manifest.
         """
         data = self._archive.read(MODEL, self.manifest.entries)
-        with tempfile.TemporaryDirectory(prefix="collage-") as folder:
-            file = Path(folder, MODEL)
+        with TemporaryFolder() as folder:
+            file = folder / MODEL
             file.write_bytes(data)
             try:
                 model = ir.load(file)
