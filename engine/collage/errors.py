@@ -181,6 +181,27 @@ class WorkerError(CollageError):
         super().__init__(f"the worker process of {worker!r} failed ({kind}): {reason}")
 
 
+class DiskSpaceError(CollageError):
+    """The disk of the temporary files has no room for a run.
+
+    Attributes:
+        folder: The run's folder among the temporary files.
+        needed_bytes: Least number of bytes that the run writes there.
+        free_bytes: Number of bytes that are free.
+    """
+
+    def __init__(self, folder: str, needed_bytes: int, free_bytes: int) -> None:
+        self.folder = folder
+        self.needed_bytes = needed_bytes
+        self.free_bytes = free_bytes
+        super().__init__(
+            f"the disk of {folder!r} has {free_bytes / 1e6:,.1f} MB left; this model takes at least "
+            f"{needed_bytes / 1e6:,.1f} MB there while it is measured: every tensor of one run, and the weights twice. "
+            "Make room, or set TMPDIR to a folder on a larger disk. What was measured so far is kept in the tuning "
+            "database."
+        )
+
+
 class DatabaseError(CollageError):
     """The tuning database cannot be used.
 

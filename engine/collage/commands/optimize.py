@@ -25,6 +25,7 @@ from collage.decide.record import record_of
 from collage.decide.recording import call_site
 from collage.decide.shortlist import shortlist
 from collage.decide.two_level import FITNESS_ROUNDS, improved
+from collage.disk_space import full_disk_named
 from collage.explore.by_options import explore
 from collage.explore.certificate import certified
 from collage.explore.exploration import Explored
@@ -80,6 +81,7 @@ def optimize(
         with contextlib.ExitStack() as stack:
             with clock.phase("prepare"):
                 environment = stack.enter_context(opening)
+            stack.enter_context(full_disk_named(environment.graph, environment.toolchains.folder))
             origin = origin_of(model, options) if registry is None else None
             graph_choices = choices.over(environment.graph, environment.toolchains.targets())
             return _Optimization(environment, options, graph_choices, progress, clock, origin).run()

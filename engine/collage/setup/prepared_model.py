@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from collage.disk_space import check_disk_space
 from collage.measure.driver.capture import Capture
 from collage.measure.wire.blobs import BlobStore
 from collage.reference import Fallback
@@ -58,10 +59,14 @@ def capture_of(model: Runnable, store: BlobStore, fallback: Fallback | None) -> 
         model: The model.
         store: Takes the values.
         fallback: Computes nodes that the reference cannot; None for nothing.
+
+    Raises:
+        DiskSpaceError: By what is returned, if the values do not fit on the store's disk.
     """
 
     @functools.cache
     def take() -> Capture:
+        check_disk_space(model.graph, store.directory)
         return Capture.take(model.graph, model.inputs, store, fallback=fallback, deadline_s=model.reference_s)
 
     return take

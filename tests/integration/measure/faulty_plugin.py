@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import sys
 import time
@@ -120,6 +121,8 @@ class FaultyPlugin:
             return Unsupported("k=30 is not a multiple of 8")
         if mode == "raises-in-lower":
             raise RuntimeError("no such pass")
+        if mode == "finds-the-disk-full":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(build.scratch / "engine"))
         if mode == "hoards":
             HOARD.append(np.ones(12 << 20, np.float32))
         if mode == "dies-once" and build.blobs.get("died") is None:

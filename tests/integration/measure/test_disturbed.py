@@ -152,6 +152,19 @@ def test_a_blob_that_is_gone_or_altered_is_not_recorded_as_the_candidates_failur
     assert bench.database.records(bench.source.record_key(wanted)) == ()
 
 
+@pytest.mark.guards("the disk of the temporary files becomes full while a model is measured")
+def test_a_full_disk_in_a_worker_is_not_recorded_as_the_candidates_failure(bench: Bench) -> None:
+    wanted = candidate(chain(), 0, "finds-the-disk-full")
+
+    bench.source.measure([wanted])
+
+    outcome = bench.source.outcome(wanted)
+    assert isinstance(outcome, Failed)
+    assert "No space left on device" in outcome.reason
+    assert bench.database.records(bench.source.record_key(wanted)) == ()
+    assert bench.source.transient == (outcome,)
+
+
 @pytest.mark.guards(
     "a cached blob is damaged when a toolchain asks for it",
     "the run ends with one message; nothing is overwritten",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import errno
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -149,6 +151,11 @@ def is_deadly(outcome: object) -> bool:
 def is_short_of_memory(reason: str) -> bool:
     """Return whether a candidate failed for lack of device memory, which other processes may have held."""
     return DEVICE_MEMORY in reason
+
+
+def is_short_of_disk(reason: str) -> bool:
+    """Return whether a candidate failed because a disk was full, which says nothing about it."""
+    return any(os.strerror(number) in reason for number in (errno.ENOSPC, errno.EDQUOT))
 
 
 def objection(record: TuningRecord, limits: Limits) -> str:

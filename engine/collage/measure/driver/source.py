@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from collage.errors import DatabaseError
 from collage.measure.driver.capture import Capture
-from collage.measure.driver.records import is_deadly, is_short_of_memory, to_record
+from collage.measure.driver.records import is_deadly, is_short_of_disk, is_short_of_memory, to_record
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.profiling.profiling_costs import ProfilingCosts
@@ -179,7 +179,7 @@ class MeasuringCostSource(ProfilingCosts):
             began = time.monotonic()
             outcome = self._attempted(key, ask)
             seconds = time.monotonic() - began
-            if isinstance(outcome, Failed) and outcome.stage is Stage.START:
+            if isinstance(outcome, Failed) and (outcome.stage is Stage.START or is_short_of_disk(outcome.reason)):
                 self.fail_for_now(key, outcome)  # no worker got as far as the candidate: that says nothing about it
                 self._database.clear_attempts(key)
                 return outcome
