@@ -28,7 +28,6 @@ import click
 
 from collage.cli.options import is_verbose
 from collage.errors import PluginWarning
-from collage.watcher import can_watch, watched
 from collage_core.errors import CollageError, UsageError
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is unknown to Windows
@@ -110,7 +109,11 @@ class FailureReportingGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
         """Run the command of this process's command line under a watcher; any other as it is."""
         run = functools.partial(super().main, args, *rest, **named)
-        if args is None and can_watch() and sys.argv[1:] and sys.argv[1] not in self.unwatched:
+        if args is not None or not sys.argv[1:] or sys.argv[1] in self.unwatched:
+            return run()
+        from collage.watcher import can_watch, watched  # it imports what `--help` does without
+
+        if can_watch():
             watched(run)
         return run()
 
