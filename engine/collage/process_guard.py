@@ -2,7 +2,7 @@
 
 A plugin's code in the driver is Python by contract, but nothing keeps it from changing the working directory, or from
 loading a library that sets flush-to-zero when it is loaded (GCC links `crtfastmath.o` for `-ffast-math`). What was
-changed is put back after every call, and a warning names the plugin. See docs/design/0031.
+changed is put back after every call, and a warning names the plugin. See docs/design/0030.
 """
 
 from __future__ import annotations

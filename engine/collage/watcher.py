@@ -3,7 +3,7 @@
 A plugin's code runs in the command's process, and `os._exit(0)` there would look like success. Nothing inside the
 process can be sure to see its end, so the command runs in a child, forked before anything heavy is imported. The two
 share a page of memory: the child notes whose code it is running, and the status of a command that came to its end.
-See docs/design/0031.
+See docs/design/0030.
 """
 
 from __future__ import annotations
