@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 from collections.abc import Iterable
 
 from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import Proposals
-from collage_core.candidates.refusals import Refusal, Remembered, TargetFailure
+from collage_core.candidates.refusals import Refusal, Remembered, TargetFailure, oldest
 from collage_core.errors import NoCoverError
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.search import SearchTarget
@@ -44,12 +43,6 @@ def refusals(
         Refusal(target=said[0], stage=said[1], nodes=tuple(names), reason=said[2], remembered=oldest(known.get(said)))
         for said, names in sorted(grouped.items())
     )
-
-
-def oldest(known: Iterable[Remembered | None] | None) -> Remembered | None:
-    """Return the oldest of what is remembered; None if nothing is."""
-    remembered = [each for each in known or () if each is not None]
-    return min(remembered, key=lambda each: datetime.datetime.fromisoformat(each.since), default=None)
 
 
 def why_uncovered(

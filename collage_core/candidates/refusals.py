@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+from collections.abc import Iterable
 
 from collage_core.contract import Target
 from collage_core.errors import CollageError, PluginError
@@ -26,6 +28,12 @@ class Remembered:
 
     def __str__(self) -> str:
         return f"known since {self.since[:10]}" + (f" with {self.plugin}" if self.plugin else "")
+
+
+def oldest(known: Iterable[Remembered | None] | None) -> Remembered | None:
+    """Return the oldest of what is remembered; None if nothing is."""
+    remembered = [each for each in known or () if each is not None]
+    return min(remembered, key=lambda each: datetime.datetime.fromisoformat(each.since), default=None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ import os, signal, sys, threading, time
 from collage import watcher
 from collage_core.plugin_guards import guarded, left_out
 watcher.LINGER_S = 0.2
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where the tests run in the background
 
 def wait():
     try:

@@ -59,9 +59,10 @@ def test_what_takes_too_long_is_an_error() -> None:
     "neither process outlives it: the preparing subprocess ends itself, the verification is a contender",
     area="kills and databases",
 )
-def test_a_scout_ends_though_nobody_waits_for_it(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "model.onnx")  # it waits for whoever writes there
-    command = [sys.executable, "-P", "-m", "collage.prepare.in_subprocess", str(tmp_path / "model.onnx"), "{}", "1"]
+def test_a_scout_ends_though_nobody_waits_for_it() -> None:
+    endless = "import time; in_subprocess.load_model = lambda path: time.sleep(3600)"
+    code = f"from collage.prepare import in_subprocess; {endless}; in_subprocess.main()"
+    command = [sys.executable, "-P", "-c", code, "model.onnx", "{}", "1"]
     roots = [str(Path(package.__path__[0]).parent) for package in (collage, collage_core)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(roots)}
 

@@ -6,8 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterable
 
-from collage_core.candidates.explanation import oldest
-from collage_core.candidates.refusals import Refusal, Remembered
+from collage_core.candidates.refusals import Refusal, Remembered, oldest
 
 _PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 """Parts in which refusals for the same reason differ: quoted names and numbers."""
