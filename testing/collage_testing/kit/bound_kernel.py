@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import onnx_ir
 
+from collage.measure.worker.guarded_memory import aligned_buffer
 from collage.measure.worker.staged import Staged
-from collage.measure.worker.verdicts import aligned_buffer, same_bits, spoil
+from collage.measure.worker.verdicts import same_bits, spoil
 from collage_core.contract import (
     Artifact,
     Buffer,

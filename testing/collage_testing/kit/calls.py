@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from collage.measure.wire.outcomes import Tolerance
+from collage.measure.worker.exact_outputs import exact_outputs
 from collage.measure.worker.verdicts import judge, spoil
 from collage_core.contract import (
     Artifact,
@@ -51,6 +52,7 @@ def called(
             raise
     problems: list[str] = []
     seen = []
+    exact = exact_outputs(function.model.graph)
     graph = " when captured in a graph"
     if device is not None and artifact.capturable:
         bound[graph] = first
@@ -62,7 +64,7 @@ def called(
         except DeviceCaptureError as error:
             problems.append(f"the artifact says it is capturable, and it is not: {error.reason}")
             continue
-        verdict = judge(each.outputs, expected, tolerance)
+        verdict = judge(each.outputs, expected, tolerance, exact=exact)
         if isinstance(verdict, str):
             problems.append(f"wrong numbers{when}: {verdict}")
         for buffer, value in zip(each.inputs, given, strict=True):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 
 import numpy as np
 import onnx_ir
 import pytest
 
-from collage.measure.worker.verdicts import aliased, aligned_buffer
+from collage.measure.worker.guarded_memory import aligned_buffer, overrun
+from collage.measure.worker.verdicts import aliased
 from collage_core.contract import Buffer, TensorSpec, ValueKind
 
 pytestmark = pytest.mark.guards(
@@ -70,3 +72,16 @@ def test_planned_values_stay_where_they_are(call: Call, reason: str) -> None:
 )
 def test_what_is_passed_on_is_memory_of_its_own(call: Call, reason: str) -> None:
     assert found(call, [foreign("y"), planned("z")]) == reason
+
+
+@pytest.mark.parametrize("beyond", [0, 4])
+@pytest.mark.parametrize("offset", [-64, -1, 16, 20, 79])
+def test_writing_beside_a_buffer_is_noticed(offset: int, beyond: int) -> None:
+    buffer = aligned_buffer(TensorSpec(name="y", dtype=onnx_ir.DataType.FLOAT, shape=(4,)), beyond=beyond)
+    buffer.array.view(np.uint8).fill(0xFF)
+    assert overrun(buffer) == ""
+
+    ctypes.memset(buffer.array.ctypes.data + offset, 0, 1)
+
+    assert overrun(buffer) == ("before" if offset < 0 else "behind")
+    assert (buffer.array.view(np.uint8) == 0xFF).all()

@@ -10,8 +10,8 @@ import onnx_ir
 from collage.measure.wire.outcomes import Stage
 from collage.measure.worker.check_outputs import Bound
 from collage.measure.worker.failing import failing_as
+from collage.measure.worker.guarded_memory import aligned_buffer
 from collage.measure.worker.staged import Staged
-from collage.measure.worker.verdicts import aligned_buffer
 from collage_core.contract import Artifact, Buffer, DeviceStream, Kernel, KernelFunction, TensorSpec, workspace_of
 
 
@@ -66,12 +66,12 @@ def _bound(
     outputs = tuple(aligned_buffer(spec) for spec in function.outputs)
     if device is not None:
         staged = Staged(device, inputs, outputs)
-        return Bound(staged.bind(kernel, workspace_of(artifact, kernel)), inputs, outputs, staged)
+        return Bound(kernel, staged.bind(kernel, workspace_of(artifact, kernel)), inputs, outputs, staged)
     workspace = _workspace(workspace_of(artifact, kernel))
     call = kernel.bind(inputs, outputs, workspace)
     if not callable(call):
         raise TypeError(f"bind answered with {type(call).__name__}, which cannot be called")
-    return Bound(call, inputs, outputs, workspace=workspace)
+    return Bound(kernel, call, inputs, outputs, workspace=workspace)
 
 
 def _workspace(size: int) -> Buffer | None:

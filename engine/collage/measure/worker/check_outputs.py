@@ -1,14 +1,16 @@
-"""Check a bound kernel's outputs: run it twice, and detect wrong, missing and stray writes.
+"""Check a bound kernel's outputs: detect wrong, missing, stale and stray writes.
 
 The first run starts from outputs that are wrong everywhere, the second from the outputs of the first. The first
-reveals elements that are never written, the second elements that are accumulated into.
+reveals elements that are never written, the second elements that are accumulated into. After the kernel was timed it
+is judged once more, as plans use it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,12 +18,16 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Failed, Refused, Stage, Tolerance
 from collage.measure.wire.values import decode_value
 from collage.measure.wire.wire_values import WireValue
+from collage.measure.worker.exact_outputs import exact_outputs
 from collage.measure.worker.failing import Stopped, failing_as
+from collage.measure.worker.guarded_memory import overrun
 from collage.measure.worker.staged import Staged
 from collage.measure.worker.verdicts import aliased, judge, same_bits, spoil
-from collage_core.contract import BoundCall, Buffer, KernelFunction, ValueKind
+from collage_core.contract import BoundCall, Buffer, Kernel, KernelFunction, ValueKind
 from collage_core.ir.operators.quantised import roundings
 
+_LATE_S = 0.01
+"""Seconds after a call at which its outputs are judged once more: a thread that it left behind may still write."""
 _OTHER_BITS = "it gave other bits when run again, and --deterministic asks for the same"
 
 
@@ -30,6 +36,7 @@ class Bound:
     """A kernel ready to be called.
 
     Attributes:
+        kernel: What was bound.
         call: The call.
         inputs: Its inputs, holding the given values.
         outputs: Its output buffers.
@@ -37,6 +44,7 @@ class Bound:
         workspace: For a CPU kernel, its scratch memory; the kernel may retain only the address.
     """
 
+    kernel: Kernel
     call: BoundCall
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
@@ -44,66 +52,146 @@ class Bound:
     workspace: Buffer | None = None
 
 
-def check_outputs(
-    bound: Bound,
-    run: Callable[[], None],
-    given: Sequence[Any],
-    expected: Sequence[WireValue | None],
-    store: BlobStore,
-    function: KernelFunction,
-    *,
-    tolerance: Tolerance,
-    deterministic: bool,
-) -> tuple[float, bool]:
-    """Run a kernel twice and judge it.
+Another: TypeAlias = tuple[Bound, Callable[[], None]]
+"""Another binding of a kernel, and what calls it."""
+
+
+class OutputCheck:
+    """Judges what a kernel writes.
 
     Args:
-        bound: The kernel.
-        run: Calls it; where that is on a device, with its values brought there and back.
         given: What its inputs hold.
         expected: What its outputs should hold; None for what the reference cannot say.
         store: Has the expected values.
         function: What it computes, with its roundings to quanta.
         tolerance: How far off outputs may be.
-        deterministic: Whether both runs have to give the same bits.
-
-    Returns:
-        The larger error, and whether both gave the same bits.
-
-    Raises:
-        Stopped: If it is wrong, or may not be used.
+        deterministic: Whether all runs have to give the same bits.
     """
-    rights = [None if value is None else decode_value(value, store) for value in expected]
-    rounded = {str(value.name): count for value, count in roundings(function.model.graph).items()}
 
-    def judged(when: str = "") -> float:
+    def __init__(
+        self,
+        given: Sequence[Any],
+        expected: Sequence[WireValue | None],
+        store: BlobStore,
+        function: KernelFunction,
+        *,
+        tolerance: Tolerance,
+        deterministic: bool,
+    ) -> None:
+        self._given = given
+        self._rights = [None if value is None else decode_value(value, store) for value in expected]
+        self._rounded = {str(value.name): count for value, count in roundings(function.model.graph).items()}
+        self._exact = exact_outputs(function.model.graph)
+        self._tolerance = tolerance
+        self._deterministic = deterministic
+
+    def twice(self, bound: Bound, run: Callable[[], None]) -> tuple[float, bool]:
+        """Run a kernel twice and judge it.
+
+        Args:
+            bound: The kernel.
+            run: Calls it; where that is on a device, with its values brought there and back.
+
+        Returns:
+            The larger error, and whether both gave the same bits.
+
+        Raises:
+            Stopped: If it is wrong, or may not be used.
+        """
+        rights = self._rights
+        self._spoil(bound)
+        places = [buffer.value for buffer in (*bound.inputs, *bound.outputs)]
+        run()
         with failing_as(Stage.CHECK):
-            verdict = judge(bound.outputs, rights, tolerance, rounded)
+            problem = aliased(bound.inputs, bound.outputs, places)
+        if problem:
+            raise Stopped(Failed(stage=Stage.CHECK, reason=problem))
+        first = self._judged(bound, rights)
+        kept = [_copied(buffer.value) for buffer in bound.outputs]
+        self._check_inputs(bound, self._given)
+        run()
+        same = [same_bits(buffer.value, value) for buffer, value in zip(bound.outputs, kept, strict=True)]
+        if all(same):
+            return first, True
+        # where the model itself asks for chance, which the reference cannot say, other bits are no fault
+        if self._deterministic and not all(each or right is None for each, right in zip(same, rights, strict=True)):
+            raise Stopped(Refused(reason=_OTHER_BITS))
+        return max(first, self._judged(bound, rights, " when run again")), False
+
+    def as_used(self, bound: Bound, run: Callable[[], None], another: Callable[[Sequence[Any]], Another]) -> float:
+        """Check a kernel again after many calls, as plans use it: bound to other memory, and on other values.
+
+        It is bound once more, with other values of its inputs in place, and both bindings run on these: they must
+        agree. So one that keeps what its inputs held when it was bound or called first is found, though no reference
+        was run on these values.
+
+        Args:
+            bound: The kernel, after it was timed.
+            run: Calls it.
+            another: Binds the same kernel to other memory that holds these inputs; the second part calls that.
+
+        Returns:
+            The largest error on the given values.
+
+        Raises:
+            Stopped: If it is wrong, or may not be used.
+        """
+        self._spoil(bound)
+        run()
+        error = self._judged(bound, self._rights, " after many calls")
+        values = [_turned(buffer, value) for buffer, value in zip(bound.inputs, self._given, strict=True)]
+        second, run_second = another(values)
+        run_second()
+        for buffer, value in zip(bound.inputs, values, strict=True):
+            buffer.put(value)
+        self._spoil(bound)
+        run()
+        agreed = [
+            None if right is None else _copied(buffer.value)
+            for buffer, right in zip(second.outputs, self._rights, strict=True)
+        ]
+        self._judged(bound, agreed, " on other values, or bound to other memory: it disagrees with itself")
+        self._check_inputs(bound, values)
+        for buffer, value in zip(bound.inputs, self._given, strict=True):
+            buffer.put(value)
+        self._spoil(bound)
+        run()
+        time.sleep(_LATE_S)
+        return max(error, self._judged(bound, self._rights, " on the first values again, or later than its call"))
+
+    def _spoil(self, bound: Bound) -> None:
+        for buffer, right in zip(bound.outputs, self._rights, strict=True):
+            spoil(buffer, right)
+
+    def _judged(self, bound: Bound, rights: Sequence[Any], when: str = "") -> float:
+        """Return the largest error of what a kernel wrote, and check that it wrote nowhere else."""
+        with failing_as(Stage.CHECK):
+            verdict = judge(bound.outputs, rights, self._tolerance, self._rounded, self._exact)
+            over = [(buffer, overrun(buffer)) for buffer in (*bound.inputs, *bound.outputs)]
+        for buffer, where in over:
+            if where:
+                raise Stopped(Failed(stage=Stage.CHECK, reason=f"it writes {where} the memory of {buffer.spec.name!r}"))
         if isinstance(verdict, str):
             raise Stopped(Failed(stage=Stage.CHECK, reason=f"wrong numbers{when}: {verdict}"))
         return verdict
 
-    for buffer, right in zip(bound.outputs, rights, strict=True):
-        spoil(buffer, right)
-    places = [buffer.value for buffer in (*bound.inputs, *bound.outputs)]
-    run()
-    with failing_as(Stage.CHECK):
-        problem = aliased(bound.inputs, bound.outputs, places)
-    if problem:
-        raise Stopped(Failed(stage=Stage.CHECK, reason=problem))
-    first = judged()
-    kept = [_copied(buffer.value) for buffer in bound.outputs]
-    for buffer, value in zip(bound.inputs, given, strict=True):
-        if buffer.spec.kind is not ValueKind.FOREIGN and not same_bits(buffer.array, np.asarray(value)):
-            raise Stopped(Failed(stage=Stage.CHECK, reason=f"it writes its input {buffer.spec.name!r}"))
-    run()
-    same = [same_bits(buffer.value, value) for buffer, value in zip(bound.outputs, kept, strict=True)]
-    if all(same):
-        return first, True
-    # where the model itself asks for chance, which the reference cannot say, other bits are no fault
-    if deterministic and not all(each or right is None for each, right in zip(same, rights, strict=True)):
-        raise Stopped(Refused(reason=_OTHER_BITS))
-    return max(first, judged(" when run again")), False
+    def _check_inputs(self, bound: Bound, values: Sequence[Any]) -> None:
+        for buffer, value in zip(bound.inputs, values, strict=True):
+            if buffer.spec.kind is not ValueKind.FOREIGN and not same_bits(buffer.array, np.asarray(value)):
+                raise Stopped(Failed(stage=Stage.CHECK, reason=f"it writes its input {buffer.spec.name!r}"))
+
+
+def _turned(buffer: Buffer, value: Any) -> Any:
+    """Return other values that a kernel takes for an input, if there are.
+
+    A tensor of at least two dimensions is moved by one along its first axis of several elements, but the last one: a
+    row of indices or the corners of a box stay together. Vectors may be shapes and limits, and stay.
+    """
+    if buffer.spec.kind is not ValueKind.PLANNED or np.ndim(value) < 2:
+        return value
+    array = np.asarray(value)
+    axis = next((axis for axis, extent in enumerate(array.shape[:-1]) if extent > 1), None)
+    return value if axis is None else np.roll(array, 1, axis)
 
 
 def _copied(value: Any) -> Any:

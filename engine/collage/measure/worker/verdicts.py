@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,25 +10,9 @@ import numpy as np
 from collage.measure.wire.outcomes import Tolerance
 from collage.reference.discrepancy import compare
 from collage.reference.rounded import rounded_problem
-from collage_core.contract import ALIGNMENT_BYTES, Buffer, TensorSpec, ValueKind
+from collage_core.contract import Buffer, ValueKind
 
 _EXACT_KINDS = "iubOSU"
-
-
-def aligned_buffer(spec: TensorSpec, *, beyond: int = 0) -> Buffer:
-    """Return a buffer with the alignment of the runtime's arena.
-
-    Some kernels are slower on other addresses.
-
-    Args:
-        spec: Tensor that the buffer holds.
-        beyond: Offset of the start from an aligned address, in bytes.
-    """
-    if spec.kind is ValueKind.FOREIGN:
-        return Buffer(spec)
-    raw = np.empty(spec.nbytes + ALIGNMENT_BYTES + beyond, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT_BYTES + beyond
-    return Buffer(spec, raw[start : start + spec.nbytes].view(spec.numpy_dtype).reshape(spec.static_shape))
 
 
 def spoil(buffer: Buffer, expected: Any) -> None:
@@ -81,7 +65,11 @@ def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def judge(
-    outputs: Sequence[Buffer], expected: Sequence[Any], tolerance: Tolerance, rounded: Mapping[str, int] | None = None
+    outputs: Sequence[Buffer],
+    expected: Sequence[Any],
+    tolerance: Tolerance,
+    rounded: Mapping[str, int] | None = None,
+    exact: Collection[str] = (),
 ) -> float | str:
     """Compare a kernel's outputs with the expected values.
 
@@ -91,6 +79,7 @@ def judge(
         tolerance: Allowed differences.
         rounded: Outputs that depend on quantisation rounding: number of consecutive roundings by output name; see
             `rounded_problem`.
+        exact: Names of outputs of which no element may differ; see `exact_outputs`.
 
     Returns:
         The largest error of the other floating-point outputs, relative to each output's scale; or a description of
@@ -112,7 +101,7 @@ def judge(
         if found.reason:
             return f"output {name!r}: {found.reason}"
         if np.asarray(right).dtype.kind in _EXACT_KINDS if not isinstance(right, (list, tuple)) else False:
-            if found.mismatched_fraction > tolerance.mismatched:
+            if found.mismatched_fraction > (0.0 if name in exact else tolerance.mismatched):
                 return f"output {name!r}: {found.mismatched} of {found.total} elements differ"
             continue
         if not found.error <= tolerance.relative:
