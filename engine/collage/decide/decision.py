@@ -108,9 +108,9 @@ def decide(
 
     A mixed plan displaces the incumbent only if the 95 % interval of their ratio lies below 1 and the ratio itself
     below `DISPLACE_BELOW`, and if the interval of runs as users call them lies below 1, too: those are compared with
-    the single-toolchain plan that is fastest so. Of each kind, only the plans with the most rounds are considered: the
-    others left the race because one of these was faster. Ties fall to fewer kernels, then fewer toolchains, then the
-    name.
+    the single-toolchain plan that is fastest so. Of each kind, only the plans with the most rounds are considered, and
+    of mixed plans none with fewer than the incumbent: the others left the race because further rounds would not have
+    mattered (`Staying`). Ties fall to fewer kernels, then fewer toolchains, then the name.
 
     Among single-toolchain plans that are statistically indistinguishable, and among mixed plans that would each
     displace them, the preferred one is taken, and the reason says so. Plans are indistinguishable from the fastest
@@ -136,7 +136,13 @@ def decide(
     challengers = sorted(
         (c for c in stayed if not c.single and c is not incumbent), key=lambda c: (ratios[c.name].value, c.name)
     )
-    faster = [c for c in challengers if ratios[c.name].high < 1.0 and ratios[c.name].value < DISPLACE_BELOW]
+    faster = [
+        c
+        for c in challengers
+        if ratios[c.name].high < 1.0
+        and ratios[c.name].value < DISPLACE_BELOW
+        and len(c.rounds_us) >= len(incumbent.rounds_us)  # it did not leave because it would not be kept
+    ]
     displacing = [c for c in faster if c.name not in called or called[c.name].high < 1.0]
     if displacing:
         challenger, why = _preferred(displacing, prefer, seed)

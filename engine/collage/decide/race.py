@@ -1,19 +1,18 @@
 """Find the fastest of several whole plans in as few rounds as possible.
 
-A race, as in O. Maron and A. W. Moore, "Hoeffding Races" (NIPS 1993), with this project's paired ratio instead of
-Hoeffding's bound: contenders that are significantly slower leave, the others continue. Rounds are grouped into heats.
-Each heat starts new processes, because a process may be slower than an identical one for its whole lifetime.
+A race, as in O. Maron and A. W. Moore, "Hoeffding Races" (NIPS 1993): contenders that further rounds are unlikely to
+make the winner leave (`Staying`), the others continue. Rounds are grouped into heats. Each heat starts new processes,
+because a process may be slower than an identical one for its whole lifetime.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from collage.measure.contenders.interleaved import Contender, Rounds, interleaved
-from collage.measure.statistics import Interval, ratio_interval
+from collage.decide.staying import MOST_SINGLES, Staying
+from collage.measure.contenders.interleaved import DEADLINE_S, Contender, Rounds, interleaved
 from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed
 from collage.report.progress import Progress
@@ -22,13 +21,6 @@ FIRST_ROUNDS = 6
 """Rounds of the first heat."""
 HEAT_ROUNDS = 12
 """Rounds of each later heat."""
-_HOPELESS = 1.3
-"""Ratio to the fastest beyond which a significantly slower contender leaves after the first heat.
-
-After later heats any significantly slower contender leaves. The first rounds are too few to resolve a few per cent.
-"""
-_CLOSE = 0.02
-"""Half-width of a ratio's interval below which a comparison is settled, on whichever side of 1 it lies."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +50,13 @@ def race(
     rounds: int,
     round_s: float,
     limit_s: float,
+    stop: Callable[[], bool] = lambda: False,
+    deadline_s: float = DEADLINE_S,
     threads: int,
     progress: Progress,
     clock: Callable[[], float] = time.monotonic,
 ) -> Raced:
-    """Run heats until the fastest contender is known or the limit on rounds or time is reached.
+    """Run heats until nothing is open or the limit on rounds or time is reached.
 
     The fastest incumbent always stays in the race: every other contender is compared with it.
 
@@ -72,6 +66,8 @@ def race(
         rounds: Maximum number of rounds in total.
         round_s: Seconds each contender runs in a round.
         limit_s: Seconds after which no heat begins, except the second.
+        stop: Whether no heat begins but the first.
+        deadline_s: Seconds after which a contender that does not answer is killed.
         threads: Threads of the calibration kernel.
         progress: Receives progress updates.
         clock: Monotonic clock, in seconds.
@@ -91,7 +87,7 @@ def race(
 
     failed: dict[str, str] = {}
     running = list(contenders)
-    done = 0
+    done = heats = turns = 0
     while running:
         heat = min(HEAT_ROUNDS if done else FIRST_ROUNDS, rounds - done)
         progress.phase("timing whole plans" if done else "timing whole plans, first rounds", heat * len(running))
@@ -103,6 +99,7 @@ def race(
             as_called=True,
             in_parts=done == 0,
             calibration_threads=threads,
+            deadline_s=deadline_s,
             progress=lambda *_: progress.advance(),
             on_burst=noted,
         )
@@ -113,31 +110,23 @@ def race(
                     rounds_of.pop(name, None)
             else:
                 samples[name] = samples.get(name, ()) + answer
-        first, done = done == 0, done + heat
-        ran = {name: samples[name] for name in running if name in samples}
-        running = _staying(ran, incumbents, _HOPELESS if first else 1.0)
-        settled = all(_is_settled({name: way[name] for name in running if name in way}) for way in (ran, called))
-        if done >= rounds or (not first and (settled or clock() - began > limit_s)):
+        done, heats, turns = done + heat, heats + 1, turns + heat * len(running)
+        elapsed_s = clock() - began
+        if done >= rounds or stop() or (heats > 1 and elapsed_s > limit_s):
             break
+        ran = {name: samples[name] for name in running if name in samples}
+        end = min(rounds, done + HEAT_ROUNDS * heats_left(elapsed_s, turns, limit_s))
+        running = Staying()(ran, called, incumbents, heats=heats, end=end)
     return Raced(rounds=samples, called=called, calibrations_us=calibrations_us, parts_us=parts_us, failed=failed)
 
 
-def _staying(ran: Mapping[str, Rounds], incumbents: Collection[str], slower: float) -> list[str]:
-    """Return the names of the contenders that run another heat."""
-    best = {_fastest(group) for group in (ran, {name: ran[name] for name in ran if name in incumbents}) if group}
-    return [name for name in ran if name in best or _ratio(ran, name, _fastest(ran)).low <= slower]
+def heats_left(elapsed_s: float, turns: int, limit_s: float) -> int:
+    """Estimate how many heats begin before a limit: at least one, of about as many contenders as usually stay.
 
-
-def _is_settled(ran: Mapping[str, Rounds]) -> bool:
-    """Return whether each contender is either known to be slower than the fastest or known to be close to it."""
-    ratios = [_ratio(ran, name, _fastest(ran)) for name in ran if name != _fastest(ran)]
-    return all(ratio.low > 1 or ratio.high - ratio.low <= 2 * _CLOSE for ratio in ratios)
-
-
-def _fastest(ran: Mapping[str, Rounds]) -> str:
-    middle = {name: statistics.median(statistics.median(each) for each in answer) for name, answer in ran.items()}
-    return min(middle, key=lambda name: (middle[name], name))
-
-
-def _ratio(ran: Mapping[str, Rounds], name: str, to: str) -> Interval:
-    return ratio_interval(ran[name], ran[to], seed=0)
+    Args:
+        elapsed_s: Seconds that all turns so far took, starts of processes included.
+        turns: Number of these.
+        limit_s: Seconds after which no heat begins, except the second.
+    """
+    heat_s = HEAT_ROUNDS * (MOST_SINGLES + 1) * elapsed_s / turns
+    return 1 + int(max(0.0, limit_s - elapsed_s) / max(heat_s, 1e-3))

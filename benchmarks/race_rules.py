@@ -1,0 +1,345 @@
+"""Replay rules of who stays in a race over recorded races: what do they save, and what is lost?
+
+Usage:
+    python -m benchmarks.race_rules [--races FILE.json.xz] [--draws N] [--results FILE.json]
+    python -m benchmarks.race_rules --races FILE.json.xz --collect DATABASE...
+
+A recorded race gives the noise: the samples of its contenders, by round, of bound calls and of runs as users call them.
+A draw resamples its rounds, the same ones for all contenders. Either true times are those of all recorded rounds, or
+samples are multiplied so that the best mixed plan truly takes 0.90 to 1.02 of the best single toolchain. A process may
+be slow for its whole life, so each heat multiplies each contender's samples by a factor of its own.
+
+Each rule races the same draws, within the time that its turns and the starts of its processes would take. The plan is
+then decided on as in `optimize`. What a rule loses is the true time of its plan over that of the plan that is decided
+on after all rounds of all contenders. `--collect` makes the file of races from tuning databases: quartiles of each
+round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import lzma
+import sqlite3
+import statistics
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from unittest import mock
+
+import numpy as np
+
+from benchmarks.page import environment, head, lines_of, noting, written
+from collage.decide import decision, staying
+from collage.decide.decision import Timed, decide
+from collage.decide.race import FIRST_ROUNDS, HEAT_ROUNDS, heats_left
+from collage.decide.staying import Staying, fastest, is_settled
+from collage.measure.contenders.interleaved import Rounds
+from collage.measure.statistics import Interval
+from collage.options import PRESETS
+
+TRUE_RATIOS: Final = (0.90, 0.94, 0.97, 1.00, 1.02)
+"""True times of the mixed plan in question, relative to the best single toolchain."""
+OTHERS: Final = 1.04
+"""Each further mixed plan is slower than the one before by this factor."""
+PROCESS_NOISE: Final = 0.02
+"""Standard deviation of a process's speed."""
+RACES: Final = Path(__file__).parent / "results" / "races-epyc-2-cores.json.xz"
+MOST_ROUNDS: Final = PRESETS["default"].rounds
+LIMIT_S: Final = PRESETS["default"].race_s
+_RESAMPLES: Final = 200
+_NEVER_S: Final = 1e9
+START_S: Final = 1.5
+"""Seconds to load one contender, beside another one."""
+
+Rule: TypeAlias = Callable[..., list[str]]
+_Way: TypeAlias = dict[str, Rounds]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A race as it was recorded, of the contenders that ran to its end.
+
+    Attributes:
+        rounds: Samples by contender, by round, in microseconds.
+        called: The same of runs as users call them.
+        singles: Names of the single toolchains.
+    """
+
+    rounds: Mapping[str, Rounds]
+    called: Mapping[str, Rounds]
+    singles: frozenset[str]
+
+
+@dataclasses.dataclass(slots=True)
+class Outcome:
+    """What a rule did with one draw."""
+
+    kept: str
+    turns: int = 0
+    starts: int = 0
+    seconds: float = 0.0
+
+
+class Draw:
+    """A race that could have been: rounds of a recorded one, with known true times.
+
+    Args:
+        recorded: Where rounds come from.
+        factors: By which each contender's samples are multiplied.
+        random: Chooses rounds.
+    """
+
+    def __init__(self, recorded: Recorded, factors: Mapping[str, float], random: np.random.Generator) -> None:
+        self.names = tuple(factors)
+        self.singles = frozenset(name for name in self.names if name in recorded.singles)
+        self._recorded = recorded
+        self._factors = factors
+        length = len(next(iter(recorded.rounds.values())))
+        self._rounds = random.integers(0, length, MOST_ROUNDS)
+        self._process = np.exp(PROCESS_NOISE * random.standard_normal((MOST_ROUNDS, len(self.names))))
+        self.true_us = {name: factors[name] * _middle(recorded.rounds[name]) for name in self.names}
+
+    def heat(self, names: Sequence[str], heat: int, first: int, count: int) -> tuple[_Way, _Way]:
+        """Return what contenders do in some rounds: as bound, and as users call them."""
+        found: tuple[_Way, _Way] = ({}, {})
+        for name in names:
+            factor = self._factors[name] * float(self._process[heat, self.names.index(name)])
+            for way, into in zip((self._recorded.rounds, self._recorded.called), found, strict=True):
+                if name in way:
+                    rounds = (way[name][index] for index in self._rounds[first : first + count])
+                    into[name] = tuple(tuple(factor * sample for sample in samples) for samples in rounds)
+        return found
+
+    def turn_s(self, name: str) -> float:
+        """Return what a turn takes: a pause, warming up, and two samples or half of a round's time of each kind."""
+        call_s, half_s = self.true_us[name] / 1e6, PRESETS["default"].round_s / 2
+        return 0.02 + max(0.04, call_s) + call_s + 2 * max(half_s, 2 * call_s)
+
+
+def before(
+    ran: Mapping[str, Rounds], called: Mapping[str, Rounds], incumbents: Collection[str], *, heats: int, end: int
+) -> list[str]:
+    """Keep whoever is not known to be slower, by 1.3 after the first heat: the rule before `Staying`."""
+    best = {fastest(ran, list(ran)), fastest(ran, [name for name in ran if name in incumbents])}
+    to = fastest(ran, list(ran))
+    slower = 1.3 if heats == 1 else 1.0
+    names = [name for name in ran if name in best or quick_interval(ran[name], ran[to], seed=0).low <= slower]
+    return [] if heats > 1 and all(is_settled(way, names) for way in (ran, called)) else names
+
+
+def to_the_end(
+    ran: Mapping[str, Rounds], called: Mapping[str, Rounds], incumbents: Collection[str], *, heats: int, end: int
+) -> list[str]:
+    """Keep everybody."""
+    return list(ran)
+
+
+RULES: Final[Mapping[str, Rule]] = {
+    "before": before,
+    "chance 2 %": Staying(futile=0.02),
+    "chance 5 %": Staying(futile=0.05),
+    "chance 10 %": Staying(futile=0.1),
+    "chance 5 %, all singles": Staying(futile=0.05, singles=99),
+}
+
+
+def raced(draw: Draw, rule: Rule, *, limit_s: float, seed: int = 0) -> Outcome:
+    """Race a draw by a rule, and decide."""
+    samples: dict[str, Rounds] = {}
+    called: dict[str, Rounds] = {}
+    outcome, running, heats, done = Outcome(kept=""), list(draw.names), 0, 0
+    while running:
+        count = min(HEAT_ROUNDS if done else FIRST_ROUNDS, MOST_ROUNDS - done)
+        for way, found in zip((samples, called), draw.heat(running, heats, done, count), strict=True):
+            for name, rounds in found.items():
+                way[name] = way.get(name, ()) + rounds
+        outcome.turns += count * len(running)
+        outcome.starts += len(running)
+        outcome.seconds += sum(START_S + count * draw.turn_s(name) for name in running)
+        done, heats = done + count, heats + 1
+        end = done + HEAT_ROUNDS * heats_left(outcome.seconds, outcome.turns, limit_s)
+        ran = {name: samples[name] for name in running}
+        running = rule(ran, called, draw.singles, heats=heats, end=min(end, MOST_ROUNDS))
+        if done >= MOST_ROUNDS or (heats > 1 and outcome.seconds > limit_s):
+            break
+    timed = [
+        Timed(
+            name=name,
+            single=name in draw.singles,
+            kernels=1 if name in draw.singles else 2,
+            toolchains=1 if name in draw.singles else 2,
+            rounds_us=samples[name],
+            called_us=called.get(name, ()),
+        )
+        for name in draw.names
+    ]
+    outcome.kept = decide(timed, seed).winner
+    return outcome
+
+
+def resampled(recorded: Recorded, random: np.random.Generator) -> Draw:
+    """Draw rounds of a recorded race; true times are those of all its rounds."""
+    return Draw(recorded, dict.fromkeys(recorded.rounds, 1.0), random)
+
+
+def synthetic(recorded: Recorded, ratio: float, random: np.random.Generator) -> Draw:
+    """Draw rounds of a recorded race in which the best mixed plan takes a known share of the best single toolchain."""
+    mixes = [name for name in recorded.rounds if name not in recorded.singles]
+    best_us = min(_middle(recorded.rounds[name]) for name in recorded.singles)
+    factors = dict.fromkeys(recorded.rounds, 1.0)
+    for place, index in enumerate(random.permutation(len(mixes))):
+        name = mixes[index]
+        factors[name] = ratio * OTHERS**place * best_us / _middle(recorded.rounds[name])
+    return Draw(recorded, factors, random)
+
+
+def collected(databases: Iterable[Path]) -> list[dict[str, Any]]:
+    """Return the races that databases hold, as JSON; those without a mixed plan or a second heat are left out."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in databases:
+        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            rows = database.execute("SELECT name, body FROM document WHERE kind = 'race' ORDER BY name").fetchall()
+        for name, body in rows:
+            race = json.loads(body)
+            most = max((len(rounds) for rounds in race["timed"].values()), default=0)
+            stayed = sorted(key for key, rounds in race["timed"].items() if len(rounds) == most)
+            called = race.get("called", {})
+            # of plans of several kernels, steps are timed
+            singles = [key for key in stayed if not race.get("parts_us", {}).get(key)]
+            if most < FIRST_ROUNDS + HEAT_ROUNDS or not singles or len(singles) == len(stayed):
+                continue
+            found[name] = {
+                "rounds": [_quartiles(race["timed"][key]) for key in stayed],
+                "called": [_quartiles(called[key]) for key in stayed if key in called],
+                "singles": [key in singles for key in stayed],
+            }
+    return [race for race in found.values() if len(race["called"]) == len(race["rounds"])]
+
+
+def read(path: Path) -> list[Recorded]:
+    """Return the races of a file."""
+    races = json.loads(lzma.decompress(path.read_bytes()))
+    return [
+        Recorded(
+            rounds={str(number): _rounds(each) for number, each in enumerate(race["rounds"])},
+            called={str(number): _rounds(each) for number, each in enumerate(race["called"])},
+            singles=frozenset(str(number) for number, single in enumerate(race["singles"]) if single),
+        )
+        for race in races
+    ]
+
+
+def quick_interval(
+    ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]], *, seed: int, confidence: float = 0.95
+) -> Interval:
+    """Compute an interval as `ratio_interval` does, of fewer resamples, and of rounds alone."""
+    ratios = np.median(ours, axis=1) / np.median(theirs, axis=1)
+    chosen = np.random.default_rng(seed).integers(0, len(ratios), (_RESAMPLES, len(ratios)))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(np.median(ratios[chosen], axis=1), [tail, 1 - tail])
+    return Interval(float(np.median(ratios)), float(low), float(high))
+
+
+@contextlib.contextmanager
+def quick_intervals() -> Iterator[None]:
+    """Let rules and decisions use quick intervals: one replay computes a hundred thousand of them."""
+    with (
+        mock.patch.object(staying, "ratio_interval", quick_interval),
+        mock.patch.object(decision, "ratio_interval", quick_interval),
+    ):
+        yield
+
+
+def replayed(races: Sequence[Recorded], draws: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Race draws of each race by each rule; return one row for each kind of draw and rule, as JSON."""
+    rows = []
+    for kind in (None, *TRUE_RATIOS):
+        random = np.random.default_rng(seed)
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in RULES}
+        for recorded in races:
+            for _ in range(draws):
+                draw = resampled(recorded, random) if kind is None else synthetic(recorded, kind, random)
+                ended = raced(draw, to_the_end, limit_s=_NEVER_S).kept
+                for name, rule in RULES.items():
+                    outcome = raced(draw, rule, limit_s=LIMIT_S)
+                    found[name].append(
+                        {
+                            "loss": draw.true_us[outcome.kept] / draw.true_us[ended] - 1,
+                            "regret": draw.true_us[outcome.kept] / min(draw.true_us.values()) - 1,
+                            "mixed": float(outcome.kept not in draw.singles),
+                            "turns": outcome.turns,
+                            "starts": outcome.starts,
+                            "seconds": outcome.seconds,
+                        }
+                    )
+        for name, each in found.items():
+            rows.append({"true_ratio": kind, "rule": name, "draws": len(each), **_summary(each)})
+    return rows
+
+
+def _summary(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    means = {name: statistics.fmean(each[name] for each in found) for name in found[0]}
+    losses = [each["loss"] for each in found]
+    return {**means, "median_loss": statistics.median(losses), "worst_loss": max(losses)}
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """Format the results as a page."""
+    how = " ".join(str(__doc__).split("\n\n", 2)[2].split())
+    lines = head("Rules of who stays in a race", report["environment"], how, f"{report['races']} races")
+    headings = ("true ratio", "rule", "loss", "median", "worst", "over the best", "mix kept", "turns", "starts", "s")
+    rows = [
+        (
+            "as measured" if row["true_ratio"] is None else f"{row['true_ratio']:.2f}",
+            row["rule"],
+            *(f"{100 * row[name]:.2f} %" for name in ("loss", "median_loss", "worst_loss", "regret", "mixed")),
+            *(f"{row[name]:.1f}" for name in ("turns", "starts", "seconds")),
+        )
+        for row in report["rows"]
+    ]
+    return "\n".join([*lines, *lines_of(headings, rows)]) + "\n"
+
+
+def _quartiles(rounds: Sequence[Sequence[float]]) -> list[list[float]]:
+    return [[float(f"{value:.4g}") for value in np.quantile(samples, (0.25, 0.5, 0.75))] for samples in rounds]
+
+
+def _rounds(rounds: Sequence[Sequence[float]]) -> Rounds:
+    return tuple(tuple(samples) for samples in rounds)
+
+
+def _middle(rounds: Rounds) -> float:
+    return statistics.median(statistics.median(samples) for samples in rounds)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Collect, or replay and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.race_rules", description=__doc__)
+    parser.add_argument("--races", type=Path, default=RACES, metavar="FILE.json.xz")
+    parser.add_argument("--collect", type=Path, nargs="+", default=[], metavar="DATABASE")
+    parser.add_argument("--draws", type=int, default=10, metavar="N", help="of each race and true ratio")
+    parser.add_argument("--results", type=Path, metavar="FILE.json", help="write everything there and a page beside it")
+    noting(parser)
+    options = parser.parse_args(arguments)
+    if options.collect:
+        races = collected(options.collect)
+        options.races.write_bytes(lzma.compress(json.dumps(races).encode(), preset=9))
+        print(f"{len(races)} races")
+        return 0
+    recorded = read(options.races)
+    with quick_intervals():
+        rows = replayed(recorded, options.draws)
+    report = {"schema_version": 1, "environment": environment(), "races": len(recorded), "rows": rows}
+    page = markdown(report)
+    print(page)
+    if options.results:
+        written(options.results, report, page, options.note, afresh=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""Who runs another heat of a race: nobody of whom further rounds would not matter.
+
+A mixed plan matters while it may still be kept, which takes an interval below 1. Its chance is the predictive power of
+D. J. Spiegelhalter, L. S. Freedman and P. R. Blackburn, "Monitoring clinical trials: conditional or predictive power?"
+(Controlled Clinical Trials 7, 1986): the probability, given the rounds so far, that the rounds that are left make the
+difference significant. Of single toolchains the fastest alone matters, so one matters while it may be that.
+
+Stopping for futility errs on one side only: what leaves is not kept, so nothing is kept on less evidence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from collage.decide.decision import DISPLACE_BELOW
+from collage.measure.contenders.interleaved import Rounds
+from collage.measure.statistics import Interval, ratio_interval
+
+MOST_SINGLES: Final = 2
+"""Single toolchains that run more than the first heat. The first rounds select and the later ones
+decide, as in successive halving (K. Jamieson and A. Talwalkar, "Non-stochastic Best Arm Identification and
+Hyperparameter Optimization", AISTATS 2016).
+"""
+FUTILE: Final = 0.05
+"""Chance of being kept, or of being the fastest, below which a contender leaves."""
+_PROCESS: Final = 0.02
+"""Standard deviation of the ratio of two identical processes, over their whole lives; each heat starts new ones."""
+_CLOSE: Final = 0.02
+"""Half-width of a ratio's interval below which a comparison is settled, on whichever side of 1 it lies."""
+_NORMAL: Final = statistics.NormalDist()
+_BEYOND_DOUBT: Final = _NORMAL.inv_cdf(0.975)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Staying:
+    """The rule of who runs another heat.
+
+    Attributes:
+        singles: Single toolchains that run more than the first heat.
+        futile: Chance below which a contender leaves.
+    """
+
+    singles: int = MOST_SINGLES
+    futile: float = FUTILE
+
+    def __call__(
+        self,
+        ran: Mapping[str, Rounds],
+        called: Mapping[str, Rounds],
+        incumbents: Collection[str],
+        *,
+        heats: int,
+        end: int,
+    ) -> list[str]:
+        """Return who runs another heat; nobody if nothing is open.
+
+        Args:
+            ran: Samples by round of each contender that ran the last heat, of the same rounds.
+            called: The same of runs as users call them; nothing of contenders that have no such call.
+            incumbents: Names of the single toolchains.
+            heats: Heats so far, at least one.
+            end: Rounds after which the race ends, as far as is known.
+        """
+        ways = [ran] if any(name not in called for name in ran) else [ran, {name: called[name] for name in ran}]
+        singles = [name for name in ran if name in incumbents]
+        mixes = [name for name in ran if name not in incumbents]
+        if singles:
+            mixes = [name for name in mixes if self._may_be_kept(name, singles, ways, heats, end)]
+        likely = {*self._fastest(singles, ways, heats, end)[: self.singles], *self._fastest(mixes, ways, heats, end)}
+        staying = [name for name in ran if name in likely]
+        if len(staying) < 2 or (heats > 1 and all(is_settled(way, staying) for way in ways)):
+            return []
+        return staying
+
+    def _fastest(self, names: Sequence[str], ways: Sequence[Mapping[str, Rounds]], heats: int, end: int) -> list[str]:
+        """Return those of a kind that may be the fastest of it, the likeliest first."""
+        chances: dict[str, float] = {}
+        for way in ways:
+            best = fastest(way, names) if names else ""
+            for name in names:
+                chance = 1.0 if name == best else _chance(way, name, best, below=1.0, heats=heats, end=end)
+                chances[name] = max(chances.get(name, 0.0), chance)
+        return sorted((name for name in names if chances[name] >= self.futile), key=lambda name: -chances[name])
+
+    def _may_be_kept(
+        self, name: str, singles: Sequence[str], ways: Sequence[Mapping[str, Rounds]], heats: int, end: int
+    ) -> bool:
+        """Return whether a mixed plan may be faster than the fastest single toolchain, in both ways, beyond doubt."""
+        return all(
+            _chance(way, name, fastest(way, singles), below=DISPLACE_BELOW, heats=heats, end=end, significant=True)
+            >= self.futile
+            for way in ways
+        )
+
+
+def _chance(
+    way: Mapping[str, Rounds], name: str, to: str, *, below: float, heats: int, end: int, significant: bool = False
+) -> float:
+    """Return the probability that a ratio is below a limit in the end, by its logarithm's normal distribution.
+
+    Args:
+        way: Samples by round.
+        name: Whose ratio.
+        to: To whose time.
+        below: The limit.
+        heats: Heats so far.
+        end: Rounds in the end.
+        significant: Whether its 95 % interval has to be below 1, too.
+    """
+    ratio, rounds = _ratio(way, name, to), len(way[name])
+    so_far = rounds / max(end, rounds)
+    noise = (math.log(ratio.high) - math.log(ratio.low)) / (2 * _BEYOND_DOUBT)
+    limit = math.log(below)
+    if significant:
+        limit = min(limit, -_BEYOND_DOUBT * noise * math.sqrt(so_far))
+    open_noise = math.hypot(noise, _PROCESS / math.sqrt(heats)) * math.sqrt(1 - so_far)
+    return _NORMAL.cdf((limit - math.log(ratio.value)) / max(open_noise, 1e-9))
+
+
+def is_settled(way: Mapping[str, Rounds], names: Sequence[str]) -> bool:
+    """Return whether each contender is either known to be slower than the fastest or known to be close to it."""
+    best = fastest(way, names)
+    ratios = [_ratio(way, name, best) for name in names if name != best]
+    return all(ratio.low > 1 or ratio.high - ratio.low <= 2 * _CLOSE for ratio in ratios)
+
+
+def fastest(way: Mapping[str, Rounds], names: Sequence[str]) -> str:
+    """Return the contender with the smallest median over rounds."""
+    middle = {name: statistics.median(statistics.median(each) for each in way[name]) for name in names}
+    return min(middle, key=lambda name: (middle[name], name))
+
+
+def _ratio(way: Mapping[str, Rounds], name: str, to: str) -> Interval:
+    return ratio_interval(way[name], way[to], seed=0)
