@@ -149,10 +149,8 @@ def merged_neighbours(
     limits = within(target, config)
 
     def joined(numbers: tuple[int, ...]) -> SubGraph:
-        whole = mine[numbers[0]]
-        for number in numbers[1:]:
-            whole = whole.union(mine[number])
-        return whole
+        first, *rest = (mine[number] for number in numbers)
+        return first.union(*rest) if rest else first  # a union of one would lose its label
 
     def allow(numbers: tuple[int, ...]) -> bool:
         whole = joined(numbers)

@@ -179,16 +179,19 @@ class SubGraph:
             return False
         return self.graph.is_convex(self.nodes | other.nodes)
 
-    def union(self, other: SubGraph) -> SubGraph:
-        """Unite two sub-graphs, with the views between them; labelled sub-graphs become parts.
+    def union(self, *others: SubGraph) -> SubGraph:
+        """Unite sub-graphs, with the views between them; labelled sub-graphs become parts.
 
         Raises:
             ValueError: If they overlap or belong to different graphs.
         """
-        if self.graph is not other.graph or self.nodes & other.nodes:
-            raise ValueError("only disjoint sub-graphs of one graph have a union")
-        nodes = self.nodes | other.nodes
-        return SubGraph(self.graph, self.graph.completed(nodes) | nodes, "", (*self.as_parts(), *other.as_parts()))
+        nodes, parts = self.nodes, self.as_parts()
+        for other in others:
+            if self.graph is not other.graph or nodes & other.nodes:
+                raise ValueError("only disjoint sub-graphs of one graph have a union")
+            nodes |= other.nodes
+            parts += other.as_parts()
+        return SubGraph(self.graph, self.graph.completed(nodes) | nodes, "", parts)
 
     def as_parts(self) -> tuple[Composite, ...]:
         """Return the labelled parts contributed to a larger sub-graph: the sub-graph itself if it is labelled."""

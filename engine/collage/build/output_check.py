@@ -1,8 +1,8 @@
-"""Compare a model's outputs with the reference's."""
+"""Judge a model's values by the reference's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Any
 
 import ml_dtypes
@@ -10,7 +10,10 @@ import numpy as np
 import onnx_ir
 
 from collage.measure.driver.capture import random_nodes
-from collage.reference import Discrepancy, compare
+from collage.reference import Discrepancy, Evaluation, compare
+from collage.reference.choices import needed_values
+from collage.reference.conditioning import unit_of
+from collage.reference.judge import Judge, Verdict
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits
 
@@ -22,6 +25,8 @@ _SMALLEST = 1e-30
 Probabilities below this, or below the smallest normal number of their type, have lost the bits that a logarithm would
 need; they only show that the logit is at most that small.
 """
+_OF_PROBABILITIES = 4.0
+"""Relative noise of a probability, in units of rounding, beside that of its logit: exponentials are approximated."""
 _SUM_SLACK = 0.02
 """Tolerance for sums of probabilities: rounding to 8 bits keeps them this close to 1.
 
@@ -71,7 +76,73 @@ def compared_outputs(graph: DataflowGraph) -> dict[str, str]:
     return found
 
 
-def output_discrepancy(graph: DataflowGraph, name: str, actual: Any, expected: Mapping[str, Any]) -> Discrepancy:
+class ValueJudge:
+    """Judges values of a whole model: its outputs, and what its kernels pass on.
+
+    Args:
+        graph: Graph of the prepared model.
+        evaluation: Reference values; must hold those that `needed` names.
+        correct: Whether values have to be correct; otherwise only their error counts.
+        relative: Largest error of numbers.
+        mismatched: Largest share of differing elements, as for `Judge`.
+        is_rounding_allowed: Whether values behind a QuantizeLinear may be quanta off.
+    """
+
+    def __init__(
+        self,
+        graph: DataflowGraph,
+        evaluation: Evaluation,
+        *,
+        correct: bool,
+        relative: float,
+        mismatched: float,
+        is_rounding_allowed: bool = True,
+    ) -> None:
+        self._graph = graph
+        self._evaluation = evaluation
+        self._chance = random_values(graph)
+        self._judge = Judge.over(
+            graph.model.graph,
+            evaluation,
+            correct=correct,
+            relative=relative,
+            mismatched=mismatched,
+            quanta=is_rounding_allowed,
+        )
+
+    def verdict(self, name: str, actual: Any, *, as_output: bool) -> Verdict:
+        """Say whether a value may be correct.
+
+        Args:
+            name: Its name.
+            actual: What was computed.
+            as_output: Whether it is compared as an output of the model is; see `compared_outputs`.
+        """
+        right = self._evaluation.values[name]
+        if name in self._chance:
+            drawn = random_discrepancy(actual, right)
+            return Verdict(drawn.error, drawn.reason)
+        conditioning = self._evaluation.conditioning.get(name)
+        found = output_discrepancy(self._graph, name, actual, self._evaluation) if as_output else None
+        return self._judge.verdict(name, actual, right, conditioning, found)
+
+
+def needed(graph: DataflowGraph, names: Collection[str]) -> frozenset[str]:
+    """Return the reference values that judging some values takes: themselves, and what choices are between.
+
+    Args:
+        graph: Graph of the prepared model.
+        names: Names of the values.
+    """
+    wanted = {*names}
+    values = [value for node in graph.nodes for value in node.outputs if str(value.name) in wanted]
+    found = wanted | needed_values(values)
+    outputs = compared_outputs(graph)
+    found.update(outputs[name] for name in names if name in outputs)
+    return frozenset(found)
+
+
+def output_discrepancy(graph: DataflowGraph, name: str, actual: Any, evaluation: Evaluation) -> Discrepancy:
     """Compute the discrepancy between an output and the reference.
 
     The error of a Softmax output is that of its logits: `log` of the probabilities recovers them up to a constant
@@ -81,28 +152,31 @@ def output_discrepancy(graph: DataflowGraph, name: str, actual: Any, expected: M
         graph: Graph of the prepared model.
         name: Name of the output.
         actual: Computed value.
-        expected: Reference values; must hold those that `compared_outputs` names.
+        evaluation: Reference values; must hold the output's own and that which `compared_outputs` names.
     """
-    value = next(v for v in graph.model.graph.outputs if v.name == name)
-    logits = _logits(value)
-    right = expected[name] if logits is None else expected[str(logits.name)]
+    output = next(value for value in graph.model.graph.outputs if value.name == name)
+    logits, right = _logits(output), evaluation.values[name]
     if logits is None:
-        return compare(actual, right)
+        return compare(actual, right, evaluation.conditioning.get(name))
+    wanted, conditioning = evaluation.values[str(logits.name)], evaluation.conditioning.get(str(logits.name))
     given = np.asarray(actual)
-    if given.shape != np.shape(right) or not np.isfinite(given).all():
-        return compare(given, expected.get(name, right))
-    node = value.producer()
+    if given.shape != np.shape(right) or given.dtype != np.asarray(right).dtype or not np.isfinite(given).all():
+        return compare(given, right)
+    node = output.producer()
     assert node is not None
     axis = node.attributes.get_int("axis", -1)
     smallest = max(_SMALLEST, float(ml_dtypes.finfo(given.dtype).tiny))
-    given, wanted = given.astype(np.float64), np.asarray(right, np.float64)
+    unit = unit_of(given.dtype)
+    given, wanted = given.astype(np.float64), np.asarray(wanted, np.float64)
     if (np.abs(given.sum(axis=axis) - 1.0) > _SUM_SLACK).any():
-        return Discrepancy(np.inf, "its probabilities do not add up to 1", given.size, given.size)
+        return Discrepancy(np.inf, "its probabilities do not add up to 1", given.size, given.size, beyond=given.size)
     usable = given > smallest
     recovered = np.log(np.where(usable, given, smallest))
     shift = np.sum(np.where(usable, wanted - recovered, 0.0), axis=axis, keepdims=True)
     recovered += shift / np.maximum(usable.sum(axis=axis, keepdims=True), 1)
-    return compare(np.where(usable, recovered, np.minimum(recovered, wanted)), wanted)
+    # a probability has a relative error of its own, which is an absolute one of its logit
+    known = None if conditioning is None else conditioning.with_noise(_OF_PROBABILITIES * unit)
+    return compare(np.where(usable, recovered, np.minimum(recovered, wanted)), wanted, known)
 
 
 def _logits(value: onnx_ir.Value) -> onnx_ir.Value | None:

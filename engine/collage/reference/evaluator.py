@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import time
@@ -15,6 +16,8 @@ import onnx_ir as ir
 import psutil
 
 from collage.reference import control_flow
+from collage.reference.affordable import AffordableRun
+from collage.reference.conditioning import Conditioning
 from collage.reference.operators import (
     OTHER_DOMAINS,
     Operator,
@@ -26,7 +29,7 @@ from collage.reference.operators import (
     standard_operator,
     strings_as_objects,
 )
-from collage_core.errors import DeadlineExceededError, EvaluationError
+from collage_core.errors import DeadlineExceededError, EvaluationError, NodeMemoryError
 from collage_core.ir.graph.walk import captured_values
 
 Fallback = Callable[[ir.Model, Mapping[str, Any]], Mapping[str, Any]]
@@ -43,10 +46,12 @@ class Evaluation:
         values: The requested tensors of the main graph, by name; inputs and outputs included.
         unchecked: Reason for each node the reference could not compute, by node name. Their outputs are the
             fallback's and therefore do not verify it.
+        conditioning: What rounding does to each of the tensors, by name; empty if nobody asked.
     """
 
     values: Mapping[str, Any]
     unchecked: Mapping[str, str]
+    conditioning: Mapping[str, Conditioning] = dataclasses.field(default_factory=dict)
 
 
 class NodeEvaluator:
@@ -74,6 +79,12 @@ class NodeEvaluator:
         self._functions = functions or {}
         self._deadline = deadline
         self._operators: dict[ir.Node, Operator] = {}
+
+    def until(self, deadline: float) -> NodeEvaluator:
+        """Return the same with an earlier deadline, by `time.monotonic()`."""
+        other = copy.copy(self)
+        other._deadline = deadline if self._deadline is None else min(deadline, self._deadline)
+        return other
 
     def run(
         self,
@@ -171,6 +182,10 @@ def evaluate(
     fallback: Fallback | None = None,
     deadline_s: float | None = None,
     keep: Callable[[str], bool] | None = None,
+    kept_as: Callable[[Any], Any] | None = None,
+    memory_bytes: int | None = None,
+    begun: Callable[[ir.Node], None] = lambda node: None,
+    conditioned: bool = False,
 ) -> Evaluation:
     """Compute the tensors of a model's main graph.
 
@@ -180,9 +195,15 @@ def evaluate(
         fallback: Computes the nodes that ONNX's evaluator cannot.
         deadline_s: Time limit for the whole evaluation.
         keep: Which tensors to return; all by default. Others are freed after their last use.
+        kept_as: Converts each returned tensor as soon as it is known, so that the tensor itself can be freed.
+        memory_bytes: Most memory for the outputs of a node; the machine's if None.
+        begun: Told of each node before it is computed.
+        conditioned: Whether to find out what rounding does to them, as far as time and memory allow; see
+            `conditioning`.
 
     Raises:
-        EvaluationError: If a node cannot be computed and there is no fallback, or that fails too.
+        EvaluationError: If a node cannot be computed and there is no fallback, or that fails too, or it needs too much
+            memory.
         DeadlineExceededError: If the time limit passes; checked between nodes.
     """
     deadline = None if deadline_s is None else time.monotonic() + deadline_s
@@ -197,35 +218,68 @@ def evaluate(
     last_use = _last_uses(graph)
     values: dict[str, Any] = {}
     unchecked: dict[str, str] = {}
+    perturbed = AffordableRun(graph, evaluator, deadline_s) if conditioned else None
+    conditioning: dict[str, Conditioning] = {}
 
     def settle(value: ir.Value) -> None:
-        if value.name and (keep is None or keep(value.name)):
-            values[value.name] = scope[value]
+        if value.name and value.name not in values and (keep is None or keep(value.name)):
+            values[value.name] = scope[value] if kept_as is None else kept_as(scope[value])
+            found = None if perturbed is None else perturbed.conditioning(value, scope[value])
+            if found is not None:
+                conditioning[value.name] = found
 
     for value in graph.inputs:
         settle(value)
-    memory = psutil.virtual_memory().total
+    memory = psutil.virtual_memory().total if memory_bytes is None else memory_bytes
     for node in graph:
-        if (size := sum(map(_nbytes, node.outputs))) > memory:
-            reason = f"its outputs take {size / 1e9:,.0f} GB, more than this machine's memory"
-            raise EvaluationError(str(node.name), node.op_type, reason)
+        check_size(node, memory)
+        begun(node)
+        began = time.monotonic()
         try:
-            results = evaluator.run(node, scope)
+            results = _run(evaluator, node, scope, perturbed)
         except TimeoutError as error:
-            raise DeadlineExceededError("evaluating the model", deadline_s or 0.0) from error
+            raise DeadlineExceededError(f"at node {node.name!r} ({node.op_type})", deadline_s or 0.0) from error
+        except MemoryError as error:  # a toolchain would only need as much
+            raise NodeMemoryError(str(node.name), node.op_type, str(error)) from error
         except Exception as error:
             reason = _reason(error)
             results = _fall_back(fallback, model, node, scope, reason, error)
             unchecked[str(node.name)] = reason
+        if perturbed is not None:
+            perturbed.follow(node, scope, results, time.monotonic() - began)
         for value, result in zip(node.outputs, results, strict=False):
             scope[value] = result
             settle(value)
         for value in last_use.get(node, ()):
             scope.pop(value, None)
+            if perturbed is not None:
+                perturbed.forget(value)
     for value in graph.outputs:
         if value in scope:
             settle(value)
-    return Evaluation(values, unchecked)
+    return Evaluation(values, unchecked, conditioning)
+
+
+def _run(
+    evaluator: NodeEvaluator, node: ir.Node, scope: Mapping[ir.Value, Any], perturbed: AffordableRun | None
+) -> tuple[Any, ...]:
+    """Compute a node, though what rounding does is then not known any more."""
+    try:
+        return evaluator.run(node, scope)
+    except MemoryError:
+        if perturbed is None or not perturbed.given_up():
+            raise
+    return evaluator.run(node, scope)  # here the exception has let go of what it refers to
+
+
+def check_size(node: ir.Node, memory_bytes: int) -> None:
+    """Check that the outputs of a node fit into memory, as far as their sizes are known statically.
+
+    Raises:
+        NodeMemoryError: If they do not.
+    """
+    if (size := sum(map(_nbytes, node.outputs))) > memory_bytes:
+        raise NodeMemoryError(str(node.name), node.op_type, f"its outputs take {size / 1e9:,.1f} GB")
 
 
 def _nbytes(value: ir.Value) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from collage.reference import evaluate
+from collage.reference import Evaluation, evaluate
 from collage.setup.random_inputs import random_inputs
 from collage_core.contract import (
     PRECISIONS,
@@ -76,8 +76,9 @@ def test_every_way_multiplies_rounded_factors_and_adds_float32(name: str, target
     values = dict(evaluate(model, feeds).values)
     exact, right = values[result], evaluate(rounded.model, feeds).values[result]
     values[result] = right
+    run = Evaluation(values, {})
 
-    check_sub_graphs(emulated(emulator), [candidate.sub_graph], values, target, tolerance=1e-6, max_variants=8)
+    check_sub_graphs(emulated(emulator), [candidate.sub_graph], run, target, tolerance=1e-6, max_variants=8)
 
     assert np.abs(right - exact).max() > 1e-5  # so that float32 itself would have been found out
     assert not emulator.attributes

@@ -49,8 +49,8 @@ CHAINS: dict[str, tuple[Any, Mapping[str, int]]] = {
     ("name", "dtype"),
     [
         ("resnet50", "float32"),
-        ("resnet50", "float16"),
-        ("resnext50", "float32"),
+        pytest.param("resnet50", "float16", marks=pytest.mark.slow),
+        pytest.param("resnext50", "float32", marks=pytest.mark.slow),
         ("resnext50", "float16"),
     ],
 )
@@ -123,10 +123,11 @@ def attention_answers(model: onnx_ir.Model) -> list[str]:
 @pytest.mark.parametrize("form", ["torchscript", "dynamo"])
 @pytest.mark.parametrize("name", ["bert", "vit", "gpt2"])
 def test_every_attention_block_is_taken_in_float16_and_refused_with_a_reason_in_float32(name: str, form: str) -> None:
-    single = attention_answers(prepare(read(name, form)))
+    model = prepare(read(name, form))
+    single = attention_answers(model)
     assert len(single) == blocks(name).attention
     assert set(single) == {"it is about float32; cuDNN's attention takes float16 and bfloat16"}
 
-    half = attention_answers(halved(prepare(read(name, form))))
+    half = attention_answers(halved(model))
     assert len(half) == blocks(name).attention
     assert set(half) == {"taken"}

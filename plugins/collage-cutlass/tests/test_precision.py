@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from collage.reference import evaluate
+from collage.reference import Evaluation, evaluate
 from collage.setup.random_inputs import random_inputs
 from collage_core.contract import PRECISIONS, Artifact, BuildContext, Target, Unsupported
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -92,7 +92,7 @@ def test_factors_are_rounded_and_all_else_is_float32(name: str, target: Target, 
         device=FakeDevice("cuda:0").open("cuda:0"),
     )
 
-    assert check.run(candidate.sub_graph, values) == []
+    assert check.run(candidate.sub_graph, Evaluation(values, {})) == []
 
     assert np.abs(right - exact).max() > 1e-5  # so that float32 itself would have been found out
     made = [call for call in calls if not call.startswith("place")]

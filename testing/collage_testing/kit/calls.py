@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from collage.measure.wire.outcomes import Tolerance
-from collage.measure.worker.exact_outputs import exact_outputs
-from collage.measure.worker.verdicts import judge, spoil
+from collage.measure.worker.verdicts import judged, spoil
 from collage_core.contract import (
     Artifact,
     BoundCall,
@@ -24,6 +22,7 @@ from collage_core.errors import CollageError, DeviceCaptureError, KernelError
 from collage_core.ir.io.model_io import model_to_bytes
 from collage_core.registry import Toolchain
 from collage_testing.kit.bound_kernel import BoundKernel
+from collage_testing.kit.operands import Operands
 
 _PROFILED_RUNS = 1
 
@@ -32,16 +31,15 @@ def called(
     kernel: Kernel,
     function: KernelFunction,
     artifact: Artifact,
-    given: Sequence[Any],
-    expected: Sequence[Any],
+    what: Operands,
     device: DeviceStream | None,
-    tolerance: Tolerance,
 ) -> list[str]:
     """Bind three times and call the first, the second, the first again, one less well aligned, and a graph.
 
     The graph is of calls on a device that may be captured. A kernel of a device may refuse to be bound to places
     that are less aligned than core's own, since that is an error its user sees; it may not go wrong there.
     """
+    given, expected, conditioning = what.given, what.expected, what.conditioning
     first, second = (BoundKernel(kernel, artifact, function, given, device) for _ in range(2))
     bound = {"": first, " when bound again": second, " when run after another binding": first}
     try:
@@ -52,7 +50,6 @@ def called(
             raise
     problems: list[str] = []
     seen = []
-    exact = exact_outputs(function.model.graph)
     graph = " when captured in a graph"
     if device is not None and artifact.capturable:
         bound[graph] = first
@@ -64,7 +61,7 @@ def called(
         except DeviceCaptureError as error:
             problems.append(f"the artifact says it is capturable, and it is not: {error.reason}")
             continue
-        verdict = judge(each.outputs, expected, tolerance, exact=exact)
+        verdict = judged(what.judge, each.outputs, expected, conditioning)
         if isinstance(verdict, str):
             problems.append(f"wrong numbers{when}: {verdict}")
         for buffer, value in zip(each.inputs, given, strict=True):

@@ -37,14 +37,14 @@ def check_model(check: KernelCheck, model: onnx_ir.Model, where: str, problems: 
         if is_fault(reason):
             problems.append(f"{where}: {graph.names[index]} is refused: {reason}")
     feeds = random_inputs(graph, seed=0)
-    values = evaluate(model, feeds).values
+    run = evaluate(model, feeds, conditioned=True)
     ran, why = 0, next(iter(refusals.values()), "it is in no candidate")
     for candidate in candidates:
         valid = candidate.sub_graph.validity(SubGraphConfig())
         if not valid:
             problems.append(f"{where}: proposes {', '.join(candidate.sub_graph.names)}: {valid.reason}")
             continue
-        outcome = check.run(candidate.sub_graph, values)
+        outcome = check.run(candidate.sub_graph, run)
         if isinstance(outcome, Unsupported):
             why = outcome.reason
         elif outcome:

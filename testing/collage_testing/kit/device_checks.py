@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-from collage.reference import evaluate
+from collage.reference import Evaluation, evaluate
 from collage.setup.random_inputs import random_inputs
 from collage_core.contract import Target, Unsupported
 from collage_core.fusion import CandidateKernel, SubGraph
@@ -18,7 +17,7 @@ from collage_testing.kit.kernel_check import KernelCheck
 def check_sub_graphs(
     machine: DeviceMachine,
     sub_graphs: Iterable[SubGraph],
-    values: Mapping[str, Any],
+    run: Evaluation,
     target: Target,
     *,
     tolerance: float,
@@ -29,8 +28,7 @@ def check_sub_graphs(
     Args:
         machine: The toolchain and the device.
         sub_graphs: The candidates, of one model.
-        values: The model's values in one run, by name: the result of `evaluate`, or the expected values for a
-            target that rounds.
+        run: A reference run of the model: the result of `evaluate`, or the expected values for a target that rounds.
         target: One of the toolchain's.
         tolerance: Largest error, relative to a tensor's scale.
         max_variants: Maximum number of variants tried per candidate.
@@ -50,7 +48,7 @@ def check_sub_graphs(
             device=machine.stream,
         )
         for sub_graph in sub_graphs:
-            outcome = check.run(sub_graph, values)
+            outcome = check.run(sub_graph, run)
             problems = [f"it is refused: {outcome.reason}"] if isinstance(outcome, Unsupported) else outcome
             if problems:
                 raise AssertionError(f"{target.name}, {', '.join(sub_graph.names)}: {'; '.join(problems)}")
@@ -82,6 +80,6 @@ def check_candidates(
     sub_graphs = [candidate.sub_graph for candidate in candidates]
     if sub_graphs:
         graph = sub_graphs[0].graph
-        values = evaluate(graph.model, random_inputs(graph, seed=0)).values
-        check_sub_graphs(machine, sub_graphs, values, target, tolerance=tolerance, max_variants=max_variants)
+        run = evaluate(graph.model, random_inputs(graph, seed=0), conditioned=True)
+        check_sub_graphs(machine, sub_graphs, run, target, tolerance=tolerance, max_variants=max_variants)
     return [sub_graph.label for sub_graph in sub_graphs]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from collage.measure.wire.outcomes import Tolerance
+from collage.reference import Evaluation
 from collage_core.contract import (
     Artifact,
     DeviceStream,
@@ -24,7 +22,7 @@ from collage_core.registry import Toolchain
 from collage_testing.kit.as_sent import as_sent
 from collage_testing.kit.calls import called, profiled
 from collage_testing.kit.contexts import MemoryBlobs, build_context, run_context
-from collage_testing.kit.operands import foreign_constants, never_on_a_device, operands
+from collage_testing.kit.operands import Operands, foreign_constants, never_on_a_device, operands
 
 _WORKSPACE_LIMIT_BYTES = 1 << 30
 _DEADLINE_S = 120.0
@@ -64,21 +62,21 @@ class KernelCheck:
         self.target = target
         self._folder = folder
         self._threads = threads
-        self._tolerance = Tolerance(relative=tolerance, mismatched=tolerance)
+        self._tolerance = tolerance
         self._max_variants = max_variants
         self._blobs = MemoryBlobs()
 
-    def run(self, sub_graph: SubGraph, values: Mapping[str, Any]) -> list[str] | Unsupported:
+    def run(self, sub_graph: SubGraph, run: Evaluation) -> list[str] | Unsupported:
         """Check one candidate.
 
         Args:
             sub_graph: The candidate.
-            values: Every value of a reference run of its model, by name.
+            run: A reference run of its model, with every value.
 
         Returns:
             The violations of the contract, one sentence each, empty if there are none; or the toolchain's refusal.
         """
-        function, given, expected = operands(sub_graph, values)
+        function, what = operands(sub_graph, run, correct=self.target.exact, tolerance=self._tolerance)
         if self.target.device != "cpu" and (reason := never_on_a_device(function)):
             return Unsupported(reason)
         before = model_to_bytes(function.model)
@@ -100,7 +98,7 @@ class KernelCheck:
             problems.append(missed)
         refusals: list[Unsupported] = []
         for artifact in variants:
-            outcome = self._variant(function, artifact, given, expected)
+            outcome = self._variant(function, artifact, what)
             if isinstance(outcome, Unsupported):
                 refusals.append(outcome)
                 continue
@@ -137,9 +135,7 @@ class KernelCheck:
         names = [artifact.variant for artifact in again]
         return "" if variant in names else f"asked for variant {variant!r} alone, it yields {names}"
 
-    def _variant(
-        self, function: KernelFunction, artifact: Artifact, given: Sequence[Any], expected: Sequence[Any]
-    ) -> list[str] | Unsupported:
+    def _variant(self, function: KernelFunction, artifact: Artifact, what: Operands) -> list[str] | Unsupported:
         try:
             sent = as_sent(artifact)
         except (TypeError, ValueError, AttributeError) as error:
@@ -158,9 +154,9 @@ class KernelCheck:
             kernel = self.toolchain.load(self.target, sent, run)
             if isinstance(kernel, Unsupported):
                 return kernel
-            problems += called(kernel, function, sent, given, expected, device, self._tolerance)
+            problems += called(kernel, function, sent, what, device)
             if problems or not self.toolchain.implements("collage_profile"):
                 return problems
-            return profiled(self.toolchain, self.target, function, sent, run, given, device)
+            return profiled(self.toolchain, self.target, function, sent, run, what.given, device)
         except Exception as error:
             return [*problems, f"{type(error).__name__}: {error}"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from collage.build.output_check import compared_outputs, output_discrepancy, random_discrepancy, random_values
-from collage.reference import evaluate
+from collage.reference import Evaluation, evaluate
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing.graphs import GraphBuilder
 
@@ -30,7 +30,7 @@ def expected(logits: Any, axis: int = -1) -> Mapping[str, Any]:
 
 
 def error(actual: Any, reference: Mapping[str, Any], axis: int = -1) -> float:
-    return output_discrepancy(classifier(axis=axis), "softmax_0", actual, reference).error
+    return output_discrepancy(classifier(axis=axis), "softmax_0", actual, Evaluation(reference, {})).error
 
 
 def test_an_output_is_compared_with_itself_and_a_softmax_with_what_went_into_it() -> None:
@@ -59,7 +59,7 @@ def test_an_input_of_the_model_may_be_the_logits() -> None:
 
     values = {**evaluate(graph.model, {"x": x}, keep=wanted.__contains__).values, "x": x}
 
-    assert output_discrepancy(graph, "softmax_0", softmax(x), values).error < 1e-6
+    assert output_discrepancy(graph, "softmax_0", softmax(x), Evaluation(values, {})).error < 1e-6
 
 
 @pytest.mark.parametrize("axis", [-1, 0])
@@ -116,7 +116,7 @@ def test_half_precision_loses_small_probabilities_and_passes() -> None:
 def test_probabilities_that_are_not_normalised_are_wrong() -> None:
     reference = expected(np.random.default_rng(3).normal(size=(2, 8)))
 
-    found = output_discrepancy(classifier(), "softmax_0", reference["softmax_0"] / 2, reference)
+    found = output_discrepancy(classifier(), "softmax_0", reference["softmax_0"] / 2, Evaluation(reference, {}))
 
     assert found.error == np.inf
     assert "add up to 1" in found.reason
@@ -128,14 +128,16 @@ def test_probabilities_that_are_no_numbers_are_wrong(bad: float) -> None:
     actual = reference["softmax_0"].copy()
     actual[1, 1] = bad
 
-    found = output_discrepancy(classifier(), "softmax_0", actual, reference)
+    found = output_discrepancy(classifier(), "softmax_0", actual, Evaluation(reference, {}))
 
     assert found.error == np.inf
     assert "NaN or infinite" in found.reason
 
 
 def test_another_shape_is_wrong() -> None:
-    found = output_discrepancy(classifier(), "softmax_0", np.zeros((2, 4), np.float32), expected(np.zeros((2, 8))))
+    found = output_discrepancy(
+        classifier(), "softmax_0", np.zeros((2, 4), np.float32), Evaluation(expected(np.zeros((2, 8))), {})
+    )
 
     assert "shape" in found.reason
 
@@ -144,7 +146,7 @@ def test_another_output_is_compared_as_it_is() -> None:
     graph = DataflowGraph((g := GraphBuilder()).model(g.op("Neg", g.input("x", 2, 2))))
     right = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 
-    assert output_discrepancy(graph, "neg_0", right + 1, {"neg_0": right}).error == pytest.approx(0.25)
+    assert output_discrepancy(graph, "neg_0", right + 1, Evaluation({"neg_0": right}, {})).error == pytest.approx(0.25)
 
 
 def test_a_random_operator_has_a_say_in_what_comes_after_it_only() -> None:

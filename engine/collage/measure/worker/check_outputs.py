@@ -8,26 +8,33 @@ is judged once more, as plans use it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+import onnx_ir
 
-from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.blobs import BlobStore, drop_pages
 from collage.measure.wire.outcomes import Failed, Refused, Stage, Tolerance
 from collage.measure.wire.values import decode_value
 from collage.measure.wire.wire_values import WireValue
-from collage.measure.worker.exact_outputs import exact_outputs
 from collage.measure.worker.failing import Stopped, failing_as
 from collage.measure.worker.guarded_memory import overrun
 from collage.measure.worker.staged import Staged
-from collage.measure.worker.verdicts import aliased, judge, same_bits, spoil
+from collage.measure.worker.verdicts import aliased, judged, same_bits, spoil
+from collage.reference.choices import Behind
+from collage.reference.judge import Judge
 from collage_core.contract import BoundCall, Buffer, Kernel, KernelFunction, ValueKind
-from collage_core.ir.operators.quantised import roundings
+from collage_core.ir.values.content import constant_of
 
 _LATE_S = 0.01
 """Seconds after a call at which its outputs are judged once more: a thread that it left behind may still write."""
+_LARGE_BYTES = 256 << 20
+"""Bytes of inputs and outputs beyond which a kernel is not bound a second time, which would double what it takes."""
+_COUNTED = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
+"""Operators that write as many results as their values ask for."""
 _OTHER_BITS = "it gave other bits when run again, and --deterministic asks for the same"
 
 
@@ -64,7 +71,9 @@ class OutputCheck:
         expected: What its outputs should hold; None for what the reference cannot say.
         store: Has the expected values.
         function: What it computes, with its roundings to quanta.
-        tolerance: How far off outputs may be.
+        correct: Whether outputs have to be correct; otherwise only their error counts.
+        tolerance: How large the error may be.
+        behind: Values inside the function that its choices are between, by name.
         deterministic: Whether all runs have to give the same bits.
     """
 
@@ -75,15 +84,33 @@ class OutputCheck:
         store: BlobStore,
         function: KernelFunction,
         *,
+        correct: bool,
         tolerance: Tolerance,
         deterministic: bool,
+        behind: Mapping[str, WireValue] | None = None,
     ) -> None:
         self._given = given
         self._rights = [None if value is None else decode_value(value, store) for value in expected]
-        self._rounded = {str(value.name): count for value, count in roundings(function.model.graph).items()}
-        self._exact = exact_outputs(function.model.graph)
-        self._tolerance = tolerance
+        self._conditioning = [None if value is None else value.conditioning for value in expected]
+        graph = function.model.graph
+        inputs = {spec.name: value for spec, value in zip(function.inputs, given, strict=True)}
+
+        def between(value: onnx_ir.Value) -> Behind | None:
+            if (constant := constant_of(value)) is not None:
+                return constant.numpy(), None
+            name = str(value.name)
+            if name in inputs:
+                return np.asarray(inputs[name]), None
+            held = (behind or {}).get(name)
+            return None if held is None else (np.asarray(decode_value(held, store)), held.conditioning)
+
+        judge = functools.partial(
+            Judge, graph, correct=correct, relative=tolerance.relative, mismatched=tolerance.mismatched
+        )
+        self._judge, self._judge_of_itself = judge(behind=between), judge()
         self._deterministic = deterministic
+        bodies = [graph.all_nodes(), *(each.all_nodes() for each in function.model.functions.values())]
+        self._may_vary = all(node.op_type not in _COUNTED for nodes in bodies for node in nodes)
 
     def twice(self, bound: Bound, run: Callable[[], None]) -> tuple[float, bool]:
         """Run a kernel twice and judge it.
@@ -106,9 +133,11 @@ class OutputCheck:
             problem = aliased(bound.inputs, bound.outputs, places)
         if problem:
             raise Stopped(Failed(stage=Stage.CHECK, reason=problem))
-        first = self._judged(bound, rights)
+        first = self._judged(bound)
         kept = [_copied(buffer.value) for buffer in bound.outputs]
         self._check_inputs(bound, self._given)
+        for value in (*self._given, *rights):
+            drop_pages(value)
         run()
         same = [same_bits(buffer.value, value) for buffer, value in zip(bound.outputs, kept, strict=True)]
         if all(same):
@@ -116,14 +145,15 @@ class OutputCheck:
         # where the model itself asks for chance, which the reference cannot say, other bits are no fault
         if self._deterministic and not all(each or right is None for each, right in zip(same, rights, strict=True)):
             raise Stopped(Refused(reason=_OTHER_BITS))
-        return max(first, self._judged(bound, rights, " when run again")), False
+        return max(first, self._judged(bound, " when run again")), False
 
     def as_used(self, bound: Bound, run: Callable[[], None], another: Callable[[Sequence[Any]], Another]) -> float:
         """Check a kernel again after many calls, as plans use it: bound to other memory, and on other values.
 
         It is bound once more, with other values of its inputs in place, and both bindings run on these: they must
         agree. So one that keeps what its inputs held when it was bound or called first is found, though no reference
-        was run on these values.
+        was run on these values. Where their number of results depends on them, they stay the same: the memory of a plan
+        may hold as many as the model says, and no more. A kernel of very large tensors is not bound once more.
 
         Args:
             bound: The kernel, after it was timed.
@@ -138,8 +168,12 @@ class OutputCheck:
         """
         self._spoil(bound)
         run()
-        error = self._judged(bound, self._rights, " after many calls")
-        values = [_turned(buffer, value) for buffer, value in zip(bound.inputs, self._given, strict=True)]
+        error = self._judged(bound, " after many calls")
+        if sum(getattr(buffer.value, "nbytes", 0) for buffer in (*bound.inputs, *bound.outputs)) > _LARGE_BYTES:
+            return error
+        values = list(self._given)
+        if self._may_vary:
+            values = [_turned(buffer, value) for buffer, value in zip(bound.inputs, values, strict=True)]
         second, run_second = another(values)
         run_second()
         for buffer, value in zip(bound.inputs, values, strict=True):
@@ -147,26 +181,33 @@ class OutputCheck:
         self._spoil(bound)
         run()
         agreed = [
-            None if right is None else _copied(buffer.value)
+            None if right is None else buffer.value  # copies of large results would double what a kernel takes
             for buffer, right in zip(second.outputs, self._rights, strict=True)
         ]
-        self._judged(bound, agreed, " on other values, or bound to other memory: it disagrees with itself")
+        self._judged(bound, " on other values, or bound to other memory: it disagrees with itself", agreed)
         self._check_inputs(bound, values)
         for buffer, value in zip(bound.inputs, self._given, strict=True):
             buffer.put(value)
         self._spoil(bound)
         run()
         time.sleep(_LATE_S)
-        return max(error, self._judged(bound, self._rights, " on the first values again, or later than its call"))
+        return max(error, self._judged(bound, " on the first values again, or later than its call"))
 
     def _spoil(self, bound: Bound) -> None:
         for buffer, right in zip(bound.outputs, self._rights, strict=True):
             spoil(buffer, right)
 
-    def _judged(self, bound: Bound, rights: Sequence[Any], when: str = "") -> float:
-        """Return the largest error of what a kernel wrote, and check that it wrote nowhere else."""
+    def _judged(self, bound: Bound, when: str = "", agreed: Sequence[Any] | None = None) -> float:
+        """Return the largest error of what a kernel wrote, and check that it wrote nowhere else.
+
+        Args:
+            bound: The kernel.
+            when: For the message.
+            agreed: What it should have written, if that is not the expected values but what it wrote elsewhere.
+        """
+        judge, rights = (self._judge, self._rights) if agreed is None else (self._judge_of_itself, agreed)
         with failing_as(Stage.CHECK):
-            verdict = judge(bound.outputs, rights, self._tolerance, self._rounded, self._exact)
+            verdict = judged(judge, bound.outputs, rights, self._conditioning)
             over = [(buffer, overrun(buffer)) for buffer in (*bound.inputs, *bound.outputs)]
         for buffer, where in over:
             if where:

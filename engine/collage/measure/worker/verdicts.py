@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from collage.measure.wire.outcomes import Tolerance
-from collage.reference.discrepancy import compare
-from collage.reference.rounded import rounded_problem
+from collage.reference.conditioning import Conditioning
+from collage.reference.judge import Judge
 from collage_core.contract import Buffer, ValueKind
-
-_EXACT_KINDS = "iubOSU"
 
 
 def spoil(buffer: Buffer, expected: Any) -> None:
@@ -64,49 +62,33 @@ def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
     return [array for item in value for array in _arrays(item)] if isinstance(value, list | tuple) else []
 
 
-def judge(
+def judged(
+    judge: Judge,
     outputs: Sequence[Buffer],
     expected: Sequence[Any],
-    tolerance: Tolerance,
-    rounded: Mapping[str, int] | None = None,
-    exact: Collection[str] = (),
+    conditioning: Sequence[Conditioning | None],
 ) -> float | str:
     """Compare a kernel's outputs with the expected values.
 
     Args:
+        judge: Judges values of the kernel's function.
         outputs: Outputs that the kernel wrote.
         expected: Expected values; None where no value can be predicted.
-        tolerance: Allowed differences.
-        rounded: Outputs that depend on quantisation rounding: number of consecutive roundings by output name; see
-            `rounded_problem`.
-        exact: Names of outputs of which no element may differ; see `exact_outputs`.
+        conditioning: What rounding does to each; None where that is not known.
 
     Returns:
-        The largest error of the other floating-point outputs, relative to each output's scale; or a description of
-        the problem.
+        The largest error of the floating-point outputs that do not depend on quantisation; or a description of the
+        problem.
     """
     largest = 0.0
-    for buffer, right in zip(outputs, expected, strict=True):
+    for buffer, right, known in zip(outputs, expected, conditioning, strict=True):
         if right is None:
             continue
-        found = compare(buffer.value, right)
-        name = buffer.spec.name
-        if rounded and name in rounded:
-            relative, mismatched = tolerance.relative, tolerance.mismatched
-            if problem := rounded_problem(
-                found, buffer.value, right, roundings=rounded[name], relative=relative, mismatched=mismatched
-            ):
-                return f"output {name!r}: {problem}"
-            continue
-        if found.reason:
-            return f"output {name!r}: {found.reason}"
-        if np.asarray(right).dtype.kind in _EXACT_KINDS if not isinstance(right, (list, tuple)) else False:
-            if found.mismatched_fraction > (0.0 if name in exact else tolerance.mismatched):
-                return f"output {name!r}: {found.mismatched} of {found.total} elements differ"
-            continue
-        if not found.error <= tolerance.relative:
-            return f"output {name!r}: error {found.error:.3g} of the tensor's scale, allowed {tolerance.relative:.3g}"
-        largest = max(largest, found.error)
+        verdict = judge.verdict(buffer.spec.name, buffer.value, right, known)
+        if verdict.problem:
+            return f"output {buffer.spec.name!r}: {verdict.problem}"
+        if verdict.is_of_numbers and math.isfinite(verdict.error):
+            largest = max(largest, verdict.error)
     return largest
 
 

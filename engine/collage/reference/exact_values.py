@@ -1,4 +1,4 @@
-"""Say which outputs of a function every correct kernel computes alike, to the last bit."""
+"""Say which integers of a graph every correct kernel computes alike."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ TopK), what divides, and casts, whose result is undefined where a number does no
 """
 
 
-def exact_outputs(graph: ir.Graph) -> frozenset[str]:
-    """Return the names of the integer and boolean outputs that no rounding, tie or undefined result decides.
+def exact_values(graph: ir.Graph) -> frozenset[ir.Value]:
+    """Return the integer and boolean values that no rounding, tie or undefined result decides.
 
-    What the function is given is exact: all kernels get the same.
+    What the graph is given is exact: all kernels get the same.
 
     Args:
-        graph: Graph of the function; nodes topologically sorted.
+        graph: Any graph; nodes topologically sorted.
     """
+    exact: set[ir.Value] = set()
     inexact: set[ir.Value] = set()
     for node in graph:
         standard = node.domain in ("", "ai.onnx")
@@ -39,9 +40,9 @@ def exact_outputs(graph: ir.Graph) -> frozenset[str]:
             allowed = _MOVING if _is_floating(value) else _EXACT
             if not standard or node.op_type not in allowed or not inexact.isdisjoint(filter(None, node.inputs)):
                 inexact.add(value)
-    return frozenset(
-        str(value.name) for value in graph.outputs if value not in inexact and not _is_floating(value) and value.dtype
-    )
+            elif value.dtype is not None and not _is_floating(value):
+                exact.add(value)
+    return frozenset(exact)
 
 
 def _is_floating(value: ir.Value) -> bool:

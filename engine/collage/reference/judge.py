@@ -1,0 +1,216 @@
+"""Say whether what a kernel or a plan computed may be correct.
+
+Two notions are used everywhere: for candidates, call sites, verification, `collage compare` and the conformance kit.
+A tensor is *correct* if rounding explains each element (`Conditioning`), if integers that nothing rounds are equal, and
+if choices are right for values within tolerance (`choices`). Its *error* is its largest difference relative to its
+scale (`Discrepancy`). Kernels that compute in the model's own types have to be correct; others have to keep to an error
+that the user allows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import onnx_ir as ir
+
+from collage.reference.choices import Behind, Choice, choice_behind, depends_on_open, wrong_choices
+from collage.reference.conditioning import Conditioning
+from collage.reference.discrepancy import Discrepancy, is_floating
+from collage.reference.discrepancy import compare as compared
+from collage.reference.exact_values import exact_values
+from collage.reference.rounded import rounded_problem
+from collage_core.ir.operators.quantised import roundings
+from collage_core.ir.values.content import constant_of
+
+if TYPE_CHECKING:
+    from collage.reference.evaluator import Evaluation
+
+_CHANCES: Final = 4.0
+"""Share of elements behind choices that may differ, relative to those that differed in the reference's second run."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of judging one output.
+
+    Attributes:
+        error: See `Discrepancy`.
+        problem: What is wrong with it; empty if nothing is.
+        is_of_numbers: Whether the error is that of floating-point numbers that no quantisation rounds.
+    """
+
+    error: float
+    problem: str
+    is_of_numbers: bool = True
+
+
+class Judge:
+    """Judges the values of one graph.
+
+    Args:
+        graph: The graph; what it is given is exact, so only its own nodes round.
+        correct: Whether values have to be correct; otherwise only their error counts.
+        relative: Largest error of numbers.
+        mismatched: Largest share of differing elements of integers, booleans and strings of which it is not known what
+            decides them.
+        quanta: Whether values behind a QuantizeLinear may be quanta off; see `rounded_problem`.
+        behind: Returns the values that a choice is between, and constants; None for what is not known. By default
+            nothing is known.
+    """
+
+    def __init__(
+        self,
+        graph: ir.Graph,
+        *,
+        correct: bool,
+        relative: float,
+        mismatched: float,
+        quanta: bool = True,
+        behind: Callable[[ir.Value], Behind | None] = lambda value: None,
+    ) -> None:
+        self._correct = correct
+        self._relative = relative
+        self._mismatched = mismatched
+        self._behind = behind
+        self._values = {str(value.name): value for node in graph for value in node.outputs if value.name}
+        self._rounded = {str(value.name): count for value, count in roundings(graph).items() if quanta}
+        self._exact = {str(value.name) for value in exact_values(graph)}
+        self._open = {str(value.name) for value in depends_on_open(graph)}
+
+    @classmethod
+    def over(
+        cls,
+        graph: ir.Graph,
+        run: Evaluation,
+        *,
+        correct: bool,
+        relative: float,
+        mismatched: float,
+        quanta: bool = True,
+    ) -> Judge:
+        """Return a judge that knows what choices are between from a reference run.
+
+        Args:
+            graph: As for `Judge`; its inputs are exact.
+            run: The reference run, with the values that `needed_values` names.
+            correct: As for `Judge`.
+            relative: As for `Judge`.
+            mismatched: As for `Judge`.
+            quanta: As for `Judge`.
+        """
+        given = {str(value.name) for value in graph.inputs}
+
+        def between(value: ir.Value) -> Behind | None:
+            if (constant := constant_of(value)) is not None:
+                return constant.numpy(), None
+            name = str(value.name)
+            if name not in run.values:
+                return None
+            return np.asarray(run.values[name]), None if name in given else run.conditioning.get(name)
+
+        return cls(graph, correct=correct, relative=relative, mismatched=mismatched, quanta=quanta, behind=between)
+
+    def verdict(
+        self,
+        name: str,
+        actual: Any,
+        expected: Any,
+        conditioning: Conditioning | None,
+        found: Discrepancy | None = None,
+    ) -> Verdict:
+        """Say whether a value may be correct.
+
+        Args:
+            name: Its name.
+            actual: What was computed.
+            expected: What the reference computed.
+            conditioning: What rounding does to it; None if that is not known.
+            found: How they differ, if it is not their own elements that count.
+        """
+        if found is None:
+            found = compared(actual, expected, conditioning)
+        of_numbers = _is_numbers(expected) and name not in self._rounded
+        return Verdict(found.error, self._problem(name, actual, expected, conditioning, found), of_numbers)
+
+    def _problem(
+        self, name: str, actual: Any, expected: Any, conditioning: Conditioning | None, found: Discrepancy
+    ) -> str:
+        if found.structural:
+            return found.reason
+        if name in self._rounded:
+            return rounded_problem(
+                found,
+                actual,
+                expected,
+                roundings=self._rounded[name],
+                relative=self._relative,
+                mismatched=self._mismatched,
+            )
+        if _is_numbers(expected):
+            return self._problem_of_numbers(name, actual, expected, conditioning, found)
+        if name in self._exact:
+            return _differ(found) if found.mismatched else ""
+        if found.mismatched and self._correct and (wrong := self._wrong_choices(name, actual, expected)) is not None:
+            return f"{_differ(found)}, {wrong} by more than rounding explains" if wrong else ""
+        return _differ(found) if found.mismatched_fraction > self._share(name, conditioning) else ""
+
+    def _problem_of_numbers(
+        self, name: str, actual: Any, expected: Any, conditioning: Conditioning | None, found: Discrepancy
+    ) -> str:
+        """Return what is wrong with floating-point numbers."""
+        if self._correct and found.beyond:
+            if (wrong := self._wrong_choices(name, actual, expected)) is not None:
+                return f"{_beyond(found)}, {wrong} of them wrong choices" if wrong else ""
+            if self._may_differ(name, conditioning) and found.beyond <= self._share(name, conditioning) * found.total:
+                return ""
+        if found.reason:
+            return found.reason
+        if self._correct and found.beyond:
+            return _beyond(found)
+        if not found.error <= self._relative:
+            return f"error {found.error:.3g} of the tensor's scale, allowed {self._relative:.3g}"
+        return ""
+
+    def _may_differ(self, name: str, conditioning: Conditioning | None) -> bool:
+        """Return whether choices before a value, in this graph, may fall otherwise."""
+        return name in self._open and conditioning is not None and conditioning.undecided > 0
+
+    def _share(self, name: str, conditioning: Conditioning | None) -> float:
+        """Return the share of elements that may differ because choices before them may."""
+        if conditioning is None or not self._may_differ(name, conditioning):
+            return self._mismatched
+        return max(self._mismatched, min(_CHANCES * conditioning.undecided, 1.0))
+
+    def _wrong_choices(self, name: str, actual: Any, expected: Any) -> int | None:
+        """Return how many elements are wrong choices; None if they are no choices, or nobody knows between what."""
+        choice = choice_behind(self._values[name]) if name in self._values else None
+        if choice is None or not self._are_known(choice):
+            return None
+        return wrong_choices(choice, actual, expected, self._read)
+
+    def _are_known(self, choice: Choice) -> bool:
+        return all(self._behind(value) is not None for value in choice.needed)
+
+    def _read(self, value: ir.Value) -> Behind:
+        found = self._behind(value)
+        assert found is not None
+        return found
+
+
+def _is_numbers(expected: Any) -> bool:
+    return not isinstance(expected, list | tuple) and expected is not None and is_floating(np.asarray(expected))
+
+
+def _differ(found: Discrepancy) -> str:
+    return f"{found.mismatched} of {found.total} elements differ"
+
+
+def _beyond(found: Discrepancy) -> str:
+    said = f"{found.beyond} of {found.total} elements differ by more than rounding explains"
+    if found.farthest is None:
+        return said
+    index, value, right = found.farthest
+    return f"{said}, such as {value:.9g} instead of {right:.9g} at {list(index)}"

@@ -1,0 +1,125 @@
+"""A kernel is judged as plans use it: after many calls, bound to other memory, and on other values and the first."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir
+import pytest
+
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.outcomes import Tolerance
+from collage.measure.wire.values import encode_value
+from collage.measure.worker.check_outputs import Another, Bound, OutputCheck
+from collage.measure.worker.failing import Stopped
+from collage.measure.worker.guarded_memory import aligned_buffer
+from collage.reference import evaluate
+from collage_core.contract import BoundCall, Buffer, KernelFunction, TensorSpec
+
+X = np.random.default_rng(3).standard_normal((4, 6)).astype(np.float32)
+SPECS = tuple(TensorSpec(name=name, dtype=onnx_ir.DataType.FLOAT, shape=X.shape) for name in ("x", "y"))
+MODEL = onnx_ir.from_onnx_text(
+    '<ir_version: 10, opset_import: ["" : 21]> g (float[4,6] x) => (float[4,6] y) { y = Mul(x, x) }'
+)
+
+
+class Squares:
+    """A kernel that squares its input, and is wrong in some way.
+
+    Args:
+        way: The way; empty for none.
+    """
+
+    def __init__(self, way: str) -> None:
+        self._way = way
+        self._bindings = 0
+
+    def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
+        way, [x], [y] = self._way, inputs, outputs
+        self._bindings += 1
+        number, calls, kept = self._bindings, 0, [x.array.copy()]
+
+        def run() -> None:
+            nonlocal calls
+            calls += 1
+            read = x.array
+            if way == "reads its input when bound":
+                read = kept[0]
+            if way == "keeps what its input held at the first call":
+                kept[0] = read = x.array.copy() if calls == 1 else kept[0]
+            if way == "keeps the second values":
+                if len(kept) == 1 and not np.array_equal(kept[0], x.array):
+                    kept.append(x.array.copy())
+                read = kept[-1]
+            np.square(read, out=y.array)
+            if way == "is wrong from the third call on" and calls > 2:
+                y.array[1, 2] += 1
+            if way == "is wrong elsewhere" and number > 1:
+                y.array[1, 2] += 1
+            if way == "writes behind its output from the third call on" and calls > 2:
+                ctypes.memset(y.array.ctypes.data + y.array.nbytes, 0, 4)
+            if way == "writes its input from the third call on" and calls > 2:
+                x.array[0, 0] += 1
+
+        return run
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Callable[[str], float]:
+    """Judges a kernel as a worker does: twice, and as it is used."""
+    store = BlobStore(tmp_path)
+    run = evaluate(MODEL, {"x": X}, conditioned=True)
+    right = dataclasses.replace(encode_value(run.values["y"], store), conditioning=run.conditioning["y"])
+    function = KernelFunction(name="k", model=MODEL, inputs=SPECS[:1], outputs=SPECS[1:], constants={})
+    check = OutputCheck([X], [right], store, function, correct=True, tolerance=Tolerance(), deterministic=False)
+
+    def judged(way: str) -> float:
+        kernel: Any = Squares(way)
+
+        def bound(values: Sequence[Any]) -> Bound:
+            inputs, outputs = (aligned_buffer(SPECS[0]),), (aligned_buffer(SPECS[1]),)
+            inputs[0].put(values[0])
+            return Bound(kernel, kernel.bind(inputs, outputs, None), inputs, outputs)
+
+        def another(values: Sequence[Any]) -> Another:
+            second = bound(values)
+            return second, second.call
+
+        first = bound([X])
+        check.twice(first, first.call)
+        return check.as_used(first, first.call, another)
+
+    return judged
+
+
+def test_a_right_kernel_is_right_as_it_is_used(judge: Callable[[str], float]) -> None:
+    assert judge("") < 1e-6
+
+
+@pytest.mark.guards(
+    "a kernel that is wrong from some call on, bound to other memory or on other values",
+    "it is refused before it is in a plan",
+    area="toolchains",
+)
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        ("is wrong from the third call on", "wrong numbers after many calls: output 'y': 1 of 24 elements"),
+        ("writes behind its output from the third call on", "it writes behind the memory of 'y'"),
+        ("is wrong elsewhere", "it disagrees with itself: output 'y': 1 of 24 elements"),
+        ("reads its input when bound", "it disagrees with itself: output 'y'"),
+        ("keeps what its input held at the first call", "it disagrees with itself: output 'y'"),
+        ("writes its input from the third call on", "it writes its input 'x'"),
+        ("keeps the second values", "on the first values again, or later than its call: output 'y'"),
+    ],
+)
+def test_what_shows_in_use_only_is_found(way: str, said: str, judge: Callable[[str], float]) -> None:
+    with pytest.raises(Stopped) as stopped:
+        judge(way)
+
+    assert said in stopped.value.outcome.reason
