@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from collage.measure.driver.capture import Capture
-from collage.measure.driver.records import objection, to_outcome, usable_records
+from collage.measure.driver.records import is_of_this_judge, objection, to_outcome, usable_records
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.wire.outcomes import Failed, Outcome, Refused, Stage
 from collage.store import (
@@ -154,14 +154,16 @@ class RecordedCosts:
         return records if confirmed or not selected else selected
 
     def is_confirmed(self, candidate: CandidateKernel) -> bool:
-        """Return whether there are fresh samples of a candidate by this version of its plugin, or it failed then."""
-        plugin = self.record_key(candidate).plugin
-        return any(record.purpose == "confirm" and record.key.plugin == plugin for record in self.usable(candidate))
+        """Return whether there are present fresh samples of a candidate, or it failed then; see `is_outdated`."""
+        return any(record.purpose == "confirm" for record in self._present(candidate))
 
-    def is_of_another_plugin(self, candidate: CandidateKernel) -> bool:
-        """Return whether all that is known of a candidate was found out with other versions of its plugin."""
-        plugin, records = self.record_key(candidate).plugin, self.usable(candidate)
-        return bool(records) and all(record.key.plugin != plugin for record in records)
+    def is_outdated(self, candidate: CandidateKernel) -> bool:
+        """Return whether all that is known of a candidate is of other versions of its plugin, or of the judge."""
+        return bool(self.usable(candidate)) and not self._present(candidate)
+
+    def _present(self, candidate: CandidateKernel) -> list[TuningRecord]:
+        plugin = self.record_key(candidate).plugin
+        return [each for each in self.usable(candidate) if each.key.plugin == plugin and is_of_this_judge(each)]
 
     def outcome(self, candidate: CandidateKernel) -> Outcome | None:
         """Return what came of measuring a candidate last; None if nobody tried."""

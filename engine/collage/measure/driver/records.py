@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from collage.measure.wire.outcomes import Failed, Measured, Outcome, Refused, Stage, Tolerance
+from collage.measure.worker.judge_version import JUDGE
 from collage.store import MAX_ATTEMPTS, Purpose, RecordKey, TuningRecord, applicable
 from collage_core.errors import DeviceMemoryError
 
@@ -63,6 +64,7 @@ def to_record(
         "tolerance": limits.tolerance.relative,
         "deadline_s": limits.deadline_s,
         "seconds": round(seconds, 4),
+        "judge": JUDGE,
     }
     if isinstance(outcome, Failed) and outcome.reason.startswith(MEMORY_REASON):
         extra["memory_bytes"] = limits.memory_bytes
@@ -187,14 +189,22 @@ def usable_records(
     return [record for record in found if len(short) >= MAX_ATTEMPTS or record not in short]
 
 
+def is_of_this_judge(record: TuningRecord) -> bool:
+    """Return whether the present version of the judge made a record, or nobody knows which: no version of plugin is."""
+    return not record.key.plugin or record.extra.get("judge") == JUDGE
+
+
 def superseded(record: TuningRecord, limits: Limits) -> bool:
     """Return whether a record does not apply under the present limits.
 
-    This is so if it failed and could pass now, because more time, more memory or a larger error is allowed; if it
-    is about other variants; or if it cannot be decoded, because a later version or another program wrote it.
+    This is so if it failed and could pass now, because more time, more memory or a larger error is allowed, or because
+    another version of the judge found it wrong; if it is about other variants; or if it cannot be decoded, because a
+    later version or another program wrote it.
     """
     try:
-        to_outcome(record, limits)
+        found = to_outcome(record, limits)
+        if isinstance(found, Failed) and found.stage is Stage.CHECK and not is_of_this_judge(record):
+            return True
         return _of_other_variants(record, limits) or _may_pass_now(record, limits)
     except (TypeError, ValueError):
         return True
