@@ -124,6 +124,22 @@ class EvaluationError(CollageError):
         )
 
 
+class NodeMemoryError(CollageError):
+    """Computing a node takes more memory than there is, or than is allowed.
+
+    Attributes:
+        node_name: The affected node.
+        op_type: Operator of the node.
+        reason: What does not fit.
+    """
+
+    def __init__(self, node_name: str, op_type: str, reason: str) -> None:
+        self.node_name = node_name
+        self.op_type = op_type
+        self.reason = reason
+        super().__init__(f"node {node_name!r} ({op_type}) needs too much memory: {reason}")
+
+
 class PluginError(CollageError):
     """A plugin violated the contract: wrong type returned, exception raised, or entry point that cannot load.
 

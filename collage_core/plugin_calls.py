@@ -45,46 +45,67 @@ class _Overrun(BaseException):
     """Interrupts code that takes too long; not an `Exception`, because plugins catch those."""
 
 
+class _Interruption:
+    """Signal handler of a time limit.
+
+    Attributes:
+        counts: Whether the block still runs.
+    """
+
+    def __init__(self) -> None:
+        self.counts = True
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.counts:
+            raise _Overrun
+
+
 @contextlib.contextmanager
-def time_limit(seconds: float, what: str) -> Iterator[None]:
+def time_limit(seconds: float, what: str, *, again_s: float | None = None) -> Iterator[None]:
     """Interrupt a block of Python code that exceeds a time limit.
 
     The limit applies only in the main thread of a system with interval timers; elsewhere the block runs without
-    a limit. A timer that is already set is restored afterwards with its remaining time; one that would have
-    fired inside the block fires after it.
+    a limit. A timer that is already set is restored afterwards with its remaining time. A time limit
+    around this one that passes first ends both blocks; any other timer that would fire inside the block fires after it.
 
     Args:
         seconds: The limit.
         what: Name of the work, for the error.
+        again_s: Seconds after which the interruption is repeated, long enough for the block to clean up; `_AGAIN_S` if
+            None.
 
     Raises:
         DeadlineExceededError: If the limit passes.
     """
+    again_s = _AGAIN_S if again_s is None else again_s
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
-    counts = True
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if counts:
-            raise _Overrun
-
-    before = signal.signal(signal.SIGALRM, interrupt)
+    interruption = _Interruption()
+    before = signal.signal(signal.SIGALRM, interruption)
     began = time.monotonic()
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, again_s)
+    is_outer_first = isinstance(before, _Interruption) and 0 < left < seconds
+    if is_outer_first:
+        signal.setitimer(signal.ITIMER_REAL, left, again_s)
+    is_outer_due = False
     try:
         try:
             yield
         finally:
-            counts = False
+            interruption.counts = False
     except _Overrun as overrun:
-        counts = False
+        interruption.counts = False
+        if is_outer_first:
+            is_outer_due = True
+            raise
         raise DeadlineExceededError(what, seconds) from overrun
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL if before is None else before)  # None: not Python's own
         if left:
-            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3), interval)
+            rest = interval if is_outer_due else left - (time.monotonic() - began)
+            signal.setitimer(signal.ITIMER_REAL, max(rest, 1e-3), interval)
 
 
 def in_driver(toolchain: str, hook: str, call: Callable[[], R], *, limit_s: float | None = None) -> R:
@@ -97,12 +118,13 @@ def in_driver(toolchain: str, hook: str, call: Callable[[], R], *, limit_s: floa
         limit_s: Time limit in seconds; `HOOK_LIMIT_S` if None.
 
     Raises:
-        PluginError: If the code raises anything but the user's interrupt, or exceeds the limit.
+        PluginError: If the code raises anything but the user's interrupt, or exceeds the limit. Not if a time limit
+            around the call ends it.
         ProcessDamagedError: If a guard finds that the process cannot go on.
     """
     try:
         return in_time(toolchain, hook, call, limit_s=HOOK_LIMIT_S if limit_s is None else limit_s)
-    except (PluginError, ProcessDamagedError, KeyboardInterrupt):
+    except (PluginError, ProcessDamagedError, KeyboardInterrupt, _Overrun):  # the last of a limit around this call
         raise
     except BaseException as error:
         raise PluginError(toolchain, hook, one_line(error)) from error

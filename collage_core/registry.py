@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.metadata
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -43,6 +44,11 @@ from collage_core.errors import LoweringError, PluginError
 from collage_core.fusion import FusionRule
 from collage_core.patterns import PatternTable
 from collage_core.plugin_calls import guarded_table, in_driver, one_line
+
+MOST_TARGETS = 64
+"""Targets that a plugin may offer on one machine: each is asked about the whole model and proposes candidates."""
+MOST_CHARACTERS = 2000
+"""Length to which reasons of a library are cut."""
 
 _IN_DRIVER = frozenset(
     {"collage_check_host", "collage_register_patterns", "collage_register_predicates", "collage_fusion_spec"}
@@ -105,7 +111,7 @@ class Toolchain:
         """List the targets on this machine, or return the reason why there are none. Worker only.
 
         Raises:
-            PluginError: If a hook raises or returns a value of another type.
+            PluginError: If a hook raises, returns a value of another type, or more than `MOST_TARGETS`.
         """
         checked = self.check_host(host)
         if isinstance(checked, Unsupported):
@@ -113,7 +119,9 @@ class Toolchain:
         answer = self._call("collage_targets", (Sequence, Unsupported), host=host)
         if isinstance(answer, Unsupported):
             return answer
-        targets = tuple(answer)
+        targets = tuple(itertools.islice(answer, MOST_TARGETS + 1))
+        if len(targets) > MOST_TARGETS:
+            raise PluginError(self.name, "collage_targets", f"more than the {MOST_TARGETS} targets that are possible")
         for target in targets:
             if not isinstance(target, Target) or target.toolchain != self.name:
                 raise PluginError(self.name, "collage_targets", f"{target!r} is not a target of {self.name!r}")
@@ -150,20 +158,23 @@ class Toolchain:
         """Return the nodes the library refuses, name to reason; None for no opinion. Worker only.
 
         Raises:
-            PluginError: If the hook raises or returns a value of another type.
+            PluginError: If the hook raises, returns a value of another type, or refuses more nodes than there are.
         """
         answer: Mapping[str, str] | None = self._call(
             "collage_query", (Mapping, type(None)), target=target, model=model
         )
         if answer is None:
             return None
+        most = sum(1 for _ in model.model.graph.all_nodes())
         try:
-            refused = dict(answer)
+            refused = dict(itertools.islice(answer.items(), most + 1))
         except Exception as error:
             raise PluginError(self.name, "collage_query", one_line(error)) from error
         if not all(isinstance(k, str) and isinstance(v, str) and v for k, v in refused.items()):
             raise PluginError(self.name, "collage_query", "the answer must map node names to reasons")
-        return refused
+        if len(refused) > most:
+            raise PluginError(self.name, "collage_query", f"it refuses more nodes than the {most} of the model")
+        return {name: reason[:MOST_CHARACTERS] for name, reason in refused.items()}
 
     def lower(self, target: Target, function: KernelFunction, build: BuildContext) -> Iterator[Artifact] | Unsupported:
         """Lower one candidate to variants, built lazily, or return the refusal. Worker only.

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 
+from collage_core.contract.device import HOST
 from collage_core.fusion import CandidateKernel, Partitioning
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.search import SearchTarget
@@ -73,6 +74,11 @@ class Plan:
     def targets(self) -> tuple[str, ...]:
         """Names of the targets used, sorted."""
         return tuple(sorted({kernel.target.name for kernel in self.partitioning.kernels}))
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether no kernel is on a device."""
+        return all(kernel.target.device == HOST for kernel in self.partitioning.kernels)
 
     @property
     def cost_of(self) -> dict[int, float]:

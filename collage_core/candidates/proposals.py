@@ -152,7 +152,10 @@ def _problem(outcome: object, graph: DataflowGraph, context: RuleContext) -> str
         type(index) is int and 0 <= index < len(graph) and isinstance(reason, str) for index, reason in reasons.items()
     ):
         return "the refusals of its rule are not reasons by node index"
-    for sub_graph in outcome.sub_graphs:
+    most = 2 * context.bounds.max_candidates + len(graph)
+    for number, sub_graph in enumerate(outcome.sub_graphs):
+        if number == most:
+            return f"its rule proposed more than the {most} sub-graphs that are possible"
         if not isinstance(sub_graph, SubGraph) or sub_graph.graph is not graph:
             return f"its rule proposed {type(sub_graph).__name__}, not a SubGraph of the graph it was given"
         if not sub_graph.nodes & graph.needs_kernel or sub_graph.nodes & ~graph.all_mask:

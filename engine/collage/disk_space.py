@@ -48,19 +48,20 @@ def full_disk_named(graph: DataflowGraph, folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if any(_is_full(cause) and _is_on_disk_of(cause, folder) for cause in _causes(error)):
+        if any(is_full(cause) and _is_on_disk_of(cause, folder) for cause in _causes(error)):
             raise DiskSpaceError(str(folder), needed_bytes(graph), shutil.disk_usage(folder).free) from error
         raise
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether an error says that a disk is full."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__
-
-
-def _is_full(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.errno in _FULL
 
 
 def _is_on_disk_of(error: BaseException, folder: Path) -> bool:

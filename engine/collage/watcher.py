@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import json
 import mmap
 import os
@@ -21,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
+from collage.command_start import note_start
 from collage_core.errors import ProcessDamagedError
 from collage_core.plugin_guards import LEFT_OUT, guarded_by
 
@@ -83,12 +85,13 @@ def watched(run: Callable[[], object]) -> NoReturn:
     """Run a command in a child, and end as it ends.
 
     A plugin whose code ends the child is left out, and the command starts again without it: what was measured is in
-    the tuning database. Signals that ask this process to end are passed on.
+    the tuning database. It has what is left of its time. Signals that ask this process to end are passed on.
 
     Args:
         run: The command; ends with `SystemExit`.
     """
     left_out: dict[str, str] = {}
+    began = time.monotonic()
     while True:
         page = Page()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_FORWARDED, signal.SIGCHLD))
@@ -96,6 +99,7 @@ def watched(run: Callable[[], object]) -> NoReturn:
         child = os.fork()
         if child == 0:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            note_start(began, parent)
             _run_in_child(run, page, parent, left_out)
         status = _end_of(child, page)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -132,6 +136,7 @@ def _run_in_child(run: Callable[[], object], page: Page, parent: int, left_out: 
     except OSError:  # as Python finds when it ends: it is said there
         status = status or _UNFLUSHED
     page.note(_FINISHED, str(status))
+    gc.freeze()  # to look for cycles in a large model takes seconds, and all of its memory goes anyway
     sys.exit(status)
 
 

@@ -249,7 +249,7 @@ def real() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("machine", "more"),
     [
-        pytest.param("emulated", ["--variants", "2"], marks=pytest.mark.plugins, id="emulated"),
+        pytest.param("emulated", ["--variants", "2"], marks=[pytest.mark.plugins, pytest.mark.slow], id="emulated"),
         pytest.param(
             "real", ["--variants", "8", "--only", "bert pooler,resnet50 n7"], marks=pytest.mark.gpu("cupy"), id="real"
         ),

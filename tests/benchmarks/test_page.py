@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from benchmarks import (
+    expensive_attributes,
     lazy_search,
     measuring,
     native_plus_one,
     normalising,
     overhead,
     profiles,
+    race_rules,
     repeatability,
     run_call,
     search_scale,
@@ -29,12 +31,14 @@ from benchmarks.regret import pages as regret_pages
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "bf16-emulated": lambda report: suite.markdown(report["models"]),
+    "expensive-attributes": expensive_attributes.markdown,
     "lazy-search": lazy_search.markdown,
     "measuring": measuring.markdown,
     "native-plus-one": native_plus_one.markdown,
     "normalising": normalising.markdown,
     "overhead": lambda report: overhead.markdown(report["plans"], report["tools"], report["loop_us"]),
     "profiles": lambda report: profiles.markdown(report["profiles"], report["environment"]),
+    "race-rules": race_rules.markdown,
     "regret": regret_pages.markdown,
     "regret-before": regret_pages.markdown,
     "repeatability": repeatability.markdown,

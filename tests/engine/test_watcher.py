@@ -16,6 +16,7 @@ from tests.hardship import with_tests
 WATCHED = """
 import os, signal, sys, threading, time
 from collage import watcher
+from collage.command_start import command_began
 from collage_core.plugin_guards import guarded, left_out
 watcher.LINGER_S = 0.2
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where the tests run in the background
@@ -32,6 +33,19 @@ def plugin(call):
         with guarded("mock", "import"):
             call()
     print("finished", left_out().get("mock", ""))
+
+def ending():
+    print(command_began(), flush=True)
+    os._exit(0)
+
+def started_again():
+    plugin(ending)
+    if left_out():
+        print(command_began(), flush=True)
+        if os.fork() == 0:
+            print(command_began(), flush=True)
+            os._exit(0)
+        os.wait()
 
 def always():
     with guarded("mock", "load"):
@@ -93,6 +107,15 @@ def test_a_plugin_that_ends_the_process_is_named_and_left_out(call: str, how: st
     told = f"ended the process of the command in import ({how})"
     assert (status, out) == (0, f"finished it {told}, so the command leaves it out\n")
     assert said == f"Warning: toolchain 'mock' {told}; the command starts again without it.\n"
+
+
+def test_a_command_that_starts_again_knows_when_it_began() -> None:
+    _, out, _ = ended("started_again()")
+
+    first, _, again, elsewhere = out.splitlines()
+    assert float(first) <= time.monotonic()
+    assert again == first
+    assert elsewhere == "None"  # a command that this one runs has a time of its own
 
 
 def test_one_that_ends_it_although_it_is_left_out_is_an_error() -> None:

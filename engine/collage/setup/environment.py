@@ -38,6 +38,7 @@ class Environment(Generic[W_co]):
     Attributes:
         workload: The model.
         toolchains: Those at work.
+        budget: Time that is left of the run.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Environment(Generic[W_co]):
     ) -> None:
         self.workload = workload
         self.toolchains = toolchains
+        self.budget = toolchains.budget
         self._choices = choices
         self._progress = progress or SilentProgress()
 
@@ -99,8 +101,14 @@ class Environment(Generic[W_co]):
 
     @cached_property
     def capture(self) -> Callable[[], Capture]:
-        """Takes every value of one reference run when first called, and remembers it."""
-        return capture_of(self.workload, self.toolchains.store, self.fallback)
+        """Takes every value of one reference run when first called, and remembers it.
+
+        Raises:
+            DiskSpaceError: When called, if the values do not fit on the disk of temporary files.
+        """
+        toolchains = self.toolchains
+        models, budget = toolchains.pool.models, self.budget.exploring
+        return capture_of(self.workload, toolchains.store, models, self.fallback, budget)
 
     @cached_property
     def source(self) -> MeasuringCostSource:

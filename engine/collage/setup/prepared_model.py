@@ -8,11 +8,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from collage.disk_space import check_disk_space
-from collage.measure.driver.capture import Capture
+from collage.measure.budget import Budget
+from collage.measure.driver.capture import DEADLINE_S, Capture
+from collage.measure.models.model_process import ModelProcess
 from collage.measure.wire.blobs import BlobStore
 from collage.reference import Fallback
+from collage.reference.vacuous import vacuous_outputs
 from collage.store import TuningStore, note_kernel
 from collage_core.ir.graph.dataflow import DataflowGraph
+
+_LEAST_S = 5.0
+"""Seconds of a reference run, though the budget is spent: no plan can do without."""
 
 
 class Runnable(Protocol):
@@ -26,13 +32,12 @@ class Runnable(Protocol):
     def inputs(self) -> Mapping[str, Any]:
         """Values to search on, by input name."""
 
+    def redraw(self) -> bool:
+        """Take other values, because the model makes nothing of these; return whether there are any."""
+
     @property
     def sha256(self) -> str:
         """SHA-256 of the model as given, in hexadecimal; empty if it is unknown."""
-
-    @property
-    def reference_s(self) -> float:
-        """Seconds after which a reference run is taken for one that never ends."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,23 +47,29 @@ class PreparedModel:
     Attributes:
         graph: The prepared model's graph.
         inputs: Values to run it on, by input name; none where it is not run.
-        reference_s: Seconds after which a reference run is taken for one that never ends.
         sha256: SHA-256 of the model as given, in hexadecimal; empty if it is unknown.
     """
 
     graph: DataflowGraph
     inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    reference_s: float = 300.0
     sha256: str = ""
 
+    def redraw(self) -> bool:
+        """Return that there are no other values."""
+        return False
 
-def capture_of(model: Runnable, store: BlobStore, fallback: Fallback | None) -> Callable[[], Capture]:
+
+def capture_of(
+    model: Runnable, store: BlobStore, models: ModelProcess, fallback: Fallback | None, budget: Budget
+) -> Callable[[], Capture]:
     """Return what takes every value of one reference run when first called, and remembers it.
 
     Args:
         model: The model.
         store: Takes the values.
+        models: The process that evaluates the model.
         fallback: Computes nodes that the reference cannot; None for nothing.
+        budget: Time that the run may take.
 
     Raises:
         DiskSpaceError: By what is returned, if the values do not fit on the store's disk.
@@ -67,7 +78,13 @@ def capture_of(model: Runnable, store: BlobStore, fallback: Fallback | None) -> 
     @functools.cache
     def take() -> Capture:
         check_disk_space(model.graph, store.directory)
-        return Capture.take(model.graph, model.inputs, store, fallback=fallback, deadline_s=model.reference_s)
+        deadline_s = budget.within(DEADLINE_S, least_s=_LEAST_S)
+        while True:
+            found = Capture.take(
+                model.graph.model, model.inputs, store, models=models, fallback=fallback, deadline_s=deadline_s
+            )
+            if not vacuous_outputs(model.graph, found.value) or not model.redraw():
+                return found
 
     return take
 

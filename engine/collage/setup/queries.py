@@ -23,6 +23,7 @@ QUERIES = "collage-query"
 """Toolchain of the blobs with answers; their keys begin with the target and the structural hash of the model."""
 QUERY_DEADLINE_S = 120.0
 """Seconds a worker has to answer its library's query about a whole model."""
+_LEAST_S = 5.0
 
 
 # These are blobs, not documents of their own, because they belong to a library version: `collage db gc` removes them.
@@ -139,7 +140,8 @@ def _query(whole: SubGraph, target: Target, toolchains: Toolchains) -> dict[int,
     held = toolchains.database.get_blob(space, name)
     known = None if held is None else document_from_bytes(held, KnownRefusals)
     if known is None:
-        answer = _answer(whole, target, toolchains, space, f"{name}/failed")
+        deadline_s = toolchains.budget.within(QUERY_DEADLINE_S, least_s=_LEAST_S)
+        answer = _answer(whole, target, toolchains, space, f"{name}/failed", deadline_s)
         refused = tuple((index, answer[node]) for index, node in enumerate(graph.names) if node in answer)
         known = KnownRefusals(refused=refused)
         toolchains.database.put_blob(space, name, document_to_bytes(known))
@@ -147,7 +149,7 @@ def _query(whole: SubGraph, target: Target, toolchains: Toolchains) -> dict[int,
 
 
 def _answer(
-    whole: SubGraph, target: Target, toolchains: Toolchains, space: BlobSpace, failed: str
+    whole: SubGraph, target: Target, toolchains: Toolchains, space: BlobSpace, failed: str, deadline_s: float
 ) -> Mapping[str, str]:
     """Return the worker's answer to a query.
 
@@ -159,21 +161,21 @@ def _answer(
     """
     held = toolchains.database.get_blob(space, failed)
     known = None if held is None else document_from_bytes(held, FailedQuery)
-    if known is not None and known.deadline_s >= QUERY_DEADLINE_S and not toolchains.retry_failed:
+    if known is not None and known.deadline_s >= deadline_s and not toolchains.retry_failed:
         remembered = Remembered(since=known.created, plugin=toolchains.plugins[target.toolchain])
         raise _KnownError(target.toolchain, known.reason, remembered)
     function = FunctionEncoder(toolchains.store).encode(kernel_function(whole, "model"))
     attempt = 1
     while True:
         try:
-            return toolchains.pool.worker(target.toolchain).query(target, function, QUERY_DEADLINE_S) or {}
+            return toolchains.pool.worker(target.toolchain).query(target, function, deadline_s) or {}
         except WorkerError as error:
             if error.kind == "start":
                 raise
             reason = f"worker {error.kind}: {error.reason}"
             if error.kind == "deadline" or attempt == MAX_ATTEMPTS:
                 now = datetime.datetime.now(datetime.UTC).isoformat()
-                ended = FailedQuery(deadline_s=QUERY_DEADLINE_S, reason=reason, created=now)
+                ended = FailedQuery(deadline_s=deadline_s, reason=reason, created=now)
                 toolchains.database.put_blob(space, failed, document_to_bytes(ended))
                 raise PluginError(target.toolchain, "collage_query", reason) from error
             attempt += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -22,6 +22,17 @@ from collage_core.ir.values.tensor_spec import TensorSpec
 Given: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 """Values for a model's inputs: by name, or in an NPZ file as `collage.values.npz` says."""
 
+Draw: TypeAlias = Callable[[Any], Any]
+"""Makes other random numbers of standard normal ones."""
+DRAWS: Final[tuple[Draw, ...]] = (
+    lambda normal: normal,
+    np.abs,
+    lambda normal: -np.abs(normal),
+    lambda normal: 16 * np.abs(normal),
+    lambda normal: np.abs(normal) / 16,
+)
+"""Ways to draw numbers, in the order in which they are tried."""
+
 _FULL_RANGE: Final = (onnx_ir.DataType.UINT8, onnx_ir.DataType.INT8, onnx_ir.DataType.UINT16, onnx_ir.DataType.INT16)
 """Types drawn over their full range: pixels and quantised activations; wider integers are indices, masks, counts."""
 
@@ -37,7 +48,7 @@ def required_inputs(graph: DataflowGraph) -> list[onnx_ir.Value]:
     return [value for value in graph.model.graph.inputs if constant_of(value) is None]
 
 
-def random_inputs(graph: DataflowGraph, seed: int) -> dict[str, Any]:
+def random_inputs(graph: DataflowGraph, seed: int, draw: int = 0) -> dict[str, Any]:
     """Generate a random value for each input.
 
     Floats are standard normal. Booleans are random. Bytes and 16-bit integers, used for pixels and quantized
@@ -47,6 +58,8 @@ def random_inputs(graph: DataflowGraph, seed: int) -> dict[str, Any]:
     Args:
         graph: A prepared model: inputs have static shapes.
         seed: The same seed gives the same values.
+        draw: Which of `DRAWS` ways to draw numbers; others than the first are for models that make nothing of
+            standard normal ones, such as a logarithm or a threshold.
 
     Raises:
         FeedError: If an input is not a tensor, or its shape is not known.
@@ -64,7 +77,7 @@ def random_inputs(graph: DataflowGraph, seed: int) -> dict[str, Any]:
             raise FeedError(name, f"its shape {list(spec.static_shape)} takes {size}, more than this machine's memory")
         random = np.random.default_rng((seed, number))
         try:
-            values[name] = _random(spec, random, _index_bound(graph, value))
+            values[name] = _random(spec, random, _index_bound(graph, value), DRAWS[draw])
         except MemoryError:
             size = f"{spec.nbytes / 1e9:,.0f} GB"
             what = f"its shape {list(spec.static_shape)} takes {size}, and more while values are made up for it"
@@ -146,7 +159,7 @@ def load_inputs(graph: DataflowGraph, inputs: Given) -> dict[str, Any]:
     return checked_inputs(graph, given_values(inputs))
 
 
-def _random(spec: TensorSpec, random: np.random.Generator, bound: int | None) -> np.ndarray[Any, Any]:
+def _random(spec: TensorSpec, random: np.random.Generator, bound: int | None, draw: Draw) -> np.ndarray[Any, Any]:
     dtype = spec.dtype
     assert dtype is not None
     assert spec.shape is not None
@@ -169,7 +182,7 @@ def _random(spec: TensorSpec, random: np.random.Generator, bound: int | None) ->
     if kind.kind == "c":
         real, imaginary = random.standard_normal((2, *shape))
         return np.asarray(real + 1j * imaginary, dtype=kind)
-    values: np.ndarray[Any, Any] = np.asarray(random.standard_normal(shape), dtype=np.float32).astype(kind)
+    values: np.ndarray[Any, Any] = np.asarray(draw(random.standard_normal(shape)), dtype=np.float32).astype(kind)
     return values
 
 

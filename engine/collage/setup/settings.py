@@ -7,10 +7,15 @@ import functools
 from collections.abc import Callable
 from typing import Literal, Self, cast
 
+from collage.measure.budget import UNLIMITED, Budget
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.wire.outcomes import BuildSettings, Tolerance
 from collage.options import BenchOptions, OptimizeOptions
 from collage_core.fusion import CandidateBounds
+
+_SHARE = 0.4
+_LEAST_S = 5.0
+"""Share of the budget, and seconds, that one candidate may take at most."""
 
 PRIVATE = "memory:"
 """URL of a tuning database that ends with the process."""
@@ -42,8 +47,15 @@ def measure_settings(options: OptimizeOptions, threads: int) -> MeasureSettings:
         protocol=preset.protocol,
         tolerance=Tolerance(relative=exact, mismatched=exact),
         inexact_tolerance=Tolerance(relative=inexact, mismatched=inexact),
-        deadline_s=preset.deadline_s,
+        deadline_s=preset.deadline_s
+        if options.budget_s is None
+        else min(preset.deadline_s, _least_s(options.budget_s)),
     )
+
+
+def _least_s(budget_s: float) -> float:
+    """Return the seconds of a candidate that no plan can do without, where there is a budget."""
+    return max(_LEAST_S, _SHARE * budget_s)
 
 
 def plain_settings(threads: int) -> MeasureSettings:
@@ -64,6 +76,7 @@ class SetupChoices:
         threads: CPU threads; one per physical core if None.
         retry_failed: Whether to try again what the tuning database remembers as failed.
         measuring: How candidates are measured, by CPU threads.
+        budget: Time that is left of the run.
     """
 
     toolchains: str | None = None
@@ -74,10 +87,16 @@ class SetupChoices:
     threads: int | None = None
     retry_failed: bool = False
     measuring: Callable[[int], MeasureSettings] = plain_settings
+    budget: Budget = UNLIMITED
 
     @classmethod
-    def of(cls, options: OptimizeOptions) -> Self:
-        """Return what the options of `optimize` say."""
+    def of(cls, options: OptimizeOptions, budget: Budget = UNLIMITED) -> Self:
+        """Return what the options of `optimize` say.
+
+        Args:
+            options: What the user said.
+            budget: The budget of the options, which has begun.
+        """
         return cls(
             toolchains=options.toolchains,
             exclude=options.exclude,
@@ -87,6 +106,7 @@ class SetupChoices:
             threads=options.threads,
             retry_failed=options.retry_failed,
             measuring=functools.partial(measure_settings, options),
+            budget=budget,
         )
 
     @classmethod

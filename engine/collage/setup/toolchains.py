@@ -37,11 +37,12 @@ class Toolchains:
         host: This machine.
         threads: CPU threads of every kernel.
         retry_failed: Whether to try again what the database remembers as failed.
+        budget: Time that is left of the run.
         registry: The toolchains.
         folder: For files of this run.
         store: Bytes shared with workers.
         database: What is known already.
-        pool: The workers.
+        pool: The workers, and the process that evaluates the model.
         statuses: Each wanted toolchain and its targets.
         clashes: Libraries of those that take part which cannot be in one process; their targets exclude each other.
 
@@ -57,6 +58,7 @@ class Toolchains:
         self.host = this_host(self.providers)
         self.threads = choices.threads or self.host.physical_cores
         self.retry_failed = choices.retry_failed
+        self.budget = choices.budget
         with contextlib.ExitStack() as stack:
             sweep()
             self.folder = stack.enter_context(TemporaryFolder())

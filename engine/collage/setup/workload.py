@@ -7,23 +7,23 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx_ir
 
+from collage.measure.models.preparing import prepared_apart
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.value_files import write_values
 from collage.prepare.default_inputs import default_inputs, without_defaults
-from collage.prepare.in_subprocess import prepare_in_subprocess
 from collage.prepare.shapes import free_inputs
-from collage.prepare.steps import check, prepare
+from collage.prepare.steps import check
 from collage.prepare.validity import blamed_on
 from collage.report.facts.record import ModelFacts
 from collage.setup.facts import external_files, file_sha256, model_facts, opened
-from collage.setup.random_inputs import Given, checked_inputs, checked_values, given_values, random_inputs
+from collage.setup.random_inputs import DRAWS, Given, checked_inputs, checked_values, given_values, random_inputs
 from collage.values.npz import to_arrays
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.value_bounds import spec_of
@@ -31,6 +31,9 @@ from collage_core.ir.values.content import content_hash
 from collage_core.ir.values.tensor_spec import TensorSpec
 
 _FRESH_SEED_OFFSET = 1
+
+Prepare: TypeAlias = Callable[[onnx_ir.Model, Mapping[str, tuple[int, ...]]], onnx_ir.Model]
+"""Prepares a model with input shapes by name."""
 
 
 class Workload:
@@ -43,6 +46,7 @@ class Workload:
             `input_shapes` names none; seeded random arrays if None. An input with a default value stays one if a value
             for it is among them, and is a constant otherwise.
         seed: For random arrays.
+        prepare: Prepares the model; in a process of its own if None.
 
     Attributes:
         graph: The prepared model's graph.
@@ -50,8 +54,6 @@ class Workload:
         key: Hash of the model with its weights, input shapes and inputs.
         seed: As given.
         notes: What the user should know about how the model is taken.
-        reference_s: Seconds after which a reference run is taken for one that never ends: a Loop may ask for 2^63
-            steps.
 
     Raises:
         ModelError: If it is not a model Collage can use.
@@ -65,6 +67,7 @@ class Workload:
         input_shapes: Mapping[str, tuple[int, ...]] | None = None,
         inputs: Given | None = None,
         seed: int = 0,
+        prepare: Prepare | None = None,
     ) -> None:
         given, name, sha256 = opened(model)
         self._arrays = None if inputs is None else given_values(inputs)
@@ -75,12 +78,12 @@ class Workload:
         bound = check(given, input_shapes=shapes)
         if self._arrays is not None:
             self._arrays = checked_values(_input_specs(given, bound), self._arrays)
-        prepare_in_subprocess(given, shapes)
-        prepared = prepare(given, input_shapes=shapes)
+        prepared = (prepare or prepared_apart)(given, shapes)
         with blamed_on(prepared):
             self.graph = DataflowGraph(prepared)
         self.facts: ModelFacts = model_facts(name, sha256, given, self.graph.model)
         self.seed = seed
+        self._draw = 0
         self.notes = tuple(
             f"input {each!r} has a default value and is a constant here; give a value with --inputs to keep it an input"
             for each in default_inputs(given)
@@ -91,7 +94,6 @@ class Workload:
         for key, array in sorted(to_arrays(self._arrays or {}).items()):
             digest.update(f"{key}={content_hash(array)}".encode())
         self.key = digest.hexdigest()
-        self.reference_s = 3600.0
 
     @functools.cached_property
     def inputs(self) -> Mapping[str, Any]:
@@ -102,7 +104,15 @@ class Workload:
         """
         if self._arrays is not None:
             return checked_inputs(self.graph, self._arrays)
-        return random_inputs(self.graph, self.seed)
+        return random_inputs(self.graph, self.seed, self._draw)
+
+    def redraw(self) -> bool:
+        """Draw random inputs in another way, because the model makes nothing of these; return whether there is one."""
+        if self._arrays is not None or self._draw + 1 == len(DRAWS):
+            return False
+        self._draw += 1
+        self.__dict__.pop("inputs", None)
+        return True
 
     @property
     def sha256(self) -> str:
@@ -116,7 +126,7 @@ class Workload:
         """
         if not self.has_fresh_inputs:
             return self.inputs
-        return random_inputs(self.graph, self.seed + _FRESH_SEED_OFFSET)
+        return random_inputs(self.graph, self.seed + _FRESH_SEED_OFFSET, self._draw)
 
     @property
     def has_fresh_inputs(self) -> bool:

@@ -44,7 +44,7 @@ def test_a_worker_that_stands_in_is_given_constant_strings_as_constants(tmp_path
         target=Target(toolchain="t", fingerprint="t 1"),
     )
 
-    capture = Capture.take(graph, {"words": np.array(["a word", "another"])}, store, fallback=fallback)
+    capture = Capture.take(graph.model, {"words": np.array(["a word", "another"])}, store, fallback=fallback)
 
     function = decode_function(worker.asked[0].function, store)
     assert capture.value("y").tolist() == [True, False]

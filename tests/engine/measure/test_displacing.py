@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 
 import numpy as np
 import onnx_ir
@@ -71,3 +72,20 @@ def test_values_that_are_no_plain_memory_are_left_alone() -> None:
 
     assert text.value.tolist() == ["some", "text"]
     assert foreign.value is theirs
+
+
+def test_one_candidate_after_the_other_takes_neither_further_memory_nor_further_threads() -> None:
+    nbytes = 1 << 26
+    Displacement(nbytes, [], 2)()
+    threads = threading.active_count()
+
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            Displacement(nbytes, [], 2)()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most < nbytes // 2
+    assert threading.active_count() == threads

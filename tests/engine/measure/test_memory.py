@@ -123,3 +123,14 @@ time.sleep(600)
     assert alone == pytest.approx(106 * MIB, rel=0.1)
     assert held == pytest.approx(170 * MIB, rel=0.1)
     assert memory.family_bytes(process.pid) == 0
+
+
+@pytest.mark.parametrize(("text", "count"), [("pgfault 1\noom_kill 3\n", 3), ("pgfault 1\n", None), (None, None)])
+def test_what_linux_killed_for_memory_is_counted(
+    text: str | None, count: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if text is not None:
+        (tmp_path / "vmstat").write_text(text, encoding="ascii")
+    monkeypatch.setattr(memory, "_VMSTAT", tmp_path / "vmstat")
+
+    assert memory.kernel_kills() == count

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from collage.errors import WireError
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.values import decode_value, encode_value
 from collage.measure.wire.wire_values import WireValue
+from collage.reference.conditioning import Conditioning
 
 
 @pytest.mark.parametrize(
@@ -71,3 +73,11 @@ def test_equal_bytes_are_one_file_and_no_name_leads_out_of_the_store(tmp_path: P
         store.path("../" + "0" * 61)
     with pytest.raises(WireError, match="is not in"):
         store.read("0" * 64)
+
+
+def test_what_rounding_does_to_a_value_is_no_part_of_what_records_are_kept_under(tmp_path: Path) -> None:
+    value = encode_value(np.array([1.0, 2.0], np.float32), BlobStore(tmp_path))
+    judged = dataclasses.replace(value, conditioning=Conditioning(scale=2.0, octaves=(1,), noise=(1e-7,)))
+
+    assert repr(judged) == repr(value)
+    assert judged != value

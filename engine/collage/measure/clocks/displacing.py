@@ -9,6 +9,7 @@ has just written.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,11 +34,10 @@ class Displacement:
     """
 
     def __init__(self, nbytes: int, inputs: Sequence[Buffer], threads: int) -> None:
-        memory: _Bytes = np.full(nbytes, 1, dtype=np.uint8)  # zeros would be one page, read again and again
         written = [_bytes_of(buffer.value) for buffer in inputs if _is_plain(buffer)]
-        shares = [np.array_split(array, threads) for array in (memory, *written)]
+        shares = [np.array_split(array, threads) for array in (_memory(nbytes), *written)]
         self._mine, *self._theirs = zip(*shares, strict=True)
-        self._others = ThreadPoolExecutor(threads - 1, "displacement") if threads > 1 else None
+        self._others = _other_threads(threads - 1) if threads > 1 else None
 
     def __call__(self) -> None:
         """Do it, on all threads at once."""
@@ -45,6 +45,18 @@ class Displacement:
         _displace(self._mine)
         for other in others:
             other.result()
+
+
+@functools.lru_cache(maxsize=1)
+def _memory(nbytes: int) -> _Bytes:
+    """Return what all displacements of this process read: writing it costs more than all that one candidate reads."""
+    return np.full(nbytes, 1, dtype=np.uint8)  # zeros would be one page, read again and again
+
+
+@functools.lru_cache(maxsize=1)
+def _other_threads(count: int) -> ThreadPoolExecutor:
+    """Return the threads beside the calling one, of all displacements of this process."""
+    return ThreadPoolExecutor(count, "displacement")
 
 
 def _is_plain(buffer: Buffer) -> bool:

@@ -70,10 +70,10 @@ class ContenderMain:
             parts_us = {} if parts is None else _parts(parts, ask)
             after_us = 0.0 if calibrate is None else calibrate()
             as_called = getattr(call, "as_called", None) if ask.as_called else None
+            warmup_s = 0.0 if statistics.median(samples) < 1e6 * ask.warmup_s else None  # a long run warmed up for both
             return Burst(
                 samples_us=samples,
-                # what is run is the same, so one run warms the second call up
-                called_us=() if as_called is None else _samples(as_called, ask, 0.0),
+                called_us=() if as_called is None else _samples(as_called, ask, warmup_s),
                 parts_us=parts_us,
                 calibration_us=(before_us + after_us) / 2,
             )
@@ -81,14 +81,22 @@ class ContenderMain:
             gc.enable()
 
 
-def _samples(call: Callable[[], Any], ask: AskBurst, warmup_s: float) -> tuple[float, ...]:
-    """Time runs of a call; what one returns is kept until the next has returned, as in a loop that uses its results."""
+def _samples(call: Callable[[], Any], ask: AskBurst, warmup_s: float | None) -> tuple[float, ...]:
+    """Time runs of a call; what one returns is kept until the next has returned, as in a loop that uses its results.
+
+    Args:
+        call: The call.
+        ask: How long and how often.
+        warmup_s: Seconds of untimed runs, at least one; None for no run.
+    """
     clock = time.perf_counter_ns
-    warm = clock() + round(warmup_s * 1e9)
-    while True:
-        kept = call()
-        if clock() >= warm:
-            break
+    kept = None
+    if warmup_s is not None:
+        warm = clock() + round(warmup_s * 1e9)
+        while True:
+            kept = call()
+            if clock() >= warm:
+                break
     samples: list[float] = []
     end = clock() + round(ask.duration_s * 1e9)
     while True:

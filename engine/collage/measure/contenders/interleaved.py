@@ -26,6 +26,9 @@ from collage_core.contract import Json
 Rounds: TypeAlias = tuple[tuple[float, ...], ...]
 """Microseconds of each run, by round."""
 
+DEADLINE_S = 300.0
+"""Seconds after which a contender that does not answer is killed."""
+
 _LOADERS = 2
 """Number of contenders that load at the same time. Nothing is timed yet, and loading leaves cores idle."""
 
@@ -154,7 +157,7 @@ def interleaved(
     min_runs: int = 2,
     warmup_s: float = 0.04,
     settle_s: float = 0.02,
-    deadline_s: float = 300.0,
+    deadline_s: float = DEADLINE_S,
     first_round: int = 0,
     as_called: bool = False,
     in_parts: bool = False,

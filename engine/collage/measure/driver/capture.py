@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Collection, Mapping
 from typing import Any
 
+import onnx_ir
+
+from collage.measure.models.model_process import ModelProcess
 from collage.measure.wire.blobs import BlobStore
-from collage.measure.wire.values import decode_value, encode_value
+from collage.measure.wire.values import decode_value
 from collage.measure.wire.wire_values import WireValue
-from collage.reference.evaluator import Fallback, evaluate
+from collage.reference import Evaluation, Fallback
+from collage.reference.choices import needed_values
 from collage_core.contract import KernelFunction
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits
+
+DEADLINE_S = 3600.0
+"""Seconds after which a reference run is taken for one that never ends: a Loop may ask for 2^63 steps."""
 
 
 class Capture:
@@ -31,35 +39,37 @@ class Capture:
     @classmethod
     def take(
         cls,
-        graph: DataflowGraph,
+        model: onnx_ir.Model,
         inputs: Mapping[str, Any],
         store: BlobStore,
         *,
+        models: ModelProcess | None = None,
         fallback: Fallback | None = None,
-        deadline_s: float | None = None,
-        keep: Callable[[str], bool] | None = None,
+        deadline_s: float = DEADLINE_S,
+        keep: Collection[str] | None = None,
+        conditioned: bool = True,
     ) -> Capture:
-        """Run the reference once and store the values it computes.
+        """Run the reference once, in a process of its own, and store the values it computes.
 
         Args:
-            graph: Graph of the prepared model.
+            model: A prepared model.
             inputs: A value for each of its inputs.
             store: Stores the values.
+            models: The process; one that ends with this run if None.
             fallback: Computes the nodes the reference cannot; see `worker_fallback`.
             deadline_s: Time limit for the whole run.
-            keep: Predicate on value names that selects the values to store; all by default.
+            keep: Names of the values to store; all by default.
+            conditioned: Whether to find out what rounding does to them.
 
         Raises:
             EvaluationError: If a node cannot be computed.
-            DeadlineExceededError: If the time limit passes.
+            ModelCostError: If the run takes too much memory or time.
         """
-        evaluation = evaluate(graph.model, inputs, fallback=fallback, deadline_s=deadline_s, keep=keep)
-        values = dict(evaluation.values)
-        wire = {}
-        while values:  # each is freed as soon as it is on disk
-            name, value = values.popitem()
-            wire[name] = encode_value(value, store)
-        return cls(wire, store, evaluation.unchecked)
+        with ModelProcess() if models is None else contextlib.nullcontext(models) as process:
+            ran = process.evaluate(
+                model, inputs, store, keep=keep, fallback=fallback, deadline_s=deadline_s, conditioned=conditioned
+            )
+        return cls(ran.values, store, ran.unchecked)
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -80,6 +90,11 @@ class Capture:
         """
         return decode_value(self._values[name], self._store)
 
+    def evaluation(self) -> Evaluation:
+        """Return all values, mapped, as the result of an evaluation in this process."""
+        conditioning = {name: each.conditioning for name, each in self._values.items() if each.conditioning is not None}
+        return Evaluation({name: self.value(name) for name in self._values}, self.unchecked, conditioning)
+
     def inputs_of(self, function: KernelFunction) -> tuple[WireValue, ...]:
         """Return the input values of a kernel function, in the order of its inputs."""
         return tuple(self._values[spec.name] for spec in function.inputs)
@@ -97,6 +112,12 @@ class Capture:
         chance = random_nodes(graph, nodes)
         free = {value.name for index in iterate_bits(chance) for value in graph.nodes[index].outputs}
         return tuple(None if spec.name in free else self._values[spec.name] for spec in function.outputs)
+
+    def behind(self, function: KernelFunction) -> dict[str, WireValue]:
+        """Return the values inside a function that its choices are between, by name; see `reference.choices`."""
+        given = {spec.name for spec in function.inputs}
+        names = needed_values(function.model.graph.outputs) - given
+        return {name: self._values[name] for name in names if name in self._values}
 
     def nbytes(self) -> int:
         """Return the bytes on disk; equal values are counted once."""

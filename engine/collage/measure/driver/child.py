@@ -24,6 +24,8 @@ from collage.measure.driver import memory
 from collage.measure.wire.frames import Frame, FrameParser
 from collage.own_process import own_command
 
+KERNEL_KILLED = "the system killed it"
+"""Beginning of the reason for the end of a process that Linux killed for memory, its own or that of others."""
 _POLL_S = 0.05
 _MARK = "COLLAGE_CHILD"
 """Environment variable inherited by the child's descendants, which identifies them after the child is gone."""
@@ -71,6 +73,7 @@ class ChildProcess:
         self.limit_bytes = memory.limit_bytes() if memory_limit_bytes is None else memory_limit_bytes
         self._parser = FrameParser()
         self._next_look = self._next_census = 0.0
+        self._kernel_kills = memory.kernel_kills()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by `kill`
         appending = fcntl.fcntl(self._log, fcntl.F_GETFL) | os.O_APPEND  # it writes where the file ends, if it is cut
         fcntl.fcntl(self._log, fcntl.F_SETFL, appending)
@@ -214,6 +217,9 @@ class ChildProcess:
             status = self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             return self._failed("protocol", "it closed its output and went on")
+        before, now = self._kernel_kills, memory.kernel_kills()
+        if status == -signal.SIGKILL and None not in (before, now) and before != now:
+            return self._failed("memory", f"{KERNEL_KILLED} because memory ran out")
         if status < 0:
             try:
                 how = f"killed by {signal.Signals(-status).name}"

@@ -9,6 +9,7 @@ import psutil
 
 SHARE = 0.8
 """Share of the memory free at its start that a worker may hold."""
+_VMSTAT = Path("/proc/vmstat")
 _CGROUPS = Path("/sys/fs/cgroup")
 _NO_LIMIT = 1 << 60
 """Threshold for unlimited control groups, which report `max` or, in version 1, a number as large as this."""
@@ -44,6 +45,18 @@ def family_bytes(pid: int) -> int:
         family += _children(member)
     alone = private_bytes(pid)
     return alone if len(family) == 1 else max(alone, sum(_proportional_bytes(member) for member in family))
+
+
+def kernel_kills() -> int | None:
+    """Return how many processes Linux has killed since it started because memory ran out, of the machine or a group.
+
+    None where that is not known: it is counted since Linux 4.13 (`oom_kill` in `/proc/vmstat`).
+    """
+    for line in _lines(_VMSTAT):
+        name, _, value = line.partition(" ")
+        if name == "oom_kill" and value.isdigit():
+            return int(value)
+    return None
 
 
 def _children(pid: int) -> list[int]:

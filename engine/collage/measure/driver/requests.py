@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.settings import MeasureSettings
@@ -45,13 +46,14 @@ class Requests:
             bytes_beside: Memory that the model's other kernels touch on the host.
             brief: Whether to take the first blocks only.
         """
-        function, inputs, expected = self._checked(candidate.sub_graph)
+        checked = self._checked(candidate.sub_graph)
         target = candidate.measured_as
         return AskMeasure(
             target=target,
-            function=function,
-            inputs=inputs,
-            expected=expected,
+            function=checked.function,
+            inputs=checked.inputs,
+            expected=checked.expected,
+            behind=checked.behind,
             build=self._settings.build_for(target),
             protocol=self._settings.brief if brief else self._settings.protocol,
             tolerance=self._settings.limits(target).tolerance,
@@ -70,13 +72,14 @@ class Requests:
             variant: Name of the variant to build; None for the first that is right.
             check: Whether to check it; otherwise nothing is captured.
         """
-        function, inputs, expected = self._checked(sub_graph) if check else (self._function(sub_graph), (), ())
+        checked = self._checked(sub_graph) if check else _Checked(self._encoder.encode(function_of(sub_graph)))
         return AskBuild(
             target=target,
-            function=function,
+            function=checked.function,
             variant=variant,
-            inputs=inputs,
-            expected=expected,
+            inputs=checked.inputs,
+            expected=checked.expected,
+            behind=checked.behind,
             build=self._settings.build_for(target),
             tolerance=self._settings.limits(target).tolerance,
             deadline_s=self._settings.deadline_s,
@@ -101,13 +104,24 @@ class Requests:
             runs=PROFILED_RUNS,
         )
 
-    def _checked(self, sub_graph: SubGraph) -> tuple[WireFunction, tuple[WireValue, ...], tuple[WireValue | None, ...]]:
-        function = function_of(sub_graph)
-        expected = self._capture().expected_of(function, sub_graph.graph, sub_graph.nodes)
-        return self._encoder.encode(function), self._capture().inputs_of(function), expected
+    def _checked(self, sub_graph: SubGraph) -> _Checked:
+        function, capture = function_of(sub_graph), self._capture()
+        return _Checked(
+            function=self._encoder.encode(function),
+            inputs=capture.inputs_of(function),
+            expected=capture.expected_of(function, sub_graph.graph, sub_graph.nodes),
+            behind=capture.behind(function),
+        )
 
-    def _function(self, sub_graph: SubGraph) -> WireFunction:
-        return self._encoder.encode(function_of(sub_graph))
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Checked:
+    """A function with what it is checked by; nothing where it is not checked."""
+
+    function: WireFunction
+    inputs: tuple[WireValue, ...] = ()
+    expected: tuple[WireValue | None, ...] = ()
+    behind: Mapping[str, WireValue] = dataclasses.field(default_factory=dict)
 
 
 def function_of(sub_graph: SubGraph) -> KernelFunction:

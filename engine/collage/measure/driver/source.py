@@ -151,6 +151,20 @@ class MeasuringCostSource(ProfilingCosts):
             if progress is not None:
                 progress(Step(done=number, total=len(waiting), candidate=candidate, outcome=outcome, seconds=seconds))
 
+    def condemn(self, candidate: CandidateKernel, failure: Failed) -> None:
+        """Record that a candidate fails in a plan, though it passed alone: it counts as failed from now on.
+
+        Args:
+            candidate: The candidate.
+            failure: How it fails, and in which company.
+        """
+        key = self.record_key(candidate)
+        limits = self.settings.limits(candidate.measured_as)
+        # whatever a search goes by, samples it was selected by or fresh ones, this comes last
+        self._database.append(to_record(failure, key, "select", self._now(), limits))
+        self._tried.add(key)
+        self.read_anew(key)
+
     def build(
         self, sub_graph: SubGraph, target: Target, variant: str | None = None, *, check: bool = True
     ) -> Built | Refused | Failed:

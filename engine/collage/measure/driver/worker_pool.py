@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from collage.measure.driver.client import PluginSource, Worker
+from collage.measure.models.model_process import ModelProcess
 from collage.measure.wire.blobs import BlobStore
 from collage_core.contract import BlobCache, Target
 
@@ -19,6 +20,10 @@ class WorkerPool:
         sources: The toolchains.
         store: Blobs they share with the driver.
         cache: See `Worker`.
+
+    Attributes:
+        store: As given.
+        models: Prepares and evaluates models.
     """
 
     def __init__(
@@ -29,6 +34,7 @@ class WorkerPool:
         cache: Callable[[Target], BlobCache] | None = None,
     ) -> None:
         self.store = store
+        self.models = ModelProcess()
         self._workers = {source.toolchain: Worker(source, store, cache=cache) for source in sources}
 
     def __enter__(self) -> Self:
@@ -66,7 +72,8 @@ class WorkerPool:
         return {name: worker.libraries for name, worker in self._workers.items()}
 
     def close(self) -> None:
-        """Kill all workers."""
+        """Kill all workers, and the process of models."""
         with contextlib.ExitStack() as stack:
+            stack.callback(self.models.close)
             for worker in self._workers.values():
                 stack.callback(worker.close)

@@ -12,6 +12,9 @@ import os
 import re
 import tempfile
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from collage.errors import WireError
 
@@ -96,3 +99,16 @@ class BlobStore:
 
     def _lacks(self, name: str) -> WireError:
         return WireError(f"blob {name} is not in {self.directory}; it was deleted, or never sent")
+
+
+def drop_pages(value: Any) -> None:
+    """Let the system take back the pages of a value of a store that were read; they are read again when needed.
+
+    Args:
+        value: Any value; nothing happens if it is not mapped from a file.
+    """
+    base = value
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        base.obj.madvise(mmap.MADV_DONTNEED)

@@ -87,6 +87,9 @@ def blobs_of(message: Any) -> Iterator[str]:
     elif isinstance(message, tuple):
         for item in message:
             yield from blobs_of(item)
+    elif isinstance(message, Mapping):
+        for item in message.values():
+            yield from blobs_of(item)
     elif dataclasses.is_dataclass(message):
         for field in dataclasses.fields(message):
             yield from blobs_of(getattr(message, field.name))

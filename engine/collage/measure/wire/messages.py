@@ -11,6 +11,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
+from collage.measure.wire.model_messages import (
+    AskNode,
+    AskPrepareModel,
+    AskReference,
+    ModelFailed,
+    ModelPrepared,
+    NodeValues,
+    ReferenceValues,
+)
 from collage.measure.wire.outcomes import (
     BuildSettings,
     Built,
@@ -61,6 +70,7 @@ class AskMeasure:
         function: The function to build.
         inputs: Input values, in the order of its inputs.
         expected: Expected values, in the order of its outputs; None where they are undefined (random numbers).
+        behind: Values inside the function that its choices are between, by name; see `reference.choices`.
         build: Build settings.
         protocol: Timing protocol.
         tolerance: Required accuracy.
@@ -83,6 +93,7 @@ class AskMeasure:
     variant: str | None = None
     cold: bool = True
     bytes_beside: int = 0
+    behind: Mapping[str, WireValue] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +106,7 @@ class AskBuild:
         variant: Name of the only variant wanted; None for the first correct one.
         inputs: Values to check it on; empty to load it only.
         expected: Expected values, as in `AskMeasure`.
+        behind: As in `AskMeasure`.
         build: Build settings.
         tolerance: Required accuracy.
         deadline_s: Seconds after which the driver kills the worker.
@@ -108,6 +120,7 @@ class AskBuild:
     build: BuildSettings
     tolerance: Tolerance
     deadline_s: float
+    behind: Mapping[str, WireValue] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,4 +335,11 @@ MESSAGES: Final[Mapping[str, type]] = {
     "prepared": Prepared,
     "ask_burst": AskBurst,
     "burst": Burst,
+    "ask_prepare_model": AskPrepareModel,
+    "model_prepared": ModelPrepared,
+    "ask_reference": AskReference,
+    "reference_values": ReferenceValues,
+    "ask_node": AskNode,
+    "node_values": NodeValues,
+    "model_failed": ModelFailed,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from collage.documents.artifact_manifest import ArtifactManifest
 from collage.measure.wire.wire_values import WireValue
@@ -32,18 +32,27 @@ class BuildSettings:
     deterministic: bool = False
 
 
+USUAL_ERROR: Final = 1e-3
+"""Largest error of kernels that compute in the model's own types, where nobody asks for another."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
     """How far a kernel's outputs may be from the reference's.
 
     Attributes:
-        relative: Largest difference of floating-point tensors, relative to the tensor's largest magnitude.
-        mismatched: Largest share of differing elements of integer and boolean tensors; two correct
-            implementations disagree where scores tie within rounding.
+        relative: Largest error of floating-point tensors; see `Discrepancy`.
+        mismatched: Largest share of differing elements of integer and boolean tensors of which it is not known what
+            decides them.
     """
 
-    relative: float = 1e-3
-    mismatched: float = 1e-3
+    relative: float = USUAL_ERROR
+    mismatched: float = USUAL_ERROR
+
+    @property
+    def is_of_correct_kernels(self) -> bool:
+        """Whether each element has to be correct, as `Judge` defines it: nobody asked for a larger error than usual."""
+        return self.relative <= USUAL_ERROR
 
 
 class Stage(enum.Enum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from collage.reference.conditioning import Conditioning
 from collage_core.contract import TensorSpec
 
 
@@ -19,6 +20,8 @@ class WireValue:
         blob: The elements, row-major, for tensors.
         strings: The elements, row-major, for strings.
         items: The members, for sequences.
+        conditioning: What rounding does to it, for tensors of a reference run. No part of `repr`, and so of the keys of
+            records: it depends on the judge, not on the value.
     """
 
     kind: Literal["tensor", "strings", "sequence", "absent"]
@@ -27,6 +30,7 @@ class WireValue:
     blob: str = ""
     strings: tuple[str, ...] = ()
     items: tuple[WireValue, ...] = ()
+    conditioning: Conditioning | None = dataclasses.field(default=None, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,7 +178,9 @@ class Trial:
             ask.expected,
             self._store,
             self._function,
+            correct=ask.target.exact and ask.tolerance.is_of_correct_kernels,
             tolerance=ask.tolerance,
+            behind=ask.behind,
             deterministic=ask.build.deterministic,
         )
 
