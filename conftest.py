@@ -25,6 +25,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Asks for one more than there are processors: many tests wait for a process they have started."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return usable + 1
+
+
 def why_not(modules: Iterable[str]) -> str:
     """Why a test cannot be run here that needs a GPU and some modules; empty if it can."""
     from collage.devices.this_host import this_host

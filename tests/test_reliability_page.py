@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.reliability_page import PAGE, ROOT, Guard, all_guards, guards_of, page, problems
+from tests import reliability_page
+from tests.reliability_page import PAGE, ROOT, Guard, guards_of, page, problems
 
 RAIN = Guard(file="tests/test_rain.py", test="test_rain", case="it rains", outcome="it is wet", area="devices")
+
+
+@functools.cache
+def all_guards() -> list[Guard]:
+    """Those of the repository, read once: it takes seconds."""
+    return reliability_page.all_guards()
 
 
 def test_the_page_is_what_the_command_writes() -> None:

@@ -87,19 +87,27 @@ def optimize(
     )
 
 
-def load(path: str | Path, *, threads: int | None = None) -> Session:
+def load(
+    path: str | Path,
+    *,
+    threads: int | None = None,
+    verify: bool | str | Path | Mapping[str, Any] = False,
+) -> Session:
     """Load a package for execution, as `onnxruntime.InferenceSession` loads a model.
 
     Args:
         path: A `.collage` file.
-        threads: CPU threads; the number the package was optimized for if None.
+        threads: CPU threads; the number the package was optimized for, and verified with, if None.
+        verify: Whether to run it a few times and compare its outputs with the reference's, on random inputs; or values
+            of its inputs to do so with, by name or in an NPZ file.
 
     Raises:
-        CollageError: If the file is not a package, or a requirement is missing on this machine.
+        CollageError: If the file is not a package, a requirement is missing on this machine, or it is verified and
+            wrong.
     """
     from collage.commands.load import load as load_session
 
-    return load_session(path, threads=threads)
+    return load_session(path, threads=threads, verify=verify)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,103 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import Final
+
 from collage_core.errors import CollageError, KernelError, UsageError
+
+_NODES_NAMED: Final = 3
+
+
+def some_of(nodes: Sequence[str]) -> str:
+    """Return the first names of some nodes, for messages, and how many more there are.
+
+    Examples:
+        >>> some_of(["a", "b"]), some_of(["a", "b", "c", "d", "e"])
+        ('a, b', 'a, b, c and 2 more')
+    """
+    more = len(nodes) - _NODES_NAMED
+    return ", ".join(nodes[:_NODES_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+class ModelCostError(CollageError):
+    """Preparing or evaluating a model takes more memory or time than it may.
+
+    Attributes:
+        what: The work.
+        reason: What it takes too much of, and what asked for it as far as that is known.
+        advice: What to do.
+    """
+
+    def __init__(self, what: str, reason: str, advice: str) -> None:
+        self.what = what
+        self.reason = reason
+        self.advice = advice
+        super().__init__(f"{what} {reason}. {advice}")
+
+    @classmethod
+    def large(cls, what: str, limit_bytes: int, variable: str, detail: str = "") -> ModelCostError:
+        """Return the error for too much memory.
+
+        Args:
+            what: The work.
+            limit_bytes: The limit.
+            variable: Environment variable that raises it.
+            detail: What asked for it; empty if that is not known.
+        """
+        reason = f"needs more than the {limit_bytes / 2**30:.1f} GiB of memory that it may take"
+        return cls(
+            what,
+            reason + (f": {detail}" if detail else ""),
+            f"Give the model smaller inputs or attributes, or allow more: {variable}={math.ceil(limit_bytes / 2**29)} "
+            "(GiB).",
+        )
+
+    @classmethod
+    def killed(cls, what: str, detail: str = "", *, known: bool = True) -> ModelCostError:
+        """Return the error for a process that was killed from outside.
+
+        Args:
+            what: The work.
+            detail: Where it was; empty if that is not known.
+            known: Whether it is known that the system killed it because memory ran out.
+        """
+        why = "the system's memory ran out" if known else "probably the system's memory ran out"
+        return cls(
+            what,
+            f"was ended by SIGKILL; {why}" + (f": it was {detail}" if detail else ""),
+            "Free memory and run it again, or give the model smaller inputs or attributes.",
+        )
+
+    @classmethod
+    def late(cls, what: str, deadline_s: float, detail: str = "") -> ModelCostError:
+        """Return the error for too much time.
+
+        Args:
+            what: The work.
+            deadline_s: The limit in seconds.
+            detail: Where it was; empty if that is not known.
+        """
+        return cls(
+            what,
+            f"did not finish within {deadline_s:.3g} s" + (f": it was {detail}" if detail else ""),
+            "Give the model smaller inputs or attributes, or more time with --budget.",
+        )
+
+
+class BudgetError(CollageError):
+    """A run has nothing to show for when its budget is spent.
+
+    Attributes:
+        what: The work.
+        budget_s: The budget in seconds.
+    """
+
+    def __init__(self, what: str, budget_s: float, advice: str) -> None:
+        self.what = what
+        self.budget_s = budget_s
+        super().__init__(f"{what} did not finish within its budget of {budget_s:g} s. {advice}")
 
 
 class LibraryClashError(KernelError):
@@ -34,8 +130,8 @@ class LoweredAgainWarning(UserWarning):
     """Kernels of a package did not fit this machine, or are code of another, and were lowered again, unmeasured."""
 
 
-class FewerThreadsWarning(UserWarning):
-    """A package was measured with more threads than this machine has CPUs, and runs with fewer."""
+class OtherThreadsWarning(UserWarning):
+    """A package runs with another number of threads than it was measured and verified with."""
 
 
 class PluginWarning(UserWarning):
@@ -89,12 +185,47 @@ class PlanBuildError(CollageError):
         self.target = target
         self.nodes = nodes
         self.reason = reason
-        shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
-        super().__init__(f"{target} cannot build {shown}: {reason}")
+        super().__init__(f"{target} cannot build {some_of(nodes)}: {reason}")
 
 
 class VerificationError(CollageError):
     """A finished plan does not reproduce the reference's values, or does not run in its deployment setting."""
+
+
+class PlanRunError(VerificationError):
+    """A finished plan does not run."""
+
+
+class WrongKernelError(VerificationError):
+    """A finished plan is wrong or does not run because of one of its kernels, which passed when it was measured.
+
+    Attributes:
+        target: Name of its target.
+        nodes: Names of its nodes.
+        site: Its call site in the plan.
+        reason: How it fails: alone on fresh inputs, or beside which other kernels.
+    """
+
+    def __init__(self, target: str, nodes: tuple[str, ...], site: str, reason: str) -> None:
+        self.target = target
+        self.nodes = nodes
+        self.site = site
+        self.reason = reason
+        super().__init__(f"{target} is wrong on {some_of(nodes)} ({site}): {reason}")
+
+
+class WrongPinError(UsageError):
+    """A kernel of a pinned node makes the plan wrong.
+
+    Attributes:
+        pin: As written.
+        wrong: The kernel.
+    """
+
+    def __init__(self, pin: str, wrong: WrongKernelError) -> None:
+        self.pin = pin
+        self.wrong = wrong
+        super().__init__(f"--pin {pin!r} cannot be kept: {wrong}. Pin less, or pin it to another toolchain.")
 
 
 class PackageError(CollageError):

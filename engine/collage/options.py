@@ -130,7 +130,8 @@ class OptimizeOptions:
         preset: `"quick"`, `"default"` or `"extensive"`.
         search: One of `SEARCHES`: measure what best plans lack (`"lazy"`), or all that the preset says (`"exact"`),
             also with an integer program's word on it (`"ilp"`); or lazily, then change whole plans (`"two-level"`).
-        budget_s: Measure no further candidates after this many seconds, save what no plan can do without.
+        budget_s: Seconds for the whole run. In the first part candidates are measured, then plans are raced and the
+            chosen one is verified. What no plan can do without is tried in any case, but not for long.
         max_error: Largest error, relative to a tensor's scale, of targets that do not compute in the model's own
             dtypes; None leaves such targets out.
         tuning_db: URL of the tuning database; the user's own if None.

@@ -97,6 +97,33 @@ def test_the_outer_limit_holds_after_an_inner_one_passed() -> None:
         work()
 
 
+def test_the_outer_limit_holds_within_an_inner_one() -> None:
+    with pytest.raises(DeadlineExceededError, match="outer"), time_limit(0.01, "outer"), time_limit(3600, "inner"):
+        time.sleep(60)
+
+
+def test_a_hook_that_the_outer_limit_ends_is_not_the_plugins_failure() -> None:
+    with pytest.raises(DeadlineExceededError, match="outer"), time_limit(0.01, "outer"):
+        in_driver("mock", "collage_fusion_spec", lambda: time.sleep(60), limit_s=3600)
+
+
+def test_what_is_interrupted_can_clean_up() -> None:
+    cleaned = []
+
+    def work() -> None:
+        try:
+            with time_limit(3600, "inner"):
+                time.sleep(60)
+        finally:
+            left_s, _ = signal.getitimer(signal.ITIMER_REAL)
+            cleaned.append(left_s)
+
+    with pytest.raises(DeadlineExceededError, match="outer"), time_limit(0.01, "outer", again_s=1800):
+        work()
+
+    assert 60 < cleaned[0] <= 1800
+
+
 def test_outside_the_main_thread_there_is_no_limit() -> None:
     done: list[float] = []
 

@@ -246,6 +246,14 @@ def test_a_failure_to_lower_what_was_accepted_stays_what_it_is() -> None:
             ask(answering("collage_lower", lower), "collage_lower")
 
 
+MANY = [Target(toolchain="mock", fingerprint="mock 1", options=(("n", str(number)),)) for number in range(65)]
+
+
+@pytest.mark.guards(
+    "a plugin answers with thousands of targets or candidates, or refuses more nodes than a model has",
+    "it fails by name, before anything is made of them",
+    area="toolchains",
+)
 def test_what_an_answer_holds_is_looked_at() -> None:
     twice = [TARGET, TARGET]
     nameless = [Target(toolchain="mock", fingerprint=None)]  # type: ignore[arg-type]
@@ -253,6 +261,8 @@ def test_what_an_answer_holds_is_looked_at() -> None:
     for hook, answer, reason in [
         ("collage_targets", twice, "two targets have one name: mock, mock"),
         ("collage_targets", nameless, "of a target, fingerprint is NoneType, not str"),
+        ("collage_targets", MANY, "more than the 64 targets that are possible"),
+        ("collage_query", {f"n{i}": "no" for i in range(1000)}, "it refuses more nodes than the"),
         ("collage_query", {"matmul_0": ""}, "the answer must map node names to reasons"),
         ("collage_lower", [Artifact(files={"a/b": b""})], "of an artifact, 'a/b' is no plain file name"),
     ]:

@@ -9,6 +9,7 @@ from typing import cast
 import onnx_ir
 
 from collage.explore.exploration import ExplorationSetup
+from collage.measure.budget import UNLIMITED, Budget
 from collage.measure.driver.source import Counts, MeasuringCostSource, Step
 from collage.measure.wire.outcomes import Failed, Measured, Refused, Stage
 from collage.options import PRESETS, Preset
@@ -166,7 +167,7 @@ def setup_of(
     *,
     preset: Preset | str = "default",
     bounds: CandidateBounds | None = None,
-    budget_s: float | None = None,
+    budget: Budget = UNLIMITED,
 ) -> ExplorationSetup:
     """What an exploration is given that measures nothing."""
     return ExplorationSetup(
@@ -175,5 +176,5 @@ def setup_of(
         preset=PRESETS[preset] if isinstance(preset, str) else preset,
         bounds=bounds or CandidateBounds(),
         progress=SilentProgress(),
-        budget_s=budget_s,
+        budget=budget,
     )

@@ -26,7 +26,7 @@ def said_by(folder: Path, script: str, *arguments: str) -> list[str]:
     [
         ("measure.worker.worker_main", False),
         ("measure.contenders.contender_main", False),
-        ("prepare.in_subprocess", True),
+        ("measure.models.model_main", True),
     ],
 )
 def test_what_core_runs_so_imports_no_sympy_no_rule_and_the_evaluator_where_it_evaluates(

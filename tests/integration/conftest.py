@@ -1,4 +1,7 @@
-"""No time limit passes in these tests but for what says that it hangs, however slow the machine is."""
+"""No time limit passes in these tests but for what says that it hangs, however slow the machine is.
+
+What every run of `optimize` does that takes seconds and decides nothing is done once, by the tests that are about it.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,40 @@ from collections.abc import Iterator
 
 import pytest
 
+from collage.commands import optimize
+from collage.measure import budget
 from collage.measure.driver.child import ChildProcess
-from collage.prepare import in_subprocess
+from collage.peaks import measured_limits
+from collage.peaks.machine_peaks import MEMORY, LevelSpeed, MachinePeaks, ProductSpeed
+from collage.prepare.steps import prepare
+from collage.setup import workload
 from collage_core import plugin_calls
 from tests.integration.hanging import HANGS, HangClock
+
+PEAKS = MachinePeaks(
+    levels=(LevelSpeed(name=MEMORY, holds_bytes=0, bytes_per_us=20_000.0),),
+    products=tuple(
+        ProductSpeed(arithmetic=arithmetic, flops_per_us=100_000.0, by="numpy") for arithmetic in ("float32", "float64")
+    ),
+)
+"""Of a machine of these tests."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_peaks() -> Iterator[None]:
+    """The machine's peaks are known: a module that has them measured replaces this fixture."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measured_limits, "_peaks", lambda *_, **__: (PEAKS, ""))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tried_models() -> Iterator[None]:
+    """Models crash no code of ONNX's, so no process tries them first: a module of others replaces this fixture."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (workload, optimize):
+            patch.setattr(module, "prepared_apart", lambda model, shapes, **_: prepare(model, input_shapes=shapes))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,5 +56,5 @@ def hang_clock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HangClock]:
         patch.setitem(defaults, "clock", clock)
         patch.setattr(plugin_calls, "HOOK_LIMIT_S", 3600.0)
         patch.setattr(plugin_calls, "RULE_LIMIT_S", 3600.0)
-        patch.setattr(in_subprocess, "_DEADLINE_S", 3600.0)
+        patch.setattr(budget, "_GRACE_S", 3600.0)
         yield clock

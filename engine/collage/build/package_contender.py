@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ from collage.report.documents.codec import to_jsonable
 from collage.report.facts.device_facts import describe_work
 from collage.runtime.load import load
 from collage_core.contract.device import HOST
+from collage_core.errors import CollageError
 
 PACKAGE_CALL = f"{__name__}:package_call"
 """Name of `package_call`, as passed to a contender process."""
 TRIAL_CALL = f"{__name__}:trial_call"
 """Name of `trial_call`."""
-_PROFILED_RUNS = 20
+_FEWEST_RUNS, _MOST_RUNS, _PROFILED_S = 5, 20, 0.5
+"""Runs that steps are timed in, and seconds that these may take where they are not the fewest."""
 
 
 class _Run(functools.partial[Any]):
@@ -62,7 +66,9 @@ def package_call(package: str, inputs: str, threads: int, warmup: int = 0, trust
     return run
 
 
-def trial_call(package: str, inputs: str, outputs: str, profile: str, blobs: str, threads: int) -> Callable[[], None]:
+def trial_call(
+    package: str, inputs: str, outputs: str, profile: str, blobs: str, threads: int, probe: Sequence[str] = ()
+) -> Callable[[], None]:
     """Create a call that loads a package that the driver has just written, runs it once, and writes what it gives.
 
     Args:
@@ -72,17 +78,36 @@ def trial_call(package: str, inputs: str, outputs: str, profile: str, blobs: str
         profile: Path of the JSON document to write: median microseconds by call site, and device work.
         blobs: Directory for the bytes of the outputs.
         threads: CPU threads of each kernel.
+        probe: Paths of other inputs, and of what it gives for them; nothing is written if it fails on these.
     """
 
     def call() -> None:
         session = load(package, threads=threads, trusted=True)
         names = [output.name for output in session.get_outputs()]
         feeds = read_values(Path(inputs))
+        began = time.perf_counter()
         made = dict(zip(names, session.run(None, feeds), strict=True))
-        steps = session.profile(feeds, runs=_PROFILED_RUNS).steps
+        steps = session.profile(feeds, runs=profiled_runs(time.perf_counter() - began)).steps
         write_values(Path(outputs), made, BlobStore(Path(blobs)))
         times = {step.name: step.median_us for step in steps if step.target != "host"}
         work = to_jsonable(describe_work(session.device_work()))
         Path(profile).write_text(json.dumps({"measured_us": times, "work": work}), encoding="utf-8")
+        if probe:
+            with contextlib.suppress(CollageError):
+                probed = session.run(None, read_values(Path(probe[0])))
+                write_values(Path(probe[1]), dict(zip(names, probed, strict=True)), BlobStore(Path(blobs)))
 
     return call
+
+
+def profiled_runs(run_s: float) -> int:
+    """Return in how many runs steps are timed.
+
+    Args:
+        run_s: Seconds that one run takes.
+
+    Examples:
+        >>> profiled_runs(0.001), profiled_runs(0.05), profiled_runs(2.0)
+        (20, 10, 5)
+    """
+    return min(_MOST_RUNS, max(_FEWEST_RUNS, round(_PROFILED_S / max(run_s, 1e-6))))

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from collage.build.assemble import Assembled, assemble
-from collage.build.verify import Verified, verify
-from collage.errors import PlanBuildError
+from collage.build.reference_runs import LEAST_S, ReferenceRuns
+from collage.build.verify import DEADLINE_S, Verified, verify
+from collage.build.wrong_kernel import PlanTrial
+from collage.errors import PlanBuildError, PlanRunError, VerificationError, WrongKernelError
+from collage.measure.budget import Budget
+from collage.measure.worker.judge_version import JUDGE
 from collage.report.progress import Progress
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
@@ -29,6 +38,7 @@ class PlanBuilder:
 
     def __init__(self, environment: Environment[Workload], progress: Progress) -> None:
         self._environment = environment
+        self._reference = ReferenceRuns(environment)
         self.progress = progress
         self._last: Assembled | None = None
 
@@ -47,11 +57,13 @@ class PlanBuilder:
     def verified(self, plan: Plan) -> tuple[Assembled, Verified]:
         """Build a plan and check it on fresh inputs in a process of its own, once per database and version of plugins.
 
-        Kernels of which only other versions of their plugin's measurements are known are measured once more before.
+        Kernels of which only measurements by other versions of their plugin, or of the judge, are known are measured
+        once more before.
 
         Raises:
             PlanBuildError: If a call site cannot be built, or is wrong.
-            VerificationError: If it does not run, or its numbers are wrong.
+            WrongKernelError: If one of its kernels makes it wrong, or stops it; it is recorded as failed.
+            VerificationError: If it does not run, or its numbers are wrong, for another reason.
         """
         self._measure_again(plan)
         toolchains, name = self._environment.toolchains, self._name(plan)
@@ -70,8 +82,8 @@ class PlanBuilder:
 
     def _measure_again(self, plan: Plan) -> None:
         source = self._environment.source
-        if stale := [kernel for kernel in plan.kernels if source.is_of_another_plugin(kernel)]:
-            self.progress.phase("measuring with the present plugins", len(stale))
+        if stale := [kernel for kernel in plan.kernels if source.is_outdated(kernel)]:
+            self.progress.phase("measuring again what other versions measured", len(stale))
             source.measure(stale, "confirm", lambda step: self.progress.advance())
         for kernel in plan.kernels:
             passing = source.has_failed_for_now(source.record_key(kernel))
@@ -83,20 +95,70 @@ class PlanBuilder:
 
     def _verify(self, assembled: Assembled) -> Verified:
         workload, toolchains = self._environment.workload, self._environment.toolchains
+        budget = self._environment.budget
+        left_s = budget.left_s
         self.progress.phase("verifying on fresh inputs")
         package = toolchains.folder / "chosen.collage"
+        inputs, evaluation = self._reference.fresh()
         assembled.save(package, None, threads=toolchains.threads, model_name=workload.facts.name, model_sha256="")
-        return verify(
+        try:
+            return verify(
+                package,
+                workload.graph,
+                inputs,
+                store=toolchains.store,
+                folder=toolchains.folder,
+                threads=toolchains.threads,
+                correct=self._are_correct(assembled.plan),
+                tolerance=self._tolerance(assembled.plan),
+                evaluation=evaluation,
+                site_errors=assembled.errors,
+                probe=self._reference.probe(inputs),
+                deadline_s=budget.within(DEADLINE_S, least_s=LEAST_S),
+            )
+        except VerificationError as error:
+            # as long as this took is left for the next best plan
+            tracing = budget if math.isinf(left_s) else budget.but(left_s - budget.left_s)
+            raise self._traced(error, assembled, package, inputs, tracing) from error
+
+    def _traced(
+        self,
+        error: VerificationError,
+        assembled: Assembled,
+        package: Path,
+        inputs: Mapping[str, Any],
+        budget: Budget,
+    ) -> VerificationError:
+        """Return the error of the kernel that makes a plan wrong, which is condemned, or where errors add up."""
+        toolchains, source = self._environment.toolchains, self._environment.source
+        self.progress.phase("looking for the kernel that makes the plan wrong")
+        trial = PlanTrial(
+            assembled,
             package,
-            workload.graph,
-            workload.fresh_inputs(),
+            inputs,
             store=toolchains.store,
             folder=toolchains.folder,
             threads=toolchains.threads,
-            tolerance=self._tolerance(assembled.plan),
-            fallback=self._environment.fallback,
-            site_errors=assembled.errors,
+            settings=source.settings,
+            reference=functools.partial(self._reference.evaluate, budget=budget),
+            budget=budget,
         )
+        wrong = trial.stopping_kernel() if isinstance(error, PlanRunError) else trial.wrong_kernel()
+        if wrong is None and isinstance(error, PlanRunError):
+            return error
+        if wrong is None:
+            where = trial.too_far(self._environment.graph.model)
+            return VerificationError(f"{error}; {where}") if where else error
+        source.condemn(wrong.kernel, wrong.failure)
+        self._last = None
+        kernel = wrong.kernel
+        return WrongKernelError(kernel.target.name, kernel.sub_graph.names, wrong.site, wrong.failure.reason)
+
+    def _are_correct(self, plan: Plan) -> bool:
+        """Return whether kernels have to be correct, and not only keep to an error."""
+        settings = self._environment.source.settings
+        targets = [kernel.target for kernel in plan.kernels]
+        return all(each.exact and settings.limits(each).tolerance.is_of_correct_kernels for each in targets)
 
     def _tolerance(self, plan: Plan) -> float:
         settings = self._environment.source.settings
@@ -110,6 +172,6 @@ class PlanBuilder:
         host = toolchains.host.fingerprint_for(*(kernel.target.device for kernel in plan.kernels))
         workload = self._environment.workload
         plugins = [toolchains.plugins[name] for name in plan.toolchains]
-        what = [plan.key, variants, workload.key, host, toolchains.threads, self._tolerance(plan), plugins]
+        what = [plan.key, variants, workload.key, host, toolchains.threads, self._tolerance(plan), plugins, JUDGE]
         digest = hashlib.sha256(json.dumps(what).encode()).hexdigest()
         return plan_name(workload.sha256, plan.targets, digest)

@@ -8,28 +8,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from collage.build.output_check import (
-    RANDOM_REASON,
-    compared_outputs,
-    output_discrepancy,
-    random_discrepancy,
-    random_values,
-)
+from collage.build.nan_probe import ENDED, NanProbe
+from collage.build.output_check import RANDOM_REASON, ValueJudge, random_values
 from collage.build.package_contender import TRIAL_CALL
-from collage.errors import VerificationError
+from collage.errors import PlanRunError, VerificationError
 from collage.measure.contenders.interleaved import Contender, ContenderProcess
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Failed
 from collage.measure.wire.value_files import read_values, write_values
-from collage.reference import Fallback, evaluate
-from collage.reference.rounded import rounded_problem
+from collage.reference import Evaluation
+from collage.reference.vacuous import vacuous_outputs
 from collage.report.documents.codec import read_part
 from collage.report.facts.device_facts import DeviceWorkFacts
 from collage_core.contract import Json
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.operators.quantised import roundings
 
-_DEADLINE_S = 600.0
+DEADLINE_S = 600.0
+"""Seconds that loading and running a package may take."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,18 +36,20 @@ class Verified:
         measured_us: Median time of each call site within the whole run.
         site_errors: Error of each call site on the captured values.
         unchecked: By name, reason for which a node is unchecked: the reference could not compute it itself, or its
-            output has no reference value.
+            output has no reference value, or it is zero, or NaN, everywhere.
         work: Launches, copies and synchronisations of each run on devices.
+        nan: What it makes of NaN in its inputs, see `NanProbe.found`; empty if that was not looked at.
     """
 
     KIND: ClassVar[str] = "verification"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     max_error: float
     measured_us: Mapping[str, float]
     site_errors: Mapping[str, float]
     unchecked: Mapping[str, str]
     work: DeviceWorkFacts
+    nan: str = ""
 
 
 def verify(
@@ -63,9 +60,12 @@ def verify(
     store: BlobStore,
     folder: Path,
     threads: int,
+    correct: bool,
     tolerance: float,
-    fallback: Fallback | None,
+    evaluation: Evaluation,
     site_errors: Mapping[str, float],
+    probe: NanProbe | None = None,
+    deadline_s: float = DEADLINE_S,
 ) -> Verified:
     """Run a package once in a separate process and compare its outputs with those of the reference.
 
@@ -76,49 +76,78 @@ def verify(
         store: Stores tensors.
         folder: Directory for documents.
         threads: CPU threads of each kernel.
+        correct: Whether outputs have to be correct; otherwise only their error counts.
         tolerance: Largest error, relative to an output's scale.
-        fallback: Computes what the reference cannot.
+        evaluation: The reference's values on the inputs; those that `needed` names for the outputs.
         site_errors: Error of each call site on the captured values; copied into the result.
+        probe: What it is run with besides, whatever comes of it.
+        deadline_s: Time limit for loading and running the package.
 
     Raises:
-        VerificationError: If the package does not run, or its outputs are wrong.
+        PlanRunError: If the package does not run.
+        VerificationError: If its outputs are wrong.
     """
     given, made, timed = folder / "fresh-inputs.json", folder / "fresh-outputs.json", folder / "profile.json"
     write_values(given, inputs, store)
     places = {"package": package, "inputs": given, "outputs": made, "profile": timed, "blobs": store.directory}
     arguments: dict[str, Json] = {name: str(path) for name, path in places.items()} | {"threads": threads}
+    probed = [folder / "probe-inputs.json", folder / "probe-outputs.json"]
+    for path in (made, timed, *probed):
+        path.unlink(missing_ok=True)
+    if probe is not None:
+        write_values(probed[0], probe.inputs, store)
+        arguments["probe"] = [str(path) for path in probed]
     with ContenderProcess(Contender(name="the saved plan", call=TRIAL_CALL, arguments=arguments)) as process:
-        ran = process.prepare(_DEADLINE_S)
-    if isinstance(ran, Failed):
-        raise VerificationError(f"the saved plan does not run: {ran.reason}")
-    compared = compared_outputs(graph)
-    rounded = {str(value.name): count for value, count in roundings(graph.nodes).items()}
-    wanted = {*compared.values(), *(str(v.name) for v in graph.model.graph.outputs)}
-    evaluation = evaluate(graph.model, inputs, fallback=fallback, keep=wanted.__contains__)
-    largest, unchecked, chance = 0.0, dict(evaluation.unchecked), random_values(graph)
-    for name, actual in read_values(made).items():
-        if name in chance:
-            found = random_discrepancy(actual, evaluation.values[name])
-            unchecked[chance[name]] = RANDOM_REASON
-        else:
-            found = output_discrepancy(graph, name, actual, evaluation.values)
-        if name in rounded and name not in chance:
-            right = evaluation.values[compared[name]]
-            why = rounded_problem(
-                found, actual, right, roundings=rounded[name], relative=tolerance, mismatched=tolerance
-            )
-        else:
-            why = found.reason or (
-                f"error {found.error:.3g} of its scale, allowed {tolerance:.3g}" if found.error > tolerance else ""
-            )
-        if why:
-            raise VerificationError(f"output {name!r} of the saved plan is wrong on fresh inputs: {why}")
-        largest = max(largest, found.error)
+        ran = process.prepare(deadline_s)
+    if isinstance(ran, Failed) and not timed.exists():  # otherwise it failed on the probe
+        raise PlanRunError(f"the saved plan does not run: {ran.reason}")
+    try:
+        largest, unchecked = largest_error(graph, read_values(made), evaluation, correct=correct, tolerance=tolerance)
+    except VerificationError as error:
+        raise VerificationError(f"the saved plan is wrong on fresh inputs: {error}") from error
     profile = json.loads(timed.read_text(encoding="utf-8"))
+    nan = ""
+    if probe is not None:
+        nan = probe.found(read_values(probed[1])) if probed[1].exists() and not isinstance(ran, Failed) else ENDED
     return Verified(
         max_error=largest,
         measured_us=profile["measured_us"],
         site_errors=site_errors,
         unchecked=unchecked,
         work=read_part(profile["work"], DeviceWorkFacts, str(timed)),
+        nan=nan,
     )
+
+
+def largest_error(
+    graph: DataflowGraph, made: Mapping[str, Any], evaluation: Evaluation, *, correct: bool, tolerance: float
+) -> tuple[float, Mapping[str, str]]:
+    """Compare the outputs of a model with those of the reference.
+
+    Args:
+        graph: Graph of the prepared model.
+        made: Outputs, by name.
+        evaluation: The reference; its values are those that `needed` names for the outputs.
+        correct: Whether outputs have to be correct; otherwise only their error counts.
+        tolerance: Largest error, relative to an output's scale.
+
+    Returns:
+        The largest error, and `Verified.unchecked`.
+
+    Raises:
+        VerificationError: If an output is wrong.
+    """
+    judge = ValueJudge(graph, evaluation, correct=correct, relative=tolerance, mismatched=tolerance)
+    largest, unchecked, chance = 0.0, dict(evaluation.unchecked), random_values(graph)
+    for name, actual in made.items():
+        verdict = judge.verdict(name, actual, as_output=True)
+        if verdict.problem:
+            raise VerificationError(f"output {name!r}: {verdict.problem}")
+        if name in chance:
+            unchecked[chance[name]] = RANDOM_REASON
+        largest = max(largest, verdict.error)
+    for name, what in vacuous_outputs(graph, evaluation.values.__getitem__).items():
+        producer = next(value.producer() for value in graph.model.graph.outputs if value.name == name)
+        if producer is not None:
+            unchecked[str(producer.name)] = f"output {name!r} is {what} everywhere on all inputs that were tried"
+    return largest, unchecked

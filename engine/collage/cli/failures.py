@@ -31,6 +31,7 @@ from collage.errors import PluginWarning
 from collage_core.errors import CollageError, UsageError
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is unknown to Windows
+_MOST_CHARACTERS = 1800
 _DEAF_S = 5.0
 """Seconds during which further signals are ignored, so that they do not interrupt the clean-up.
 
@@ -149,6 +150,8 @@ class FailureReportingGroup(click.Group):
 def _fail(ctx: click.Context, message: str, error: Exception) -> NoReturn:
     if is_verbose(ctx):
         traceback.print_exception(error)
+    elif len(message) > _MOST_CHARACTERS:
+        message = f"{message[:_MOST_CHARACTERS]}... ({len(message) - _MOST_CHARACTERS} more characters; -v shows them)"
     raise (_Misuse if isinstance(error, UsageError) else click.ClickException)(message) from error
 
 

@@ -8,12 +8,15 @@ import click
 
 from collage.cli.options import existing_file, is_verbose, json_option, selection_options, verbose_option
 from collage.cli.output import results_console, write_json
-from collage.cli.parameters import check_overwriting, shapes_by_name, split_names
+from collage.cli.parameters import check_overwriting, duration, shapes_by_name, split_names
 
 
 @click.command(short_help="Show what each toolchain would take of a model.")
 @click.argument("model", type=existing_file)
 @selection_options
+@click.option(
+    "--budget", type=duration, default="20s", show_default=True, metavar="TIME", help="Give up after about this long."
+)
 @json_option
 @verbose_option
 @click.pass_context
@@ -23,6 +26,7 @@ def inspect(
     toolchains: str | None,
     exclude: tuple[str, ...],
     input_shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    budget: float,
     json_to: Path | None,
 ) -> None:
     """Show what each toolchain would take of MODEL and what it refuses; measures nothing."""
@@ -33,7 +37,10 @@ def inspect(
 
     check_overwriting({"--json": json_to}, [model])
     options = OptimizeOptions(
-        toolchains=toolchains, exclude=split_names(exclude), input_shapes=shapes_by_name(input_shapes)
+        toolchains=toolchains,
+        exclude=split_names(exclude),
+        input_shapes=shapes_by_name(input_shapes),
+        budget_s=budget,
     )
     report = inspect_model(model, options)
     results_console(json_to).print(inspect_summary(report, everything=is_verbose(ctx)))

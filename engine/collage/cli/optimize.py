@@ -57,7 +57,7 @@ from collage.cli.parameters import (
     metavar="FILE.json",
     help="Write every plan that --search two-level timed, and a picture of it beside (.svg).",
 )
-@click.option("--budget", type=duration, metavar="TIME", help="Stop trying more after this long: 90s, 10m, 1h.")
+@click.option("--budget", type=duration, metavar="TIME", help="Time for the whole run, or a little more: 90s, 10m, 1h.")
 @click.option(
     "--max-error",
     type=FiniteRange(min=0, max=1, min_open=True, max_open=True),

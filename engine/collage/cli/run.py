@@ -24,6 +24,12 @@ from collage.cli.parameters import check_overwriting, output_file
     metavar="TRACE.json",
     help="Time every kernel in place; write a trace for chrome://tracing or Perfetto.",
 )
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Compare outputs with the reference first, on the inputs given or random ones: with other threads than the "
+    "package was made with, its numbers are not known to be right.",
+)
 @threads_option
 @seed_option
 @json_option
@@ -33,6 +39,7 @@ def run(
     inputs: Path | None,
     save_outputs: Path | None,
     trace_to: Path | None,
+    verify: bool,
     threads: int | None,
     seed: int,
     json_to: Path | None,
@@ -52,7 +59,7 @@ def run(
     written = {"--save-outputs": save_outputs, "--profile": trace_to, "--json": json_to}
     check_overwriting(written, [package, inputs])
     notes: list[str] = []
-    session = load(package, threads=threads, tell=notes.append)
+    session = load(package, threads=threads, verify=(inputs or True) if verify else False, tell=notes.append)
     arguments = session.get_inputs()
     feeds = random_arrays(arguments, seed) if inputs is None else read_values(inputs, arguments)
     names = [output.name for output in session.get_outputs()]

@@ -10,20 +10,16 @@ from typing import Any
 import numpy as np
 import onnx_ir
 
-from collage.build.output_check import (
-    RANDOM_REASON,
-    compared_outputs,
-    output_discrepancy,
-    random_discrepancy,
-    random_values,
-)
+from collage.build.output_check import RANDOM_REASON, ValueJudge, compared_outputs, needed, random_values
+from collage.measure.driver.capture import Capture
+from collage.measure.models.model_process import ModelProcess
+from collage.measure.models.preparing import prepared_apart
+from collage.measure.wire.blobs import BlobStore
 from collage.prepare.default_inputs import without_defaults
 from collage.prepare.shapes import free_inputs
-from collage.prepare.steps import prepare
 from collage.process_guard import plugins_guarded
-from collage.reference import Discrepancy, Evaluation, evaluate
-from collage.reference import compare as compare_values
-from collage.reference.rounded import rounded_problem
+from collage.reference import Evaluation
+from collage.reference.judge import Verdict
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
 from collage.runtime.load import executable_of, threads_here
 from collage.runtime.package import Package, load_package
@@ -34,9 +30,9 @@ from collage.setup.prepared_model import PreparedModel
 from collage.setup.random_inputs import Given, load_inputs, random_inputs
 from collage.setup.settings import PRIVATE, SetupChoices
 from collage.setup.targets import check_reference
+from collage.temporary_folders import TemporaryFolder
 from collage_core.errors import EvaluationError, InputShapeError, UsageError
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.operators.quantised import roundings
 from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.registry import Registry
 
@@ -92,7 +88,7 @@ def compare(
         raise UsageError(f"{other}: it has the inputs {theirs}, and the model {ours}")
     shapes, free = _shapes(opened_package.model), free_inputs(given)
     try:
-        graph = DataflowGraph(prepare(given, input_shapes={name: shapes[name] for name in shapes if name in free}))
+        graph = DataflowGraph(prepared_apart(given, {name: shapes[name] for name in shapes if name in free}))
     except InputShapeError as error:  # nobody gave shapes but the package
         raise UsageError(f"{other}: {error}") from error
     feeds = load_inputs(graph, inputs) if inputs is not None else random_inputs(graph, seed)
@@ -105,24 +101,21 @@ def compare(
     outputs = [str(value.name) for value in graph.model.graph.outputs]
     if unknown or outputs != [str(value.name) for value in opened_package.model.graph.outputs]:
         raise UsageError(f"{other}: they do not have the same values")
-    judged_by = compared_outputs(graph)
-    wanted = {*boundaries, *outputs, *judged_by.values()}
-    evaluation = _evaluated(graph, feeds, wanted, reference, registry)
+    evaluation = evaluated(graph, feeds, needed(graph, [*boundaries, *outputs]), reference, registry)
     actual = _run(opened_package, tuple(boundaries), feeds, registry)
     chance = random_values(graph)
     by_output = {str(value.name): site for site in sites for value in site.outputs}
     limits = _Limits.of(opened_package, rtol, atol)
-    rounded = {} if rtol is not None else {str(value.name): n for value, n in roundings(graph.nodes).items()}
+    judge = ValueJudge(
+        graph,
+        evaluation,
+        correct=limits.correct,
+        relative=limits.rtol,
+        mismatched=limits.share,
+        is_rounding_allowed=rtol is None,
+    )
     values = [
-        _judged(
-            key,
-            "boundary",
-            site,
-            (random_discrepancy if key in chance else compare_values)(actual[key], evaluation.values[key]),
-            limits,
-            evaluation.values[key],
-            (actual[key], rounded[key]) if key in rounded and key not in chance else None,
-        )
+        _judged(key, "boundary", site, judge.verdict(key, actual[key], as_output=False), limits, evaluation.values[key])
         for key, site in boundaries.items()
     ]
     values += [
@@ -130,12 +123,9 @@ def compare(
             key,
             "output",
             by_output.get(key),
-            random_discrepancy(actual[key], evaluation.values[key])
-            if key in chance
-            else output_discrepancy(graph, key, actual[key], evaluation.values),
+            judge.verdict(key, actual[key], as_output=True),
             limits,
-            evaluation.values[judged_by[key]],
-            (actual[key], rounded[key]) if key in rounded and key not in chance else None,
+            evaluation.values[compared_outputs(graph)[key]],
         )
         for key in outputs
     ]
@@ -160,12 +150,14 @@ class _Limits:
     Attributes:
         rtol: Largest error of floating-point values relative to their scale.
         share: For all other types, the largest share of elements that differ.
-        atol: Largest absolute difference that passes whatever the scale.
+        atol: Largest absolute difference that passes whatever the scale, where values need not be correct.
+        correct: Whether values have to be correct, as `Judge` defines it.
     """
 
     rtol: float
     share: float
     atol: float
+    correct: bool = False
 
     @classmethod
     def of(cls, package: Package, rtol: float | None, atol: float) -> _Limits:
@@ -179,25 +171,42 @@ class _Limits:
         shown = [float(record.get("max_error", 0.0))]
         shown += [float(region.get("error", 0.0)) for region in record.get("regions", ())]
         return cls(
-            rtol=min(max(_SHOWN_MARGIN * max(shown), _LEAST_RTOL), max(_MOST_RTOL, *shown)), share=_SHARE, atol=atol
+            rtol=min(max(_SHOWN_MARGIN * max(shown), _LEAST_RTOL), max(_MOST_RTOL, *shown)),
+            share=_SHARE,
+            atol=atol,
+            correct=True,
         )
 
 
 @plugins_guarded()
-def _evaluated(
+def evaluated(
     graph: DataflowGraph,
     feeds: Mapping[str, Any],
     wanted: Collection[str],
-    reference: str | None,
-    registry: Registry | None,
+    reference: str | None = None,
+    registry: Registry | None = None,
 ) -> Evaluation:
-    """Evaluate the graph with the reference; toolchains are started only if it needs a fallback."""
-    try:
-        return evaluate(graph.model, feeds, keep=wanted.__contains__)
-    except EvaluationError:
-        choices = SetupChoices(reference=reference, tuning_db=PRIVATE)
-        with Environment.open(lambda: PreparedModel(graph, feeds), choices, registry=registry) as environment:
-            return evaluate(graph.model, feeds, fallback=environment.fallback, keep=wanted.__contains__)
+    """Evaluate a graph with the reference; toolchains are started only if it needs a fallback.
+
+    Args:
+        graph: Graph of a prepared model.
+        feeds: Input values, by name.
+        wanted: Names of the values to return.
+        reference: See `compare`.
+        registry: The toolchains; those installed if None.
+
+    Raises:
+        EvaluationError: If a node cannot be computed.
+    """
+    with ModelProcess() as models, TemporaryFolder() as folder:
+        store = BlobStore(folder)
+        try:
+            return Capture.take(graph.model, feeds, store, models=models, keep=wanted).evaluation()
+        except EvaluationError:
+            choices = SetupChoices(reference=reference, tuning_db=PRIVATE)
+            with Environment.open(lambda: PreparedModel(graph, feeds), choices, registry=registry) as opened:
+                ran = Capture.take(graph.model, feeds, store, models=models, fallback=opened.fallback, keep=wanted)
+                return ran.evaluation()
 
 
 def _run(
@@ -213,30 +222,19 @@ def _run(
 
 
 def _judged(
-    name: str,
-    place: str,
-    site: CallSite | None,
-    found: Discrepancy,
-    limits: _Limits,
-    expected: Any,
-    rounded: tuple[Any, int] | None,
+    name: str, place: str, site: CallSite | None, verdict: Verdict, limits: _Limits, expected: Any
 ) -> ValueComparison:
-    """Decide whether a value passes; `rounded` is the quantised value and the number of roundings before it."""
-    scale = _scale(expected)
-    counted = not isinstance(expected, list | tuple) and np.asarray(expected).dtype.kind in "biuOUS"
-    most = limits.share if counted else limits.rtol
-    passed = found.error <= most or (not found.reason and scale is not None and found.error * scale <= limits.atol)
-    if not passed and rounded is not None:
-        value, count = rounded
-        passed = not rounded_problem(found, value, expected, roundings=count)
+    """Decide whether a value passes."""
+    scale = None if limits.correct else _scale(expected)
+    passed = not verdict.problem or (scale is not None and verdict.error * scale <= limits.atol)
     return ValueComparison(
         name=name,
         place=place,
         region=site.name if site is not None else "",
         target=site.target if site is not None else "",
-        error=found.error,
+        error=verdict.error,
         passed=passed,
-        reason=found.reason,
+        reason="" if passed else verdict.problem,
     )
 
 

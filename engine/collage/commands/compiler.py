@@ -22,10 +22,10 @@ from collage.explore.exhaustive import explore_exhaustively
 from collage.explore.exploration import ExplorationSetup, Explored, UncoveredError
 from collage.measure.driver.capture import Capture, random_nodes
 from collage.measure.driver.settings import MeasureSettings
+from collage.measure.models.preparing import PREPARE_S, prepared_in
 from collage.measure.wire.outcomes import BuildSettings, Tolerance
 from collage.options import Preset
 from collage.prepare.shapes import free_inputs
-from collage.prepare.steps import prepare
 from collage.prepare.validity import blamed_on
 from collage.reference.discrepancy import is_floating
 from collage.report.progress import Progress, SilentProgress
@@ -130,7 +130,7 @@ class Compiler:
             CollageError: If the model cannot be used, nobody computes part of it, or no kernel is right.
         """
         shapes = {name: np.shape(inputs[name]) for name in sorted(free_inputs(model) & inputs.keys())}
-        prepared = prepare(model, input_shapes=shapes)
+        prepared = prepared_in(self._toolchains.pool.models, model, shapes, PREPARE_S)
         with blamed_on(prepared):
             workload = PreparedModel(DataflowGraph(prepared), inputs)
             return self._compiled(Environment(workload, self._toolchains, self._choices, self._progress))

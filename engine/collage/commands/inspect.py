@@ -9,6 +9,9 @@ from collections import Counter
 
 import onnx_ir
 
+from collage.command_start import command_began
+from collage.measure.budget import Budget
+from collage.measure.models.preparing import prepared_apart
 from collage.options import OptimizeOptions
 from collage.process_guard import plugins_guarded
 from collage.report.facts.inspect_facts import InspectReport, TargetCoverage
@@ -35,9 +38,14 @@ def inspect(
         CollageError: If the model cannot be used or no toolchain answers.
     """
     options = options or OptimizeOptions()
-    choices = dataclasses.replace(SetupChoices.of(options), reference=None, tuning_db=PRIVATE, threads=None)
-    read = functools.partial(Workload, model, input_shapes=options.input_shapes)
-    with Environment.open(read, choices, registry=registry) as environment:
+    budget = Budget.begin(options.budget_s, began=command_began())
+    choices = dataclasses.replace(SetupChoices.of(options, budget), reference=None, tuning_db=PRIVATE, threads=None)
+    prepare = functools.partial(prepared_apart, budget=budget)
+    read = functools.partial(Workload, model, input_shapes=options.input_shapes, prepare=prepare)
+    with (
+        budget.enforced("inspecting the model"),
+        Environment.open(read, choices, registry=registry) as environment,
+    ):
         graph, workload, toolchains = environment.graph, environment.workload, environment.toolchains
         toolchains.targets()
         proposed = propose_all(environment.asked.rules, graph, candidate_bounds(options))

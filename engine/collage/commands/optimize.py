@@ -8,11 +8,12 @@ import functools
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import onnx_ir
 
 from collage.build.plan_builder import PlanBuilder
+from collage.command_start import command_began
 from collage.commands.optimized import Optimized
 from collage.commands.origin import origin_of
 from collage.control.choices import GraphChoices, UserChoices
@@ -26,10 +27,13 @@ from collage.decide.recording import call_site
 from collage.decide.shortlist import shortlist
 from collage.decide.two_level import FITNESS_ROUNDS, improved
 from collage.disk_space import full_disk_named
+from collage.errors import WrongKernelError, WrongPinError
 from collage.explore.by_options import explore
 from collage.explore.certificate import certified
 from collage.explore.exploration import Explored
 from collage.explore.fixed_plan import measured_plan
+from collage.measure.budget import Budget
+from collage.measure.models.preparing import prepared_apart
 from collage.options import OptimizeOptions, Preset
 from collage.peaks.limits import PlanLimits
 from collage.peaks.measured_limits import measured_limits, working_targets
@@ -48,6 +52,12 @@ from collage_core.contract import Obstacle
 from collage_core.plugin_guards import left_out
 from collage_core.registry import Registry
 from collage_core.search.two_level import TwoLevelLimits
+
+_KEPT = "What was measured is kept in the tuning database, so run it again, or give it more time with --budget."
+_BUILD_S = 0.2
+"""Seconds that building and checking a candidate takes, roughly."""
+_SEARCHES_AGAIN: Final = 3
+"""Searches that are repeated without a kernel that makes the plan wrong; then the next best plan is kept."""
 
 
 @plugins_guarded()
@@ -72,13 +82,20 @@ def optimize(
     options = options or OptimizeOptions()
     progress = progress or SilentProgress()
     clock = PhaseClock()
+    budget = Budget.begin(options.budget_s, began=command_began())
     choices = UserChoices.read(options)
     workload = functools.partial(
-        Workload, model, input_shapes=options.input_shapes, inputs=options.inputs, seed=options.seed
+        Workload,
+        model,
+        input_shapes=options.input_shapes,
+        inputs=options.inputs,
+        seed=options.seed,
+        prepare=functools.partial(prepared_apart, budget=budget),
     )
-    opening = Environment.open(workload, SetupChoices.of(options), registry=registry, progress=progress)
+    opening = Environment.open(workload, SetupChoices.of(options, budget), registry=registry, progress=progress)
     try:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(budget.enforced("optimizing the model", _KEPT))
             with clock.phase("prepare"):
                 environment = stack.enter_context(opening)
             stack.enter_context(full_disk_named(environment.graph, environment.toolchains.folder))
@@ -113,13 +130,44 @@ class _Optimization:
         self._builder = PlanBuilder(environment, progress)
         self._notes = [str(clash) for clash in environment.toolchains.clashes]
         self._notes += [figures.said for figures in environment.toolchains.device_figures if figures.said]
+        self._left_out: list[str] = []
         self._trace: Mapping[str, Any] | None = None
         self._alone_us: dict[str, float] = {}
+        self._explored_at = 0.0
 
     def run(self) -> Optimized:
-        """Propose, explore, race, build, decide and record."""
+        """Propose, explore, race, build, decide and record; once more without a kernel that makes the plan wrong."""
         with self._clock.phase("candidates"):
             rules = self._graph_choices.rules(usable_rules(self._environment.asked))
+        notes = tuple(self._notes)
+        while True:
+            try:
+                return self._searched(rules)
+            except WrongKernelError as error:
+                if self._given is not None:
+                    raise
+                self._left_out.append(f"{error}; searched again without it")
+                self._notes = [*notes, *self._left_out]
+                which = f"{len(self._left_out)} of {_SEARCHES_AGAIN}"
+                self._progress.message(f"{error}; searching again without it ({which})")
+
+    def _found_wrong(self, error: WrongKernelError) -> None:
+        """Raise unless the next best plan may be kept: what the user chose is not replaced, and searches end."""
+        if (pin := self._graph_choices.pins.pin_of(error.nodes)) is not None:
+            raise WrongPinError(pin.text, error) from error
+        if self._given is not None:
+            raise error
+        if not self._environment.budget.allows_again(self._explored_at):
+            self._notes.append("the budget left no time to search again without the kernel that is wrong")
+        elif len(self._left_out) < _SEARCHES_AGAIN:
+            raise error
+
+    def _searched(self, rules: Sequence[TargetRule]) -> Optimized:
+        """Explore, race, build, decide and record.
+
+        Raises:
+            WrongKernelError: If a kernel is to be left out.
+        """
         explored, plans = self._explored(rules) if self._given is None else self._forced(rules, self._given)
         if self._options.search == "ilp" and self._given is None:
             self._notes.append(certified(explored.pool, explored.result.total_us))
@@ -162,6 +210,8 @@ class _Optimization:
 
     def _explored(self, rules: Sequence[TargetRule]) -> tuple[Explored, list[Plan]]:
         """Measure and search; the plans are those that are worth timing end to end."""
+        if self._options.budget_s is not None:
+            self._progress.message(_allowed(self._environment.budget, self._options.effective))
         began = time.monotonic()
         explored = explore(self._environment, rules, self._options, self._graph_choices.pins, self._progress)
         measuring = self._environment.source.counts.seconds
@@ -170,6 +220,7 @@ class _Optimization:
         self._clock.add("candidates", max(0.0, time.monotonic() - began - measuring - explored.search_s))
         targets = self._environment.toolchains.targets()
         most = self._options.effective.challengers
+        self._explored_at = self._environment.budget.clock()
         plans, said = shortlist(explored.pool, targets, most, self._environment.source, self._tie_breaking)
         self._notes += said
         return explored, plans
@@ -209,6 +260,7 @@ class _Optimization:
             deterministic=self._options.deterministic,
             plugins=toolchains.plugins,
             retry_failed=toolchains.retry_failed,
+            budget=self._environment.budget.racing,
         )
 
     def _fed_back(
@@ -219,7 +271,7 @@ class _Optimization:
         preset, usual_us = self._options.effective, self._environment.source.usual_calibration_us
         found = fed_back(explored.pool, plans, timings.timed, usual_us, preset.challengers)
         explored = dataclasses.replace(explored, pool=found.pool)
-        if not found.worthwhile:
+        if not found.worthwhile or self._environment.budget.racing.is_spent:
             return explored, list(found.plans), timings
         self._alone_us |= {plan.name: plan.predicted_us for plan in found.worthwhile}
         plans = [*found.plans, *found.worthwhile]
@@ -231,8 +283,7 @@ class _Optimization:
         self, explored: Explored, plans: Sequence[Plan], timings: EndToEndTimings
     ) -> tuple[Explored, list[Plan], EndToEndTimings]:
         """Change plans by moves, each judged end to end: the second level."""
-        began = time.monotonic()
-        preset, budget_s = self._options.effective, self._options.budget_s
+        preset, budget = self._options.effective, self._environment.budget.racing
         better = improved(
             explored.pool,
             plans,
@@ -242,7 +293,7 @@ class _Optimization:
             race=self._timer(preset).run,
             measure=lambda kernel: self._environment.source.measure([kernel]),
             limits=TwoLevelLimits(evaluations=preset.evaluations, seed=self._options.seed),
-            stop=lambda: budget_s is not None and time.monotonic() - began > budget_s,
+            stop=lambda: budget.is_spent,
             tie_breaking=self._tie_breaking,
         )
         self._notes.append(better.note)
@@ -256,15 +307,37 @@ class _Optimization:
             in_place.get(call_site(number)) or plan.cost_of[kernel.sub_graph.nodes]
             for number, kernel in enumerate(plan.kernels)
         ]
+        if self._environment.budget.is_spent:
+            self._notes.append("what the machine allows was not looked at: the budget was spent")
+            return None
         self._progress.phase("measuring what the machine allows")
         targets = () if self._options.preset == "quick" else working_targets(explored.pool)
         choices = SetupChoices.of(self._options)
         return measured_limits(plan, times, self._environment.toolchains, choices, targets)
 
     def _kept(self, plans: Sequence[Plan], timings: EndToEndTimings) -> Kept:
-        kept = keep_best(plans, timings, self._builder, seed=self._options.seed, tie_breaking=self._tie_breaking)
+        kept = keep_best(
+            plans,
+            timings,
+            self._builder,
+            seed=self._options.seed,
+            tie_breaking=self._tie_breaking,
+            wrong=self._found_wrong,
+        )
         self._notes += kept.notes
         if self._given is None:
             return kept
         reason = f"the plan of {self._given.source} was asked for; no other was tried"
         return dataclasses.replace(kept, decision=dataclasses.replace(kept.decision, reason=reason))
+
+
+def _allowed(budget: Budget, preset: Preset) -> str:
+    """Return what a budget allows once the model is prepared, as an estimate."""
+    measuring_s = budget.exploring.left_s
+    count = int(measuring_s / (preset.protocol.warmup_s + preset.protocol.duration_s + _BUILD_S))
+    racing_s = max(0.0, budget.racing.left_s - measuring_s)
+    return (
+        f"of the budget of {budget.seconds:g} s, {budget.left_s:.0f} s are left: about {count} measurements in "
+        f"{measuring_s:.0f} s, then {racing_s:.0f} s for whole plans, the rest to verify; what no plan can do without "
+        "is measured in any case"
+    )

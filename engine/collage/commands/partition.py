@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir
 
-from collage.prepare.in_subprocess import prepare_in_subprocess
-from collage.prepare.steps import check, prepare
+from collage.measure.models.preparing import prepared_apart
+from collage.prepare.steps import check
 from collage.prepare.validity import blamed_on
 from collage.process_guard import plugins_guarded
 from collage.setup.environment import Environment
@@ -72,8 +72,7 @@ def partition(
     def prepared() -> PreparedModel:
         given, _, _ = opened(model)
         check(given, input_shapes=shapes)
-        prepare_in_subprocess(given, shapes)
-        prepared = prepare(given, input_shapes=shapes)
+        prepared = prepared_apart(given, shapes)
         with blamed_on(prepared):
             return PreparedModel(DataflowGraph(prepared))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from collage.errors import PinError
 from collage.setup.targets import covers
@@ -119,6 +119,10 @@ class Pins:
                     raise UsageError(
                         f"the given plan gives node {name!r} to {kernel.target.name}, against --pin {pin.text!r}"
                     )
+
+    def pin_of(self, nodes: Collection[str]) -> Pin | None:
+        """Return the first pin that holds one of these nodes; None if they are free."""
+        return next((pin for index, pin in self._by_node.items() if self._graph.names[index] in nodes), None)
 
     def explained(self, error: NoCoverError, refusals: Iterable[Refusal]) -> NoCoverError | PinError:
         """Return the error for an uncovered graph: a `PinError` on the first pin that prevents a cover, if any.

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -14,15 +15,19 @@ from collage.build.assemble import Assembled
 from collage.decide.contenders import package_contender
 from collage.decide.decision import Timed
 from collage.decide.race import race
-from collage.measure.contenders.interleaved import Rounds
+from collage.measure.budget import UNLIMITED, Budget
+from collage.measure.contenders.interleaved import DEADLINE_S, Rounds
+from collage.measure.worker.judge_version import JUDGE
 from collage.options import Preset
 from collage.report.progress import Progress
 from collage.store import MAX_ATTEMPTS, TuningStore, plan_name
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.refusals import Remembered
 from collage_core.contract import Host
-from collage_core.contract.device import HOST
 from collage_core.errors import CollageError
+
+_LEAST_S = 10.0
+"""Seconds in which a plan has to be loaded and run once, though the budget is spent."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,7 +106,8 @@ class EndToEndTimer:
 
     A plan that cannot be built, or fails while it is timed, is tried again by the next run that needs it, because the
     cause may be temporary (a full disk, short memory). After `MAX_ATTEMPTS` the failure is final, for these versions of
-    the plugins. With another version of any all plans are timed again: other code runs them.
+    the plugins. With another version of any all plans are timed again: other code runs them. So they are with another
+    version of the judge, which may have called a kernel wrong.
 
     Args:
         database: Keeps every sample.
@@ -118,6 +124,7 @@ class EndToEndTimer:
         deterministic: Whether only deterministic kernels are used; plans are timed separately in this mode.
         plugins: Version of each toolchain's plugin.
         retry_failed: Whether to try again what failed in earlier runs, however often.
+        budget: Time until which heats begin; a race that may be cut short is kept apart from others.
     """
 
     def __init__(
@@ -137,10 +144,12 @@ class EndToEndTimer:
         deterministic: bool = False,
         plugins: Mapping[str, str] | None = None,
         retry_failed: bool = False,
+        budget: Budget = UNLIMITED,
     ) -> None:
         self._plugins = plugins or {}
         self._retry_failed = retry_failed
         self._began = _now()
+        self._budget = budget
         self._deterministic = deterministic
         self._database = database
         self._model = model
@@ -187,8 +196,11 @@ class EndToEndTimer:
             "threads": self._threads,
             "tolerance": self._tolerance,
             "race": [self._preset.rounds, self._preset.round_s, self._preset.race_s],
+            "judge": JUDGE,
             "plugins": sorted({self._plugins.get(name, "") for plan in plans for name in plan.toolchains}),
         }
+        if not math.isinf(self._budget.seconds):
+            what["budget"] = self._budget.seconds
         if self._deterministic:
             what["deterministic"] = True
         targets = {name for plan in plans for name in plan.targets}
@@ -225,6 +237,8 @@ class EndToEndTimer:
             rounds=self._preset.rounds,
             round_s=self._preset.round_s,
             limit_s=self._preset.race_s,
+            stop=lambda: self._budget.is_spent,
+            deadline_s=self._budget.within(DEADLINE_S, least_s=_LEAST_S),
             threads=self._threads,
             progress=self._progress,
         )
@@ -264,11 +278,6 @@ def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat()
 
 
-def _is_on_host(plan: Plan) -> bool:
-    """Return whether no kernel is on a device, of whose speed the calibration kernel says nothing."""
-    return all(kernel.target.device == HOST for kernel in plan.kernels)
-
-
 def _why(failure: FailedPlan, began: str) -> str:
     """Return why a plan failed, and since when that is known if an earlier run found it out."""
     return failure.reason + (f"; {Remembered(since=failure.created)}" if failure.created < began else "")
@@ -283,7 +292,8 @@ def _timings(race: SavedRace, plans: Sequence[Plan], began: str) -> EndToEndTimi
             toolchains=len(plan.toolchains),
             rounds_us=race.timed[plan.key],
             called_us=race.called.get(plan.key, ()),
-            calibrations_us=race.calibrations_us.get(plan.key, ()) if _is_on_host(plan) else (),
+            # the calibration kernel says nothing of a device's speed
+            calibrations_us=race.calibrations_us.get(plan.key, ()) if plan.is_on_host else (),
             parts_us=race.parts_us.get(plan.key, ()),
             targets=plan.targets,
         )

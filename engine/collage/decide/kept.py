@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from collage.build.assemble import Assembled
 from collage.build.plan_builder import PlanBuilder
@@ -11,7 +11,7 @@ from collage.build.verify import Verified
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import Decision, decide
 from collage.decide.end_to_end import EndToEndTimings
-from collage.errors import PlanBuildError, VerificationError
+from collage.errors import PlanBuildError, VerificationError, WrongKernelError
 from collage_core.candidates.plan import Plan
 from collage_core.errors import CollageError
 
@@ -36,7 +36,13 @@ class Kept:
 
 
 def keep_best(
-    plans: Sequence[Plan], timings: EndToEndTimings, builder: PlanBuilder, *, seed: int, tie_breaking: TieBreaking
+    plans: Sequence[Plan],
+    timings: EndToEndTimings,
+    builder: PlanBuilder,
+    *,
+    seed: int,
+    tie_breaking: TieBreaking,
+    wrong: Callable[[WrongKernelError], None],
 ) -> Kept:
     """Return the best plan whose package is right; what is wrong costs itself only, and is among the failed.
 
@@ -46,6 +52,7 @@ def keep_best(
         builder: Builds and verifies.
         seed: Of the bootstrap.
         tie_breaking: Whom to prefer where the race cannot tell.
+        wrong: Receives the kernel that makes a plan wrong; raises if the next best plan is not wanted.
 
     Raises:
         CollageError: If none is right.
@@ -59,6 +66,8 @@ def keep_best(
         try:
             assembled, verified = builder.verified(winner)
         except (PlanBuildError, VerificationError) as error:
+            if isinstance(error, WrongKernelError):
+                wrong(error)
             notes.append(f"{winner.name} was the fastest and is not kept: {error}")
             builder.progress.message(notes[-1])
             timings = timings.without(winner.name, str(error))

@@ -81,6 +81,7 @@ def record_of(
         ),
         refusals=refusals(explored.proposals.values(), failures, pool=pool),
         unchecked=verified.unchecked,
+        nan=verified.nan,
         notes=(*workload.notes, *notes, *unfresh),
         device_copies=device_copies(plan),
         devices=device_facts(toolchains.device_figures),

@@ -75,7 +75,7 @@ class Libraries:
 
         Those that a wheel has renamed, to keep them to itself, are none of these: nobody else finds them.
         """
-        match = self._name.match(Path(path).name)
+        match = self._name.match(os.path.basename(path))
         if match is None or match["family"] not in self._by_stem:
             return None
         return LibraryFile(path, self._by_stem[match["family"]], match["stem"], match["major"])

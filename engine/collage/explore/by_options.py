@@ -46,7 +46,7 @@ def explore(
         preset=options.effective,
         bounds=candidate_bounds(options),
         progress=progress,
-        budget_s=options.budget_s,
+        budget=environment.budget.exploring,
     )
     lazy = options.search in ("lazy", "two-level")
     try:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping, Sequence
 
+from collage.measure.budget import UNLIMITED, Budget
 from collage.measure.driver.source import MeasuringCostSource
 from collage.options import Preset
 from collage.report.progress import Progress
@@ -29,8 +29,8 @@ class ExplorationSetup:
         preset: How much to measure.
         bounds: How many candidates to make.
         progress: Receives progress updates.
-        budget_s: Seconds after which only what a plan cannot do without is measured: the whole model on each target,
-            and single operators nothing else covers. None for no limit.
+        budget: Time after which only what a plan cannot do without is measured: the whole model on each target, and
+            single operators nothing else covers.
     """
 
     rules: Sequence[TargetRule]
@@ -38,7 +38,7 @@ class ExplorationSetup:
     preset: Preset
     bounds: CandidateBounds
     progress: Progress
-    budget_s: float | None = None
+    budget: Budget = UNLIMITED
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,6 @@ class Exploration:
         setup: What it was given.
         pool: The candidates, with what this run found out of their costs.
         proposed: What targets proposed so far.
-        deadline: When the budget ends, in seconds of `time.monotonic`; None if there is none.
         rounds: Searches run.
         search_s: Seconds spent searching.
         skipped: Measurements that the budget left out.
@@ -61,7 +60,6 @@ class Exploration:
     setup: ExplorationSetup
     pool: CandidatePool
     proposed: AllProposals
-    deadline: float | None = None
     rounds: int = 0
     search_s: float = 0.0
     skipped: int = 0
@@ -74,14 +72,13 @@ class Exploration:
         """Return an exploration that has done nothing yet, whatever the database knows.
 
         Args:
-            setup: What it is given; the budget counts from now on.
+            setup: What it is given.
             pool: Candidates to begin with, usually none.
         """
         return cls(
             setup=setup,
             pool=pool.with_costs(pool.costs.afresh()),
             proposed=AllProposals(groups=quantised_groups(pool.graph)),
-            deadline=None if setup.budget_s is None else time.monotonic() + setup.budget_s,
         )
 
     @property
@@ -92,7 +89,7 @@ class Exploration:
     @property
     def is_spent(self) -> bool:
         """Whether the budget has ended."""
-        return self.deadline is not None and time.monotonic() > self.deadline
+        return self.setup.budget.is_spent
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -161,6 +162,10 @@ def test_a_rule_of_a_plugins_own_is_used() -> None:
         (lambda g, context: RuleOutcome(sub_graphs=(SubGraph(g, 0b11),)), "its own query refuses, within matmul_0"),
         (lambda g, context: RuleOutcome(refusals={99: "no"}), "are not reasons by node index"),
         (lambda g, context: RuleOutcome(refusals=cast(Any, {0: None})), "are not reasons by node index"),
+        (
+            lambda g, context: RuleOutcome(sub_graphs=cast(Any, itertools.repeat(SubGraph(g, 0b1)))),
+            "more than the 4006 sub-graphs that are possible",
+        ),
         (lambda g, context: 1 // 0, "ZeroDivisionError"),
     ],
 )

@@ -88,6 +88,7 @@ def test_labels_become_parts_of_unions(diamond: DataflowGraph) -> None:
     left = SubGraph(diamond, 0b0011).labelled("mock.pair", {"k": "v"})
     union = left.union(SubGraph(diamond, 0b0100)).union(SubGraph(diamond, 0b1000))
 
+    assert left.union(SubGraph(diamond, 0b0100), SubGraph(diamond, 0b1000)) == union
     [part] = union.composites
     assert (part.label, part.nodes, part.attributes) == ("mock.pair", 0b0011, (("k", "v"),))
     assert union.label == ""

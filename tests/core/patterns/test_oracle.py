@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 
 import onnx_ir
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +53,7 @@ def enumerated(way: Way | None) -> Found | None:
     return way.nodes, captures
 
 
+@pytest.mark.slow  # the test below compares the same with 200 seeds
 @settings(max_examples=80, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_the_matcher_finds_what_enumeration_finds_and_prefers_the_same(rng: random.Random) -> None:

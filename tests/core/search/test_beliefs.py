@@ -7,7 +7,6 @@ import random
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from collage_core.search import SearchCandidate
 from collage_core.search import beliefs as module
@@ -132,6 +131,8 @@ def test_an_optimistic_estimate_is_three_deviations_less_and_stays_positive() ->
 
 def test_draws_are_of_what_was_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many draws have the mean of the distribution and its deviation, with the tails of Student's t distribution."""
+    import scipy.stats  # takes more than a second
+
     monkeypatch.setattr(module, "DRAWS", 20_000)
     monkeypatch.setattr(module, "_SURPRISE", 1e9)
     joints = [Joint(nodes=(0, 1), change_us=40.0, doubt_us=20.0)]

@@ -10,6 +10,7 @@ import pytest
 from collage.build.verify import verify
 from collage.errors import VerificationError
 from collage.measure.wire.blobs import BlobStore
+from collage.reference import Evaluation
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import GraphBuilder
 
@@ -29,8 +30,9 @@ def test_what_stops_a_package_is_one_line(tmp_path: Path) -> None:
             store=BlobStore(tmp_path / "blobs"),
             folder=tmp_path,
             threads=1,
+            correct=True,
             tolerance=1e-3,
-            fallback=None,
+            evaluation=Evaluation({}, {}),
             site_errors={},
         )
 

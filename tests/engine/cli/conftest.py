@@ -125,8 +125,15 @@ class FakePipeline(types.ModuleType):
             model=model.name, package=package.name, rtol=rtol or 1e-5, atol=atol, seed=seed, values=(value,)
         )
 
-    def load(self, path: Path, *, threads: int | None = None, tell: Callable[[str], None] | None = None) -> FakeSession:
-        self._note("load", path=path, threads=threads)
+    def load(
+        self,
+        path: Path,
+        *,
+        threads: int | None = None,
+        verify: bool | Path = False,
+        tell: Callable[[str], None] | None = None,
+    ) -> FakeSession:
+        self._note("load", path=path, threads=threads, verify=verify)
         for note in self.load_notes:
             assert tell is not None
             tell(note)

@@ -9,6 +9,7 @@ import pytest
 
 from collage.explore.exhaustive import explore_exhaustively
 from collage.explore.exploration import Explored, UncoveredError
+from collage.measure.budget import UNLIMITED, Budget
 from collage.measure.wire.outcomes import Failed, Refused, Stage
 from collage.options import PRESETS, Preset
 from collage_core.candidates.explanation import refusals
@@ -38,9 +39,9 @@ def explore(
     rules: Sequence[TargetRule],
     *,
     preset: Preset | str = "default",
-    budget_s: float | None = None,
+    budget: Budget = UNLIMITED,
 ) -> Explored:
-    return explore_exhaustively(setup_of(source, rules, preset=preset, budget_s=budget_s), empty_pool(GRAPH, source))
+    return explore_exhaustively(setup_of(source, rules, preset=preset, budget=budget), empty_pool(GRAPH, source))
 
 
 def path(explored: Explored) -> list[tuple[str, tuple[str, ...]]]:
@@ -157,7 +158,7 @@ def test_what_nobody_runs_alone_is_covered_by_groups() -> None:
 
 def test_after_the_budget_whole_models_are_measured_and_nothing_else() -> None:
     source = FakeSource(HALVES)
-    explored = explore(source, [rule_of(A), rule_of(B)], budget_s=-1.0)
+    explored = explore(source, [rule_of(A), rule_of(B)], budget=Budget.begin(-1.0))
 
     assert source.measured == [("a", GRAPH.names), ("b", GRAPH.names)]
     assert [names for _, names in path(explored)] == [GRAPH.names]
@@ -166,7 +167,7 @@ def test_after_the_budget_whole_models_are_measured_and_nothing_else() -> None:
 
 def test_after_the_budget_operators_that_nothing_else_covers_are_measured() -> None:
     source = FakeSource(HALVES)
-    explored = explore(source, [rule_of(A, refuses=["Tanh"]), rule_of(B, refuses=["Relu"])], budget_s=-1.0)
+    explored = explore(source, [rule_of(A, refuses=["Tanh"]), rule_of(B, refuses=["Relu"])], budget=Budget.begin(-1.0))
 
     assert all(len(names) == 1 for _, names in source.measured)
     assert len(path(explored)) == len(GRAPH)

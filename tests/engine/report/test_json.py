@@ -28,6 +28,7 @@ OPTIMIZE_KEYS = [
     "prediction",
     "headroom",
     "max_error",
+    "nan",
     "deterministic",
     "regions",
     "device_copies",

@@ -69,7 +69,7 @@ def test_a_process_killed_while_it_saves_leaves_the_old_package(tmp_path: Path) 
     path = save(tmp_path / "m.collage", -1)
     draw = random.Random(4)
     found = set()
-    for run in range(6):
+    for run in range(4):
         with subprocess.Popen(
             [sys.executable, "-P", "-c", SAVE, str(path)],
             env=with_tests(),

@@ -10,6 +10,7 @@ import pytest
 
 from collage.build.verify import Verified
 from collage.devices.this_host import this_host
+from collage.measure.budget import UNLIMITED
 from collage.measure.driver.records import Limits, superseded
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Tolerance
@@ -156,6 +157,7 @@ def test_an_opinion_of_another_make_is_asked_for_again(known: bytes, tmp_path: A
         pool=SimpleNamespace(worker=lambda name: SimpleNamespace(query=query)),
         plugins={"mock": "collage-mock 1.0"},
         retry_failed=False,
+        budget=UNLIMITED,
     )
     whole = SubGraph(graph, graph.all_mask)
     space = BlobSpace(toolchain="collage-query", fingerprint=target.fingerprint)

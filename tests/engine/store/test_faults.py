@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import random
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -210,36 +212,44 @@ import sys
 from pathlib import Path
 from collage.store import SqliteStore
 from collage.errors import DatabaseError
-try:
-    with SqliteStore(Path(sys.argv[1]), read_only=sys.argv[2] == "read") as store:
-        print(store.stats().records)
-except DatabaseError as error:
-    print(type(error).__name__, error.reason)
-"""
-
-
-@pytest.mark.parametrize(
-    ("modes", "to", "answer"),
-    [
-        ((0o444, 0o755), "write", "DatabaseReadOnlyError the file cannot be written"),
-        ((0o644, 0o555), "write", "DatabaseReadOnlyError its directory"),
-        ((0o000, 0o755), "read", "DatabaseError it cannot be read: [Errno 13] Permission denied"),
-        ((0o444, 0o755), "read", "200"),
-        ((0o444, 0o555), "read", "200"),
-    ],
-)
-def test_permissions_decide_what_can_be_done(path: Path, modes: tuple[int, int], to: str, answer: str) -> None:
-    before = digest(path)
-    path.chmod(modes[0])
-    path.parent.chmod(modes[1])
+for path, to in zip(sys.argv[1::2], sys.argv[2::2]):
     try:
-        done = run_python(ORDINARY + READ, path, to)
-    finally:
-        path.parent.chmod(0o755)
-        path.chmod(0o644)
+        with SqliteStore(Path(path), read_only=to == "read") as store:
+            print(store.stats().records)
+    except DatabaseError as error:
+        print(type(error).__name__, error.reason)
+"""
+"""Opens databases one after the other, to read or to write each."""
 
-    assert done.stdout.startswith(answer), done.stdout + done.stderr
-    assert digest(path) == before
+
+PERMITTED = (
+    ((0o444, 0o755), "write", "DatabaseReadOnlyError the file cannot be written"),
+    ((0o644, 0o555), "write", "DatabaseReadOnlyError its directory"),
+    ((0o000, 0o755), "read", "DatabaseError it cannot be read: [Errno 13] Permission denied"),
+    ((0o444, 0o755), "read", "200"),
+    ((0o444, 0o555), "read", "200"),
+)
+"""Permissions of a file and of its folder, what is tried, and what is said."""
+
+
+def test_permissions_decide_what_can_be_done(path: Path, tmp_path: Path) -> None:
+    """In one process, whose start takes most of the time."""
+    before, tried = digest(path), list[tuple[Path, str]]()
+    for number, ((file, folder), to, _) in enumerate(PERMITTED):
+        (place := tmp_path / str(number)).mkdir()
+        tried.append((Path(shutil.copy(path, place)), to))
+        tried[-1][0].chmod(file)
+        place.chmod(folder)
+    try:
+        done = run_python(ORDINARY + READ, *itertools.chain.from_iterable(tried))
+    finally:
+        for copy, _ in tried:
+            copy.parent.chmod(0o755)
+            copy.chmod(0o644)
+
+    for line, (_, _, answer) in zip(done.stdout.splitlines(), PERMITTED, strict=True):
+        assert line.startswith(answer), done.stdout + done.stderr
+    assert [digest(copy) for copy, _ in tried] == [before] * len(PERMITTED)
 
 
 def test_a_database_cannot_be_made_in_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

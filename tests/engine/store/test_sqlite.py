@@ -82,7 +82,7 @@ def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
     path = tmp_path / "db"
     rng = random.Random(11)
     acknowledged: dict[str, int] = {}
-    for run in range(5):
+    for run in range(3):
         child = write_in_child(path, str(run), 1_000_000)
         assert child.stdout is not None
         with child.stdout:

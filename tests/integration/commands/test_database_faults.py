@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from collage.cli import main
-from collage.setup import workload as workload
 from collage.store import BlobSpace, RecordKey, SqliteStore, TuningRecord, export_lines, open_database
 from collage.store.connection import SCHEMA_VERSION
 from tests.hardship import COMMAND, ORDINARY, run_python, small_disk
@@ -144,9 +143,6 @@ def test_a_database_that_cannot_be_used_is_one_message_and_stays_as_it_is(
     defaults = SqliteStore.__init__.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "busy_timeout_s", 0.2)
-    monkeypatch.setattr(
-        workload, "prepare_in_subprocess", lambda *_: None
-    )  # the model is well: no process need try it first
     make, message = FAULTS[fault]
     folder = tmp_path / "databases"
     folder.mkdir()

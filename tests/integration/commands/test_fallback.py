@@ -55,4 +55,4 @@ def test_where_every_plan_is_wrong_one_message_says_so_of_each(tmp_path: Path, m
     wrong(monkeypatch, 100)
 
     with pytest.raises(CollageError, match=r"no plan runs the whole model: .*openvino: output 'y' is wrong"):
-        optimize(written("cnn", tmp_path), OptimizeOptions(toolchains=BOTH, tuning_db="memory:", **TINY))
+        optimize(written("cnn", tmp_path), OptimizeOptions(toolchains="openvino", tuning_db="memory:", **TINY))

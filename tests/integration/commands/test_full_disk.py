@@ -104,6 +104,16 @@ def test_a_disk_that_is_too_small_is_noticed_before_anything_is_measured(tmp_pat
     assert left == []
 
 
+@pytest.mark.guards("the disk of the temporary files is too small for a model's tensors")
+def test_a_disk_too_small_for_the_weights_is_noticed_when_the_model_is_prepared(tmp_path: Path) -> None:
+    status, said, left = optimized(tmp_path, 40)
+
+    assert status == 1
+    assert "preparing the model failed: [Errno 28] No space left on device" in said
+    assert "Make room, or set TMPDIR to a folder on a larger disk." in said
+    assert left == []
+
+
 @pytest.mark.guards(
     "the disk of the temporary files becomes full while a model is measured",
     "one message with what is needed; what was measured is kept, nothing is held against a kernel, and the next run "

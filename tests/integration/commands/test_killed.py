@@ -103,6 +103,7 @@ class Work:
 
     def finish(self, before: Records) -> Records:
         """Lets it come to its end, and checks that it took up what it had and that its package is right."""
+        self.package.unlink(missing_ok=True)  # one killed at its very end had saved it: nothing would be left to do
         _, said = (process := self.start()).communicate()
         assert process.returncode == 0, said
         self.check()

@@ -45,7 +45,9 @@ def packaged(workshop: Workshop, model: Path, plan: str, shapes: dict[str, tuple
     workshop.package(graph, [("onnxruntime", first), ("openvino", graph.needs_kernel & ~first)], path)
 
 
-@pytest.mark.parametrize("plan", ["onnxruntime", "openvino", "mixed"])
+@pytest.mark.parametrize(
+    "plan", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("onnxruntime", "openvino")), "mixed"]
+)
 def test_a_small_cnn_is_right_or_compare_fails(plan: str, workshop: Workshop, tmp_path: Path) -> None:
     model, package = written("cnn", tmp_path), tmp_path / "right.collage"
     packaged(workshop, model, plan, {}, package)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +15,30 @@ from collage.commands.optimized import Optimized
 from collage.measure.driver.source import MeasuringCostSource
 from collage.options import OptimizeOptions
 from collage.peaks import machine_peaks
+from collage.peaks.machine_peaks import ProductSpeed
 from collage.peaks.products import fastest_product
 from collage.setup.settings import SetupChoices
 from collage.setup.toolchains import Toolchains
-from tests.integration.commands.models import written
+from collage_core.ir.io.model_io import save_model
+from collage_testing import GraphBuilder
+from tests.integration.commands.conftest import TINY
 
 pytestmark = pytest.mark.plugins
 
-OPTIONS = functools.partial(
-    OptimizeOptions, toolchains="onnxruntime", threads=1, warmup=1, iterations=3, duration_s=0.001, budget_s=1.0
-)
+OPTIONS = functools.partial(OptimizeOptions, toolchains="onnxruntime", threads=1, **TINY)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_peaks() -> None:
+    """The machine's peaks are measured, unlike elsewhere."""
+
+
+def model(folder: Path) -> Path:
+    """Write a model with few candidates."""
+    g = GraphBuilder("small")
+    product = g.op("MatMul", g.input("x", 64, 64), g.weight("w", 64, 64))
+    save_model(g.model(g.op("Relu", product)), folder / "small.onnx")
+    return folder / "small.onnx"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def first(folder: Path) -> Optimized:
-    return optimize(written("cnn", folder), OPTIONS(tuning_db=str(folder / "tuning.sqlite")))
+    return optimize(model(folder), OPTIONS(tuning_db=str(folder / "tuning.sqlite")))
 
 
 def test_a_plan_is_held_against_products_by_numpy_and_by_the_toolchains(first: Optimized, folder: Path) -> None:
@@ -56,7 +72,7 @@ def test_a_later_run_measures_no_peak_again(first: Optimized, folder: Path, monk
     monkeypatch.setattr(MeasuringCostSource, "_measured", lambda *_: pytest.fail("something was measured again"))
     monkeypatch.setattr("collage.peaks.measured_limits._REPETITIONS", 0)
 
-    again = optimize(folder / "cnn.onnx", OPTIONS(tuning_db=str(folder / "tuning.sqlite")))
+    again = optimize(folder / "small.onnx", OPTIONS(tuning_db=str(folder / "tuning.sqlite")))
 
     assert again.record.machine == first.record.machine
     assert again.record.limit == first.record.limit
@@ -70,7 +86,7 @@ def test_a_later_run_measures_no_peak_again(first: Optimized, folder: Path, monk
 def test_peaks_that_cannot_be_measured_cost_their_figures_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_peaks, "own_command", lambda *_: [sys.executable, "-c", "raise SystemExit('no')"])
 
-    record = optimize(written("cnn", folder), OPTIONS(tuning_db="memory:")).record
+    record = optimize(model(folder), OPTIONS(tuning_db="memory:")).record
 
     assert record.regions
     assert record.machine is not None
@@ -80,26 +96,40 @@ def test_peaks_that_cannot_be_measured_cost_their_figures_only(folder: Path, mon
     assert record.share_of_peak is None
 
 
-@pytest.mark.parametrize("arithmetic", ["float32", "float64", "int8"])
-def test_toolchains_multiply_large_matrices_as_ordinary_candidates(arithmetic: str) -> None:
+@dataclasses.dataclass(frozen=True)
+class Workshop:
+    """Toolchains at work, which measure products."""
+
+    choices: SetupChoices
+    toolchains: Toolchains
+
+    def fastest(self, arithmetic: str, *names: str) -> ProductSpeed | None:
+        targets = [each for each in self.toolchains.targets() if each.name in names]
+        assert len(targets) == len(names)
+        return fastest_product(arithmetic, self.toolchains, self.choices, targets)
+
+
+@pytest.fixture(scope="module")
+def workshop() -> Iterator[Workshop]:
     choices = SetupChoices.of(OPTIONS(tuning_db="memory:"))
     with Toolchains(choices) as toolchains:
-        [target] = [each for each in toolchains.targets() if each.name == "onnxruntime"]
+        yield Workshop(choices, toolchains)
 
-        found = fastest_product(arithmetic, toolchains, choices, [target])
-        nobody = fastest_product(arithmetic, toolchains, choices, [])
-        kept = toolchains.database.stats()
+
+@pytest.mark.parametrize("arithmetic", ["float32", "float64", "int8"])
+def test_toolchains_multiply_large_matrices_as_ordinary_candidates(arithmetic: str, workshop: Workshop) -> None:
+    before = workshop.toolchains.database.stats().by_outcome.get("measured", 0)
+
+    found = workshop.fastest(arithmetic, "onnxruntime")
+    nobody = workshop.fastest(arithmetic)
+    kept = workshop.toolchains.database.stats()
 
     assert found is not None
     assert (found.arithmetic, found.by) == (arithmetic, "onnxruntime")
     assert found.flops_per_us > 0
     assert nobody is None
-    assert kept.by_outcome == {"measured": 1}
+    assert kept.by_outcome == {"measured": before + 1}
 
 
-def test_a_target_without_a_kernel_for_an_arithmetic_has_no_product() -> None:
-    choices = SetupChoices.of(OPTIONS(tuning_db="memory:"))
-    with Toolchains(choices) as toolchains:
-        [target] = [each for each in toolchains.targets() if each.name == "onnxruntime"]
-
-        assert fastest_product("bfloat16", toolchains, choices, [target]) is None
+def test_a_target_without_a_kernel_for_an_arithmetic_has_no_product(workshop: Workshop) -> None:
+    assert workshop.fastest("bfloat16", "onnxruntime") is None

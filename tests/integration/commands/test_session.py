@@ -34,7 +34,9 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small convolutional network, its kernels shared between both toolchains."""
     folder = tmp_path_factory.mktemp("session")
     with alternating():
-        optimized = optimize(written("cnn", folder), OptimizeOptions(toolchains=BOTH, tuning_db="memory:", **TINY))
+        optimized = optimize(
+            written("cnn", folder), OptimizeOptions(toolchains=BOTH, tuning_db="memory:", threads=1, **TINY)
+        )
     assert {region.toolchain for region in optimized.record.regions} == {"onnxruntime", "openvino"}
     optimized.save(folder / "cnn.collage")
     return folder / "cnn.collage"
@@ -78,7 +80,7 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
     a = g.op("Relu", g.input("x", 1, 4, 256, 256))
     y, z = g.op("Exp", a), g.op("Neg", g.op("Sigmoid", a))
     with alternating():
-        optimized = optimize(g.model(y, z), OptimizeOptions(toolchains=BOTH, tuning_db="memory:", **TINY))
+        optimized = optimize(g.model(y, z), OptimizeOptions(toolchains=BOTH, tuning_db="memory:", threads=1, **TINY))
     assert {region.toolchain for region in optimized.record.regions} == {"onnxruntime", "openvino"}
     optimized.save(folder / "dense.collage")
     return folder / "dense.collage"
@@ -197,7 +199,9 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     y = g.op("MatMul", g.op("MatMul", g.input("x", 1, 2048), g.weight("up", 2048, 4096)), g.weight("down", 4096, 2048))
     model, packages = g.model(y), {}
     for toolchain in ("onnxruntime", "openvino"):
-        optimized = optimize(model.clone(), OptimizeOptions(toolchains=toolchain, tuning_db="memory:", **TINY))
+        optimized = optimize(
+            model.clone(), OptimizeOptions(toolchains=toolchain, tuning_db="memory:", threads=1, **TINY)
+        )
         packages[toolchain] = folder / f"{toolchain}.collage"
         optimized.save(packages[toolchain])
     return packages

@@ -95,7 +95,7 @@ MEASURED: Mapping[str, Told] = {
     "raises-in-bind": Told("bind", "RuntimeError: bind is broken"),
     "wrong-type-in-bind": Told("bind", "bind answered with int, which cannot be called"),
     "raises-in-run": Told("run", "RuntimeError: run is broken"),
-    "wrong-element": Told("check", r"wrong numbers: output '\w+': error"),
+    "wrong-element": Told("check", r"wrong numbers: output '\w+': 1 of 128 elements differ by more"),
     "nan": Told("check", r"wrong numbers: output '\w+': "),
     "shape-off-by-one": Told("run", r"value '\w+' has shape \(8, 16\), got \(8, 17\)"),
     "skips-an-element": Told("check", r"wrong numbers: output '\w+': "),

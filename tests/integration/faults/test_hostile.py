@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,16 +24,18 @@ main()
 
 
 def run(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run the command with the plugins of a folder, in it, as users do: with relative names of files."""
+    """Run the command with the plugins of a folder, in it, as users do: with relative names of files.
+
+    What it writes goes to files: the end of a pipe would be that of the processes that plugins leave.
+    """
     path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    return subprocess.run(
-        [sys.executable, "-P", "-c", COMMAND, *map(str, arguments)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "COLLAGE_TUNING_DB": str(folder / "db.sqlite")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-P", "-c", COMMAND, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "COLLAGE_TUNING_DB": str(folder / "db.sqlite")}
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        ended = subprocess.run(command, cwd=folder, env=environment, stdout=out, stderr=err, check=False)
+        for stream in (out, err):
+            stream.seek(0)
+        return subprocess.CompletedProcess(command, ended.returncode, out.read(), err.read())
 
 
 def partitioned(folder: Path, *kinds: str) -> subprocess.CompletedProcess[str]:

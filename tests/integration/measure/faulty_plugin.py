@@ -45,6 +45,7 @@ MODES = (
     "skips-an-element",
     "writes-its-input",
     "accumulates",
+    "wrong-from-call-100",
     "hangs",
     "segfaults",
     "exits",
@@ -225,10 +226,13 @@ class AddKernel:
         [x], [y] = inputs, outputs
         mode = self._mode
         weight = self._weight.reshape(x.array.shape)
+        calls = 0
         if mode == "raises-in-bind":
             raise RuntimeError("misaligned")
 
         def run() -> None:
+            nonlocal calls
+            calls += 1
             if mode == "skips-an-element":
                 np.add(x.array[:-1], weight[:-1], out=y.array[:-1])
                 return
@@ -241,6 +245,8 @@ class AddKernel:
                     raise RuntimeError("device lost")
                 case "wrong-element":
                     y.array.reshape(-1)[-1] += 0.5
+                case "wrong-from-call-100" if calls >= 100:
+                    y.array[1] += 0.5
                 case "nan":
                     y.array.reshape(-1)[0] = np.nan
                 case "writes-its-input":

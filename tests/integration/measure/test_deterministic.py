@@ -143,7 +143,7 @@ class Sources:
 def sources(store: BlobStore) -> Iterator[Sources]:
     graph = DataflowGraph(add_function().model)
     with WorkerPool([SOURCE], store) as pool:
-        yield Sources(pool, graph, Capture.take(graph, random_inputs(graph, seed=0), store))
+        yield Sources(pool, graph, Capture.take(graph.model, random_inputs(graph, seed=0), store))
 
 
 def test_records_of_either_kind_serve_the_other_where_they_say_something(sources: Sources) -> None:

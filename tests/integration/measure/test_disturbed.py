@@ -42,7 +42,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     store, database = BlobStore(tmp_path / "blobs"), MemoryStore()
     with WorkerPool([SOURCE], store, cache=database_cache(database)) as pool:
         graph = chain()
-        capture = Capture.take(graph, random_inputs(graph, seed=0), store)
+        capture = Capture.take(graph.model, random_inputs(graph, seed=0), store)
         source = MeasuringCostSource(
             pool=pool,
             capture=lambda: capture,

@@ -64,7 +64,7 @@ def source(
 ) -> MeasuringCostSource:
     return MeasuringCostSource(
         pool=pool,
-        capture=lambda: Capture.take(graph, random_inputs(graph, seed=0), store),
+        capture=lambda: Capture.take(graph.model, random_inputs(graph, seed=0), store),
         database=database or MemoryStore(),
         host=this_host(),
         settings=measure_settings(options, threads=1),

@@ -35,7 +35,7 @@ def graph() -> DataflowGraph:
 
 @pytest.fixture(scope="module")
 def capture(graph: DataflowGraph, store: BlobStore) -> Capture:
-    return Capture.take(graph, random_inputs(graph, seed=0), store)
+    return Capture.take(graph.model, random_inputs(graph, seed=0), store)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 from onnx_ir.passes.common import ShapeInferencePass
 
 from collage.devices.this_host import this_host
+from collage.measure.driver import records
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.driver.fallback import worker_fallback
@@ -23,6 +24,7 @@ from collage.measure.wire.artifact_codec import artifact_of
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskBuild, AskMeasure
 from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Measured, Refused, Stage, Tolerance
+from collage.measure.worker.judge_version import JUDGE
 from collage.setup.random_inputs import random_inputs
 from collage.store import MAX_ATTEMPTS, MachineSpeed, MemoryStore, TuningRecord, TuningStore, block_medians_us
 from collage_core.candidates.refusals import Rejection
@@ -79,7 +81,7 @@ def graph() -> DataflowGraph:
 
 @pytest.fixture(scope="module")
 def capture(graph: DataflowGraph, store: BlobStore) -> Capture:
-    return Capture.take(graph, random_inputs(graph, seed=0), store)
+    return Capture.take(graph.model, random_inputs(graph, seed=0), store)
 
 
 @pytest.fixture
@@ -292,13 +294,31 @@ def test_a_variant_of_another_version_of_the_plugin_is_not_asked_for(
     make(plugin="1").measure([add])
     source = make(plugin="2")
     assert (make(plugin="1").variant(add), source.variant(add)) == ("second", None)
-    assert source.is_of_another_plugin(add)
+    assert source.is_outdated(add)
 
     source.measure([add], "confirm")
 
     assert [ask.variant for ask in asked] == [None, None]
-    assert (source.variant(add), source.is_confirmed(add), source.is_of_another_plugin(add)) == ("second", True, False)
+    assert (source.variant(add), source.is_confirmed(add), source.is_outdated(add)) == ("second", True, False)
     assert not make(plugin="3").is_confirmed(add)
+
+
+def test_what_another_judge_let_through_is_measured_once_more_when_it_is_confirmed(
+    make: Make, graph: DataflowGraph, asked: list[AskMeasure | AskBuild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = candidate(graph, 0)
+    with monkeypatch.context() as before:
+        before.setattr(records, "JUDGE", JUDGE - 1)
+        for purpose in ("select", "confirm"):
+            make().measure([add], purpose)
+
+    source = make()
+    source.measure([add])
+    assert (len(asked), source.is_outdated(add), source.is_confirmed(add)) == (2, True, False)
+
+    source.measure([add], "confirm")
+
+    assert (len(asked), source.is_outdated(add), source.is_confirmed(add)) == (3, False, True)
 
 
 def test_a_kernel_too_inexact_counts_as_failed_by_its_version_of_the_plugin(
@@ -313,7 +333,7 @@ def test_a_kernel_too_inexact_counts_as_failed_by_its_version_of_the_plugin(
             created="2026-01-01T00:00:00+00:00",
             samples_us=(5.0,),
             error=1e-3,
-            extra={"tolerance": 1e-2},
+            extra={"tolerance": 1e-2, "judge": JUDGE},
         )
     )
 
@@ -465,7 +485,7 @@ def test_what_the_reference_cannot_compute_a_worker_does(worker: Worker, store: 
     x = np.linspace(0, 1, 512, dtype=np.float32)
 
     capture = Capture.take(
-        graph,
+        graph.model,
         {"x": x},
         store,
         fallback=worker_fallback(worker, graph, this_host(), store, threads=1, deadline_s=3600, target=faulty_target()),
@@ -482,7 +502,7 @@ def test_random_outputs_are_not_compared(store: BlobStore) -> None:
             r = RandomNormalLike(x)  y = Add(x, r)  z = Neg(x) }"""
     )
     graph = DataflowGraph(ShapeInferencePass()(model).model)
-    capture = Capture.take(graph, random_inputs(graph, seed=0), store)
+    capture = Capture.take(graph.model, random_inputs(graph, seed=0), store)
     function = kernel_function(SubGraph(graph, graph.all_mask), "k")
     expected = dict(
         zip(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 
@@ -16,7 +17,7 @@ from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskBuild, AskEvaluate, AskMeasure
 from collage.measure.wire.outcomes import Built, Failed, Measured, Refused, Stage
 from collage.measure.wire.wire_values import WireValue
-from collage_core.contract import Target, Unsupported
+from collage_core.contract import Protocol, Target, Unsupported
 from tests.integration.measure.conftest import SIZE, SOURCE, add_function
 
 Ask = Callable[..., AskMeasure]
@@ -63,6 +64,14 @@ def test_a_failure_says_where_and_why(worker: Worker, ask: Ask, mode: str, stage
     assert isinstance(outcome, Failed)
     assert outcome.stage is stage
     assert reason in outcome.reason
+
+
+def test_a_short_kernel_is_called_often_before_it_is_judged_again(worker: Worker, ask: Ask) -> None:
+    few = Protocol(warmup_runs=1, warmup_s=0, min_samples=1, max_samples=1, duration_s=0, min_sample_us=1e-3)
+    outcome = worker.measure(dataclasses.replace(ask("wrong-from-call-100"), protocol=few))
+
+    assert isinstance(outcome, Failed)
+    assert "wrong numbers after many calls" in outcome.reason
 
 
 @pytest.mark.parametrize(

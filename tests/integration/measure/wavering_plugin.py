@@ -74,7 +74,7 @@ class AddKernel:
         def call() -> None:
             np.add(x, self._weight, out=y)
             if self._variant != "same":
-                y[0] += np.float32(1e-6) * (next(calls) % 2)
+                y[0] = np.nextafter(y[0], np.float32(np.inf)) if next(calls) % 2 else y[0]
 
         return TimedCall(call, _US[self._variant])
 

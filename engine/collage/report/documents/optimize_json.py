@@ -26,6 +26,7 @@ def optimize_json(record: Record) -> str:
         "prediction": _prediction(record),
         "headroom": _headroom(record),
         "max_error": to_jsonable(record.max_error),
+        "nan": record.nan,
         "deterministic": record.deterministic,
         "regions": [_region(region) for region in record.regions],
         "device_copies": [_copy(copy) for copy in record.device_copies],

@@ -14,6 +14,8 @@ from collage.report.facts.machine_facts import LimitFacts, MachineFacts
 from collage_core.candidates.refusals import Refusal
 
 SCHEMA_VERSION = 1
+NAN_AS_EXPECTED = "a NaN in each input reaches the outputs as in the reference"
+"""What is said of a plan that keeps NaN."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +307,7 @@ class Record:
         measured_ms: End-to-end median of the chosen plan.
         max_error: Largest error of a model output relative to its scale, on inputs not used in the search.
         unchecked: Reason for each node the reference could not compute itself, by node name.
+        nan: What the plan makes of NaN in its inputs, in a few words; empty if that was not looked at.
         notes: Other information for the user.
         device_copies: The plan's copies between devices.
         devices: Copy and launch costs of the participating devices.
@@ -334,6 +337,7 @@ class Record:
     regions: tuple[RegionFacts, ...]
     refusals: tuple[Refusal, ...] = ()
     unchecked: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    nan: str = ""
     notes: tuple[str, ...] = ()
     device_copies: tuple[CopyFacts, ...] = ()
     devices: tuple[DeviceFacts, ...] = ()

@@ -86,6 +86,8 @@ def _decision(writer: _Writer, record: Record) -> None:
     for contender in comparison.contenders:
         writer.say(_contender(contender), indent=2)
     writer.say(_accuracy(record))
+    if record.nan:
+        writer.say(f"{record.nan[0].upper()}{record.nan[1:]}.")
     if record.deterministic:
         writer.say("Only kernels that give the same bits each time took part (--deterministic).")
     if record.unchecked:

@@ -14,7 +14,15 @@ from rich.text import Text
 
 from collage.report import figures
 from collage.report.documents.optimize_json import PHASES
-from collage.report.facts.record import Comparison, CompatibleSetFacts, ContenderFacts, Record, RegionFacts, SearchFacts
+from collage.report.facts.record import (
+    NAN_AS_EXPECTED,
+    Comparison,
+    CompatibleSetFacts,
+    ContenderFacts,
+    Record,
+    RegionFacts,
+    SearchFacts,
+)
 from collage.report.text.coverage import coverage_lines
 from collage.report.text.headroom import ABOVE, headroom_lines
 from collage.report.text.operator_summary import summarize_operators
@@ -41,6 +49,8 @@ def optimize_summary(record: Record, *, everything: bool = False) -> RenderableT
         *(Text(line) for line in misprediction_lines(record)),
         Text(f"largest output error {figures.error(record.max_error)} relative to the output's scale"),
     ]
+    if record.nan and record.nan != NAN_AS_EXPECTED:
+        parts.append(Text(record.nan))
     if record.unchecked:
         parts.append(Text(f"not independently checked: {_names(record.unchecked)}"))
     lines = coverage_lines(record, everything=everything, reasons=everything)
