@@ -6,8 +6,9 @@ Usage:
 
 A recorded race gives the noise: the samples of its contenders, by round, of bound calls and of runs as users call them.
 A draw resamples its rounds, the same ones for all contenders. Either true times are those of all recorded rounds, or
-samples are multiplied so that the best mixed plan truly takes 0.90 to 1.02 of the best single toolchain. A process may
-be slow for its whole life, so each heat multiplies each contender's samples by a factor of its own.
+samples are multiplied so that the best mixed plan truly takes 0.90 to 1.02 of the best single toolchain, or single
+toolchains race alone. A process may be slow for its whole life, so each heat multiplies each contender's samples by a
+factor of its own.
 
 Each rule races the same draws, within the time that its turns and the starts of its processes would take. The plan is
 then decided on as in `optimize`. What a rule loses is the true time of its plan over that of the plan that is decided
@@ -43,6 +44,10 @@ from collage.options import PRESETS
 
 TRUE_RATIOS: Final = (0.90, 0.94, 0.97, 1.00, 1.02)
 """True times of the mixed plan in question, relative to the best single toolchain."""
+AS_MEASURED: Final = "as measured"
+ALONE: Final = "singles alone"
+KINDS: Final = (AS_MEASURED, *(f"{ratio:.2f}" for ratio in TRUE_RATIOS), ALONE)
+"""Kinds of draws."""
 OTHERS: Final = 1.04
 """Each further mixed plan is slower than the one before by this factor."""
 PROCESS_NOISE: Final = 0.02
@@ -140,10 +145,11 @@ def to_the_end(
 
 RULES: Final[Mapping[str, Rule]] = {
     "before": before,
-    "chance 2 %": Staying(futile=0.02),
-    "chance 5 %": Staying(futile=0.05),
-    "chance 10 %": Staying(futile=0.1),
-    "chance 5 %, all singles": Staying(futile=0.05, singles=99),
+    "chance 5 %": Staying(worth=0.0),
+    "worth 0.1 %": Staying(worth=0.001),
+    "worth 0.2 %": Staying(worth=0.002),
+    "worth 0.3 %": Staying(worth=0.003),
+    "worth 0.5 %": Staying(worth=0.005),
 }
 
 
@@ -195,6 +201,18 @@ def synthetic(recorded: Recorded, ratio: float, random: np.random.Generator) -> 
         name = mixes[index]
         factors[name] = ratio * OTHERS**place * best_us / _middle(recorded.rounds[name])
     return Draw(recorded, factors, random)
+
+
+def alone(recorded: Recorded, random: np.random.Generator) -> Draw:
+    """Draw rounds of a recorded race of its single toolchains alone."""
+    return Draw(recorded, dict.fromkeys((name for name in recorded.rounds if name in recorded.singles), 1.0), random)
+
+
+def drawn(kind: str, recorded: Recorded, random: np.random.Generator) -> Draw:
+    """Draw a race of some kind."""
+    if kind == AS_MEASURED:
+        return resampled(recorded, random)
+    return alone(recorded, random) if kind == ALONE else synthetic(recorded, float(kind), random)
 
 
 def collected(databases: Iterable[Path]) -> list[dict[str, Any]]:
@@ -257,12 +275,12 @@ def quick_intervals() -> Iterator[None]:
 def replayed(races: Sequence[Recorded], draws: int, seed: int = 0) -> list[dict[str, Any]]:
     """Race draws of each race by each rule; return one row for each kind of draw and rule, as JSON."""
     rows = []
-    for kind in (None, *TRUE_RATIOS):
+    for kind in KINDS:
         random = np.random.default_rng(seed)
         found: dict[str, list[dict[str, float]]] = {name: [] for name in RULES}
         for recorded in races:
             for _ in range(draws):
-                draw = resampled(recorded, random) if kind is None else synthetic(recorded, kind, random)
+                draw = drawn(kind, recorded, random)
                 ended = raced(draw, to_the_end, limit_s=_NEVER_S).kept
                 for name, rule in RULES.items():
                     outcome = raced(draw, rule, limit_s=LIMIT_S)
@@ -294,7 +312,7 @@ def markdown(report: Mapping[str, Any]) -> str:
     headings = ("true ratio", "rule", "loss", "median", "worst", "over the best", "mix kept", "turns", "starts", "s")
     rows = [
         (
-            "as measured" if row["true_ratio"] is None else f"{row['true_ratio']:.2f}",
+            row["true_ratio"],
             row["rule"],
             *(f"{100 * row[name]:.2f} %" for name in ("loss", "median_loss", "worst_loss", "regret", "mixed")),
             *(f"{row[name]:.1f}" for name in ("turns", "starts", "seconds")),

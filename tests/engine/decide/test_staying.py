@@ -33,9 +33,10 @@ def staying(
     noise: float = 0.01,
     heats: int = 1,
     end: int = END,
+    worth: float = 0.0,
 ) -> str:
     called = rounds(called_us, noise) if called_us is not None else {}
-    return "".join(Staying()(rounds(times_us, noise), called, singles, heats=heats, end=end))
+    return "".join(Staying(worth=worth)(rounds(times_us, noise), called, singles, heats=heats, end=end))
 
 
 def test_a_mixed_plan_that_cannot_be_kept_leaves_however_close_it_is() -> None:
@@ -88,6 +89,19 @@ def test_two_toolchains_run_on_until_the_difference_is_known_or_known_to_be_smal
 
     assert staying(times, "ab", noise=noise, heats=2, end=84) == expected
     assert staying(times, "ab", noise=noise, heats=1, end=84) == "ab"
+
+
+def test_two_toolchains_stop_as_soon_as_next_to_nothing_is_to_be_gained() -> None:
+    times = {"a": 100.0, "b": 101.5}
+
+    assert staying(times, "ab", noise=0.04, end=84) == "ab"
+    assert staying(times, "ab", noise=0.04, end=84, worth=0.02) == ""
+
+
+def test_a_mixed_plan_that_is_likely_to_save_next_to_nothing_leaves_and_one_that_may_save_much_stays() -> None:
+    assert staying({"a": 100.0, "m": 98.5}, "a", noise=0.001, end=84) == "am"
+    assert staying({"a": 100.0, "m": 98.5}, "a", noise=0.001, end=84, worth=0.05) == ""
+    assert staying({"a": 100.0, "m": 85.0}, "a", noise=0.05, end=84, worth=0.05) == "am"
 
 
 def test_heats_that_are_left_are_of_those_that_usually_stay() -> None:
