@@ -66,6 +66,39 @@ def test_any_of_the_best_is_right_and_one_that_is_clearly_worse_is_not(moved: st
     assert "1 by more than rounding explains" in judged(nodes, "int64 y", others, **inputs)
 
 
+def test_the_second_best_is_wrong_by_a_margin_that_rounding_does_not_make() -> None:
+    x = tied(64)
+    x[:, 3] = 1 - 5e-5
+    nodes = f"{SCORES} y = ArgMax<axis = 1>(s)"
+
+    assert judged(nodes, "int64 y", np.full((64, 1), 5), x=x, w=WEIGHT) == ""
+    assert "64 by more than rounding explains" in judged(nodes, "int64 y", np.full((64, 1), 3), x=x, w=WEIGHT)
+
+
+def test_the_right_choices_of_another_type_are_wrong() -> None:
+    made = judged(f"{SCORES} y = ArgMax<axis = 1>(s)", "int64 y", np.zeros((64, 1), np.int32), x=tied(64), w=WEIGHT)
+
+    assert made == "type is int32 instead of int64"
+
+
+def test_what_follows_from_choices_may_differ_in_about_as_many_elements_as_ties_do() -> None:
+    x = RANDOM.permuted(np.tile(np.linspace(0, 1, CLASSES, dtype=np.float32), (64, 1)), axis=1)
+    x[7:27] = 1.0  # the ties
+    table = RANDOM.standard_normal((CLASSES, 8)).astype(np.float32)
+    inputs = {"x": x, "w": WEIGHT, "t": table}
+    nodes = f"{SCORES} i = ArgMax<axis = 1, keepdims = 0>(s) y = Gather(t, i)"
+
+    def wrong(values: Any, rows: int) -> Any:
+        other = values["y"].copy()
+        other[7 : 7 + rows] += 1
+        return other
+
+    assert judged(nodes, "float y", lambda values: wrong(values, 1), **inputs) == ""
+    assert "differ by more than rounding explains" in judged(
+        nodes, "float y", lambda values: wrong(values, 50), **inputs
+    )
+
+
 def test_scores_that_a_kernel_is_given_are_exact() -> None:
     x = tied(8)
     best = np.argmax(x, axis=1, keepdims=True)
@@ -150,3 +183,12 @@ def test_what_follows_a_choice_may_differ_where_the_choice_may() -> None:
 
     assert judged(nodes, "float y", other, **inputs) == ""
     assert judged(nodes, "float y", other, **{**inputs, "x": decided}) != ""
+
+
+def test_a_number_instead_of_nan_is_named_where_only_the_error_counts() -> None:
+    model = ir.from_onnx_text('<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y) { y = Abs(x) }')
+    judge = Judge(model.graph, correct=False, relative=1e-3, mismatched=0.0)
+
+    found = judge.verdict("y", np.float32([1.0, 2.0]), np.float32([1.0, np.nan]), None)
+
+    assert found.problem == "1 of 2 are NaN or infinite in one only"

@@ -56,6 +56,20 @@ def test_products_summed_in_any_order_are_correct_and_a_lost_term_is_not(rows: i
     assert beyond(found, lost) >= np.count_nonzero(right)
 
 
+def test_a_sum_of_many_terms_is_held_to_what_the_best_order_makes_of_them() -> None:
+    a, b = np.abs(numbers(8, 1024)), np.abs(numbers(1024, 8))
+    found = run("y = MatMul(a, b)", a=a, b=b)
+
+    assert beyond(found, found.values["y"] * np.float32(1 + 1e-4)) == 64
+
+
+def test_an_image_is_held_to_the_rounding_of_its_coordinates() -> None:
+    x = numbers(1, 1, 16, 16)
+    found = run('y = Resize<mode = "linear">(x, , scales)', x=x, scales=np.float32([1, 1, 2, 2]))
+
+    assert beyond(found, found.values["y"] + np.float32(1e-3)) == 1024
+
+
 @pytest.mark.guards(
     "a mask of -1e9 beside wrong numbers", "each element is held to what rounding does to it", area="toolchains"
 )
@@ -115,6 +129,25 @@ def test_the_largest_element_is_not_held_to_a_noise_that_is_small_by_chance() ->
     assert allowed[1001] == 16 * 2.0**-24 * 2.0**30, "far from all others: its own rounding"
 
 
+def test_much_larger_elements_say_nothing_of_small_ones() -> None:
+    expected = np.repeat([1.5, 3 * 2.0**20], 100)
+    perturbed = expected + np.repeat([1e-4, 100.0], 100)
+    allowed = conditioning_of(expected, perturbed).tolerance(expected)
+
+    assert allowed[0] == pytest.approx(16e-4)
+    assert allowed[-1] == pytest.approx(1600.0)
+
+
+def test_a_zero_is_exact_where_nothing_is_summed() -> None:
+    x = numbers(1000)
+    x[5] = 0.0
+    found = run("y = Mul(x, x)", x=x)
+    wrong = found.values["y"].copy()
+    wrong[5] = 1e-7
+
+    assert beyond(found, wrong) == 1
+
+
 def test_what_is_nothing_but_rounding_has_no_error() -> None:
     x = numbers(50, 200)
     found = run("p = Softmax(x) s = ReduceSum<keepdims = 0>(p, axes) y = Sub(s, one)", x=x, axes=[1], one=np.float32(1))
@@ -144,6 +177,13 @@ def test_the_scale_leaves_out_masks_and_what_is_no_number() -> None:
     assert found.scale == pytest.approx(2.0, rel=1e-2)
     assert found.sentinel is not None
     assert 1e4 < found.sentinel < 3e38
+
+
+def test_a_few_large_elements_are_not_the_scale() -> None:
+    found = conditioning_of(np.array([1.0] * 10_000 + [100.0] * 5, np.float32))
+
+    assert found.sentinel is None
+    assert found.scale == 1.0
 
 
 def test_large_numbers_that_most_elements_have_are_no_masks() -> None:

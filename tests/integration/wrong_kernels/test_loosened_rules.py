@@ -113,7 +113,12 @@ RULES: Final = (
     Loosened("later calls", "measure/worker/trial.py", "_CALLS = 128", "_CALLS = 1"),
     Loosened("other memory", _CHECK, "_LARGE_BYTES = 256 << 20", "_LARGE_BYTES = 0"),
     Loosened("inputs read when bound", _CHECK, "else np.roll(array, 1, axis)", "else value"),
-    Loosened("the first values again", _CHECK, "return max(error, self._judged(bound, ", "return max(error, 0 * len(("),
+    Loosened(
+        "the first values again",
+        _CHECK,
+        "return max(error, self._judged(bound, ",
+        "return error if bound else max(error, self._judged(bound, ",
+    ),
 )
 
 
