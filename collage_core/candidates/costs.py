@@ -38,12 +38,14 @@ class Costs:
         reached: What this run measured or looked up; nothing else has a cost. None if everything that is known counts.
         confirmed: What is costed by fresh samples; everything else by the samples it was selected by.
         in_place_us: What kernels take between their neighbours in plans that were timed, which counts before samples.
+        elsewhere: What samples of all other kernels are multiplied by, to be compared with these times.
     """
 
     source: KnownCosts
     reached: frozenset[CacheKey] | None = None
     confirmed: frozenset[CacheKey] = frozenset()
     in_place_us: Mapping[CacheKey, float] = dataclasses.field(default_factory=dict)
+    elsewhere: float = 1.0
     _answers: dict[tuple[CacheKey, bool], Cost | Unmeasured] = dataclasses.field(default_factory=dict, repr=False)
 
     def key(self, candidate: CandidateKernel) -> CacheKey:
@@ -67,7 +69,7 @@ class Costs:
         known = self._answers.get((key, fresh))
         if known is None:
             known = self._answers[key, fresh] = self.source.cost(candidate, confirmed=fresh)
-        return known
+        return known if confirmed is not None or isinstance(known, Unmeasured) else known * self.elsewhere
 
     def selected_us(self, candidate: CandidateKernel) -> float | None:
         """Return the cost by the samples a candidate was selected by; None if it is unmeasured or unusable."""
@@ -99,3 +101,7 @@ class Costs:
     def in_place(self, times_us: Mapping[CacheKey, float]) -> Costs:
         """Return the costs where these kernels take what they took in a plan, in microseconds."""
         return dataclasses.replace(self, in_place_us={**self.in_place_us, **times_us})
+
+    def off_by(self, factor: float) -> Costs:
+        """Return the costs where all kernels without a time in place take so many times what their samples say."""
+        return dataclasses.replace(self, elsewhere=factor)

@@ -3,6 +3,10 @@
 A kernel measured by itself stands behind work like that of a plan, but not behind the kernels that precede it there. So
 while plans race, each of their kernels is timed in its place, too. These times replace its cost, and the search is
 repeated: a plan that still looks better than everything that was timed is worth timing.
+
+The kernels of a plan are on it because they measured fast, so in place they take longer as a rule: the least of many
+noisy numbers is too low. Other kernels were not tried in place and would look better than they are. So their costs are
+multiplied by what those of the plans that raced turned out to be off by.
 """
 
 from __future__ import annotations
@@ -48,6 +52,7 @@ def fed_back(
     """
     by_name = {each.name: each for each in timed}
     found: dict[CacheKey, list[float]] = {}
+    both: list[tuple[float, float]] = []
     corrected = []
     for plan in plans:
         sites = by_name[plan.name].in_place_us(usual_us) if plan.name in by_name else {}
@@ -59,17 +64,38 @@ def fed_back(
         for kernel in plan.kernels:
             if kernel.sub_graph.nodes in times:
                 found.setdefault(pool.cache_key(kernel), []).append(times[kernel.sub_graph.nodes])
+                both.append((plan.cost_of[kernel.sub_graph.nodes], times[kernel.sub_graph.nodes]))
         corrected.append(_with_costs(plan, times))
-    pool = pool.with_costs(pool.costs.in_place({key: statistics.median(each) for key, each in found.items()}))
+    in_place_us = {key: statistics.median(each) for key, each in found.items()}
+    pool = pool.with_costs(pool.costs.in_place(in_place_us))
     if not found:
         return FedBack(pool=pool, plans=tuple(corrected), worthwhile=())
     limit_us = DISPLACE_BELOW * min(each.usual_us(usual_us) for each in timed)
     known = {plan.key for plan in plans}
     names = {plan.name for plan in plans}
-    better = [plan for plan in mixes(pool, most) if plan.key not in known and plan.predicted_us < limit_us]
+    alike = pool.with_costs(pool.costs.off_by(_usually_off_by(both)))
+    better = [plan for plan in mixes(alike, most) if plan.key not in known and plan.predicted_us < limit_us]
     fresh = (name for number in range(1, 1 + len(names) + len(better)) if (name := f"mixed-{number}") not in names)
     worthwhile = tuple(dataclasses.replace(plan, name=name) for plan, name in zip(better, fresh, strict=False))
     return FedBack(pool=pool, plans=tuple(corrected), worthwhile=worthwhile)
+
+
+def _usually_off_by(both: Sequence[tuple[float, float]]) -> float:
+    """Return what kernels take in place relative to their costs: at most this in half of the time, more in the other.
+
+    Args:
+        both: Cost and time in place of each kernel that has both, in microseconds.
+
+    Examples:
+        >>> _usually_off_by([(10.0, 11.0), (1.0, 5.0), (20.0, 24.0)]), _usually_off_by([])
+        (1.2, 1.0)
+    """
+    half_us, passed_us = sum(cost_us for cost_us, _ in both) / 2, 0.0
+    for ratio, cost_us in sorted((time_us / cost_us, cost_us) for cost_us, time_us in both if cost_us):
+        passed_us += cost_us
+        if passed_us >= half_us:
+            return ratio
+    return 1.0
 
 
 def _with_costs(plan: Plan, times_us: Mapping[int, float]) -> Plan:

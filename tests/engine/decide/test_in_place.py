@@ -60,6 +60,15 @@ def test_a_plan_that_disappoints_in_place_makes_room_for_another() -> None:
     assert [found.pool.selected_us(each) for each in PARTS] == [POOL.selected_us(each) for each in PARTS]
 
 
+def test_kernels_that_were_not_timed_in_place_are_as_far_off_as_those_that_were() -> None:
+    alone = singles(POOL, [A, B])
+    [best] = mixes(POOL, 1)
+    # all of its kernels take half as long again: so would those of the plan that looks better now
+    times = [*(raced(plan, 53.0) for plan in alone), raced(best, 51.0, {"k0000": 15.0, "k0001": 15.0, "k0002": 17.0})]
+
+    assert fed_back(POOL, [*alone, best], times, USUAL_US, 3).worthwhile == ()
+
+
 def test_nothing_is_worthwhile_that_does_not_look_clearly_better_than_what_was_timed() -> None:
     alone = singles(POOL, [A, B])
     [best] = mixes(POOL, 1)
