@@ -1,6 +1,7 @@
 """The search for the least-cost partitioning, over a `CostSource`; it measures nothing itself."""
 
 from collage_core.search.beliefs import GUESSED, KERNEL_US, NOISE, PROFILED, Beliefs, Doubt, Joint, TargetBelief
+from collage_core.search.bounded import BoundedResult, bounded_search
 from collage_core.search.copies import CopyCosts, CopyTable, DeviceCopies, DeviceCopy, SharedValue
 from collage_core.search.copy_model import copies_of
 from collage_core.search.costs import CostSource, CostTable
@@ -24,6 +25,7 @@ __all__ = [
     "NOISE",
     "PROFILED",
     "Beliefs",
+    "BoundedResult",
     "Certificate",
     "CopyCosts",
     "CopyTable",
@@ -50,6 +52,7 @@ __all__ = [
     "TargetBelief",
     "Vector",
     "bits",
+    "bounded_search",
     "check_available",
     "compatible_sets",
     "copies_of",
