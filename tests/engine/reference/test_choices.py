@@ -189,6 +189,6 @@ def test_a_number_instead_of_nan_is_named_where_only_the_error_counts() -> None:
     model = ir.from_onnx_text('<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y) { y = Abs(x) }')
     judge = Judge(model.graph, correct=False, relative=1e-3, mismatched=0.0)
 
-    found = judge.verdict("y", np.float32([1.0, 2.0]), np.float32([1.0, np.nan]), None)
+    found = judge.verdict("y", np.array([1.0, 2.0], np.float32), np.array([1.0, np.nan], np.float32), None)
 
     assert found.problem == "1 of 2 are NaN or infinite in one only"

@@ -65,7 +65,7 @@ def test_a_sum_of_many_terms_is_held_to_what_the_best_order_makes_of_them() -> N
 
 def test_an_image_is_held_to_the_rounding_of_its_coordinates() -> None:
     x = numbers(1, 1, 16, 16)
-    found = run('y = Resize<mode = "linear">(x, , scales)', x=x, scales=np.float32([1, 1, 2, 2]))
+    found = run('y = Resize<mode = "linear">(x, , scales)', x=x, scales=np.array([1, 1, 2, 2], np.float32))
 
     assert beyond(found, found.values["y"] + np.float32(1e-3)) == 1024
 
