@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks import (
+    cpu_seconds,
     expensive_attributes,
     lazy_search,
     measuring,
@@ -31,6 +32,7 @@ from benchmarks.regret import pages as regret_pages
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "bf16-emulated": lambda report: suite.markdown(report["models"]),
+    "cpu-seconds": cpu_seconds.markdown,
     "expensive-attributes": expensive_attributes.markdown,
     "lazy-search": lazy_search.markdown,
     "measuring": measuring.markdown,
