@@ -24,7 +24,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored wh
 def wait():
     try:
         print(os.getpid(), flush=True)
-        time.sleep(3600)
+        while True:
+            time.sleep(0.05)  # a signal between Python's look for signals and a long sleep would wait for its end
     except KeyboardInterrupt:
         sys.exit(130)
 

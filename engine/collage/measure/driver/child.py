@@ -112,6 +112,11 @@ class ChildProcess:
         """Memory it holds, in bytes."""
         return memory.private_bytes(self.pid)
 
+    def begin_anew(self) -> None:
+        """Clear what it said so far, and count anew whom the system kills, before its next use."""
+        self._log.truncate(0)
+        self._kernel_kills = memory.kernel_kills()
+
     def deadline(self, seconds: float) -> float:
         """Return the moment, by its clock, that is some seconds ahead."""
         return self._clock() + seconds

@@ -20,6 +20,7 @@ from collage.disk_space import is_full
 from collage.errors import ModelCostError, WireError, WorkerError
 from collage.measure.driver import memory
 from collage.measure.driver.child import KERNEL_KILLED, ChildProcess
+from collage.measure.models import idle
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.codec import Codec
 from collage.measure.wire.function_codec import FunctionEncoder, decode_function
@@ -42,6 +43,8 @@ MEMORY_VARIABLE = "COLLAGE_MODEL_MEMORY"
 """Environment variable: memory in GiB that preparing or evaluating a model may take beside its weights and inputs."""
 
 MEMORY_GIB = 1.5
+_STEP_BYTES = 64 << 20
+"""What is allowed beside is rounded up to this, so that one process serves for models of about one size."""
 _START_S = 120.0
 _GRACE_S = 2.0
 """Seconds after its deadline in which the process may say itself that time is up."""
@@ -73,7 +76,7 @@ def memory_allowance() -> int:
 class ModelProcess:
     """Prepares and evaluates models in a process of its own, which is started when it is first needed.
 
-    After a failure the next request starts another.
+    After a failure the next request starts another. One without a failure is kept for the next `ModelProcess`.
 
     Args:
         allowance_bytes: Most memory beside weights and inputs; what the environment says if None.
@@ -84,6 +87,7 @@ class ModelProcess:
         self._codec = Codec()
         self._child: ChildProcess | None = None
         self._limit = 0
+        self._began_in: object = None
         self._requests = 0
         self._encoded: tuple[ir.Model, Path, WireFunction] | None = None
 
@@ -101,7 +105,12 @@ class ModelProcess:
         return None if self._child is None else self._child.pid
 
     def close(self) -> None:
-        """Kill the process."""
+        """Give the process up; it is kept for another, or ended."""
+        if self._child is not None:
+            idle.keep(self._child, self._limit, self._began_in)
+            self._child = None
+
+    def _kill(self) -> None:
         if self._child is not None:
             self._child.kill()
             self._child = None
@@ -192,7 +201,7 @@ class ModelProcess:
                 deadline += time.monotonic() - began  # that has a deadline of its own
                 child.send(self._codec.encode(values, self._requests), deadline)
         except WorkerError as error:
-            self.close()
+            self._kill()
             if error.kind == "deadline" and self._requests:
                 raise ModelCostError.late(what, deadline_s, _place(error)) from error
             if error.reason.startswith(KERNEL_KILLED):
@@ -207,16 +216,22 @@ class ModelProcess:
                 raise InvalidModelError(f"{what} ends the process: {error.reason}") from error
             raise
         except BaseException:  # an interrupted conversation cannot be taken up again
-            self.close()
+            self._kill()
             raise
 
     def _started(self, known_bytes: int) -> ChildProcess:
         """Return the process, a new one if the limit of the old one is lower than what is now allowed."""
-        limit = min(memory.limit_bytes(), self._allowance + 3 * known_bytes)
+        beside = -(-3 * known_bytes // _STEP_BYTES) * _STEP_BYTES
+        limit = min(memory.limit_bytes(), self._allowance + beside)
         if self._child is not None and (not self._child.alive or self._limit < limit):
-            self.close()
+            self._kill()
+        if self._child is None and (taken := idle.take(limit)) is not None:
+            self._child, self._limit = taken
+            self._began_in = idle.surroundings()
+            self._requests = 0
         if self._child is None:
             self._limit = limit
+            self._began_in = idle.surroundings()
             self._requests = 0
             # the margin is what the process's own imports may take
             self._child = ChildProcess(
