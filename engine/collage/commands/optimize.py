@@ -20,6 +20,7 @@ from collage.control.choices import GraphChoices, UserChoices
 from collage.control.plan_file import PlanFile
 from collage.control.plan_of_file import planned
 from collage.decide.end_to_end import EndToEndTimer, EndToEndTimings
+from collage.decide.going_on import gone_on
 from collage.decide.in_place import fed_back
 from collage.decide.kept import Kept, keep_best
 from collage.decide.record import record_of
@@ -275,7 +276,14 @@ class _Optimization:
             return explored, list(found.plans), timings
         self._alone_us |= {plan.name: plan.predicted_us for plan in found.worthwhile}
         plans = [*found.plans, *found.worthwhile]
-        timings = self._timer(preset).run(plans)
+        timings = gone_on(
+            self._timer(preset).run,
+            found.plans,
+            found.worthwhile,
+            timings,
+            seed=self._options.seed,
+            tie_breaking=self._tie_breaking,
+        )
         found = fed_back(explored.pool, plans, timings.timed, usual_us, 0)
         return dataclasses.replace(explored, pool=found.pool), list(found.plans), timings
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from collage.control.tie_breaking import NEAR, TieBreaking
 from collage.measure.statistics import Interval, ratio_interval
@@ -32,6 +32,7 @@ class Timed:
         calibrations_us: Time of the calibration kernel beside each round; empty if it did not run, or if the plan
             uses a device.
         parts_us: Time of each call site in its place, in each of the first rounds; empty if it is not known.
+        first_round: Number of its first round; above 0 if it joined a race in which others had run.
     """
 
     name: str
@@ -43,6 +44,12 @@ class Timed:
     called_us: tuple[tuple[float, ...], ...] = ()
     calibrations_us: tuple[float, ...] = ()
     parts_us: tuple[Mapping[str, float], ...] = ()
+    first_round: int = 0
+
+    @property
+    def end(self) -> int:
+        """Number of the round after its last."""
+        return self.first_round + len(self.rounds_us)
 
     @property
     def round_medians_us(self) -> tuple[float, ...]:
@@ -79,6 +86,23 @@ class Timed:
             for site in self.parts_us[0]
         }
 
+    def then(self, later: Timed) -> Timed:
+        """Return the same contender with the rounds that it ran later, too.
+
+        Raises:
+            ValueError: If there are rounds between.
+        """
+        if later.first_round != self.end:
+            raise ValueError(f"{self.name} ended before round {self.end}, and went on with {later.first_round}")
+        both = self.called_us and later.called_us
+        return dataclasses.replace(
+            self,
+            rounds_us=self.rounds_us + later.rounds_us,
+            called_us=self.called_us + later.called_us if both else (),
+            calibrations_us=self.calibrations_us + later.calibrations_us,
+            parts_us=self.parts_us or later.parts_us,
+        )
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
@@ -108,9 +132,9 @@ def decide(
 
     A mixed plan displaces the incumbent only if the 95 % interval of their ratio lies below 1 and the ratio itself
     below `DISPLACE_BELOW`, and if the interval of runs as users call them lies below 1, too: those are compared with
-    the single-toolchain plan that is fastest so. Of each kind, only the plans with the most rounds are considered, and
-    of mixed plans none with fewer than the incumbent: the others left the race because further rounds would not have
-    mattered (`Staying`). Ties fall to fewer kernels, then fewer toolchains, then the name.
+    the single-toolchain plan that is fastest so. Of each kind, only the plans that ran the last round are considered,
+    and no mixed plan that left before the incumbent: the others left because further rounds would not have mattered
+    (`Staying`). Ties fall to fewer kernels, then fewer toolchains, then the name.
 
     Among single-toolchain plans that are statistically indistinguishable, and among mixed plans that would each
     displace them, the preferred one is taken, and the reason says so. Plans are indistinguishable from the fastest
@@ -127,8 +151,7 @@ def decide(
     """
     if not contenders:
         raise ValueError("nothing to decide between")
-    order = sorted(contenders, key=lambda c: (c.median_us, c.kernels, c.toolchains, c.name))
-    stayed = _longest([c for c in order if c.single]) + _longest([c for c in order if not c.single])
+    stayed = _last([c for c in contenders if c.single]) + _last([c for c in contenders if not c.single])
     prefer = tie_breaking or TieBreaking()
     incumbent, settled = _preferred([c for c in stayed if c.single == stayed[0].single], prefer, seed)
     ratios = {c.name: _ratio(c, incumbent, seed) for c in contenders}
@@ -141,7 +164,7 @@ def decide(
         for c in challengers
         if ratios[c.name].high < 1.0
         and ratios[c.name].value < DISPLACE_BELOW
-        and len(c.rounds_us) >= len(incumbent.rounds_us)  # it did not leave because it would not be kept
+        and c.end >= incumbent.end  # it did not leave because it would not be kept
     ]
     displacing = [c for c in faster if c.name not in called or called[c.name].high < 1.0]
     if displacing:
@@ -175,7 +198,7 @@ def _as_called(contenders: Sequence[Timed], singles: Sequence[Timed], seed: int)
     if not timed:
         return "", {}
     best = min(timed, key=lambda c: (_middle(c.called_us), c.name))
-    return best.name, {c.name: _interval(c.called_us, best.called_us, seed) for c in contenders if c.called_us}
+    return best.name, {c.name: _interval(c, best, seed, lambda each: each.called_us) for c in contenders if c.called_us}
 
 
 def _slower_as_called(faster: Timed, best: str, called: Mapping[str, Interval]) -> str:
@@ -201,20 +224,24 @@ def _preferred(order: Sequence[Timed], tie_breaking: TieBreaking, seed: int) -> 
     )
 
 
-def _longest(contenders: Sequence[Timed]) -> list[Timed]:
-    """Return the contenders with the most rounds."""
-    most = max((len(c.rounds_us) for c in contenders), default=0)
-    return [c for c in contenders if len(c.rounds_us) == most]
+def _last(contenders: Sequence[Timed]) -> list[Timed]:
+    """Return the contenders that ran to the last round, the fastest first, in the rounds that all of them ran."""
+    end = max((c.end for c in contenders), default=0)
+    last = [c for c in contenders if c.end == end]
+    since = max((c.first_round for c in last), default=0)
+    middle = {c.name: statistics.median(c.round_medians_us[since - c.first_round :]) for c in last}
+    return sorted(last, key=lambda c: (middle[c.name], c.kernels, c.toolchains, c.name))
 
 
 def _ratio(contender: Timed, incumbent: Timed, seed: int) -> Interval:
     """Compute the interval of the ratio over the rounds in which both contenders ran."""
-    return _interval(contender.rounds_us, incumbent.rounds_us, seed)
+    return _interval(contender, incumbent, seed, lambda c: c.rounds_us)
 
 
-def _interval(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]], seed: int) -> Interval:
-    both = min(len(one), len(other))
-    return ratio_interval(one[:both], other[:both], seed=seed)
+def _interval(one: Timed, other: Timed, seed: int, rounds: Callable[[Timed], Sequence[Sequence[float]]]) -> Interval:
+    first, end = max(one.first_round, other.first_round), min(one.end, other.end)
+    shared = [rounds(c)[first - c.first_round : end - c.first_round] for c in (one, other)]
+    return ratio_interval(*shared, seed=seed)
 
 
 def _middle(rounds: Sequence[Sequence[float]]) -> float:

@@ -37,10 +37,17 @@ class EndToEndTimings:
     Attributes:
         timed: Contenders with samples. A contender that left the race early has fewer rounds.
         failed: Reason for each plan that could not be built or run, by plan name.
+        race: Name of the race in the database.
     """
 
     timed: tuple[Timed, ...]
     failed: Mapping[str, str]
+    race: str = ""
+
+    @property
+    def end(self) -> int:
+        """Number of the round after the last."""
+        return max((each.end for each in self.timed), default=0)
 
     def without(self, name: str, reason: str) -> EndToEndTimings:
         """Return the timings with a plan moved to the failed ones because its outputs are wrong.
@@ -50,7 +57,20 @@ class EndToEndTimings:
             reason: Why the plan cannot be kept.
         """
         left = tuple(each for each in self.timed if each.name != name)
-        return EndToEndTimings(timed=left, failed={**self.failed, name: reason})
+        return dataclasses.replace(self, timed=left, failed={**self.failed, name: reason})
+
+    def then(self, later: EndToEndTimings) -> EndToEndTimings:
+        """Return the timings of a race that goes on, with some of its contenders and with others.
+
+        Args:
+            later: The rounds that followed.
+        """
+        known = {each.name: each for each in self.timed}
+        went_on = {each.name: known[each.name].then(each) if each.name in known else each for each in later.timed}
+        left = {name: each for name, each in known.items() if name not in later.failed}
+        return EndToEndTimings(
+            timed=tuple({**left, **went_on}.values()), failed={**self.failed, **later.failed}, race=later.race
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,32 +183,39 @@ class EndToEndTimer:
         self._build = build
         self._progress = progress
 
-    def run(self, plans: Sequence[Plan]) -> EndToEndTimings:
-        """Time plans; plans with equal kernels are timed once."""
+    def run(self, plans: Sequence[Plan], *, after: EndToEndTimings | None = None) -> EndToEndTimings:
+        """Time plans; plans with equal kernels are timed once.
+
+        Args:
+            plans: The plans.
+            after: The race that they go on with: their rounds are numbered from its end on. A new race if None.
+        """
         distinct: dict[str, Plan] = {}
         for plan in plans:
             distinct.setdefault(plan.key, plan)
         chosen = list(distinct.values())
-        name = self._name(chosen)
+        name, first_round = self._name(chosen, after), 0 if after is None else after.end
         known = self._database.get_document(SavedRace, name)
         if known is not None and self._retry_failed:
             known = _with_attempts_left(known, before=self._began)
         if known is None:
-            raced = self._time(chosen, {})
+            raced = self._time(chosen, {}, first_round)
         elif again := [plan for plan in chosen if _may_be_tried(plan, known.failed)]:
-            raced = self._tried_again(again, chosen, known)
+            raced = self._tried_again(again, chosen, known, first_round)
         else:
-            return _timings(known, chosen, self._began)
+            return _timings(known, chosen, self._began, name, first_round)
         self._database.put_document(name, raced)
-        return _timings(raced, chosen, self._began)
+        return _timings(raced, chosen, self._began, name, first_round)
 
-    def _tried_again(self, again: Sequence[Plan], plans: Sequence[Plan], known: SavedRace) -> SavedRace:
+    def _tried_again(
+        self, again: Sequence[Plan], plans: Sequence[Plan], known: SavedRace, first_round: int
+    ) -> SavedRace:
         """Time all plans anew if a failed one can now be built; samples of different races are not comparable."""
         packages, failed = self._packages(again)
         failures = _failed_again(known.failed, failed)
-        return self._time(plans, failures) if packages else dataclasses.replace(known, failed=failures)
+        return self._time(plans, failures, first_round) if packages else dataclasses.replace(known, failed=failures)
 
-    def _name(self, plans: Sequence[Plan]) -> str:
+    def _name(self, plans: Sequence[Plan], after: EndToEndTimings | None) -> str:
         what = {
             "plans": sorted(plan.key for plan in plans),
             "model": self._model_key,
@@ -203,6 +230,8 @@ class EndToEndTimer:
             what["budget"] = self._budget.seconds
         if self._deterministic:
             what["deterministic"] = True
+        if after is not None:
+            what["after"] = after.race
         targets = {name for plan in plans for name in plan.targets}
         return plan_name(self._model, targets, hashlib.sha256(json.dumps(what).encode()).hexdigest())
 
@@ -224,7 +253,7 @@ class EndToEndTimer:
             packages[plan.key] = path
         return packages, failed
 
-    def _time(self, plans: Sequence[Plan], failures: Mapping[str, FailedPlan]) -> SavedRace:
+    def _time(self, plans: Sequence[Plan], failures: Mapping[str, FailedPlan], first_round: int) -> SavedRace:
         """Time the plans that have not failed too often."""
         packages, failed = self._packages([p for p in plans if p.key not in failures or _may_be_tried(p, failures)])
         contenders = {
@@ -237,6 +266,7 @@ class EndToEndTimer:
             rounds=self._preset.rounds,
             round_s=self._preset.round_s,
             limit_s=self._preset.race_s,
+            first_round=first_round,
             stop=lambda: self._budget.is_spent,
             deadline_s=self._budget.within(DEADLINE_S, least_s=_LEAST_S),
             threads=self._threads,
@@ -283,7 +313,7 @@ def _why(failure: FailedPlan, began: str) -> str:
     return failure.reason + (f"; {Remembered(since=failure.created)}" if failure.created < began else "")
 
 
-def _timings(race: SavedRace, plans: Sequence[Plan], began: str) -> EndToEndTimings:
+def _timings(race: SavedRace, plans: Sequence[Plan], began: str, name: str, first_round: int) -> EndToEndTimings:
     timed = tuple(
         Timed(
             name=plan.name,
@@ -296,9 +326,10 @@ def _timings(race: SavedRace, plans: Sequence[Plan], began: str) -> EndToEndTimi
             calibrations_us=race.calibrations_us.get(plan.key, ()) if plan.is_on_host else (),
             parts_us=race.parts_us.get(plan.key, ()),
             targets=plan.targets,
+            first_round=first_round,
         )
         for plan in plans
         if plan.key in race.timed
     )
     failed = {plan.name: _why(race.failed[plan.key], began) for plan in plans if plan.key in race.failed}
-    return EndToEndTimings(timed=timed, failed=failed)
+    return EndToEndTimings(timed=timed, failed=failed, race=name)

@@ -28,7 +28,7 @@ class Raced:
     """Result of a race.
 
     Attributes:
-        rounds: Samples by name, by round. Round `i` of all contenders ran together; those that left early have fewer.
+        rounds: Samples by name, by round. The `i`-th of all contenders ran together; those that left early have fewer.
         called: The same of runs as users call them; nothing of contenders that have no such call.
         calibrations_us: Time of the calibration kernel beside each round, by name.
         parts_us: Median time of each step in its place, in each round of the first heat, by name of the contender and
@@ -50,6 +50,7 @@ def race(
     rounds: int,
     round_s: float,
     limit_s: float,
+    first_round: int = 0,
     stop: Callable[[], bool] = lambda: False,
     deadline_s: float = DEADLINE_S,
     threads: int,
@@ -66,6 +67,7 @@ def race(
         rounds: Maximum number of rounds in total.
         round_s: Seconds each contender runs in a round.
         limit_s: Seconds after which no heat begins, except the second.
+        first_round: Number of the first round.
         stop: Whether no heat begins but the first.
         deadline_s: Seconds after which a contender that does not answer is killed.
         threads: Threads of the calibration kernel.
@@ -95,7 +97,7 @@ def race(
             [contenders[name] for name in running],
             rounds=heat,
             burst_s=round_s,
-            first_round=done,
+            first_round=first_round + done,
             as_called=True,
             in_parts=done == 0,
             calibration_threads=threads,

@@ -132,6 +132,45 @@ def test_who_left_early_is_compared_over_the_rounds_it_ran() -> None:
     assert decision.ratios["early"].value == 1.25
 
 
+def test_who_joined_late_is_compared_over_the_rounds_since_then() -> None:
+    """The machine was twice as fast before, so by all of its rounds the incumbent would be faster."""
+    incumbent = Timed(
+        name="a", single=True, kernels=1, toolchains=1, rounds_us=((50.0,) * 3,) * 12 + ((100.0,) * 3,) * 6
+    )
+    before = Timed(name="mixed-1", single=False, kernels=2, toolchains=2, rounds_us=((45.0,) * 3,) * 12)
+    late = Timed(name="mixed-2", single=False, kernels=2, toolchains=2, rounds_us=((80.0,) * 3,) * 6, first_round=12)
+
+    decision = decide([incumbent, before, late], seed=0)
+
+    assert decision.winner == "mixed-2"  # the other left when its chance was gone
+    assert {name: ratio.value for name, ratio in decision.ratios.items()} == {"a": 1.0, "mixed-1": 0.9, "mixed-2": 0.8}
+
+
+def test_plans_without_a_single_toolchain_are_compared_over_the_rounds_that_all_ran() -> None:
+    first = Timed(
+        name="mixed-1", single=False, kernels=2, toolchains=2, rounds_us=((50.0,) * 3,) * 12 + ((100.0,) * 3,) * 6
+    )
+    late = Timed(name="mixed-2", single=False, kernels=2, toolchains=2, rounds_us=((80.0,) * 3,) * 6, first_round=12)
+
+    assert decide([first, late], seed=0).winner == "mixed-2"
+
+
+def test_a_contender_that_went_on_has_the_rounds_of_both_times() -> None:
+    first = with_calls(timed("a", 100.0, single=True, rounds=6), 1.1)
+    first = dataclasses.replace(first, calibrations_us=(10.0,) * 6, parts_us=({"k0000": 100.0},) * 6)
+    later = dataclasses.replace(first, first_round=6, parts_us=({"k0000": 90.0},) * 6)
+
+    both = first.then(later)
+
+    assert both.rounds_us == first.rounds_us * 2
+    assert both.called_us == first.called_us * 2
+    assert both.calibrations_us == (10.0,) * 12
+    assert both.parts_us == first.parts_us  # the time in place is of the first rounds
+    assert (both.first_round, both.end) == (0, 12)
+    with pytest.raises(ValueError, match="a ended before round 6, and went on with 12"):
+        first.then(dataclasses.replace(later, first_round=12))
+
+
 def test_a_single_toolchain_that_left_early_is_the_incumbent_if_no_other_is_left() -> None:
     early = timed("early", 100.0, single=True, rounds=3)
 
