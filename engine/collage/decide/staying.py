@@ -38,6 +38,12 @@ _PROCESS: Final = 0.02
 """Standard deviation of the ratio of two identical processes, over their whole lives; each heat starts new ones."""
 _CLOSE: Final = 0.02
 """Half-width of a ratio's interval below which a comparison is settled, on whichever side of 1 it lies."""
+HOPELESS: Final = 1.25
+"""A contender that takes so many times as long as another in each of the first rounds leaves at once. No process is
+that much slower than an identical one.
+"""
+LOOKED_AT: Final = 2
+"""Rounds after which that is looked at."""
 _NORMAL: Final = statistics.NormalDist()
 _BEYOND_DOUBT: Final = _NORMAL.inv_cdf(0.975)
 
@@ -107,6 +113,26 @@ class Staying:
         """Return the chance that a ratio's logarithm is below a limit in the end; 0 if that is not worth the rounds."""
         chance = outlook.chance(limit)
         return chance if chance >= self.futile and outlook.saving(limit) >= self.worth else 0.0
+
+
+def hopeless(ways: Sequence[Mapping[str, Rounds]], incumbents: Collection[str]) -> set[str]:
+    """Return who took `HOPELESS` times as long as the fastest, or more, in every round and in each way of calling.
+
+    A single toolchain is compared with the fastest of them: mixed plans have to beat that.
+
+    Args:
+        ways: Samples by round, of those that have as many as anybody; bound calls, and runs as users call them.
+        incumbents: Names of the single toolchains.
+    """
+    found = set(ways[0])
+    for way in ways:
+        medians = {name: [statistics.median(each) for each in rounds] for name, rounds in way.items()}
+        for name in list(found & set(way)):
+            rivals = [each for each in way if name not in incumbents or each in incumbents]
+            best = fastest(way, rivals)
+            if any(own < HOPELESS * other for own, other in zip(medians[name], medians[best], strict=True)):
+                found.discard(name)
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

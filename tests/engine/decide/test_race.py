@@ -70,6 +70,20 @@ class CalledTrack(Track):
         return super().interleaved(contenders, rounds=rounds, first_round=first_round)
 
 
+class LeavingTrack(Track):
+    """A track that contenders may leave after each round."""
+
+    def interleaved(
+        self, contenders: Sequence[Contender], *, rounds: int, first_round: int, leaving: Any = None, **_: Any
+    ) -> dict[str, Any]:
+        whole = super().interleaved(contenders, rounds=rounds, first_round=first_round)
+        left: dict[str, int] = {}
+        for done in range(1, rounds + 1) if leaving is not None else ():
+            so_far = {name: each[: left.get(name, done)] for name, each in whole.items()}
+            left = {**dict.fromkeys(leaving(so_far), done), **left}
+        return {name: each[: left.get(name, rounds)] for name, each in whole.items()}
+
+
 def run(
     track: Track,
     monkeypatch: pytest.MonkeyPatch,
@@ -213,3 +227,12 @@ def test_a_contender_that_fails_leaves_no_runs_as_users_call_them(monkeypatch: p
     raced = run(track, monkeypatch, "ab", "ab")
 
     assert set(raced.called) == {"b"}
+
+
+def test_who_is_slower_by_far_leaves_within_the_first_heat(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = LeavingTrack({"a": 100.0, "b": 130.0, "m": 90.0, "n": 200.0}, noise=0.01)
+
+    raced = run(track, monkeypatch, "abmn", "ab")
+
+    assert {name: len(rounds) for name, rounds in raced.rounds.items()} == {"a": ENOUGH, "b": 2, "m": ENOUGH, "n": 2}
+    assert track.heats == [("a", "b", "m", "n"), ("a", "m")]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from collage.decide.race import FIRST_ROUNDS, HEAT_ROUNDS, heats_left
-from collage.decide.staying import Staying
+from collage.decide.staying import Staying, hopeless
 from collage.measure.contenders.interleaved import Rounds
 
 END = FIRST_ROUNDS + HEAT_ROUNDS
@@ -108,3 +108,35 @@ def test_heats_that_are_left_are_of_those_that_usually_stay() -> None:
     assert heats_left(elapsed_s=36.0, turns=36, limit_s=40.0) == 1
     assert heats_left(elapsed_s=3.6, turns=36, limit_s=40.0) == 1 + 10
     assert heats_left(elapsed_s=50.0, turns=36, limit_s=40.0) == 1
+
+
+def always(times_us: Mapping[str, float]) -> dict[str, Rounds]:
+    """Two rounds, each as given."""
+    return {name: ((time_us,),) * 2 for name, time_us in times_us.items()}
+
+
+def test_who_is_slower_by_far_in_every_round_is_hopeless() -> None:
+    assert hopeless([always({"a": 100.0, "b": 124.0, "c": 126.0, "m": 99.0, "n": 124.0})], "abc") == {"c", "n"}
+
+
+def test_a_single_toolchain_is_compared_with_single_toolchains() -> None:
+    """The fastest of them is needed, however fast a mixed plan is."""
+    assert hopeless([always({"a": 200.0, "b": 220.0, "m": 100.0, "n": 130.0})], "ab") == {"n"}
+
+
+def test_one_round_as_fast_as_the_others_is_hope() -> None:
+    ran = {"a": ((100.0,), (100.0,)), "b": ((180.0,), (101.0,))}
+
+    assert hopeless([ran], "ab") == set()
+
+
+def test_who_is_fast_in_one_way_of_calling_is_not_hopeless() -> None:
+    bound, called = always({"a": 100.0, "b": 180.0}), always({"a": 300.0, "b": 200.0})
+
+    assert hopeless([bound, called], "ab") == set()
+    assert hopeless([bound, bound], "ab") == {"b"}
+
+
+def test_without_single_toolchains_plans_are_compared_with_each_other() -> None:
+    assert hopeless([always({"m": 100.0, "n": 150.0})], "") == {"n"}
+    assert hopeless([{}], "") == set()

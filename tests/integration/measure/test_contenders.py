@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from collage.measure.contenders.interleaved import Contender, ContenderProcess, interleaved
+from collage.measure.contenders.interleaved import Contender, ContenderProcess, Rounds, interleaved
 from collage.measure.driver import memory
 from collage.measure.wire.messages import Burst, Prepared
 from collage.measure.wire.outcomes import Failed, Stage
@@ -52,6 +53,28 @@ def test_contenders_take_turns_and_failures_cost_only_themselves() -> None:
         assert isinstance(failed, Failed)
         assert failed.stage is stage
         assert reason in failed.reason
+
+
+def test_who_leaves_takes_no_further_turn() -> None:
+    counts: list[dict[str, int]] = []
+
+    def leaving(so_far: Mapping[str, Rounds]) -> set[str]:
+        counts.append({name: len(rounds) for name, rounds in so_far.items()})
+        return {"slow"} if len(counts) == 2 else set()
+
+    timed = interleaved(
+        [contender("fast", seconds=0.0), contender("slow", seconds=0.01), contender("broken", call="broken")],
+        rounds=4,
+        burst_s=0.0,
+        warmup_s=0.0,
+        leaving=leaving,
+    )
+
+    assert {name: len(rounds) for name, rounds in timed.items() if not isinstance(rounds, Failed)} == {
+        "fast": 4,
+        "slow": 2,
+    }
+    assert counts == [{"fast": n, "slow": min(n, 2)} for n in range(1, 5)]
 
 
 def test_steps_are_timed_one_after_another_when_asked_for(tmp_path: Path) -> None:

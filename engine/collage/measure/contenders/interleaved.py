@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -164,6 +164,7 @@ def interleaved(
     calibration_threads: int = 0,
     progress: Callable[[int, int], None] | None = None,
     on_burst: Callable[[str, Burst], None] | None = None,
+    leaving: Callable[[Mapping[str, Rounds]], Collection[str]] | None = None,
 ) -> dict[str, Rounds | Failed]:
     """Time contenders in turns, in an order that is shuffled in each round.
 
@@ -186,9 +187,11 @@ def interleaved(
         calibration_threads: As in `AskBurst`.
         progress: Called with the number of finished bursts and their total.
         on_burst: Called after each turn with a contender's name and all that was timed in it.
+        leaving: Called after each round with the samples so far; returns the names of those that leave.
 
     Returns:
-        By name, the samples by round, or why there are none. Round `i` of all contenders ran together.
+        By name, the samples by round, or why there are none. Round `i` of all contenders ran together; those that left
+        have fewer.
 
     Raises:
         ValueError: If two contenders have the same name.
@@ -206,10 +209,11 @@ def interleaved(
         answers = loaders.map(lambda process: process.prepare(deadline_s, at_a_time=beside), processes.values())
         loaded = dict(zip(processes, answers, strict=True))
         failed = {name: answer for name, answer in loaded.items() if isinstance(answer, Failed)}
+        left: set[str] = set()
         for index in range(first_round, first_round + rounds):
             for contender in random.Random(index).sample(contenders, len(contenders)):
                 done += 1
-                if contender.name not in failed:
+                if contender.name not in failed and contender.name not in left:
                     time.sleep(settle_s)
                     burst = processes[contender.name].burst(
                         duration_s=burst_s / 2 if as_called else burst_s,
@@ -228,6 +232,8 @@ def interleaved(
                             on_burst(contender.name, burst)
                 if progress is not None:
                     progress(done, total)
+            if leaving is not None:
+                left.update(leaving({name: tuple(each) for name, each in found.items() if name not in failed}))
     finally:
         for process in processes.values():
             process.close()
