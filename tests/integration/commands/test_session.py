@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import random
 import sys
@@ -126,12 +127,13 @@ def test_ten_thousand_runs_take_no_more_memory_than_a_thousand(session: Session)
         gc.collect()
         return sys.getallocatedblocks(), psutil.Process().memory_info().rss
 
-    blocks, resident = held(1000)
-    more_blocks, more_resident = held(9000)
+    after = [held(1000), *(held(3000) for _ in range(3))]
+    (blocks, _), *_, (more_blocks, _) = after
 
     assert more_blocks - blocks < 900  # one object kept in ten runs would be as many
-    # what Python does not count: an output is 40 bytes, an input 3 KiB, and 9,000 of them would be 27 MB
-    assert more_resident - resident < 2 << 20
+    # What Python does not count: an output is 40 bytes, an input 3 KiB, and 3,000 of them would be 9 MB. What is kept
+    # of each run shows in each stretch; an allocator that takes a few megabytes more does so in one.
+    assert min(later - before for (_, before), (_, later) in itertools.pairwise(after)) < (2 << 20) / 3
 
 
 @pytest.mark.guards(

@@ -51,21 +51,21 @@ def keep(child: ChildProcess, limit_bytes: int, began_in: object) -> None:
     child.kill()
 
 
-def take(least_bytes: int) -> tuple[ChildProcess, int] | None:
-    """Return the idle process and its limit; None if there is none like one that would be started now.
+def take(limit_bytes: int) -> ChildProcess | None:
+    """Return the idle process; None if there is none like one that would be started now.
 
     Args:
-        least_bytes: Memory that a model has to be allowed to take.
+        limit_bytes: Memory that a model may take in it.
     """
     with _LOCK:
         if not _kept or _kept[0].owner != os.getpid():  # a copy of the process that started it has no say over it
             return None
         idle = _kept.pop()
-    if not idle.child.alive or idle.limit_bytes < least_bytes or idle.began_in != surroundings():
+    if not idle.child.alive or idle.limit_bytes != limit_bytes or idle.began_in != surroundings():
         idle.child.kill()
         return None
     idle.child.begin_anew()
-    return idle.child, idle.limit_bytes
+    return idle.child
 
 
 def surroundings() -> object:

@@ -43,7 +43,7 @@ MEMORY_VARIABLE = "COLLAGE_MODEL_MEMORY"
 """Environment variable: memory in GiB that preparing or evaluating a model may take beside its weights and inputs."""
 
 MEMORY_GIB = 1.5
-_STEP_BYTES = 64 << 20
+_STEP_BYTES = 16 << 20
 """What is allowed beside is rounded up to this, so that one process serves for models of about one size."""
 _START_S = 120.0
 _GRACE_S = 2.0
@@ -226,7 +226,7 @@ class ModelProcess:
         if self._child is not None and (not self._child.alive or self._limit < limit):
             self._kill()
         if self._child is None and (taken := idle.take(limit)) is not None:
-            self._child, self._limit = taken
+            self._child, self._limit = taken, limit
             self._began_in = idle.surroundings()
             self._requests = 0
         if self._child is None:
