@@ -23,6 +23,7 @@ import contextlib
 import dataclasses
 import json
 import lzma
+import math
 import sqlite3
 import statistics
 import sys
@@ -37,7 +38,7 @@ from benchmarks.page import environment, head, lines_of, noting, written
 from collage.decide import decision, staying
 from collage.decide.decision import Timed, decide
 from collage.decide.race import FIRST_ROUNDS, HEAT_ROUNDS, heats_left
-from collage.decide.staying import LOOKED_AT, Staying, fastest, hopeless, is_settled
+from collage.decide.staying import LOOKED_AT, Staying, fastest, is_settled
 from collage.measure.contenders.interleaved import Rounds
 from collage.measure.statistics import Interval
 from collage.options import PRESETS
@@ -143,29 +144,29 @@ def to_the_end(
     return list(ran)
 
 
-LEAVING: Final = "hopeless at once"
-"""The last rule of the others, with those leaving within the first heat that are slower by far."""
 RULES: Final[Mapping[str, Rule]] = {
     "before": before,
-    "chance 5 %": Staying(worth=0.0),
-    "worth 0.1 %": Staying(worth=0.001),
-    "worth 0.2 %": Staying(worth=0.002),
-    "worth 0.3 %": Staying(worth=0.003),
-    "worth 0.5 %": Staying(worth=0.005),
-    LEAVING: Staying(worth=0.005),
+    "chance 5 %": Staying(worth=0.0, far_slower=math.inf),
+    "worth 0.1 %": Staying(worth=0.001, far_slower=math.inf),
+    "worth 0.2 %": Staying(worth=0.002, far_slower=math.inf),
+    "worth 0.3 %": Staying(worth=0.003, far_slower=math.inf),
+    "worth 0.5 %": Staying(worth=0.005, far_slower=math.inf),
+    "worth 0.5 %, far slower at once": Staying(),
 }
 
 
-def raced(draw: Draw, rule: Rule, *, limit_s: float, leaving: bool = False, seed: int = 0) -> Outcome:
-    """Race a draw by a rule, and decide; with `leaving`, who is hopeless leaves within the first heat."""
+def raced(draw: Draw, rule: Rule, *, limit_s: float, seed: int = 0) -> Outcome:
+    """Race a draw by a rule, and decide."""
     samples: dict[str, Rounds] = {}
     called: dict[str, Rounds] = {}
     outcome, running, heats, done = Outcome(kept=""), list(draw.names), 0, 0
     while running:
         count = min(HEAT_ROUNDS if done else FIRST_ROUNDS, MOST_ROUNDS - done)
         heat = draw.heat(running, heats, done, count)
-        looked_at = [{name: rounds[:LOOKED_AT] for name, rounds in way.items()} for way in heat if way]
-        left = hopeless(looked_at, draw.singles) if leaving and not done else set()
+        left: set[str] = set()
+        if isinstance(rule, Staying) and not done:
+            ran, as_called = ({name: rounds[:LOOKED_AT] for name, rounds in way.items()} for way in heat)
+            left = rule.leaving(ran, as_called, draw.singles)
         for way, found in zip((samples, called), heat, strict=True):
             for name, rounds in found.items():
                 way[name] = way.get(name, ()) + (rounds[:LOOKED_AT] if name in left else rounds)
@@ -292,7 +293,7 @@ def replayed(races: Sequence[Recorded], draws: int, seed: int = 0) -> list[dict[
                 draw = drawn(kind, recorded, random)
                 ended = raced(draw, to_the_end, limit_s=_NEVER_S).kept
                 for name, rule in RULES.items():
-                    outcome = raced(draw, rule, limit_s=LIMIT_S, leaving=name == LEAVING)
+                    outcome = raced(draw, rule, limit_s=LIMIT_S)
                     found[name].append(
                         {
                             "loss": draw.true_us[outcome.kept] / draw.true_us[ended] - 1,

@@ -19,7 +19,7 @@ from benchmarks.race_rules import (
     to_the_end,
 )
 from collage.decide.race import FIRST_ROUNDS
-from collage.decide.staying import Staying
+from collage.decide.staying import LOOKED_AT, Staying
 from collage.measure.contenders.interleaved import Rounds
 from collage.measure.statistics import ratio_interval
 
@@ -55,11 +55,19 @@ def test_who_is_far_faster_is_kept_in_fewer_turns_than_a_race_to_the_end_takes(r
 
 
 def test_a_race_in_which_no_mixed_plan_may_be_kept_ends_after_its_first_heat() -> None:
-    draw = resampled(recorded({"a": 100.0, "m": 130.0, "n": 125.0}, "a"), np.random.default_rng(0))
+    draw = resampled(recorded({"a": 100.0, "m": 112.0, "n": 110.0}, "a"), np.random.default_rng(0))
 
     found = raced(draw, Staying(), limit_s=1e9)
 
     assert (found.kept, found.turns, found.starts) == ("a", 3 * FIRST_ROUNDS, 3)
+
+
+def test_who_is_slower_by_far_takes_no_more_turns_than_those_that_are_looked_at() -> None:
+    draw = resampled(recorded({"a": 100.0, "m": 160.0, "n": 110.0}, "a"), np.random.default_rng(0))
+
+    found = raced(draw, Staying(), limit_s=1e9)
+
+    assert (found.kept, found.turns, found.starts) == ("a", 2 * FIRST_ROUNDS + LOOKED_AT, 3)
 
 
 def test_the_same_draw_gives_every_rule_the_same_samples() -> None:

@@ -11,7 +11,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from collage.decide.staying import LOOKED_AT, MOST_SINGLES, Staying, hopeless
+from collage.decide.staying import MOST_SINGLES, Staying
 from collage.measure.contenders.interleaved import DEADLINE_S, Contender, Rounds, interleaved
 from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed
@@ -87,16 +87,10 @@ def race(
         if burst.parts_us:
             parts_us[name] = (*parts_us.get(name, ()), burst.parts_us)
 
-    def leaving(so_far: Mapping[str, Rounds]) -> set[str]:
-        if max(map(len, so_far.values()), default=0) != LOOKED_AT:
-            return set()
-        as_called = {name: called[name] for name in so_far if name in called}
-        ways = [so_far, as_called] if len(as_called) == len(so_far) else [so_far]
-        return hopeless(ways, incumbents)
-
     failed: dict[str, str] = {}
     running = list(contenders)
     done = heats = 0
+    staying = Staying()
     while running:
         heat = min(HEAT_ROUNDS if done else FIRST_ROUNDS, rounds - done)
         progress.phase("timing whole plans" if done else "timing whole plans, first rounds", heat * len(running))
@@ -111,7 +105,7 @@ def race(
             deadline_s=deadline_s,
             progress=lambda *_: progress.advance(),
             on_burst=noted,
-            leaving=None if done else leaving,
+            leaving=None if done else lambda so_far: staying.leaving(so_far, called, incumbents),
         )
         for name, answer in answers.items():
             if isinstance(answer, Failed):
@@ -121,13 +115,13 @@ def race(
             else:
                 samples[name] = samples.get(name, ()) + answer
         done, heats = done + heat, heats + 1
-        turns = max(1, sum(map(len, samples.values())))
+        turns = sum(map(len, samples.values()))
         elapsed_s = clock() - began
-        if done >= rounds or stop() or (heats > 1 and elapsed_s > limit_s):
+        if not turns or done >= rounds or stop() or (heats > 1 and elapsed_s > limit_s):
             break
         ran = {name: samples[name] for name in running if len(samples.get(name, ())) == done}
         end = min(rounds, done + HEAT_ROUNDS * heats_left(elapsed_s, turns, limit_s))
-        running = Staying()(ran, called, incumbents, heats=heats, end=end)
+        running = staying(ran, called, incumbents, heats=heats, end=end)
     return Raced(rounds=samples, called=called, calibrations_us=calibrations_us, parts_us=parts_us, failed=failed)
 
 

@@ -11,6 +11,8 @@ That is the expected value of information of S. E. Chick and K. Inoue, "New two-
 selecting the best simulated system" (Operations Research 49(5), 2001).
 
 Stopping for futility errs on one side only: what leaves is not kept, so nothing is kept on less evidence.
+
+Within the first heat already a contender leaves that is slower by far.
 """
 
 from __future__ import annotations
@@ -38,12 +40,13 @@ _PROCESS: Final = 0.02
 """Standard deviation of the ratio of two identical processes, over their whole lives; each heat starts new ones."""
 _CLOSE: Final = 0.02
 """Half-width of a ratio's interval below which a comparison is settled, on whichever side of 1 it lies."""
-HOPELESS: Final = 1.25
-"""A contender that takes so many times as long as another in each of the first rounds leaves at once. No process is
-that much slower than an identical one.
+FAR_SLOWER: Final = 1.25
+"""A contender that takes so many times as long as the fastest in each of the first `LOOKED_AT` rounds leaves at once.
+Identical processes differ by `_PROCESS`; in the replay of `benchmarks/race_rules.py` the expected loss changes by at
+most 0.08 %.
 """
 LOOKED_AT: Final = 2
-"""Rounds after which that is looked at."""
+"""Rounds of the first heat after which contenders may leave."""
 _NORMAL: Final = statistics.NormalDist()
 _BEYOND_DOUBT: Final = _NORMAL.inv_cdf(0.975)
 
@@ -56,11 +59,13 @@ class Staying:
         singles: Single toolchains that run more than the first heat.
         futile: Chance below which a contender leaves.
         worth: Expected saving, as a share of a plan's time, below which a contender leaves.
+        far_slower: Ratio in each of the first rounds at which a contender leaves within the first heat.
     """
 
     singles: int = MOST_SINGLES
     futile: float = FUTILE
     worth: float = WORTH
+    far_slower: float = FAR_SLOWER
 
     def __call__(
         self,
@@ -80,7 +85,7 @@ class Staying:
             heats: Heats so far, at least one.
             end: Rounds after which the race ends, as far as is known.
         """
-        ways = [ran] if any(name not in called for name in ran) else [ran, {name: called[name] for name in ran}]
+        ways = _ways(ran, called)
         singles = [name for name in ran if name in incumbents]
         mixes = [name for name in ran if name not in incumbents]
         if singles:
@@ -90,6 +95,26 @@ class Staying:
         if len(staying) < 2 or (heats > 1 and all(is_settled(way, staying) for way in ways)):
             return []
         return staying
+
+    def leaving(self, ran: Mapping[str, Rounds], called: Mapping[str, Rounds], incumbents: Collection[str]) -> set[str]:
+        """Return who leaves within the first heat: who is slower by far in every round and in each way of calling.
+
+        A single toolchain is compared with single toolchains only: mixed plans have to beat the fastest of them.
+
+        Args:
+            ran: Samples by round of each contender, all of the same rounds; nobody leaves but after `LOOKED_AT`.
+            called: As in a call.
+            incumbents: Names of the single toolchains.
+        """
+        if not ran or {len(rounds) for rounds in ran.values()} != {LOOKED_AT}:
+            return set()
+        ways = _ways(ran, called)
+        return {name for name in ran if all(self._is_far_slower(name, way, incumbents) for way in ways)}
+
+    def _is_far_slower(self, name: str, way: Mapping[str, Rounds], incumbents: Collection[str]) -> bool:
+        rivals = [each for each in way if each in incumbents] if name in incumbents else list(way)
+        both = zip(way[name], way[fastest(way, rivals)], strict=True)
+        return all(statistics.median(own) >= self.far_slower * statistics.median(other) for own, other in both)
 
     def _fastest(self, names: Sequence[str], ways: Sequence[Mapping[str, Rounds]], heats: int, end: int) -> list[str]:
         """Return those of a kind that may be the fastest of it, the likeliest first."""
@@ -113,26 +138,6 @@ class Staying:
         """Return the chance that a ratio's logarithm is below a limit in the end; 0 if that is not worth the rounds."""
         chance = outlook.chance(limit)
         return chance if chance >= self.futile and outlook.saving(limit) >= self.worth else 0.0
-
-
-def hopeless(ways: Sequence[Mapping[str, Rounds]], incumbents: Collection[str]) -> set[str]:
-    """Return who took `HOPELESS` times as long as the fastest, or more, in every round and in each way of calling.
-
-    A single toolchain is compared with the fastest of them: mixed plans have to beat that.
-
-    Args:
-        ways: Samples by round, of those that have as many as anybody; bound calls, and runs as users call them.
-        incumbents: Names of the single toolchains.
-    """
-    found = set(ways[0])
-    for way in ways:
-        medians = {name: [statistics.median(each) for each in rounds] for name, rounds in way.items()}
-        for name in list(found & set(way)):
-            rivals = [each for each in way if name not in incumbents or each in incumbents]
-            best = fastest(way, rivals)
-            if any(own < HOPELESS * other for own, other in zip(medians[name], medians[best], strict=True)):
-                found.discard(name)
-    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -174,6 +179,11 @@ class _Outlook:
         """Return by how much it is expected to be below 0 where it is below a limit, times the probability of that."""
         at = (limit - self.mean) / self.deviation
         return self.deviation * _NORMAL.pdf(at) - self.mean * _NORMAL.cdf(at)
+
+
+def _ways(ran: Mapping[str, Rounds], called: Mapping[str, Rounds]) -> list[Mapping[str, Rounds]]:
+    """Return the samples in each way of calling that all contenders have."""
+    return [ran] if any(name not in called for name in ran) else [ran, {name: called[name] for name in ran}]
 
 
 def is_settled(way: Mapping[str, Rounds], names: Sequence[str]) -> bool:

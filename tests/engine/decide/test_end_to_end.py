@@ -14,16 +14,11 @@ from collage.decide.end_to_end import SavedRace
 from collage.devices.this_host import this_host
 from collage.measure.budget import UNLIMITED, Budget
 from collage.options import PRESETS
-from collage.store import MemoryStore, StoredDocument, TuningStore
+from collage.store import StoredDocument, TuningStore
 from collage_core.contract import Device
 from tests.engine.decide.racing import FAST, MIDDLE, MIXED, SLOW, A, B, C, Track, on, plan_of, timer
 
 FAILED = {"reason": "why", "attempts": 1, "created": "2026-01-02T03:04:05+00:00"}
-
-
-@pytest.fixture
-def database() -> TuningStore:
-    return MemoryStore()
 
 
 def test_a_race_with_a_budget_says_nothing_of_one_without(

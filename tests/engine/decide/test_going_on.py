@@ -10,13 +10,8 @@ from collage.decide import race
 from collage.decide.decision import decide
 from collage.decide.going_on import gone_on
 from collage.options import PRESETS
-from collage.store import MemoryStore, TuningStore
+from collage.store import TuningStore
 from tests.engine.decide.racing import FAST, MIDDLE, MIXED, SLOW, A, B, Track, on, plan_of, timer
-
-
-@pytest.fixture
-def database() -> TuningStore:
-    return MemoryStore()
 
 
 def test_a_race_goes_on_with_who_matters_and_who_joins(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from collage.decide.race import FIRST_ROUNDS, HEAT_ROUNDS, heats_left
-from collage.decide.staying import Staying, hopeless
+from collage.decide.staying import LOOKED_AT, Staying
 from collage.measure.contenders.interleaved import Rounds
 
 END = FIRST_ROUNDS + HEAT_ROUNDS
@@ -110,33 +110,42 @@ def test_heats_that_are_left_are_of_those_that_usually_stay() -> None:
     assert heats_left(elapsed_s=50.0, turns=36, limit_s=40.0) == 1
 
 
-def always(times_us: Mapping[str, float]) -> dict[str, Rounds]:
-    """Two rounds, each as given."""
-    return {name: ((time_us,),) * 2 for name, time_us in times_us.items()}
+def far_slower(bound_us: Mapping[str, float], singles: str, called_us: Mapping[str, float] | None = None) -> str:
+    """Who leaves after two rounds, each as given."""
+    ran, called = (
+        {name: ((time_us,),) * LOOKED_AT for name, time_us in (way or {}).items()} for way in (bound_us, called_us)
+    )
+    return "".join(sorted(Staying().leaving(ran, called, singles)))
 
 
-def test_who_is_slower_by_far_in_every_round_is_hopeless() -> None:
-    assert hopeless([always({"a": 100.0, "b": 124.0, "c": 126.0, "m": 99.0, "n": 124.0})], "abc") == {"c", "n"}
+def test_who_is_slower_by_far_in_every_round_leaves_at_once() -> None:
+    assert far_slower({"a": 100.0, "b": 124.0, "c": 126.0, "m": 99.0, "n": 124.0}, "abc") == "cn"
 
 
 def test_a_single_toolchain_is_compared_with_single_toolchains() -> None:
     """The fastest of them is needed, however fast a mixed plan is."""
-    assert hopeless([always({"a": 200.0, "b": 220.0, "m": 100.0, "n": 130.0})], "ab") == {"n"}
+    assert far_slower({"a": 200.0, "b": 220.0, "m": 100.0, "n": 130.0}, "ab") == "n"
 
 
-def test_one_round_as_fast_as_the_others_is_hope() -> None:
+def test_who_is_as_fast_as_the_others_in_one_round_stays() -> None:
     ran = {"a": ((100.0,), (100.0,)), "b": ((180.0,), (101.0,))}
 
-    assert hopeless([ran], "ab") == set()
+    assert Staying().leaving(ran, {}, "ab") == set()
 
 
-def test_who_is_fast_in_one_way_of_calling_is_not_hopeless() -> None:
-    bound, called = always({"a": 100.0, "b": 180.0}), always({"a": 300.0, "b": 200.0})
+def test_who_is_fast_in_one_way_of_calling_stays() -> None:
+    bound_us = {"a": 100.0, "b": 180.0}
 
-    assert hopeless([bound, called], "ab") == set()
-    assert hopeless([bound, bound], "ab") == {"b"}
+    assert far_slower(bound_us, "ab", {"a": 300.0, "b": 200.0}) == ""
+    assert far_slower(bound_us, "ab", bound_us) == "b"
+
+
+def test_nobody_leaves_after_another_number_of_rounds() -> None:
+    for count in (1, 3):
+        ran = {"a": ((100.0,),) * count, "b": ((200.0,),) * count}
+        assert Staying().leaving(ran, {}, "ab") == set()
 
 
 def test_without_single_toolchains_plans_are_compared_with_each_other() -> None:
-    assert hopeless([always({"m": 100.0, "n": 150.0})], "") == {"n"}
-    assert hopeless([{}], "") == set()
+    assert far_slower({"m": 100.0, "n": 150.0}, "") == "n"
+    assert far_slower({}, "") == ""

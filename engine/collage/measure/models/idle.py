@@ -19,8 +19,10 @@ from collage.measure.driver.child import ChildProcess
 
 _HEEDED: Final = ("COLLAGE_", "GLIBC_", "LD_", "MALLOC_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON")
 """Beginnings of the names of environment variables that such a process or its libraries heed."""
-_MOST_BYTES: Final = 256 << 20
-"""Memory above which an idle process is ended."""
+_MOST_BYTES: Final = 96 << 20
+"""Memory above which a process is ended: what it still holds counts towards the next model's limit. It has 42 MiB when
+nothing was asked yet.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

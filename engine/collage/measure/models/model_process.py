@@ -220,19 +220,16 @@ class ModelProcess:
             raise
 
     def _started(self, known_bytes: int) -> ChildProcess:
-        """Return the process, a new one if the limit of the old one is lower than what is now allowed."""
+        """Return the process, another one if the limit of this one is lower than what is now allowed."""
         beside = -(-3 * known_bytes // _STEP_BYTES) * _STEP_BYTES
         limit = min(memory.limit_bytes(), self._allowance + beside)
         if self._child is not None and (not self._child.alive or self._limit < limit):
             self._kill()
-        if self._child is None and (taken := idle.take(limit)) is not None:
-            self._child, self._limit = taken, limit
-            self._began_in = idle.surroundings()
-            self._requests = 0
         if self._child is None:
-            self._limit = limit
+            self._limit, self._requests = limit, 0
             self._began_in = idle.surroundings()
-            self._requests = 0
+            self._child = idle.take(limit)
+        if self._child is None:
             # the margin is what the process's own imports may take
             self._child = ChildProcess(
                 "reference",
