@@ -8,6 +8,7 @@ from collage_core.search.costs import CostSource, CostTable
 from collage_core.search.exact import ExactSearch, SearchLimits, SearchResult, search
 from collage_core.search.integer_program import Certificate, check_available, solve
 from collage_core.search.lazy import Estimates, FromNothing, LazyResult, LazyStep, lazy_search
+from collage_core.search.learnt_bound import LearntResult, LearntRun, learnt_bound_search
 from collage_core.search.normal import Matrix, Vector
 from collage_core.search.placement import Crossings, place
 from collage_core.search.prepared import Prepared, prepare
@@ -41,6 +42,8 @@ __all__ = [
     "Joint",
     "LazyResult",
     "LazyStep",
+    "LearntResult",
+    "LearntRun",
     "Matrix",
     "Prepared",
     "SearchCandidate",
@@ -57,6 +60,7 @@ __all__ = [
     "compatible_sets",
     "copies_of",
     "lazy_search",
+    "learnt_bound_search",
     "place",
     "prepare",
     "search",
