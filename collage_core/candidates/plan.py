@@ -106,12 +106,12 @@ class Plan:
 
     @property
     def key(self) -> str:
-        """Hash of the nodes, target and label of each kernel.
+        """Hash of the nodes, target and form of each kernel.
 
         Equal for equal plans of one model, including plans whose kernels share their measurements.
         """
         parts = sorted(
-            (hex(kernel.sub_graph.nodes), kernel.measured_as.name, kernel.target.fingerprint, kernel.sub_graph.label)
+            (hex(kernel.sub_graph.nodes), kernel.measured_as.name, kernel.target.fingerprint, kernel.sub_graph.form)
             for kernel in self.partitioning.kernels
         )
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -47,7 +47,7 @@ class _GraphFacts:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CandidatePool:
-    """Candidates by nodes, target and label, what they cost, and the searches over them.
+    """Candidates by nodes, target and form, what they cost, and the searches over them.
 
     A pool does not change: `with_candidates` and `with_costs` return the next one.
 
@@ -79,7 +79,7 @@ class CandidatePool:
         """Return the pool with these besides, each unless an equal one is there."""
         fresh: dict[_Key, CandidateKernel] = {}
         for candidate in candidates:
-            key = (candidate.sub_graph.nodes, candidate.target.name, candidate.sub_graph.label)
+            key = (candidate.sub_graph.nodes, candidate.target.name, candidate.sub_graph.form)
             if key not in self._candidates:
                 fresh.setdefault(key, candidate)
         return dataclasses.replace(self, _candidates={**self._candidates, **fresh}) if fresh else self
@@ -111,7 +111,7 @@ class CandidatePool:
         name, key = self.cache_key(candidate)
         target, sub_graph = candidate.target.name, candidate.sub_graph
         return SearchCandidate(
-            nodes=sub_graph.nodes, target=target, key=key, label=sub_graph.label, rank=int(name != target)
+            nodes=sub_graph.nodes, target=target, key=key, label=sub_graph.form, rank=int(name != target)
         )
 
     def distinct(self) -> int:

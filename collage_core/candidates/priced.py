@@ -35,7 +35,7 @@ def priced_pool(
 
 
 def _place(candidate: CandidateKernel) -> _Place:
-    return candidate.target.name, candidate.sub_graph.nodes, candidate.sub_graph.label
+    return candidate.target.name, candidate.sub_graph.nodes, candidate.sub_graph.form
 
 
 class _Priced:
@@ -45,7 +45,7 @@ class _Priced:
         self._costs = costs
 
     def key(self, sub_graph: SubGraph) -> str:
-        return f"{sub_graph.nodes:x} {sub_graph.label}"
+        return f"{sub_graph.nodes:x} {sub_graph.form}"
 
     def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
         return self._costs[_place(candidate)]

@@ -49,8 +49,10 @@ class KernelFunction:
         inputs: The graph's inputs in order, row-major, in the model's dtypes.
         outputs: The graph's outputs in order.
         composite: Composite label of the whole candidate, or `""`.
-        constants: Content hash (`content_hash`) of each initializer, by name. Unless given, hashes are computed on
-            demand, and each tensor is read once, however many functions share it.
+        constants: Content hash (`content_hash`) of each initializer that the model has, by name; others, such as
+            quantised weights, are the function's own, and what becomes of them is part of an artifact. Unless given,
+            it is all initializers; hashes are computed on demand, and each tensor is read once, however many functions
+            share it.
     """
 
     name: str
@@ -58,10 +60,10 @@ class KernelFunction:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     composite: str = ""
-    constants: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    constants: Mapping[str, str] = None  # type: ignore[assignment]  # filled in below
 
     def __post_init__(self) -> None:
-        if not self.constants:
+        if self.constants is None:
             object.__setattr__(self, "constants", _ContentHashes(self.model.graph.initializers))
 
     @functools.cached_property

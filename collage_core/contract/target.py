@@ -158,6 +158,19 @@ class Target:
         return dataclasses.replace(self, options=options, exact=True, rounds=None)
 
     @property
+    def quantises(self) -> bool:
+        """Whether the operands of its products are 8-bit integers, as its option `precision` says.
+
+        Core writes the quantisation into the functions that such a target is given (`ir.operators.quantising`); what is
+        not quantised is in float32, or in the type that the option names besides.
+
+        Examples:
+            >>> Target(toolchain="x", options=(("precision", "int8+bf16"),), fingerprint="x", exact=False).quantises
+            True
+        """
+        return self.option(_PRECISION).partition("+")[0] == "int8"
+
+    @property
     def launch(self) -> str:
         """Launch mode of its deployed kernels: `"eager"`, or `"graph"` for capture where possible.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -15,6 +16,7 @@ from collage_core.ir.graph.extract import extract
 from collage_core.ir.graph.footprint import bytes_beside
 from collage_core.ir.graph.masks import hashable, iterate_bits, mask_of, union_of
 from collage_core.ir.operators.op_kind import OpPatternKind
+from collage_core.ir.operators.quantising import Int8Product
 from collage_core.ir.values.content import constant_of
 
 
@@ -45,6 +47,7 @@ class SubGraph:
         label: Name of the pattern that matched the whole, or `""`.
         composites: Labelled parts inside.
         attributes: Result of the pattern's `attrs_getter`, as sorted pairs.
+        int8: Products inside whose operands are quantised, in the graph's order; then it has no labels.
     """
 
     graph: DataflowGraph = dataclasses.field(repr=False)
@@ -52,13 +55,25 @@ class SubGraph:
     label: str = ""
     composites: tuple[Composite, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()
+    int8: tuple[Int8Product, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 < self.nodes <= self.graph.all_mask:
             raise ValueError(f"a sub-graph has at least one of the graph's {len(self.graph)} nodes")
+        if self.int8 and (self.label or self.composites):
+            raise ValueError("what a pattern matched is not quantised: its kernel is for the operators as they are")
+        if any(not self.nodes >> product.node & 1 for product in self.int8):
+            raise ValueError("only products inside a sub-graph are quantised")
 
     def __hash__(self) -> int:
-        return hash((hashable(self.nodes), self.label, self.composites, self.attributes))
+        return hash((hashable(self.nodes), self.label, self.composites, self.attributes, self.int8))
+
+    @cached_property
+    def form(self) -> str:
+        """What distinguishes it from others of the same nodes: its label, or its quantised products with ranges."""
+        if not self.int8:
+            return self.label
+        return f"int8-{hashlib.sha256(repr(self.int8).encode()).hexdigest()[:16]}"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -139,13 +154,17 @@ class SubGraph:
 
     @cached_property
     def structural_hash(self) -> str:
-        """Hash shared by all equal candidates, label included; a call of a marked function is hashed by its body."""
-        if not self.composites and any(self.nodes >> index & 1 for index in self.graph.compilers):
+        """Hash shared by all equal candidates, label and quantised products included.
+
+        A call of a marked function is hashed by its body. Ranges are not part of it: like weights, they are numbers.
+        """
+        if not (self.composites or self.int8) and any(self.nodes >> index & 1 for index in self.graph.compilers):
             inlined = DataflowGraph(extract(self.graph, self.nodes, name="inlined").model)
             return SubGraph(inlined, inlined.all_mask, self.label, attributes=self.attributes).structural_hash
         parts = self.composites
         if self.label:
             parts = (*parts, Composite(self.label, self.nodes, self.attributes))
+        parts = (*parts, *(Composite("int8", 1 << product.node) for product in self.int8))
         return structural_hash(self.graph, self.nodes, parts)
 
     def validity(self, config: SubGraphConfig) -> Supported | Unsupported:

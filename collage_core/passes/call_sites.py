@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable
 
 import onnx_ir
 
@@ -13,8 +14,9 @@ from collage_core.ir.graph.canonical import CanonicalForm, Composite
 from collage_core.ir.graph.dataflow import COMPILER_METADATA, PRIMITIVE_METADATA, DataflowGraph
 from collage_core.ir.graph.extract import COLLAGE_DOMAIN, COMPOSITE_METADATA, extract_form
 from collage_core.ir.graph.masks import mask_of
+from collage_core.ir.operators.quantising import fold_quantised_weights
 from collage_core.ir.operators.value_bounds import BOUND_METADATA
-from collage_core.ir.values.content import constant_of
+from collage_core.ir.values.content import constant_of, tensor_content_hash
 from collage_core.passes.marking import NODES_METADATA, PARTS_METADATA, TARGET_METADATA
 
 
@@ -79,6 +81,9 @@ class CallSite:
             inner.const_value = outer.const_value
             body.inputs.remove(inner)
             body.initializers.add(inner)
+        shared = {str(value.name) for value in body.initializers.values()}
+        _constants_as_initializers(body)
+        made = fold_quantised_weights(body)
         model = onnx_ir.Model(body, ir_version=10, producer_name="collage")
         graph = DataflowGraph(model)
         index = {node: position for position, node in enumerate(graph.nodes)}
@@ -105,6 +110,7 @@ class CallSite:
             inputs=extraction.inputs,
             outputs=extraction.outputs,
             composite=self.composite,
+            constants=_hashes(extraction.model.graph, shared) if made else None,  # type: ignore[arg-type]
         )
 
 
@@ -161,6 +167,23 @@ def _parts(function: onnx_ir.Function) -> list[tuple[str, list[int], list[tuple[
     except (TypeError, ValueError, RecursionError) as error:
         raise ModelError(f"kernel {function.name!r} does not say of what parts it is made") from error
     return [(label, places, [(name, value) for name, value in attributes]) for label, places, attributes in parts]
+
+
+def _hashes(body: onnx_ir.Graph, names: Iterable[str]) -> dict[str, str]:
+    """Return the content hashes of those initializers that there still are."""
+    tensors = {name: body.initializers[name].const_value for name in names if name in body.initializers}
+    return {name: tensor_content_hash(tensor) for name, tensor in tensors.items() if tensor is not None}
+
+
+def _constants_as_initializers(body: onnx_ir.Graph) -> None:
+    """Turn the Constant nodes of a body, which are the scales of quantised products, into initializers."""
+    for node in [node for node in body if node.op_type == "Constant" and node.domain == ""]:
+        made = node.outputs[0]
+        tensor = node.attributes["value"].as_tensor()
+        value = onnx_ir.Value(name=made.name, type=made.type, shape=made.shape, const_value=tensor)
+        made.replace_all_uses_with(value)
+        body.remove(node)
+        body.register_initializer(value)
 
 
 def _typed_like(inner: onnx_ir.Value, outer: onnx_ir.Value) -> None:

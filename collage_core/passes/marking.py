@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 
 import onnx_ir
 
+from collage_core.fusion.kernel import quantise_body
 from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.graph.canonical import CanonicalForm, canonical_form
 from collage_core.ir.graph.dataflow import COMPILER_METADATA, PRIMITIVE_METADATA, DataflowGraph
@@ -64,7 +65,10 @@ class MarkedFunctions:
         bound: tuple[str, ...] = ()
         if mark.bind_constants:
             bound = tuple(tensor_content_hash(v.const_value) for v in form.constants if v.const_value is not None)
-        key = (sub_graph.structural_hash, sub_graph.label, form.text, mark, bound)
+        weights: tuple[str, ...] = ()
+        if sub_graph.int8:  # scales are inside the function
+            weights = tuple(tensor_content_hash(v.const_value) for v in form.constants if v.const_value is not None)
+        key = (sub_graph.structural_hash, sub_graph.form, form.text, mark, bound, weights)
         known = self._functions.get(key)
         if known is None:
             known = self._functions[key] = self._made(sub_graph, form, mark)
@@ -73,6 +77,7 @@ class MarkedFunctions:
     def _made(self, sub_graph: SubGraph, form: CanonicalForm, mark: Mark) -> onnx_ir.Function:
         symbol = self._symbol(f"{mark.target or mark.toolchain or 'fused'}_{sub_graph.structural_hash[:16]}")
         body = copied_graph(self._graph, form, name=symbol, constants_are_inputs=not mark.bind_constants)
+        quantise_body(body, sub_graph, constants_are_nodes=True)
         if mark.bind_constants:
             _bind(body)
         function = onnx_ir.Function(COLLAGE_DOMAIN, symbol, graph=body, attributes=())

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import onnx_ir
 
 from collage.reference import evaluate
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.candidates.proposals import propose, target_rule
 from collage_core.contract import Unsupported
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, SubGraphConfig, kernel_function

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from collage.reference import Evaluation, evaluate
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.contract import Target, Unsupported
 from collage_core.fusion import CandidateKernel, SubGraph
 from collage_testing.kit.device_kernels import DeviceMachine

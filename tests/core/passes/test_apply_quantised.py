@@ -1,0 +1,108 @@
+"""A partitioned model whose kernels have quantised products, against the kernels' own functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir
+import pytest
+from onnx_ir.passes.common import InlinePass
+
+from collage_core.candidates.plan import Plan
+from collage_core.contract import Target
+from collage_core.fusion import CandidateKernel, FusionSpec, Partitioning, SubGraph, UnionRule
+from collage_core.fusion.kernel import kernel_function
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.operators.quantising import Int8Product, Range
+from collage_core.passes.apply import apply_partitioning
+from collage_core.passes.call_sites import call_sites
+from collage_testing import GraphBuilder
+
+Evaluate = Callable[..., list[Any]]
+SPAN = Range(-4.0, 4.0)
+TARGET = Target(toolchain="narrow", options=(("precision", "int8"),), fingerprint="narrow 1", exact=False)
+SPEC = FusionSpec(name="narrow", rule=UnionRule(()), targets=(TARGET,))
+FEEDS = {"x": np.random.default_rng(5).normal(size=(3, 16)).astype(np.float32)}
+
+
+@pytest.fixture
+def graph() -> DataflowGraph:
+    """Two layers of equal structure, with different weights."""
+    g = GraphBuilder("layers")
+    value = g.input("x", 3, 16)
+    for number in range(2):
+        value = g.op("Relu", g.op("MatMul", value, g.weight(f"w{number}", 16, 16)))
+    return DataflowGraph(g.model(value))
+
+
+def layer(graph: DataflowGraph, number: int, *spans: Range) -> CandidateKernel:
+    nodes = 0b11 << 2 * number
+    products = tuple(Int8Product(2 * number, span) for span in spans)
+    return CandidateKernel(SubGraph(graph, nodes, int8=products), SPEC)
+
+
+def test_a_kernel_is_the_same_in_the_partitioned_model_and_alone(graph: DataflowGraph, evaluate: Evaluate) -> None:
+    kernels = (layer(graph, 0, SPAN), layer(graph, 1))
+    model = apply_partitioning(Partitioning(graph, kernels))
+    sites = call_sites(model)
+
+    alone = [kernel_function(kernel.sub_graph, "alone") for kernel in kernels]
+    again = [site.kernel_function() for site in sites]
+    inner = FEEDS["x"]
+    for one, other in zip(alone, again, strict=True):
+        results = [evaluate(each.model, {each.inputs[0].name: inner})[0] for each in (one, other)]
+        np.testing.assert_array_equal(results[0], results[1])
+        assert one.structural_hash == other.structural_hash
+        assert sorted(one.constants.values()) == sorted(other.constants.values())
+        inner = results[0]
+    onnx.checker.check_model(onnx_ir.to_proto(model))
+    inlined = model.clone()
+    InlinePass()(inlined)
+    [whole] = evaluate(inlined, FEEDS)
+    np.testing.assert_array_equal(whole, inner)
+    [plain] = evaluate(graph.model, FEEDS)
+    assert np.abs(whole - plain).max() > 1e-4, "something was rounded"
+
+
+def test_a_quantised_weight_is_the_functions_own(graph: DataflowGraph) -> None:
+    function = kernel_function(layer(graph, 0, SPAN).sub_graph, "k")
+
+    assert function.constants == {}
+    dtypes = {value.dtype for value in function.model.graph.initializers.values()}
+    assert onnx_ir.DataType.INT8 in dtypes
+    assert "w0" not in function.model.graph.initializers
+
+
+def test_kernels_that_differ_in_what_is_quantised_are_told_apart(graph: DataflowGraph) -> None:
+    plain, narrow, wider = (layer(graph, 0, *spans) for spans in ((), (SPAN,), (Range(-8.0, 8.0),)))
+
+    assert plain.sub_graph.structural_hash != narrow.sub_graph.structural_hash
+    assert narrow.sub_graph.structural_hash == wider.sub_graph.structural_hash, "ranges are numbers, as weights are"
+    assert len({each.sub_graph.form for each in (plain, narrow, wider)}) == 3
+    keys = {
+        Plan(
+            name="p", single=True, partitioning=Partitioning(graph, (one, layer(graph, 1))), costs_us=(1.0, 1.0),
+            dispatch_us=0.0,
+        ).key
+        for one in (plain, narrow, wider)
+    }  # fmt: skip
+    assert len(keys) == 3, "what is known of one plan says nothing of another"
+
+
+def test_layers_that_differ_in_weights_share_no_function_because_scales_are_inside(graph: DataflowGraph) -> None:
+    model = apply_partitioning(Partitioning(graph, (layer(graph, 0, SPAN), layer(graph, 1, SPAN))))
+
+    assert len(model.functions) == 2
+    assert len(apply_partitioning(Partitioning(graph, (layer(graph, 0), layer(graph, 1)))).functions) == 1
+
+
+def test_what_a_pattern_matched_is_not_quantised(graph: DataflowGraph) -> None:
+    with pytest.raises(ValueError, match="pattern"):
+        SubGraph(graph, 0b11, label="x.dense", int8=(Int8Product(0, SPAN),))
+    with pytest.raises(ValueError, match="inside"):
+        SubGraph(graph, 0b11, int8=(Int8Product(2, SPAN),))
+    with pytest.raises(ValueError, match="no product"):
+        kernel_function(SubGraph(graph, 0b11, int8=(Int8Product(1, SPAN),)), "k")
