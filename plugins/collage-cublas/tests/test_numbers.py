@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from collage.reference import evaluate
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import GraphBuilder
 from collage_testing.kit.device_checks import check_sub_graphs

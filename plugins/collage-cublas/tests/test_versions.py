@@ -12,7 +12,7 @@ from collage.reference import evaluate
 from collage.runtime import Executable, loader
 from collage.runtime.kernels.loading import Relower
 from collage.runtime.session import Session
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.contract import Artifact, BuildContext
 from collage_core.errors import DeviceMemoryError, KernelLoadError
 from collage_core.fusion import Partitioning

@@ -15,7 +15,7 @@ import onnx_ir
 import pytest
 
 from collage.reference import evaluate
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.contract import Unsupported
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain

@@ -12,7 +12,7 @@ from collage.reference import compare, evaluate
 from collage.runtime import Executable, loader
 from collage.runtime.package import load_package, save_package
 from collage.runtime.session import Session
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.contract import BuildContext, Obstacle, Target, Unsupported
 from collage_core.fusion import CandidateKernel, Partitioning
 from collage_core.ir.graph.dataflow import DataflowGraph

@@ -12,7 +12,7 @@ import onnx_ir
 import pytest
 
 from collage.reference import Evaluation, evaluate
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.contract import PRECISIONS, Artifact, BuildContext, Target, Unsupported
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.narrowing import Narrowed, narrowed_products

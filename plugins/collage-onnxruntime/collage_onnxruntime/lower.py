@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir
 
-from collage_core.contract import Artifact, BuildContext, KernelFunction, Requirement, TensorSpec, Unsupported
+from collage_core.contract import Artifact, BuildContext, Host, KernelFunction, Requirement, TensorSpec, Unsupported
 from collage_onnxruntime.kernel import BLOCKED_DOMAIN, MODEL, one_line, vector_isa
 from collage_onnxruntime.weights import (
     INLINE_BYTES,
@@ -28,6 +28,11 @@ _BLOCKED_OPERATORS = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalMaxPool
 _BLOCKED = ("blocked", "ORT_ENABLE_ALL")
 _PLAIN = ("plain", "ORT_ENABLE_EXTENDED")
 """Variant: its name, and ONNX Runtime's level of optimisation."""
+
+
+def multiplies_int8(host: Host) -> bool:
+    """Return whether a CPU multiplies 8-bit integers without saturating at 16 bits."""
+    return not {"avx_vnni", "avx512_vnni", "amx_int8"}.isdisjoint(host.cpu_flags)
 
 
 def lower(function: KernelFunction, build: BuildContext, *, library: str) -> Iterator[Artifact] | Unsupported:
@@ -89,6 +94,8 @@ class _Lowering:
         options.add_session_config_entry("session.disable_prepacking", "1")
         # Products with 4-bit weights: 1 computes in float32; the default, 4, rounds the activations to 8 bits.
         options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+        if not multiplies_int8(self._build.host):
+            options.add_session_config_entry("session.x64quantprecision", "1")
         with tempfile.TemporaryDirectory(dir=self._build.scratch) as folder:
             path = Path(folder) / MODEL
             options.optimized_model_filepath = str(path)

@@ -23,7 +23,7 @@ from collage_core.contract import (
 from collage_core.hookspecs import hookimpl
 from collage_core.patterns import PatternTable
 from collage_onnxruntime.kernel import load
-from collage_onnxruntime.lower import lower
+from collage_onnxruntime.lower import lower, multiplies_int8
 from collage_onnxruntime.patterns import takes
 from collage_onnxruntime.profile import profile
 from collage_onnxruntime.query import refusals
@@ -37,7 +37,7 @@ class OnnxRuntimePlugin:
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
-        """Return `onnxruntime`, for mixed plans, and `onnxruntime(spin=true)`, for whole models.
+        """Return `onnxruntime`, `onnxruntime(spin=true)` for whole models, and `onnxruntime(precision=int8)`.
 
         ONNX Runtime's threads by default go on spinning for a while after a run, and take the cores away from the
         next kernel if another library runs it: an OpenVINO convolution followed by a Gelu took 1.8 times the sum of
@@ -45,6 +45,10 @@ class OnnxRuntimePlugin:
         % faster than with no spinning at all (5.76 ms against 6.11), and after a convolution in OpenVINO their sum
         stayed within 5 % of its parts. A whole model may profit from continued spinning, so that is a target too,
         but one that does not share its process with other toolchains.
+
+        8-bit integers are offered where the CPU multiplies them (AVX_VNNI, AVX512_VNNI, AMX_INT8), and on request
+        elsewhere: there products of uint8 and int8 saturate at 16 bits (ONNX Runtime's documentation of quantization),
+        which `lower` has it avoid at the expense of speed.
         """
         try:
             import onnxruntime
@@ -63,6 +67,14 @@ class OnnxRuntimePlugin:
                 fingerprint=fingerprint,
                 joins=Joins.ANY,
                 mixable=False,
+            ),
+            Target(
+                toolchain="onnxruntime",
+                options=(("precision", "int8"),),
+                fingerprint=fingerprint,
+                joins=Joins.ANY,
+                exact=False,
+                on_request=not multiplies_int8(host),
             ),
         ]
 

@@ -13,7 +13,8 @@ from collage_openvino.patterns import cannot_hold
 from collage_openvino.weights import WEIGHTS, read, source_of
 
 _ISA = ("avx512f", "avx2")
-_BF16_ISA = ("amx_bf16", "avx512_bf16")
+_ISA_OF = {"bf16": ("amx_bf16", "avx512_bf16"), "int8": ("amx_int8", "avx512_vnni", "avx_vnni")}
+"""Instructions that a type is multiplied by."""
 
 
 def lower(core: Any, target: Target, function: KernelFunction, build: BuildContext) -> Iterator[Artifact] | Unsupported:
@@ -48,7 +49,8 @@ def lower(core: Any, target: Target, function: KernelFunction, build: BuildConte
                 blob = _exported(core.compile_model(model, "CPU", settings))
         except Exception as error:
             return Unsupported(one_line(error))
-    isa = (*_ISA, *_BF16_ISA) if target.option("precision") == "bf16" else _ISA
+    precision = target.option("precision", "f32")
+    isa = [*_ISA, *(flag for kind, flags in _ISA_OF.items() if kind in precision.split("+") for flag in flags)]
     flags = build.host.cpu_flags
     artifact = Artifact(
         files={BLOB: blob},
@@ -62,7 +64,7 @@ def lower(core: Any, target: Target, function: KernelFunction, build: BuildConte
             *(Requirement(kind="isa", name=flag) for flag in isa if flag in flags),
         ),
         constants={w.constant: function.constants[w.constant] for w in source.weights} if weightless else {},
-        variant=target.option("precision", "f32"),
+        variant=precision,
     )
     return iter((artifact,))
 

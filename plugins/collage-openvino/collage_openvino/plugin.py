@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ from collage_openvino.query import refusals
 
 OLDEST = (2026, 2)
 """Oldest supported version, which has everything the plugin calls; the same as the pin in `pyproject.toml`."""
+INT8_FLAGS = frozenset({"avx_vnni", "avx512_vnni", "amx_int8"})
+"""Features of a CPU that multiplies 8-bit integers."""
 
 
 def targets(version: str, capabilities: Collection[str], flags: Collection[str]) -> list[Target]:
@@ -38,24 +41,28 @@ def targets(version: str, capabilities: Collection[str], flags: Collection[str])
     emulates it: on any CPU with AVX-512, 4 to 50 times slower than float32 (measured, OpenVINO 2026.4.1), but
     with its rounding.
 
+    8-bit integers are offered where the CPU multiplies them (AVX_VNNI, AVX512_VNNI, AMX_INT8), and on request
+    elsewhere: with AVX2 alone OpenVINO multiplies them in 16 bits. What is not quantised is float32, or bfloat16 where
+    the CPU has that, too.
+
     Args:
         version: Version of OpenVINO.
         capabilities: Its `OPTIMIZATION_CAPABILITIES` of the device, e.g. `{"FP32", "BF16", "INT8"}`.
         flags: CPU feature flags, e.g. `{"avx2", "avx512f"}`.
     """
-    fingerprint = f"openvino {version}"
-    found = [Target(toolchain="openvino", fingerprint=fingerprint, joins=Joins.ANY)]
-    if "BF16" in capabilities or "avx512f" in flags:
-        found.append(
-            Target(
-                toolchain="openvino",
-                options=(("precision", "bf16"),),
-                fingerprint=fingerprint,
-                joins=Joins.ANY,
-                exact=False,
-                on_request="BF16" not in capabilities,
-            )
-        )
+    plain = Target(toolchain="openvino", fingerprint=f"openvino {version}", joins=Joins.ANY)
+
+    def lower(precision: str, on_request: bool) -> Target:
+        options = (("precision", precision),)
+        return dataclasses.replace(plain, options=options, exact=False, on_request=on_request)
+
+    found = [plain]
+    slow_bf16, slow_int8 = "BF16" not in capabilities, INT8_FLAGS.isdisjoint(flags)
+    if not slow_bf16 or "avx512f" in flags:
+        found.append(lower("bf16", slow_bf16))
+    found.append(lower("int8", slow_int8))
+    if not slow_bf16:
+        found.append(lower("int8+bf16", slow_int8))
     return found
 
 
@@ -79,7 +86,7 @@ class OpenVinoPlugin:
 
     @hookimpl
     def collage_targets(self, host: Host) -> Sequence[Target] | Unsupported:
-        """Return `openvino`, and `openvino(precision=bf16)` where the CPU has it or AVX-512 emulates it."""
+        """Return `openvino`, and `openvino(precision=...)` with `bf16`, `int8` and `int8+bf16`; see `targets`."""
         try:
             import openvino
         except Exception as error:

@@ -22,26 +22,40 @@ def test_the_default_target_mixes_and_is_exact() -> None:
     assert answer[0].joins is Joins.ANY
 
 
-def test_bfloat16_is_a_target_where_the_cpu_has_it_and_on_request_where_it_is_emulated() -> None:
-    assert [target.name for target in targets("2026.4.1", {"FP32", "INT8"}, {"avx2"})] == ["openvino"]
-    both = targets("2026.4.1", {"FP32", "BF16", "INT8"}, {"avx2", "avx512f", "avx512_bf16"})
-    assert [target.name for target in both] == ["openvino", "openvino(precision=bf16)"]
-    assert [target.exact for target in both] == [True, False]
-    assert [target.on_request for target in both] == [False, False]
-    emulated = targets("2026.4.1", {"FP32", "INT8"}, {"avx2", "avx512f"})
-    assert [target.name for target in emulated] == ["openvino", "openvino(precision=bf16)"]
-    assert [target.on_request for target in emulated] == [False, True]
+@pytest.mark.parametrize(
+    ("capabilities", "flags", "offered", "on_request"),
+    [
+        (set(), {"avx2"}, "", "int8"),
+        (set(), {"avx2", "avx_vnni"}, "int8", ""),
+        (set(), {"avx2", "avx512f"}, "", "bf16 int8"),
+        (set(), {"avx2", "avx512f", "avx512_vnni"}, "int8", "bf16"),
+        ({"BF16"}, {"avx512f", "avx512_bf16"}, "bf16", "int8 int8+bf16"),
+        ({"BF16"}, {"avx512f", "avx512_bf16", "avx512_vnni"}, "bf16 int8 int8+bf16", ""),
+        ({"BF16"}, {"avx512f", "amx_bf16", "amx_int8"}, "bf16 int8 int8+bf16", ""),
+    ],
+)
+def test_lower_precision_is_offered_where_the_cpu_multiplies_it_and_elsewhere_on_request(
+    capabilities: set[str], flags: set[str], offered: str, on_request: str
+) -> None:
+    plain, *lower = targets("2026.4.1", {"FP32", "INT8", *capabilities}, flags)
+
+    assert plain.exact
+    assert not any(target.exact for target in lower)
+    assert [target.option("precision") for target in lower if not target.on_request] == offered.split()
+    assert [target.option("precision") for target in lower if target.on_request] == on_request.split()
 
 
 def test_an_exact_target_turns_every_shortcut_off() -> None:
-    exact, bf16 = targets("2026.4.1", {"BF16"}, ())
+    exact, bf16, int8, both = targets("2026.4.1", {"BF16"}, ())
     assert properties(exact, 2)["INFERENCE_PRECISION_HINT"] == "f32"
     assert properties(exact, 2)["EXECUTION_MODE_HINT"] == "ACCURACY"
     assert properties(bf16, 2)["INFERENCE_PRECISION_HINT"] == "bf16"
+    assert properties(int8, 2) == properties(exact, 2), "what is not quantised is float32"
+    assert properties(both, 2) == properties(bf16, 2)
 
 
 def test_the_fingerprint_names_the_library_version() -> None:
-    assert [target.fingerprint for target in targets("2026.4.1", (), ())] == ["openvino 2026.4.1"]
+    assert {target.fingerprint for target in targets("2026.4.1", (), ())} == {"openvino 2026.4.1"}
 
 
 def test_an_old_library_is_refused_with_the_version_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:

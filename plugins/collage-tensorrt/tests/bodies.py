@@ -15,7 +15,7 @@ from collage.reference.discrepancy import relative_error
 from collage.runtime import Executable, loader
 from collage.runtime.package import load_package, save_package
 from collage.runtime.session import Session
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.contract import Target
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.passes.call_sites import call_sites

@@ -11,7 +11,7 @@ import pytest
 
 from collage.prepare.steps import prepare
 from collage.reference import evaluate
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.contract import PRECISIONS, BuildContext, KernelFunction, Unsupported
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.fusion.spec import measured_as
