@@ -392,3 +392,7 @@ class DatabaseLockedError(DatabaseError):
 
 class DatabaseNameError(DatabaseError, UsageError):
     """The given text does not name a database."""
+
+
+class PrecisionError(CollageError):
+    """What lower precision does to the model's outputs cannot be found out."""

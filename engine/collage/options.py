@@ -15,7 +15,8 @@ from collage_core.search import check_available
 
 if TYPE_CHECKING:
     from collage.control.fusion_specs import OwnRule
-    from collage.setup.random_inputs import Given
+    from collage.setup.inputs.calibration import Calibration
+    from collage.setup.inputs.random_arrays import Given
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +133,11 @@ class OptimizeOptions:
             also with an integer program's word on it (`"ilp"`); or lazily, then change whole plans (`"two-level"`).
         budget_s: Seconds for the whole run. In the first part candidates are measured, then plans are raced and the
             chosen one is verified. What no plan can do without is tried in any case, but not for long.
-        max_error: Largest error, relative to a tensor's scale, of targets that do not compute in the model's own
-            dtypes; None leaves such targets out.
+        max_error: Largest error of the model's outputs, relative to their scale, up to which targets that do not
+            compute in the model's own dtypes are used; None leaves such targets out.
+        calibration: Samples of the inputs from which the ranges of 8-bit integers are taken, and on which errors of
+            lower precision are looked at: in memory, in an NPZ file or in a folder of such
+            (`collage.setup.inputs.calibration`). The inputs and some random ones if None.
         tuning_db: URL of the tuning database; the user's own if None.
         threads: CPU threads; one per physical core if None.
         seed: For inputs and anything else random.
@@ -159,6 +163,7 @@ class OptimizeOptions:
     search: str = "lazy"
     budget_s: float | None = None
     max_error: float | None = None
+    calibration: Calibration | None = None
     tuning_db: str | None = None
     threads: int | None = None
     seed: int = 0
@@ -188,7 +193,9 @@ class OptimizeOptions:
         if self.rtol is not None and not 0 < self.rtol < math.inf:
             raise UsageError(f"--rtol is a fraction of a tensor's scale above 0, not {self.rtol}")
         if self.max_error is not None and not 0 < self.max_error < 1:
-            raise UsageError(f"--max-error is a fraction of a tensor's scale between 0 and 1, not {self.max_error}")
+            raise UsageError(f"--max-error is a fraction of an output's scale between 0 and 1, not {self.max_error}")
+        if self.calibration is not None and self.max_error is None:
+            raise UsageError("--calibration is for lower precision, which --max-error allows: give that, too")
 
     @property
     def tolerance(self) -> float:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from collage.reference import evaluate
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import chain, crossed, dense, diamond, mnist, operator_models, single_matmul
 from collage_testing.strategies import models

@@ -13,7 +13,7 @@ import pytest
 
 from collage.devices.this_host import this_host
 from collage.reference import evaluate
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.contract import (
     DEVICE_ALIGNMENT_BYTES,
     Artifact,

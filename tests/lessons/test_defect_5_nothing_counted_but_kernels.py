@@ -11,7 +11,7 @@ import onnx_ir
 
 from collage.decide.decision import Timed, decide
 from collage.decide.shortlist import mixes
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import chain

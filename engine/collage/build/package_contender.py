@@ -22,6 +22,8 @@ PACKAGE_CALL = f"{__name__}:package_call"
 """Name of `package_call`, as passed to a contender process."""
 TRIAL_CALL = f"{__name__}:trial_call"
 """Name of `trial_call`."""
+SERIES_CALL = f"{__name__}:series_call"
+"""Name of `series_call`."""
 _FEWEST_RUNS, _MOST_RUNS, _PROFILED_S = 5, 20, 0.5
 """Runs that steps are timed in, and seconds that these may take where they are not the fewest."""
 
@@ -96,6 +98,29 @@ def trial_call(
             with contextlib.suppress(CollageError):
                 probed = session.run(None, read_values(Path(probe[0])))
                 write_values(Path(probe[1]), dict(zip(names, probed, strict=True)), BlobStore(Path(blobs)))
+
+    return call
+
+
+def series_call(
+    package: str, inputs: Sequence[str], outputs: Sequence[str], blobs: str, threads: int
+) -> Callable[[], None]:
+    """Create a call that loads a package that the driver has just written, and runs it on several inputs.
+
+    Args:
+        package: Path of the package.
+        inputs: Paths of documents of `write_values` with the model's inputs.
+        outputs: Paths of the documents to write the outputs to, one for each.
+        blobs: Directory for the bytes of the outputs.
+        threads: CPU threads of each kernel.
+    """
+
+    def call() -> None:
+        session = load(package, threads=threads, trusted=True)
+        names = [output.name for output in session.get_outputs()]
+        for given, made in zip(inputs, outputs, strict=True):
+            values = session.run(None, read_values(Path(given)))
+            write_values(Path(made), dict(zip(names, values, strict=True)), BlobStore(Path(blobs)))
 
     return call
 

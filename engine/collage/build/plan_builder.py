@@ -162,8 +162,8 @@ class PlanBuilder:
 
     def _tolerance(self, plan: Plan) -> float:
         settings = self._environment.source.settings
-        limits = [settings.limits(kernel.target) for kernel in plan.kernels]
-        return max((limit.tolerance.relative for limit in limits), default=settings.tolerance.relative)
+        exact = all(kernel.target.exact for kernel in plan.kernels)
+        return (settings.tolerance if exact else settings.inexact_tolerance).relative
 
     def _name(self, plan: Plan) -> str:
         """Return under what the database keeps what came of verifying a plan."""

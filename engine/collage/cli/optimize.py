@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from collage.cli.options import (
+    calibration_option,
     existing_file,
     inputs_option,
     is_verbose,
@@ -36,6 +37,7 @@ from collage.cli.parameters import (
 @click.option("-o", "--output", type=output_file, required=True, metavar="OUT.collage", help="The package to write.")
 @selection_options
 @inputs_option
+@calibration_option
 @click.option(
     "--preset",
     type=click.Choice(["quick", "default", "extensive"]),
@@ -62,7 +64,7 @@ from collage.cli.parameters import (
     "--max-error",
     type=FiniteRange(min=0, max=1, min_open=True, max_open=True),
     metavar="REL",
-    help="Allow targets of lower precision, up to this error relative to a tensor's scale.",
+    help="Allow lower precision, as long as the outputs are off by at most this, relative to their scale.",
 )
 @tuning_db_option
 @threads_option
@@ -117,6 +119,7 @@ def optimize(
     exclude: tuple[str, ...],
     input_shapes: tuple[tuple[str, tuple[int, ...]], ...],
     inputs: Path | None,
+    calibration: Path | None,
     preset: str,
     search: str,
     trace: Path | None,
@@ -166,6 +169,7 @@ def optimize(
         exclude=split_names(exclude),
         input_shapes=shapes_by_name(input_shapes),
         inputs=inputs,
+        calibration=calibration,
         preset=preset,
         search=search,
         budget_s=budget,

@@ -60,6 +60,13 @@ inputs_option = click.option(
     help="An array per model input (docs/user/models.md); random ones unless given.",
 )
 
+calibration_option = click.option(
+    "--calibration",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="FILE.npz|FOLDER",
+    help="Samples of the inputs, for --max-error (docs/user/user-control.md); random ones unless given.",
+)
+
 tuning_db_option = click.option(
     "--tuning-db", metavar="URL", help="Where measurements are kept; the user's own database unless given."
 )

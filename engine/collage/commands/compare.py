@@ -26,8 +26,8 @@ from collage.runtime.package import Package, load_package
 from collage.runtime.session import Session
 from collage.setup.environment import Environment
 from collage.setup.facts import opened
+from collage.setup.inputs.random_arrays import Given, load_inputs, random_inputs
 from collage.setup.prepared_model import PreparedModel
-from collage.setup.random_inputs import Given, load_inputs, random_inputs
 from collage.setup.settings import PRIVATE, SetupChoices
 from collage.setup.targets import check_reference
 from collage.temporary_folders import TemporaryFolder

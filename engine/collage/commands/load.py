@@ -17,7 +17,7 @@ from collage_core.contract import Artifact
 from collage_core.passes.call_sites import CallSite
 
 if TYPE_CHECKING:
-    from collage.setup.random_inputs import Given
+    from collage.setup.inputs.random_arrays import Given
 
 _CALLER = 3
 """Stack frames between the warning and the caller of `collage.load`."""

@@ -38,6 +38,9 @@ from collage.measure.models.preparing import prepared_apart
 from collage.options import OptimizeOptions, Preset
 from collage.peaks.limits import PlanLimits
 from collage.peaks.measured_limits import measured_limits, working_targets
+from collage.precision.blame import blamed
+from collage.precision.sensitivities import Sensitivities
+from collage.precision.within_bound import is_decided_by_region, within_bound
 from collage.process_guard import plugins_guarded
 from collage.report.facts.record import Record
 from collage.report.progress import Progress, SilentProgress
@@ -90,6 +93,7 @@ def optimize(
         model,
         input_shapes=options.input_shapes,
         inputs=options.inputs,
+        calibration=options.calibration,
         seed=options.seed,
         prepare=functools.partial(prepared_apart, budget=budget),
     )
@@ -135,6 +139,7 @@ class _Optimization:
         self._trace: Mapping[str, Any] | None = None
         self._alone_us: dict[str, float] = {}
         self._explored_at = 0.0
+        self._sensitivities: Sensitivities | None = None
 
     def run(self) -> Optimized:
         """Propose, explore, race, build, decide and record; once more without a kernel that makes the plan wrong."""
@@ -192,6 +197,7 @@ class _Optimization:
             seconds=self._clock.total(),
             alone_us=self._alone_us,
             notes=self._notes,
+            precision=blamed(kept.assembled.plan, self._sensitivities),
         )
         origin = self._origin if self._is_final(explored, record) else None
         return Optimized(record=record, assembled=kept.assembled, pool=explored.pool, trace=self._trace, origin=origin)
@@ -214,17 +220,41 @@ class _Optimization:
         if self._options.budget_s is not None:
             self._progress.message(_allowed(self._environment.budget, self._options.effective))
         began = time.monotonic()
-        explored = explore(self._environment, rules, self._options, self._graph_choices.pins, self._progress)
+        explored = explore(
+            self._environment, self._in_own_types(rules), self._options, self._graph_choices.pins, self._progress
+        )
         measuring = self._environment.source.counts.seconds
         self._clock.add("measure", measuring)
         self._clock.add("search", explored.search_s)
         self._clock.add("candidates", max(0.0, time.monotonic() - began - measuring - explored.search_s))
         targets = self._environment.toolchains.targets()
         most = self._options.effective.challengers
+        explored, precise = self._of_lower_precision(explored)
         self._explored_at = self._environment.budget.clock()
         plans, said = shortlist(explored.pool, targets, most, self._environment.source, self._tie_breaking)
         self._notes += said
-        return explored, plans
+        return explored, [*plans, *precise]
+
+    def _in_own_types(self, rules: Sequence[TargetRule]) -> Sequence[TargetRule]:
+        """Return the rules without those of targets whose regions are chosen under the bound, if others are left."""
+        exploring = [rule for rule in rules if not is_decided_by_region(rule.target)]
+        return exploring if exploring and not self._graph_choices.pins else rules
+
+    def _of_lower_precision(self, explored: Explored) -> tuple[Explored, tuple[Plan, ...]]:
+        """Measure kernels of lower precision where an error is allowed, and return plans that mix precisions."""
+        if self._options.max_error is None or self._environment.budget.exploring.is_spent:
+            return explored, ()
+        with self._clock.phase("precision"):
+            found = within_bound(
+                self._environment,
+                self._builder,
+                explored.pool,
+                self._options.max_error,
+                self._progress,
+            )
+        self._notes += found.notes
+        self._sensitivities = found.sensitivities
+        return dataclasses.replace(explored, pool=found.pool), found.plans
 
     def _forced(self, rules: Sequence[TargetRule], given: PlanFile) -> tuple[Explored, list[Plan]]:
         """Measure the kernels of the plan of a file."""

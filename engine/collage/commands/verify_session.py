@@ -13,7 +13,7 @@ from collage.errors import VerificationError
 from collage.measure.wire.outcomes import Tolerance
 from collage.runtime.package import Package
 from collage.runtime.session import Session
-from collage.setup.random_inputs import Given, load_inputs, random_inputs
+from collage.setup.inputs.random_arrays import Given, load_inputs, random_inputs
 from collage_core.ir.graph.dataflow import DataflowGraph
 
 _RUNS = 5

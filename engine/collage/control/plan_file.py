@@ -27,6 +27,7 @@ from collage_core.candidates.pool import CandidatePool
 from collage_core.contract import INVALID, Unmeasured
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.io.special_files import why_no_file
+from collage_core.ir.operators.quantising import Range
 
 SCHEMA_VERSION = 1
 
@@ -40,12 +41,14 @@ class Entry:
         nodes: Names of nodes of the prepared model.
         composite: Label of the pattern that matched the whole, or `""`.
         cost_us: Cost in microseconds; None if the file does not give it.
+        int8: Ranges of the activations that are quantised, by name of the product that reads them.
     """
 
     target: str
     nodes: tuple[str, ...]
     composite: str = ""
     cost_us: float | None = None
+    int8: Mapping[str, Range] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +137,9 @@ def _entry(kernel: CandidateKernel, cost_us: float) -> dict[str, Any]:
     facts: dict[str, Any] = {"target": kernel.target.name, "cost_us": round(cost_us, 3)}
     if kernel.sub_graph.label:
         facts["composite"] = kernel.sub_graph.label
+    if kernel.sub_graph.int8:
+        names = kernel.sub_graph.graph.names
+        facts["int8"] = {names[each.node]: [each.span.low, each.span.high] for each in kernel.sub_graph.int8}
     return {**facts, "nodes": list(kernel.sub_graph.names)}
 
 
@@ -156,4 +162,16 @@ def _read(source: str, where: str, value: object, priced: bool) -> Entry:
         raise PlanFileError(source, f'{where} needs a "cost_us"')
     if cost_us is not None and (type(cost_us) not in (int, float) or not 0 <= cost_us < math.inf):
         raise PlanFileError(source, f'"cost_us" of {where} is a number of microseconds, not {cost_us!r}')
-    return Entry(target=target, nodes=tuple(nodes), composite=composite, cost_us=cost_us)
+    return Entry(
+        target=target, nodes=tuple(nodes), composite=composite, cost_us=cost_us, int8=_ranges(source, where, value)
+    )
+
+
+def _ranges(source: str, where: str, value: Mapping[str, Any]) -> dict[str, Range]:
+    """Return the ranges of an entry's quantised products."""
+    given = value.get("int8", {})
+    try:
+        return {name: Range(float(low), float(high)) for name, (low, high) in given.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        reason = f'"int8" of {where} has a range [low, high] with zero in it for each name of a product'
+        raise PlanFileError(source, reason) from error

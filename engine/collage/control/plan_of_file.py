@@ -15,6 +15,7 @@ from collage_core.contract import Target
 from collage_core.errors import NoCoverError, PartitioningError, did_you_mean
 from collage_core.fusion import CandidateKernel, FusionSpec, Partitioning, SubGraph, UnionRule
 from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.operators.quantising import Int8Product, quantisable
 from collage_core.search import CopyCosts, SearchTarget
 
 
@@ -104,13 +105,30 @@ class _Reader:
         nodes = graph.completed(nodes)
         if not nodes:
             return None
+        spec = FusionSpec(name=self._file.source, rule=UnionRule(()), targets=(target,))
+        if entry.int8 or target.quantises:
+            return CandidateKernel(self._quantised(entry, target, nodes), spec, target)
         known = self._known.get((target.name, nodes, entry.composite))
         if known is not None:
             return known
         if entry.composite:
             raise self._error(f"{target.name} has no kernel {entry.composite!r} of {', '.join(entry.nodes[:3])}")
-        spec = FusionSpec(name=self._file.source, rule=UnionRule(()), targets=(target,))
         return CandidateKernel(SubGraph(graph, nodes), self._specs.get(target.name, spec), target)
+
+    def _quantised(self, entry: Entry, target: Target, nodes: int) -> SubGraph:
+        """Return a sub-graph of which some products are quantised."""
+        graph = self._graph
+        if not target.quantises:
+            raise self._error(f"{target.name} quantises nothing; an entry with int8 needs a target with precision=int8")
+        products = []
+        for name, span in entry.int8.items():
+            if name not in entry.nodes or quantisable(graph.nodes[graph.index_of(name)]) is None:
+                raise self._error(
+                    f"{name!r} cannot be in int8: it is not one of the kernel's nodes, or no product of a float32 "
+                    "activation and a constant weight"
+                )
+            products.append(Int8Product(graph.index_of(name), span))
+        return SubGraph(graph, nodes, int8=tuple(sorted(products)))
 
     def cheapest(
         self, dispatch_us: float, copies: CopyCosts | None

@@ -12,6 +12,7 @@ from collage.decide.recording import comparison, device_copies, regions
 from collage.explore.exploration import Explored
 from collage.options import OptimizeOptions
 from collage.peaks.limits import PlanLimits
+from collage.report.facts.precision_facts import PrecisionFacts
 from collage.report.facts.record import Record, SearchFacts
 from collage.setup.environment import Environment
 from collage.setup.facts import device_facts, host_facts, toolchain_facts
@@ -19,6 +20,7 @@ from collage.setup.workload import Workload
 from collage_core.candidates.explanation import refusals
 from collage_core.candidates.plan import Plan
 from collage_core.contract import Unmeasured
+from collage_core.fusion import CandidateKernel
 
 
 def record_of(
@@ -33,6 +35,7 @@ def record_of(
     seconds: Mapping[str, float],
     alone_us: Mapping[str, float],
     notes: Sequence[str],
+    precision: Mapping[CandidateKernel, PrecisionFacts],
 ) -> Record:
     """Return the record.
 
@@ -47,6 +50,7 @@ def record_of(
         seconds: How long each phase took.
         alone_us: What each plan was predicted to take before the race, by name.
         notes: What the user should know besides.
+        precision: What lower precision of the plan's kernels does to the outputs.
     """
     workload, toolchains = environment.workload, environment.toolchains
     pool, plan, verified = explored.pool, kept.assembled.plan, kept.verified
@@ -78,6 +82,7 @@ def record_of(
             kept.assembled.errors,
             verified.measured_us,
             limits.kernels if limits is not None else (),
+            precision,
         ),
         refusals=refusals(explored.proposals.values(), failures, pool=pool),
         unchecked=verified.unchecked,

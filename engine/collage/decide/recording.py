@@ -9,6 +9,7 @@ from collage.decide.decision import Decision, Timed
 from collage.decide.end_to_end import EndToEndTimings
 from collage.measure.statistics import Interval, median_interval, percentile
 from collage.report.facts.machine_facts import LimitFacts
+from collage.report.facts.precision_facts import PrecisionFacts
 from collage.report.facts.record import (
     AlternativeFacts,
     AsCalledFacts,
@@ -146,6 +147,7 @@ def regions(
     errors: Mapping[str, float],
     measured_us: Mapping[str, float],
     limits: Sequence[LimitFacts] = (),
+    precision: Mapping[CandidateKernel, PrecisionFacts] | None = None,
 ) -> tuple[RegionFacts, ...]:
     """Describe the kernels of a plan, each with the alternatives on every other target.
 
@@ -156,6 +158,7 @@ def regions(
         errors: Largest error at the boundary of each kernel, by call site.
         measured_us: Time of each in place, by call site.
         limits: What the machine allows each kernel, in execution order; none if nothing is known of it.
+        precision: What lower precision of kernels does to the outputs.
     """
     found = []
     costs = plan.cost_of
@@ -175,6 +178,7 @@ def regions(
                 measured_us=measured_us.get(site, 0.0),
                 error=errors.get(site, 0.0),
                 limit=limits[number] if limits else None,
+                precision=(precision or {}).get(kernel),
                 alternatives=tuple(
                     _alternative(pool, kernel, target, [each for each in used if each != kernel.target])
                     for target in targets

@@ -104,6 +104,8 @@ def ask_targets(graph: DataflowGraph, toolchains: Toolchains, progress: Progress
     failures: list[TargetFailure] = []
     for status in toolchains.statuses:
         for target in status.selected:
+            if target.quantises:  # what it takes of the model is what the toolchain takes in the model's own types
+                continue
             try:
                 query = {} if whole is None else _query(whole, target, toolchains)
                 rules.append(target_rule(status.toolchain, target, query))

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,14 +23,23 @@ from collage.prepare.steps import check
 from collage.prepare.validity import blamed_on
 from collage.report.facts.record import ModelFacts
 from collage.setup.facts import external_files, file_sha256, model_facts, opened
-from collage.setup.random_inputs import DRAWS, Given, checked_inputs, checked_values, given_values, random_inputs
-from collage.values.npz import to_arrays
+from collage.setup.inputs import (
+    DRAWS,
+    Calibration,
+    Given,
+    calibration_samples,
+    checked_inputs,
+    checked_values,
+    digest_values,
+    given_values,
+    random_inputs,
+)
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.value_bounds import spec_of
-from collage_core.ir.values.content import content_hash
 from collage_core.ir.values.tensor_spec import TensorSpec
 
 _FRESH_SEED_OFFSET = 1
+_CALIBRATION_SEED_OFFSETS = (2, 3, 4)
 
 Prepare: TypeAlias = Callable[[onnx_ir.Model, Mapping[str, tuple[int, ...]]], onnx_ir.Model]
 """Prepares a model with input shapes by name."""
@@ -45,6 +54,8 @@ class Workload:
         inputs: Values for the inputs, or the NPZ file that holds them, whose shapes free dimensions take where
             `input_shapes` names none; seeded random arrays if None. An input with a default value stays one if a value
             for it is among them, and is a constant otherwise.
+        calibration: Samples from which ranges are taken; see `calibration_samples`. The inputs and some random ones if
+            None.
         seed: For random arrays.
         prepare: Prepares the model; in a process of its own if None.
 
@@ -66,6 +77,7 @@ class Workload:
         *,
         input_shapes: Mapping[str, tuple[int, ...]] | None = None,
         inputs: Given | None = None,
+        calibration: Calibration | None = None,
         seed: int = 0,
         prepare: Prepare | None = None,
     ) -> None:
@@ -81,6 +93,7 @@ class Workload:
         prepared = (prepare or prepared_apart)(given, shapes)
         with blamed_on(prepared):
             self.graph = DataflowGraph(prepared)
+        self._samples = None if calibration is None else calibration_samples(self.graph, calibration)
         self.facts: ModelFacts = model_facts(name, sha256, given, self.graph.model)
         self.seed = seed
         self._draw = 0
@@ -91,8 +104,7 @@ class Workload:
         digest = hashlib.sha256(json.dumps([sha256, dict(sorted(shapes.items())), seed]).encode())
         for path in external_files(given):
             digest.update(file_sha256(path).encode())
-        for key, array in sorted(to_arrays(self._arrays or {}).items()):
-            digest.update(f"{key}={content_hash(array)}".encode())
+        digest_values(digest, self._arrays or {})
         self.key = digest.hexdigest()
 
     @functools.cached_property
@@ -118,6 +130,34 @@ class Workload:
     def sha256(self) -> str:
         """SHA-256 of the model as given, in hexadecimal."""
         return self.facts.sha256
+
+    @functools.cached_property
+    def calibration(self) -> Sequence[Mapping[str, Any]]:
+        """Samples from which ranges are taken: the user's, or the inputs to search on.
+
+        Random ones come beside, unless inputs were given: then random ones may be meaningless.
+        """
+        if self._samples is not None:
+            return self._samples
+        if self._arrays is not None:
+            return [self.inputs]
+        return [
+            self.inputs,
+            *(random_inputs(self.graph, self.seed + each, self._draw) for each in _CALIBRATION_SEED_OFFSETS),
+        ]
+
+    @functools.cached_property
+    def calibration_key(self) -> str:
+        """Hash of the samples, and of the model that they are for."""
+        digest = hashlib.sha256(self.key.encode())
+        for sample in self.calibration:
+            digest_values(digest, sample)
+        return digest.hexdigest()
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether samples were given, or inputs."""
+        return self._samples is not None or self._arrays is not None
 
     def fresh_inputs(self) -> Mapping[str, Any]:
         """Return inputs that the search does not use.

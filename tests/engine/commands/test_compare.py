@@ -14,7 +14,7 @@ from collage.commands.compare import compare
 from collage.prepare.steps import prepare
 from collage.reference.plugin import ReferencePlugin
 from collage.runtime.package import save_package
-from collage_core.contract import Artifact, Target
+from collage_core.contract import Artifact, KernelFunction, Target
 from collage_core.fusion import Partitioning
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.io.model_io import load_model, save_model
@@ -45,7 +45,12 @@ def packaged(model: Path, folder: Path, *, off_by: float = 0.0, record: Any = No
     for site in call_sites(partitioned):
         function = site.kernel_function()
         if off_by and "gemm_1" in site.nodes:
-            function = dataclasses.replace(function, model=_scaled(function.model, 1 + off_by), constants={})
+            function = KernelFunction(
+                name=function.name,
+                model=_scaled(function.model, 1 + off_by),
+                inputs=function.inputs,
+                outputs=function.outputs,
+            )
         [artifacts[site.name]] = ReferencePlugin().collage_lower(function)
     path = folder / "plan.collage"
     targets = dict.fromkeys(artifacts, target)

@@ -60,7 +60,7 @@ def test_a_run_that_retries_what_failed_has_the_origin_of_one_that_does_not(mode
 
 
 def test_every_option_is_known_here() -> None:
-    otherwise = {"tuning_db", "inputs", "load_plan", "fusion_specs", "budget_s", "retry_failed"}
+    otherwise = {"tuning_db", "inputs", "load_plan", "fusion_specs", "budget_s", "retry_failed", "calibration"}
 
     assert {field.name for field in dataclasses.fields(OptimizeOptions)} == CHANGED.keys() | otherwise
 
@@ -70,9 +70,10 @@ def test_every_option_is_known_here() -> None:
     [
         OptimizeOptions(budget_s=60.0),
         OptimizeOptions(inputs={"x": np.zeros((2, 4), np.float32)}),
+        OptimizeOptions(calibration=[{"x": np.zeros((2, 4), np.float32)}], max_error=0.1),
         OptimizeOptions(fusion_specs={"onnxruntime": lambda *_: None}),  # type: ignore[dict-item]
     ],
-    ids=["budget", "arrays", "rules"],
+    ids=["budget", "arrays", "samples", "rules"],
 )
 def test_what_is_in_no_file_or_may_go_on_has_no_origin(options: OptimizeOptions, model: Path) -> None:
     assert origin_of(model, options) is None
@@ -88,6 +89,18 @@ def test_a_file_counts_by_its_content(option: str, model: Path, tmp_path: Path) 
 
     assert found[0] == found[1] != found[2]
     assert origin_of(model, OPTIONS) not in found
+
+
+def test_calibration_counts_by_the_content_of_its_files(model: Path, tmp_path: Path) -> None:
+    def origin(*contents: bytes) -> str | None:
+        folder = tmp_path / "samples"
+        folder.mkdir(exist_ok=True)
+        for number, content in enumerate(contents):
+            (folder / f"{number}.npz").write_bytes(content)
+        return origin_of(model, OptimizeOptions(calibration=folder, max_error=0.1))
+
+    assert len({origin(b"1"), origin(b"2"), origin(b"2", b"1"), origin_of(model, OptimizeOptions(max_error=0.1))}) == 4
+    assert origin(b"2", b"1") == origin(b"2", b"1")
 
 
 def test_inputs_are_no_plan(model: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from collage.reference import evaluate
 from collage.reference.vacuous import vacuous_outputs
-from collage.setup.random_inputs import DRAWS
+from collage.setup.inputs.random_arrays import DRAWS
 from collage.setup.workload import Workload
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.io.model_io import save_model

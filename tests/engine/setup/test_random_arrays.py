@@ -11,7 +11,7 @@ import psutil
 import pytest
 from onnx_ir.passes.common import ShapeInferencePass
 
-from collage.setup.random_inputs import checked_inputs, load_inputs, random_inputs
+from collage.setup.inputs.random_arrays import checked_inputs, load_inputs, random_inputs
 from collage_core.errors import FeedError
 from collage_core.ir.graph.dataflow import DataflowGraph
 

@@ -21,8 +21,8 @@ from collage.options import OptimizeOptions
 from collage.prepare.steps import prepare
 from collage.prepare.validity import blamed_on
 from collage.report.progress import SilentProgress
+from collage.setup.inputs.random_arrays import random_inputs
 from collage.setup.queries import ask_targets, usable_rules
-from collage.setup.random_inputs import random_inputs
 from collage.setup.settings import SetupChoices
 from collage.setup.toolchains import Toolchains
 from collage_core.candidates.proposals import propose

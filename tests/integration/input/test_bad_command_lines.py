@@ -262,7 +262,7 @@ def test_several_models_are_misuse(desk: Desk) -> None:
         ({"preset": "fast"}, "no preset 'fast'; choose one of quick, default, extensive"),
         ({"threads": 0}, "--threads is at least 1, not 0"),
         ({"budget_s": math.nan}, "--budget is a time longer than 0 s"),
-        ({"max_error": math.nan}, "--max-error is a fraction of a tensor's scale"),
+        ({"max_error": math.nan}, "--max-error is a fraction of an output's scale"),
         ({"rtol": math.nan}, "--rtol is a fraction of a tensor's scale"),
         ({"input_shapes": {"z": (2, 3)}}, "'z': the model has no such input"),
         ({"input_shapes": {"x": (-2, 3)}}, "'x': .* negative dimension"),

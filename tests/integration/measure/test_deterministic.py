@@ -17,7 +17,7 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskBuild, AskMeasure
 from collage.measure.wire.outcomes import Built, Measured, Refused
 from collage.options import OptimizeOptions
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage.setup.settings import measure_settings
 from collage.store import MemoryStore
 from collage_core.contract import INVALID, UNMEASURED, Target

@@ -20,7 +20,7 @@ from collage.measure.driver.source import MeasuringCostSource, database_cache
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import BuildSettings, Failed, Measured, Stage, Tolerance
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage.store import MAX_ATTEMPTS, MemoryStore, TuningStore
 from collage_core.contract import UNMEASURED, Protocol
 from tests.integration.measure.conftest import SOURCE, add_ask, faulty_target

@@ -17,7 +17,7 @@ from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskProfile
 from collage.measure.wire.outcomes import BuildSettings, Failed, Profiled, Refused
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage.store import MemoryStore, TuningStore
 from collage_core.contract import KernelProfile, ProfiledPart, Protocol, Unmeasured, Unsupported
 from collage_core.fusion import CandidateKernel, FusionSpec, SubGraph

@@ -25,7 +25,7 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskBuild, AskMeasure
 from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Measured, Refused, Stage, Tolerance
 from collage.measure.worker.judge_version import JUDGE
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage.store import MAX_ATTEMPTS, MachineSpeed, MemoryStore, TuningRecord, TuningStore, block_medians_us
 from collage_core.candidates.refusals import Rejection
 from collage_core.contract import INVALID, UNMEASURED, Block, Protocol, Target, Unmeasured

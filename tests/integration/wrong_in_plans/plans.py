@@ -13,7 +13,7 @@ import pytest
 from collage.build.assemble import Assembled
 from collage.prepare.steps import prepare
 from collage.reference.plugin import ReferencePlugin
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.candidates.plan import Plan
 from collage_core.contract import Target
 from collage_core.fusion import Partitioning

@@ -18,6 +18,7 @@ from collage.measure.wire.messages import (
     AskMeasure,
     AskProfile,
     AskQuery,
+    AskSeries,
     AskTargets,
     Blobs,
     CacheGet,
@@ -41,6 +42,7 @@ from collage.measure.wire.outcomes import (
     Outcome,
     Profiled,
     Refused,
+    Series,
     Stage,
 )
 from collage.measure.wire.values import decode_value
@@ -193,6 +195,16 @@ class Worker:
             return Failed(stage=self._progress.stage, reason=_describe(error))
         if isinstance(answer, Evaluated):
             return [decode_value(value, self._store) for value in answer.outputs]
+        return answer
+
+    def series(self, ask: AskSeries) -> list[list[Any]] | Refused | Failed:
+        """Run a function several times and return the outputs of each run."""
+        try:
+            answer: Series | Refused | Failed = self._ask(ask, ask.deadline_s, Series, Refused, Failed)
+        except WorkerError as error:
+            return Failed(stage=self._progress.stage, reason=_describe(error))
+        if isinstance(answer, Series):
+            return [[decode_value(value, self._store) for value in run] for run in answer.runs]
         return answer
 
     def profile(self, ask: AskProfile) -> Profiled | Refused | Failed:

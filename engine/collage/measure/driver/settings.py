@@ -15,6 +15,12 @@ BRIEF_BLOCKS: Final = 2
 """Blocks of a brief measurement. What disturbs a measurement lasts longer than all of its blocks, so the first ones say
 nearly as much as all; where more has to be known, a second measurement a while later says more than a longer first.
 """
+KERNEL_ERROR: Final = 0.5
+"""Largest error at the boundary of a kernel that does not compute in the model's own dtypes.
+
+What it does to the outputs is what counts, and that is found out of whole plans. What is further off than half of the
+scale is no approximation, but wrong.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +33,7 @@ class MeasureSettings:
             libraries offer many algorithms and choose heuristically, and each takes only microseconds.
         protocol: Timing protocol.
         tolerance: Required accuracy.
-        inexact_tolerance: Required accuracy of targets that do not compute in the model's own dtypes.
+        inexact_tolerance: Required accuracy of plans with targets that do not compute in the model's own dtypes.
         deadline_s: Seconds after which a candidate's worker is killed.
         memory_bytes: Approximate memory a candidate's worker may hold; candidates that outgrew less are tried again.
     """
@@ -62,5 +68,8 @@ class MeasureSettings:
 
     def limits(self, target: Target) -> Limits:
         """Return the limits that apply to a target's kernels."""
-        tolerance = self.tolerance if target.exact else self.inexact_tolerance
+        tolerance = self.tolerance
+        if not target.exact:
+            allowed = max(KERNEL_ERROR, self.inexact_tolerance.relative)
+            tolerance = Tolerance(relative=allowed, mismatched=allowed)
         return Limits(tolerance, self.deadline_s, self.memory_bytes, self.build.deterministic)

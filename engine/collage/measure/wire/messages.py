@@ -29,6 +29,7 @@ from collage.measure.wire.outcomes import (
     Measured,
     Profiled,
     Refused,
+    Series,
     Stage,
     Tolerance,
 )
@@ -132,6 +133,17 @@ class AskEvaluate:
     inputs: tuple[WireValue, ...]
     build: BuildSettings
     deadline_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AskSeries(AskEvaluate):
+    """Requests `Series`, `Refused` or `Failed`: a function built once and run several times.
+
+    Attributes:
+        further: Inputs of each run after the first, in the order of the function's inputs.
+    """
+
+    further: tuple[tuple[WireValue, ...], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +324,7 @@ MESSAGES: Final[Mapping[str, type]] = {
     "ask_measure": AskMeasure,
     "ask_build": AskBuild,
     "ask_evaluate": AskEvaluate,
+    "ask_series": AskSeries,
     "ask_profile": AskProfile,
     "ask_device": AskDevice,
     "hello": Hello,
@@ -321,6 +334,7 @@ MESSAGES: Final[Mapping[str, type]] = {
     "measured": Measured,
     "built": Built,
     "evaluated": Evaluated,
+    "series": Series,
     "profiled": Profiled,
     "device_times": DeviceTimes,
     "refused": Refused,

@@ -133,6 +133,13 @@ class Evaluated:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Outputs of a function in each of several runs, in the order of its outputs."""
+
+    runs: tuple[tuple[WireValue, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
     """Where the time of a kernel goes.
 

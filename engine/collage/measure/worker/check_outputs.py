@@ -73,6 +73,7 @@ class OutputCheck:
         function: What it computes, with its roundings to quanta.
         correct: Whether outputs have to be correct; otherwise only their error counts.
         tolerance: How large the error may be.
+        quanta: Whether the function's roundings to quanta are the model's; otherwise their error counts.
         behind: Values inside the function that its choices are between, by name.
         deterministic: Whether all runs have to give the same bits.
     """
@@ -87,6 +88,7 @@ class OutputCheck:
         correct: bool,
         tolerance: Tolerance,
         deterministic: bool,
+        quanta: bool = True,
         behind: Mapping[str, WireValue] | None = None,
     ) -> None:
         self._given = given
@@ -105,7 +107,12 @@ class OutputCheck:
             return None if held is None else (np.asarray(decode_value(held, store)), held.conditioning)
 
         judge = functools.partial(
-            Judge, graph, correct=correct, relative=tolerance.relative, mismatched=tolerance.mismatched
+            Judge,
+            graph,
+            correct=correct,
+            relative=tolerance.relative,
+            mismatched=tolerance.mismatched,
+            quanta=quanta,
         )
         self._judge, self._judge_of_itself = judge(behind=between), judge()
         self._deterministic = deterministic

@@ -132,6 +132,18 @@ class Trial:
         self.run(bound)
         return Evaluated(outputs=tuple(encode_value(buffer.value, self._store) for buffer in bound.outputs))
 
+    def refill(self, bound: Bound, before: Sequence[Any], values: Sequence[Any]) -> None:
+        """Give the inputs of a kernel other values, where they differ.
+
+        Args:
+            bound: The kernel.
+            before: What its inputs hold, as in a request.
+            values: What they are to hold, likewise.
+        """
+        for buffer, old, new in zip(bound.inputs, before, values, strict=True):
+            if new != old:
+                buffer.put(decode_value(new, self._store))
+
     def clock(
         self, bound: Bound, artifact: Artifact, ask: AskMeasure, *, observed: bool = True
     ) -> Callable[[], Measurement]:
@@ -179,6 +191,7 @@ class Trial:
             self._store,
             self._function,
             correct=ask.target.exact and ask.tolerance.is_of_correct_kernels,
+            quanta=not ask.target.quantises,
             tolerance=ask.tolerance,
             behind=ask.behind,
             deterministic=ask.build.deterministic,

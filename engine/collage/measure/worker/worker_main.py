@@ -31,6 +31,7 @@ from collage.measure.wire.messages import (
     AskMeasure,
     AskProfile,
     AskQuery,
+    AskSeries,
     AskTargets,
     Blobs,
     CacheGet,
@@ -125,6 +126,8 @@ class WorkerMain:
                 return self._trials.build(message)
             case AskProfile():  # before what it is a kind of
                 return profiled(self._trials, self._toolchain, message)
+            case AskSeries():  # likewise
+                return self._trials.series(message)
             case AskEvaluate():
                 return self._trials.evaluate(message)
             case AskDevice():

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from collage.report.facts.device_facts import DeviceFacts, DeviceWorkFacts
 from collage.report.facts.machine_facts import LimitFacts, MachineFacts
+from collage.report.facts.precision_facts import PrecisionFacts
 from collage_core.candidates.refusals import Refusal
 
 SCHEMA_VERSION = 1
@@ -198,6 +199,7 @@ class RegionFacts:
         error: Largest error at its boundary relative to the tensor's scale.
         alternatives: The other targets.
         limit: The least time that the machine allows it, by estimate; None if nothing is known of the machine.
+        precision: What its lower precision does to the outputs; None if it has none, or that is not known.
     """
 
     id: str
@@ -211,6 +213,7 @@ class RegionFacts:
     error: float = 0.0
     alternatives: tuple[AlternativeFacts, ...] = ()
     limit: LimitFacts | None = None
+    precision: PrecisionFacts | None = None
 
     @property
     def share_of_peak(self) -> float | None:

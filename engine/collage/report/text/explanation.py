@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from collage.report import figures
 from collage.report.facts.device_facts import DeviceFacts
+from collage.report.facts.precision_facts import PrecisionFacts
 from collage.report.facts.record import ContenderFacts, Record, RegionFacts
 from collage.report.text.coverage import coverage_lines
 from collage.report.text.headroom import ABOVE, headroom_lines, peak_name, work
@@ -136,10 +137,27 @@ def _regions(writer: _Writer, record: Record, everything: bool) -> None:
         pattern = f"; pattern {region.composite}" if region.composite else ""
         writer.say(f"computes {summarize_operators(region.operators, width=80)}{pattern}", indent=4)
         writer.say(f"nodes {_some(region.nodes, everything)}", indent=4)
+        if region.precision is not None:
+            writer.say(_precision(region.precision, record), indent=4)
         if (limited := _limited(region)) is not None:
             writer.say(limited, indent=4)
         for line in why(region, record):
             writer.say(line, indent=4)
+
+
+def _precision(precision: PrecisionFacts, record: Record) -> str:
+    """Return in which precision a region's products are, and what that is expected to do to the outputs."""
+    count = figures.counted(precision.products, "product")
+    text = (
+        f"{len(precision.int8)} of {count} in 8-bit integers; expected to add {figures.error(precision.error)} to the "
+        f"error of the outputs, {figures.whole_percent(precision.share)} of its square"
+    )
+    if precision.stopped:
+        text += (
+            f"; next would be {', '.join(map(repr, precision.stopped))}, with which an error of "
+            f"{figures.error(precision.stopped_error)} is expected where {record.max_error_allowed:g} is allowed"
+        )
+    return text
 
 
 def _limited(region: RegionFacts) -> str | None:

@@ -1,0 +1,218 @@
+"""What a model computes of the calibration samples: the ranges of what products read, and right outputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import onnx_ir
+
+from collage.build.output_check import needed
+from collage.errors import PrecisionError
+from collage.measure.wire.function_codec import FunctionEncoder
+from collage.measure.wire.messages import AskSeries
+from collage.measure.wire.value_files import write_values
+from collage.measure.wire.values import encode_value
+from collage.precision.groups import products_of
+from collage.reference import Evaluation
+from collage.setup.environment import Environment
+from collage.setup.workload import Workload
+from collage.store import plan_name
+from collage_core.contract import KernelFunction, Target
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.operators.quantising import Range
+
+_RANGES: Final = "collage.ranges"
+_JUDGED: Final = 8
+"""Samples on which errors are looked at; ranges are those of all."""
+_DEADLINE_S: Final = 600.0
+_LEAST_S: Final = 30.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One calibration sample.
+
+    Attributes:
+        inputs: Path of the document with the model's inputs.
+        evaluation: What its outputs should be, and what judging them takes.
+    """
+
+    inputs: Path
+    evaluation: Evaluation
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SavedRanges:
+    """Ranges of what products read.
+
+    Attributes:
+        ranges: By the product's index, the least and the largest number.
+    """
+
+    KIND: ClassVar[str] = "ranges"
+    VERSION: ClassVar[int] = 1
+
+    ranges: Mapping[int, tuple[float, float]]
+
+
+class Samples:
+    """Runs a model on its calibration samples, when first asked.
+
+    Args:
+        environment: The model and the toolchains.
+        target: Runs it; it computes in the model's own types.
+    """
+
+    def __init__(self, environment: Environment[Workload], target: Target) -> None:
+        self._environment = environment
+        self._target = target
+        self._products = products_of(environment.graph)
+        self._observed: list[Mapping[str, Any]] | None = None
+        self._samples: list[Sample] | None = None
+
+    def ranges(self) -> dict[int, Range]:
+        """Return the ranges of what products read, by the product's index; none where all samples have zeros only.
+
+        Raises:
+            PrecisionError: If the model cannot be run.
+        """
+        if not self._products:
+            return {}
+        environment = self._environment
+        what = ["ranges", environment.workload.calibration_key, self._target.fingerprint]
+        digest = hashlib.sha256(json.dumps(what).encode()).hexdigest()
+        name = plan_name(environment.workload.sha256, {self._target.name}, digest)
+        known = environment.toolchains.database.get_document(SavedRanges, name)
+        if known is None:
+            further = environment.workload.calibration[_JUDGED:]
+            runs = [*self._judged_runs(), *(self._run(further, outputs=False) if further else [])]
+            rows = np.stack([np.asarray(run[_RANGES]) for run in runs])
+            lows, highs = rows[:, 0].min(axis=0), rows[:, 1].max(axis=0)
+            known = SavedRanges(
+                ranges={
+                    index: (float(low), float(high))
+                    for (index, _), low, high in zip(self._products, lows, highs, strict=True)
+                    if np.isfinite(low) and np.isfinite(high)
+                }
+            )
+            environment.toolchains.database.put_document(name, known)
+        return {index: Range.around(low, high) for index, (low, high) in known.ranges.items() if low < 0 or high > 0}
+
+    def without_range(self) -> list[str]:
+        """Return the names of the products without a range, which cannot be quantised.
+
+        Raises:
+            PrecisionError: If the model cannot be run.
+        """
+        found = self.ranges()
+        return [self._environment.graph.names[index] for index, _ in self._products if index not in found]
+
+    def samples(self) -> Sequence[Sample]:
+        """Return the first samples with what is right.
+
+        Raises:
+            PrecisionError: If the model cannot be run.
+        """
+        if self._samples is None:
+            toolchains = self._environment.toolchains
+            self._samples = []
+            judged = self._environment.workload.calibration[:_JUDGED]
+            for number, (inputs, run) in enumerate(zip(judged, self._judged_runs(), strict=True)):
+                path = toolchains.folder / f"calibration-{number}.json"
+                write_values(path, inputs, toolchains.store)
+                values = {name: value for name, value in run.items() if name != _RANGES}
+                self._samples.append(Sample(inputs=path, evaluation=Evaluation({**inputs, **values}, {})))
+        return self._samples
+
+    def _judged_runs(self) -> list[Mapping[str, Any]]:
+        if self._observed is None:
+            self._observed = self._run(self._environment.workload.calibration[:_JUDGED], outputs=True)
+        return self._observed
+
+    def _run(self, given: Sequence[Mapping[str, Any]], *, outputs: bool) -> list[Mapping[str, Any]]:
+        """Return what each sample makes of the model: ranges, and outputs with what judging them takes."""
+        environment = self._environment
+        store = environment.toolchains.store
+        function = self._function(outputs=outputs)
+        feeds = [tuple(encode_value(sample[spec.name], store) for spec in function.inputs) for sample in given]
+        ask = AskSeries(
+            target=self._target,
+            function=FunctionEncoder(store).encode(function),
+            inputs=feeds[0],
+            further=tuple(feeds[1:]),
+            build=environment.source.settings.build_for(self._target),
+            deadline_s=environment.budget.exploring.within(_DEADLINE_S, least_s=_LEAST_S),
+        )
+        answer = environment.toolchains.pool.worker(self._target.toolchain).series(ask)
+        if not isinstance(answer, list):
+            raise PrecisionError(f"{self._target.name} does not run the model: {answer.reason}")
+        names = [spec.name for spec in function.outputs]
+        return [dict(zip(names, run, strict=True)) for run in answer]
+
+    def _function(self, *, outputs: bool) -> KernelFunction:
+        """Return the model with the ranges for outputs, and what judging its own outputs takes."""
+        graph = self._environment.graph
+        model = graph.model.clone()
+        body = model.graph
+        place = {node: number for number, node in enumerate(graph.model.graph)}
+        copies = list(body)
+        wanted = needed(graph, [str(value.name) for value in graph.model.graph.outputs]) if outputs else frozenset()
+        made = [value for node in copies for value in node.outputs if str(value.name) in wanted]
+        body.outputs.clear()
+        body.outputs.extend(dict.fromkeys(made))
+        if self._products:
+            read = [copies[place[product.node]].inputs[0] for _, product in self._products]
+            body.outputs.append(_ranges(body, [value for value in read if value is not None]))
+        indexed = DataflowGraph(model)
+        return KernelFunction(
+            name="samples",
+            model=model,
+            inputs=tuple(indexed.spec(value) for value in body.inputs),
+            outputs=tuple(indexed.spec(value) for value in body.outputs),
+        )
+
+
+def _ranges(body: onnx_ir.Graph, values: Sequence[onnx_ir.Value]) -> onnx_ir.Value:
+    """Append what computes the least and the largest element of each value, as two rows."""
+    rows = onnx_ir.tensor(np.asarray([2, -1], np.int64), name="collage.ranges.shape")
+    shape = onnx_ir.Value(
+        name=rows.name, shape=onnx_ir.Shape([2]), type=onnx_ir.TensorType(onnx_ir.DataType.INT64), const_value=rows
+    )
+    body.register_initializer(shape)
+    reduced: dict[tuple[str, onnx_ir.Value], onnx_ir.Value] = {}
+
+    def op(op_type: str, operands: Sequence[onnx_ir.Value], **attributes: int) -> onnx_ir.Value:
+        result = onnx_ir.Value(name=f"{_RANGES}.{len(body)}")
+        body.append(onnx_ir.node(op_type, operands, attributes, outputs=[result], name=f"{result.name}.node"))
+        return result
+
+    parts = []
+    for kind in ("ReduceMin", "ReduceMax"):
+        for value in values:
+            if (kind, value) not in reduced:
+                scalar = op(kind, [value], keepdims=0)
+                reduced[kind, value] = op("Reshape", [scalar, _vector(body)])
+            parts.append(reduced[kind, value])
+    joined = op("Concat", parts, axis=0)
+    result = op("Reshape", [joined, shape])
+    result.name = _RANGES
+    result.type, result.shape = onnx_ir.TensorType(onnx_ir.DataType.FLOAT), onnx_ir.Shape([2, len(values)])
+    return result
+
+
+def _vector(body: onnx_ir.Graph) -> onnx_ir.Value:
+    name = "collage.ranges.vector"
+    if name not in body.initializers:
+        tensor = onnx_ir.tensor(np.asarray([1], np.int64), name=name)
+        body.register_initializer(
+            onnx_ir.Value(
+                name=name, shape=onnx_ir.Shape([1]), type=onnx_ir.TensorType(onnx_ir.DataType.INT64), const_value=tensor
+            )
+        )
+    return body.initializers[name]

@@ -1,0 +1,135 @@
+"""What lower precision of each group of products does to the model's outputs, by runs of one model."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from collage.errors import PrecisionError
+from collage.measure.wire.function_codec import FunctionEncoder
+from collage.measure.wire.messages import AskSeries
+from collage.measure.wire.values import encode_value
+from collage.measure.wire.wire_values import WireValue
+from collage.precision.groups import ProductGroup
+from collage.precision.probe import BF16, INT8, Probe, probe_of
+from collage.setup.environment import Environment
+from collage.setup.workload import Workload
+from collage.store import plan_name
+from collage_core.contract import Target
+
+_DEADLINE_S: Final = 1200.0
+_LEAST_S: Final = 30.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Choice:
+    """Which groups of products are rounded, as masks of their numbers.
+
+    Attributes:
+        int8: To 8-bit integers.
+        bf16: To bfloat16; what is in both counts as `int8`.
+    """
+
+    int8: int = 0
+    bf16: int = 0
+
+    @property
+    def key(self) -> str:
+        """The choice as text."""
+        return f"{self.int8:x}/{self.bf16:x}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProbedErrors:
+    """What was found out about a model.
+
+    Attributes:
+        errors: Largest error of an output, by `Choice.key`.
+    """
+
+    KIND: ClassVar[str] = "probed-errors"
+    VERSION: ClassVar[int] = 1
+
+    errors: Mapping[str, float]
+
+
+class Prober:
+    """Runs the probe of a model on one target, once per choice and database.
+
+    Args:
+        environment: The model and the toolchains.
+        groups: Products that are rounded together.
+        target: Runs the probe; it computes in the model's own types.
+    """
+
+    def __init__(self, environment: Environment[Workload], groups: Sequence[ProductGroup], target: Target) -> None:
+        self._environment = environment
+        self._groups = groups
+        self._target = target
+        what = [environment.workload.key, target.fingerprint, [repr(group) for group in groups]]
+        digest = hashlib.sha256(json.dumps(what).encode()).hexdigest()
+        self._name = plan_name(environment.workload.sha256, {target.name}, digest)
+        self._database = environment.toolchains.database
+        known = self._database.get_document(ProbedErrors, self._name)
+        self._known = {} if known is None else dict(known.errors)
+        self.runs = 0
+
+    def errors(self, choices: Sequence[Choice], note: Callable[[int], None] = lambda count: None) -> list[float]:
+        """Return the largest error of an output for each choice.
+
+        Args:
+            choices: What is rounded.
+            note: Receives the number of runs that are needed, before they begin.
+
+        Raises:
+            PrecisionError: If the probe does not run.
+        """
+        missing = [each for each in dict.fromkeys(choices) if each.key not in self._known]
+        if missing:
+            note(len(missing))
+            self._run(missing)
+        return [self._known[each.key] for each in choices]
+
+    def _run(self, choices: Sequence[Choice]) -> None:
+        environment = self._environment
+        capture, store = environment.capture(), environment.toolchains.store
+        probe = probe_of(environment.graph, self._groups, capture)
+        if probe is None:
+            raise PrecisionError("no output of the model says what rounding does to it")
+        fixed = {name: capture.wire(value) for name, value in probe.values.items()}
+
+        def inputs(choice: Choice) -> tuple[WireValue, ...]:
+            chosen = {
+                name: encode_value(self._booleans(mask), store)
+                for name, mask in ((INT8, choice.int8), (BF16, choice.bf16))
+            }
+            return tuple({**fixed, **chosen}[spec.name] for spec in probe.function.inputs)
+
+        answer = self._answer(probe, [inputs(choice) for choice in choices])
+        for choice, [errors] in zip(choices, answer, strict=True):
+            self._known[choice.key] = float(np.max(errors))
+        self.runs += len(choices)
+        self._database.put_document(self._name, ProbedErrors(errors=dict(self._known)))
+
+    def _answer(self, probe: Probe, feeds: Sequence[tuple[WireValue, ...]]) -> list[list[np.ndarray[Any, Any]]]:
+        environment = self._environment
+        ask = AskSeries(
+            target=self._target,
+            function=FunctionEncoder(environment.toolchains.store).encode(probe.function),
+            inputs=feeds[0],
+            further=tuple(feeds[1:]),
+            build=environment.source.settings.build_for(self._target),
+            deadline_s=environment.budget.exploring.within(_DEADLINE_S, least_s=_LEAST_S),
+        )
+        answer = environment.toolchains.pool.worker(self._target.toolchain).series(ask)
+        if not isinstance(answer, list):
+            raise PrecisionError(f"{self._target.name} does not run the model with rounded operands: {answer.reason}")
+        return answer
+
+    def _booleans(self, mask: int) -> np.ndarray[Any, Any]:
+        return np.array([bool(mask >> number & 1) for number in range(len(self._groups))])

@@ -1,0 +1,147 @@
+"""Kernels of lower precision for the whole model: what they take, and what they do to the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from collage.precision.plan_errors import PlanErrors
+from collage.precision.sensitivities import Sensitivities
+from collage.report.progress import Progress
+from collage.setup.environment import Environment
+from collage.setup.workload import Workload
+from collage_core.candidates.plan import Plan
+from collage_core.candidates.pool import CandidatePool
+from collage_core.contract import INVALID, Target, Unmeasured
+from collage_core.fusion import CandidateKernel, Partitioning
+
+_ATTEMPTS: Final = 3
+"""Forms of a whole model that are built for each target until one uses the bound up without exceeding it."""
+_NEARLY: Final = 0.8
+"""Share of what may be used up above which no other form is tried."""
+
+
+class WholeModels:
+    """Looks at kernels for the whole model, one target after another.
+
+    Args:
+        environment: The model and the toolchains.
+        pool: What was measured so far.
+        bound: Largest error of an output.
+        plan_errors: Runs plans.
+        progress: Receives progress updates.
+
+    Attributes:
+        pool: The candidates, with those found here that keep to the bound.
+        found: Cost in microseconds, and error, of each kernel that was run.
+        errors: Errors of the plans that were run, by the plan's key.
+        best_us: Cost of the fastest kernel for the whole model that keeps to the bound.
+    """
+
+    def __init__(
+        self,
+        environment: Environment[Workload],
+        pool: CandidatePool,
+        bound: float,
+        plan_errors: PlanErrors,
+        progress: Progress,
+    ) -> None:
+        self._environment = environment
+        self._bound = bound
+        self._plan_errors = plan_errors
+        self._progress = progress
+        self.pool = pool
+        self.found: dict[CandidateKernel, tuple[float, float]] = {}
+        self.errors: dict[str, float] = {}
+        costs = (pool.selected_us(candidate) for candidate in pool if pool.is_whole(candidate))
+        self.best_us = min((cost for cost in costs if cost is not None), default=INVALID)
+
+    def rounded(self, target: Target, sensitivities: Sensitivities) -> Sensitivities:
+        """Look at a target that rounds everything; return what is known after it."""
+        candidate = self._whole(target, sensitivities, 0)
+        if (cost_us := self._measured(candidate)) is None or cost_us >= self.best_us:
+            return sensitivities
+        error = self._error(candidate, cost_us)
+        if error <= self._bound:
+            self._take(candidate, cost_us)
+        return sensitivities.learning(candidate, error)
+
+    def quantised(self, target: Target, sensitivities: Sensitivities) -> Sensitivities:
+        """Look for the form that uses up most of the bound on a target that quantises; return what is known after it.
+
+        Args:
+            target: The target.
+            sensitivities: What each group of products does to the outputs.
+        """
+        tried: set[int] = set()
+        for _ in range(_ATTEMPTS):
+            count = sensitivities.most_within(self.pool.graph, self.pool.whole, target, self._bound)
+            if count in tried or count < 0 or (count == 0 and "+" not in target.option("precision")):
+                break
+            tried.add(count)
+            candidate = self._whole(target, sensitivities, count)
+            cost_us = self._measured(candidate)
+            if cost_us is None or cost_us >= self.best_us:
+                break
+            error = self._error(candidate, cost_us)
+            sensitivities = sensitivities.learning(candidate, error)
+            if error <= self._bound:
+                self._take(candidate, cost_us)
+                if error >= _NEARLY * self._bound or count == len(sensitivities.groups):
+                    break
+        return sensitivities
+
+    def plan_error(self, plan: Plan) -> float:
+        """Run a plan and return its error, which is infinite if it does not run."""
+        self._progress.phase(f"looking at the error of {plan.name}", 1)
+        found = self._plan_errors(plan)
+        self.errors[plan.key] = found.error
+        eight = sum(len(kernel.sub_graph.int8) for kernel in plan.kernels)
+        said = f"error {found.error:.3g}" if not found.reason else found.reason
+        form = f"{len(plan.kernels)} kernel(s), {eight} product(s) in int8"
+        self._progress.message(f"{plan.name}: {form}, {plan.predicted_us / 1e3:.2f} ms, {said}")
+        self._progress.advance()
+        return found.error
+
+    def _whole(self, target: Target, sensitivities: Sensitivities, count: int) -> CandidateKernel:
+        chosen: Sequence[int] = sensitivities.by_price(target)[:count] if target.quantises else ()
+        return sensitivities.quantised(self.pool.graph, self.pool.whole, target, chosen)
+
+    def _measured(self, candidate: CandidateKernel) -> float | None:
+        """Measure a kernel, or look up what the database knows; return its cost, None if it is not usable."""
+        source = self._environment.source
+        self._progress.phase(f"measuring {candidate.target.name}", 1)
+        source.measure([candidate])
+        self._progress.advance()
+        cost = source.cost(candidate, confirmed=False)
+        return None if isinstance(cost, Unmeasured) or cost == INVALID else cost
+
+    def _error(self, candidate: CandidateKernel, cost_us: float) -> float:
+        """Run the plan of a kernel."""
+        plan = Plan(
+            name=candidate.target.name,
+            single=True,
+            partitioning=Partitioning(self.pool.graph, (candidate,)),
+            costs_us=(cost_us,),
+            dispatch_us=self.pool.dispatch_us,
+        )
+        error = self.plan_error(plan)
+        self.found[candidate] = (cost_us, error)
+        return error
+
+    def _take(self, candidate: CandidateKernel, cost_us: float) -> None:
+        pool = self.pool.with_candidates([candidate])
+        self.pool = pool.with_costs(pool.costs.reaching([pool.cache_key(candidate)]))
+        self.best_us = min(self.best_us, cost_us)
+
+
+def whole_of(pool: CandidatePool, target: Target) -> tuple[CandidateKernel, float] | None:
+    """Return a target's fastest kernel for the whole model, with its cost in microseconds; None if there is none."""
+    found = [
+        (candidate, cost)
+        for candidate in pool
+        if candidate.target.name == target.name
+        and pool.is_whole(candidate)
+        and (cost := pool.selected_us(candidate)) is not None
+    ]
+    return min(found, key=lambda each: each[1], default=None)

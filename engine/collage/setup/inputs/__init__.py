@@ -1,0 +1,23 @@
+"""Values for a model's inputs: the user's, random ones, and samples for calibration."""
+
+from collage.setup.inputs.calibration import Calibration, calibration_samples, digest_values
+from collage.setup.inputs.random_arrays import (
+    DRAWS,
+    Given,
+    checked_inputs,
+    checked_values,
+    given_values,
+    random_inputs,
+)
+
+__all__ = [
+    "DRAWS",
+    "Calibration",
+    "Given",
+    "calibration_samples",
+    "checked_inputs",
+    "checked_values",
+    "digest_values",
+    "given_values",
+    "random_inputs",
+]

@@ -1,0 +1,89 @@
+"""What kernels are expected to do to the outputs, against sums by hand and all subsets."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collage.precision.groups import MOST_GROUPS, product_groups
+from collage.precision.sensitivities import Sensitivities
+from collage_core.contract import Target
+from collage_core.ir.operators.quantising import Range
+from tests.engine.precision.chains import BF16, BOTH, FP16, INT8, PLAIN, chain, sensitivities
+
+WHOLE = 0b1111
+ERRORS = st.lists(st.floats(1e-6, 1.0), min_size=4, max_size=4)
+
+
+def square(found: Sensitivities, target: Target, *chosen: int, nodes: int = WHOLE) -> float:
+    return found.square(found.quantised(chain(4), nodes, target, chosen))
+
+
+def test_errors_add_up_in_squares() -> None:
+    found = sensitivities([3.0, 4.0, 12.0, 84.0], [1.0, 2.0, 2.0, 4.0])
+
+    assert square(found, PLAIN) == 0.0
+    assert square(found, INT8) == 0.0
+    assert square(found, INT8, 0, 1) == 25.0
+    assert square(found, INT8, 0, 1, 2, 3) == 85.0**2
+    assert square(found, BF16) == 25.0
+    assert square(found, BOTH, 0) == 9.0 + 4.0 + 4.0 + 16.0
+    assert square(found, FP16) == 25.0 / 64, "its significand has three bits more"
+    assert square(found, BOTH, 0, 3, nodes=0b0011) == 9.0 + 4.0, "what is outside the kernel is not its error"
+
+
+def test_what_a_kernel_turned_out_to_do_corrects_its_target_only() -> None:
+    found = sensitivities([3.0, 4.0, 0.0, 0.0])
+    before = square(found, BOTH, 0)
+
+    learnt = found.learning(found.quantised(chain(4), WHOLE, INT8, [0, 1]), 10.0)
+
+    assert square(learnt, INT8, 0) == pytest.approx(36.0)
+    assert square(learnt, BOTH, 0) == before
+    again = learnt.learning(learnt.quantised(chain(4), WHOLE, INT8, [0]), 3.0)
+    assert square(again, INT8, 0) == pytest.approx(9.0)
+    for nothing in (0.0, math.inf, math.nan):
+        assert found.learning(found.quantised(chain(4), WHOLE, INT8, [0]), nothing) is found
+
+
+@given(ERRORS, st.lists(st.floats(1.0, 100.0), min_size=4, max_size=4), st.floats(0.0, 1.0))
+@settings(max_examples=60, deadline=None)
+def test_no_subset_of_less_error_saves_more_than_one_by_price(
+    errors: list[float], flops: list[float], bound: float
+) -> None:
+    found = sensitivities(errors, flops=flops)
+
+    count = found.most_within(chain(4), WHOLE, INT8, bound)
+
+    chosen = found.by_price(INT8)[:count]
+    used = square(found, INT8, *chosen)
+    assert used <= bound**2
+    saved = sum(flops[number] for number in chosen)
+    subsets = itertools.chain.from_iterable(itertools.combinations(range(4), size) for size in range(5))
+    assert all(
+        sum(flops[number] for number in each) <= saved * (1 + 1e-9)
+        for each in subsets
+        if square(found, INT8, *each) <= used
+    )
+
+
+def test_where_not_even_the_rest_keeps_to_the_bound_nothing_can_be_quantised() -> None:
+    found = sensitivities([8.0] * 4, [1.0] * 4)
+
+    assert found.most_within(chain(4), WHOLE, BOTH, 1.9) == -1
+    assert found.most_within(chain(4), WHOLE, BOTH, 2.0) == 0
+
+
+@pytest.mark.parametrize("count", [1, 7, MOST_GROUPS, MOST_GROUPS + 1, 3 * MOST_GROUPS - 1])
+def test_groups_hold_all_products_once_in_order(count: int) -> None:
+    groups = product_groups(chain(count), {number: Range(-1.0, 1.0) for number in range(count)})
+
+    assert [each.node for group in groups for each in group.products] == list(range(count))
+    assert len(groups) == min(count, MOST_GROUPS)
+    sizes = [len(group.products) for group in groups]
+    assert max(sizes) - min(sizes) <= 1
+    assert sum(group.flops for group in groups) == count * 2 * 64**3
