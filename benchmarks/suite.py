@@ -94,7 +94,9 @@ class Model:
             "nodes": found["model"]["nodes"],
             "targets": targets,
             "plan": [
-                {key: region[key] for key in ("id", "toolchain", "cost_us")} | {"nodes": len(region["nodes"])}
+                {key: region[key] for key in ("id", "toolchain", "cost_us")}
+                | {"nodes": len(region["nodes"])}
+                | products_of(region)
                 for region in found["regions"]
             ],
             "predicted_ms": found["predicted_ms"],
@@ -106,6 +108,12 @@ class Model:
             "judged": [report["models"][0]["contenders"] for report in reports],
             "environment": {key: reports[-1][key] for key in ("date", "host", "versions", "protocol", "threads")},
         }
+
+
+def products_of(region: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many products of a region there are to decide in precision, and how many are 8-bit integers."""
+    precision = region.get("precision")
+    return {} if precision is None else {"products": precision["products"], "int8": len(precision["int8"])}
 
 
 def run_step(name: str, done: Path, command: Sequence[str], console: Console, again: bool) -> bool:
@@ -128,10 +136,12 @@ def contender(contenders: Sequence[Mapping[str, Any]], name: str) -> Mapping[str
 
 def verdict(result: Mapping[str, Any]) -> str:
     """Recommend what a user should do with this model on this machine."""
-    targets = result["targets"]
+    targets, plan = result["targets"], result["plan"]
+    eight, products = (sum(region.get(key, 0) for region in plan) for key in ("int8", "products"))
+    integers = f", {eight} of {products} products in int8" if eight else ""
     if len(targets) > 1:
-        return f"mix {' and '.join(targets)}, {len(result['plan'])} kernels"
-    return f"use {targets[0]}" + (f", in {len(result['plan'])} kernels" if len(result["plan"]) > 1 else "")
+        return f"mix {' and '.join(targets)}, {len(plan)} kernels{integers}"
+    return f"use {targets[0]}" + (f", in {len(plan)} kernels" if len(plan) > 1 else "") + integers
 
 
 _CALLED = ("run ms", "best single run", "ms", "ratio", "95 %")

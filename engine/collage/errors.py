@@ -192,6 +192,20 @@ class VerificationError(CollageError):
     """A finished plan does not reproduce the reference's values, or does not run in its deployment setting."""
 
 
+class TooInexactError(VerificationError):
+    """The outputs of a plan of lower precision are further off than is allowed, on inputs that nothing has used.
+
+    Attributes:
+        error: Largest error of an output.
+        allowed: What is allowed.
+    """
+
+    def __init__(self, message: str, error: float, allowed: float) -> None:
+        self.error = error
+        self.allowed = allowed
+        super().__init__(message)
+
+
 class PlanRunError(VerificationError):
     """A finished plan does not run."""
 

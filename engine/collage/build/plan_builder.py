@@ -15,7 +15,7 @@ from collage.build.assemble import Assembled, assemble
 from collage.build.reference_runs import LEAST_S, ReferenceRuns
 from collage.build.verify import DEADLINE_S, Verified, verify
 from collage.build.wrong_kernel import PlanTrial
-from collage.errors import PlanBuildError, PlanRunError, VerificationError, WrongKernelError
+from collage.errors import PlanBuildError, PlanRunError, TooInexactError, VerificationError, WrongKernelError
 from collage.measure.budget import Budget
 from collage.measure.worker.judge_version import JUDGE
 from collage.report.progress import Progress
@@ -62,6 +62,7 @@ class PlanBuilder:
 
         Raises:
             PlanBuildError: If a call site cannot be built, or is wrong.
+            TooInexactError: If only the error of its outputs is too large, and its kernels are of lower precision.
             WrongKernelError: If one of its kernels makes it wrong, or stops it; it is recorded as failed.
             VerificationError: If it does not run, or its numbers are wrong, for another reason.
         """
@@ -116,6 +117,10 @@ class PlanBuilder:
                 probe=self._reference.probe(inputs),
                 deadline_s=budget.within(DEADLINE_S, least_s=LEAST_S),
             )
+        except TooInexactError as error:
+            if self._are_inexact(assembled.plan):  # each kernel does what its precision does
+                raise
+            raise self._traced(error, assembled, package, inputs, budget) from error
         except VerificationError as error:
             # as long as this took is left for the next best plan
             tracing = budget if math.isinf(left_s) else budget.but(left_s - budget.left_s)
@@ -160,10 +165,13 @@ class PlanBuilder:
         targets = [kernel.target for kernel in plan.kernels]
         return all(each.exact and settings.limits(each).tolerance.is_of_correct_kernels for each in targets)
 
+    def _are_inexact(self, plan: Plan) -> bool:
+        """Return whether a kernel computes in other types than the model's."""
+        return not all(kernel.target.exact for kernel in plan.kernels)
+
     def _tolerance(self, plan: Plan) -> float:
         settings = self._environment.source.settings
-        exact = all(kernel.target.exact for kernel in plan.kernels)
-        return (settings.tolerance if exact else settings.inexact_tolerance).relative
+        return (settings.inexact_tolerance if self._are_inexact(plan) else settings.tolerance).relative
 
     def _name(self, plan: Plan) -> str:
         """Return under what the database keeps what came of verifying a plan."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 from collage.build.nan_probe import ENDED, NanProbe
 from collage.build.output_check import RANDOM_REASON, ValueJudge, random_values
 from collage.build.package_contender import TRIAL_CALL
-from collage.errors import PlanRunError, VerificationError
+from collage.errors import PlanRunError, TooInexactError, VerificationError
 from collage.measure.contenders.interleaved import Contender, ContenderProcess
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Failed
@@ -85,6 +86,7 @@ def verify(
 
     Raises:
         PlanRunError: If the package does not run.
+        TooInexactError: If only an error of its outputs is too large, of a plan that need not be correct.
         VerificationError: If its outputs are wrong.
     """
     given, made, timed = folder / "fresh-inputs.json", folder / "fresh-outputs.json", folder / "profile.json"
@@ -103,6 +105,9 @@ def verify(
         raise PlanRunError(f"the saved plan does not run: {ran.reason}")
     try:
         largest, unchecked = largest_error(graph, read_values(made), evaluation, correct=correct, tolerance=tolerance)
+    except TooInexactError as error:
+        message = f"the saved plan is too inexact on fresh inputs: {error}"
+        raise TooInexactError(message, error.error, error.allowed) from error
     except VerificationError as error:
         raise VerificationError(f"the saved plan is wrong on fresh inputs: {error}") from error
     profile = json.loads(timed.read_text(encoding="utf-8"))
@@ -135,12 +140,15 @@ def largest_error(
         The largest error, and `Verified.unchecked`.
 
     Raises:
+        TooInexactError: If an output is further off than is allowed, where only errors count.
         VerificationError: If an output is wrong.
     """
     judge = ValueJudge(graph, evaluation, correct=correct, relative=tolerance, mismatched=tolerance)
     largest, unchecked, chance = 0.0, dict(evaluation.unchecked), random_values(graph)
     for name, actual in made.items():
         verdict = judge.verdict(name, actual, as_output=True)
+        if verdict.problem and not correct and tolerance < verdict.error < math.inf:
+            raise TooInexactError(f"output {name!r}: {verdict.problem}", verdict.error, tolerance)
         if verdict.problem:
             raise VerificationError(f"output {name!r}: {verdict.problem}")
         if name in chance:

@@ -15,9 +15,10 @@ from collage.cli.compare import compare
 from collage.cli.db import db
 from collage.cli.doctor import doctor
 from collage.cli.failures import FailureReportingGroup
+from collage.cli.frontier import frontier
 from collage.cli.inspect import inspect
 from collage.cli.optimize import optimize
-from collage.cli.options import verbose_option
+from collage.cli.options.common import verbose_option
 from collage.cli.packages import explain, trust
 from collage.cli.partition import partition
 from collage.cli.run import run
@@ -40,5 +41,5 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-for _command in (doctor, inspect, partition, optimize, run, bench, compare, explain, trust, db):
+for _command in (doctor, inspect, partition, optimize, frontier, run, bench, compare, explain, trust, db):
     main.add_command(_command)

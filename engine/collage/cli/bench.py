@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from collage.cli.options import (
+from collage.cli.options.common import (
     existing_file,
     inputs_option,
     json_option,
@@ -16,8 +16,8 @@ from collage.cli.options import (
     threads_option,
     verbose_option,
 )
+from collage.cli.options.parameters import check_overwriting, shapes_by_name, split_names
 from collage.cli.output import results_console, shown_progress, write_json
-from collage.cli.parameters import check_overwriting, shapes_by_name, split_names
 
 
 @click.command(short_help="Time models and packages side by side.")

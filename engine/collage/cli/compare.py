@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from collage.cli.options import (
+from collage.cli.options.common import (
     existing_file,
     inputs_option,
     is_verbose,
@@ -15,8 +15,8 @@ from collage.cli.options import (
     seed_option,
     verbose_option,
 )
+from collage.cli.options.parameters import FiniteRange, check_overwriting
 from collage.cli.output import results_console, write_json
-from collage.cli.parameters import FiniteRange, check_overwriting
 
 
 @click.command(short_help="Check a package's numbers against the reference.")

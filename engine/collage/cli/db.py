@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collage.cli.options import existing_file, json_option, tuning_db_option, verbose_option
+from collage.cli.options.common import existing_file, json_option, tuning_db_option, verbose_option
+from collage.cli.options.parameters import check_overwriting, output_file_or_dash
 from collage.cli.output import results_console, write_json
-from collage.cli.parameters import check_overwriting, output_file_or_dash
 
 if TYPE_CHECKING:
     from collage.store import Removal, Transferred, TuningStore

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from collage.cli.options import json_option, verbose_option
+from collage.cli.options.common import json_option, verbose_option
 from collage.cli.output import results_console, write_json
 
 

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 import click
 
-from collage.cli.options import is_verbose
+from collage.cli.options.common import is_verbose
 from collage.errors import PluginWarning
 from collage_core.errors import CollageError, UsageError
 

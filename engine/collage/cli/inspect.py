@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from collage.cli.options import existing_file, is_verbose, json_option, selection_options, verbose_option
+from collage.cli.options.common import existing_file, is_verbose, json_option, selection_options, verbose_option
+from collage.cli.options.parameters import check_overwriting, duration, shapes_by_name, split_names
 from collage.cli.output import results_console, write_json
-from collage.cli.parameters import check_overwriting, duration, shapes_by_name, split_names
 
 
 @click.command(short_help="Show what each toolchain would take of a model.")

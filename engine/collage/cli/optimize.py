@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from collage.cli.options import (
+from collage.cli.options.common import (
     calibration_option,
     existing_file,
     inputs_option,
@@ -20,8 +20,7 @@ from collage.cli.options import (
     tuning_db_option,
     verbose_option,
 )
-from collage.cli.output import results_console, shown_progress, write_json
-from collage.cli.parameters import (
+from collage.cli.options.parameters import (
     FiniteRange,
     check_overwriting,
     duration,
@@ -30,6 +29,7 @@ from collage.cli.parameters import (
     split_names,
     targets,
 )
+from collage.cli.output import results_console, shown_progress, write_json
 
 
 @click.command(short_help="Search, measure, verify and save the fastest plan.")

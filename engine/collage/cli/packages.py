@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from collage.cli.options import existing_file, is_verbose, json_option, verbose_option
+from collage.cli.options.common import existing_file, is_verbose, json_option, verbose_option
+from collage.cli.options.parameters import check_overwriting
 from collage.cli.output import write_json
-from collage.cli.parameters import check_overwriting
 
 
 @click.command(short_help="Say why each region went where it did.")

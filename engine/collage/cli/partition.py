@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from collage.cli.options import existing_file, input_shapes_option, is_verbose, verbose_option
+from collage.cli.options.common import existing_file, input_shapes_option, is_verbose, verbose_option
+from collage.cli.options.parameters import check_overwriting, output_file, shapes_by_name, targets
 from collage.cli.output import results_console
-from collage.cli.parameters import check_overwriting, output_file, shapes_by_name, targets
 
 _REFUSALS_SHOWN = 12
 

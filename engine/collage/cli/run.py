@@ -8,9 +8,16 @@ from pathlib import Path
 import click
 
 from collage.cli.arrays import random_arrays, read_values, write_values
-from collage.cli.options import existing_file, inputs_option, json_option, seed_option, threads_option, verbose_option
+from collage.cli.options.common import (
+    existing_file,
+    inputs_option,
+    json_option,
+    seed_option,
+    threads_option,
+    verbose_option,
+)
+from collage.cli.options.parameters import check_overwriting, output_file
 from collage.cli.output import results_console, write_json
-from collage.cli.parameters import check_overwriting, output_file
 
 
 @click.command(short_help="Run a package once.")

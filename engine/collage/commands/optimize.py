@@ -28,7 +28,7 @@ from collage.decide.recording import call_site
 from collage.decide.shortlist import shortlist
 from collage.decide.two_level import FITNESS_ROUNDS, improved
 from collage.disk_space import full_disk_named
-from collage.errors import WrongKernelError, WrongPinError
+from collage.errors import TooInexactError, WrongKernelError, WrongPinError
 from collage.explore.by_options import explore
 from collage.explore.certificate import certified
 from collage.explore.exploration import Explored
@@ -61,7 +61,11 @@ _KEPT = "What was measured is kept in the tuning database, so run it again, or g
 _BUILD_S = 0.2
 """Seconds that building and checking a candidate takes, roughly."""
 _SEARCHES_AGAIN: Final = 3
-"""Searches that are repeated without a kernel that makes the plan wrong; then the next best plan is kept."""
+"""Searches that are repeated without a kernel that makes the plan wrong, or for a smaller error; then the next best
+plan is kept.
+"""
+_BACK_OFF: Final = 0.9
+"""Factor by which a plan is to stay further below the bound than the one that exceeded it on fresh inputs."""
 
 
 @plugins_guarded()
@@ -140,6 +144,7 @@ class _Optimization:
         self._alone_us: dict[str, float] = {}
         self._explored_at = 0.0
         self._sensitivities: Sensitivities | None = None
+        self._bound_used = 1.0
 
     def run(self) -> Optimized:
         """Propose, explore, race, build, decide and record; once more without a kernel that makes the plan wrong."""
@@ -149,6 +154,13 @@ class _Optimization:
         while True:
             try:
                 return self._searched(rules)
+            except TooInexactError as error:
+                if self._given is not None:
+                    raise
+                self._bound_used *= _BACK_OFF * error.allowed / error.error
+                self._left_out.append(f"{error}; searched again for one that stays further below")
+                self._notes = [*notes, *self._left_out]
+                self._progress.message(self._left_out[-1])
             except WrongKernelError as error:
                 if self._given is not None:
                     raise
@@ -157,14 +169,14 @@ class _Optimization:
                 which = f"{len(self._left_out)} of {_SEARCHES_AGAIN}"
                 self._progress.message(f"{error}; searching again without it ({which})")
 
-    def _found_wrong(self, error: WrongKernelError) -> None:
+    def _found_wrong(self, error: WrongKernelError | TooInexactError) -> None:
         """Raise unless the next best plan may be kept: what the user chose is not replaced, and searches end."""
-        if (pin := self._graph_choices.pins.pin_of(error.nodes)) is not None:
+        if isinstance(error, WrongKernelError) and (pin := self._graph_choices.pins.pin_of(error.nodes)) is not None:
             raise WrongPinError(pin.text, error) from error
         if self._given is not None:
             raise error
         if not self._environment.budget.allows_again(self._explored_at):
-            self._notes.append("the budget left no time to search again without the kernel that is wrong")
+            self._notes.append("the budget left no time to search again without what is wrong")
         elif len(self._left_out) < _SEARCHES_AGAIN:
             raise error
 
@@ -249,7 +261,7 @@ class _Optimization:
                 self._environment,
                 self._builder,
                 explored.pool,
-                self._options.max_error,
+                self._bound_used * self._options.max_error,
                 self._progress,
             )
         self._notes += found.notes

@@ -11,7 +11,7 @@ from collage.build.verify import Verified
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import Decision, decide
 from collage.decide.end_to_end import EndToEndTimings
-from collage.errors import PlanBuildError, VerificationError, WrongKernelError
+from collage.errors import PlanBuildError, TooInexactError, VerificationError, WrongKernelError
 from collage_core.candidates.plan import Plan
 from collage_core.errors import CollageError
 
@@ -42,7 +42,7 @@ def keep_best(
     *,
     seed: int,
     tie_breaking: TieBreaking,
-    wrong: Callable[[WrongKernelError], None],
+    wrong: Callable[[WrongKernelError | TooInexactError], None],
 ) -> Kept:
     """Return the best plan whose package is right; what is wrong costs itself only, and is among the failed.
 
@@ -52,7 +52,8 @@ def keep_best(
         builder: Builds and verifies.
         seed: Of the bootstrap.
         tie_breaking: Whom to prefer where the race cannot tell.
-        wrong: Receives the kernel that makes a plan wrong; raises if the next best plan is not wanted.
+        wrong: Receives the kernel that makes a plan wrong, or by how much a plan exceeds the bound; raises if the next
+            best plan is not wanted.
 
     Raises:
         CollageError: If none is right.
@@ -66,7 +67,7 @@ def keep_best(
         try:
             assembled, verified = builder.verified(winner)
         except (PlanBuildError, VerificationError) as error:
-            if isinstance(error, WrongKernelError):
+            if isinstance(error, WrongKernelError | TooInexactError):
                 wrong(error)
             notes.append(f"{winner.name} was the fastest and is not kept: {error}")
             builder.progress.message(notes[-1])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collage.cli.parameters import FiniteRange, check_overwriting, duration, input_shape
+from collage.cli.options.parameters import FiniteRange, check_overwriting, duration, input_shape
 
 
 @pytest.mark.parametrize(

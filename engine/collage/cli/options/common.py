@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from collage.cli.parameters import duration, input_shape, output_file_or_dash, targets
+from collage.cli.options.parameters import duration, input_shape, output_file_or_dash, targets
 
 C = TypeVar("C", bound=Callable[..., Any])
 

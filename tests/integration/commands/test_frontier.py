@@ -1,0 +1,79 @@
+"""`collage frontier` with real toolchains on a small model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx_ir
+import pytest
+from click.testing import CliRunner
+
+import collage
+from collage.cli import main
+from collage.store import open_database
+from collage_testing import GraphBuilder
+
+pytestmark = pytest.mark.plugins("onnxruntime", "openvino")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    g = GraphBuilder("net")
+    value = g.input("x", 32, 64)
+    for number in range(3):
+        value = g.op("Relu", g.op("MatMul", value, g.weight(f"w{number}", 64, 64)))
+    onnx_ir.save(g.model(value), tmp_path / "net.onnx")
+    return tmp_path / "net.onnx"
+
+
+def run(model: Path, *more: str) -> tuple[int, str]:
+    folder = model.parent / "frontier"
+    result = CliRunner().invoke(
+        main,
+        [
+            *("frontier", str(model), "-o", str(folder), "--max-errors", "0.05", "--preset", "quick"),
+            *("--tuning-db", str(model.parent / "tuning.sqlite"), "--toolchains", "onnxruntime,openvino", *more),
+        ],
+    )
+    return result.exit_code, result.output
+
+
+def records(model: Path) -> int:
+    with open_database(str(model.parent / "tuning.sqlite"), read_only=True) as database:
+        return database.stats().records
+
+
+def test_there_is_a_package_within_each_bound_and_a_second_run_measures_nothing(model: Path) -> None:
+    status, output = run(model)
+
+    assert status == 0, output
+    folder = model.parent / "frontier"
+    document = json.loads((folder / "frontier.json").read_text())
+    assert [each["max_error"] for each in document["points"]] == [None, 0.05]
+    x = np.random.default_rng(3).normal(size=(32, 64)).astype(np.float32)
+    [right] = collage.load(folder / "own-types.collage").run(None, {"x": x})
+    for each in document["points"][1:]:
+        assert each["error"] <= each["max_error"]
+        assert each["latency_ms"]["n"] > 0
+        [found] = collage.load(folder / each["package"]).run(None, {"x": x})
+        assert np.abs(found - right).max() <= 2 * each["max_error"] * np.quantile(np.abs(right), 0.999)
+    assert {path.name for path in folder.iterdir()} == {
+        *("own-types.collage", "max-error-0.05.collage"),
+        *("frontier.json", "frontier.png", "frontier.svg"),
+    }
+    before = records(model)
+
+    status, output = run(model, "--no-plot")
+
+    assert status == 0, output
+    assert records(model) == before, "what was measured for a bound is not measured again"
+
+
+@pytest.mark.parametrize("bounds", ["", "0", "1", "0.1,x", "nan"])
+def test_bounds_that_are_none_are_one_message(model: Path, bounds: str) -> None:
+    result = CliRunner().invoke(main, ["frontier", str(model), "-o", "out", "--max-errors", bounds])
+
+    assert result.exit_code == 2
+    assert "--max-errors" in result.output
