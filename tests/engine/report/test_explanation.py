@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from collage.report.facts.precision_facts import PrecisionFacts
 from collage.report.facts.record import (
     AlternativeFacts,
     Comparison,
@@ -250,3 +251,15 @@ def test_that_bits_had_to_be_the_same_is_said() -> None:
 
     assert said in explain(dataclasses.replace(RECORD, deterministic=True))
     assert said not in explain(RECORD)
+
+
+def test_what_a_region_of_lower_precision_does_to_the_outputs_is_said() -> None:
+    facts = PrecisionFacts(products=5, int8=("a", "b"), error=0.012, share=0.36, stopped=("c",), stopped_error=0.034)
+    first, *others = RECORD.regions
+    regions = (dataclasses.replace(first, precision=facts), *others)
+
+    text = " ".join(explain(dataclasses.replace(RECORD, regions=regions, max_error_allowed=0.02)).split())
+
+    assert "2 of 5 products in 8-bit integers; expected to add 1.2e-02 to the error of the outputs, 36 %" in text
+    assert "next would be 'c', with which an error of 3.4e-02 is expected where 0.02 is allowed" in text
+    assert "8-bit integers" not in explain(RECORD)

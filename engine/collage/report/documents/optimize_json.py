@@ -107,6 +107,7 @@ def _region(region: RegionFacts) -> dict[str, Any]:
         "composite": region.composite,
         "nodes": list(region.nodes),
         "cost_us": round(float(region.cost_us), 3),
+        "precision": to_jsonable(region.precision),
     }
 
 
