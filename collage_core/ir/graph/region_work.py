@@ -22,6 +22,9 @@ _REALS = frozenset(
 _PICKING = frozenset({"Gather", "GatherElements", "GatherND", "Slice"})
 """Operators that read no more of their first input than they write."""
 
+_FLOAT_BYTES = 4
+"""Bytes of a float32, of which a quantised weight takes one."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RegionWork:
@@ -40,7 +43,9 @@ class RegionWork:
     uncounted: tuple[str, ...] = ()
 
 
-def region_work(graph: DataflowGraph, nodes: int, *, rounded_to: onnx_ir.DataType | None = None) -> RegionWork:
+def region_work(
+    graph: DataflowGraph, nodes: int, *, rounded_to: onnx_ir.DataType | None = None, int8: int = 0
+) -> RegionWork:
     """Count the work of a region.
 
     Args:
@@ -48,6 +53,7 @@ def region_work(graph: DataflowGraph, nodes: int, *, rounded_to: onnx_ir.DataTyp
         nodes: Mask of the region's nodes.
         rounded_to: Type that the float32 operands of products are rounded to, as by a target of lower precision; None
             if they are not.
+        int8: Mask of products whose operands are quantised, so that their weights are bytes.
     """
     flops: dict[onnx_ir.DataType, float] = {}
     uncounted = []
@@ -56,11 +62,11 @@ def region_work(graph: DataflowGraph, nodes: int, *, rounded_to: onnx_ir.DataTyp
         if count is None:
             uncounted.append(graph.nodes[index].op_type)
         elif count:
-            dtype = _arithmetic(graph, index)
+            dtype = onnx_ir.DataType.INT8 if int8 >> index & 1 else _arithmetic(graph, index)
             if rounded_to is not None and dtype is onnx_ir.DataType.FLOAT and graph.nodes[index].op_type in _PRODUCTS:
                 dtype = rounded_to
             flops[dtype] = flops.get(dtype, 0.0) + count
-    nbytes = _read(graph, nodes) + _written(graph, nodes)
+    nbytes = _read(graph, nodes, int8) + _written(graph, nodes)
     return RegionWork(flops=flops, nbytes=nbytes, uncounted=tuple(uncounted))
 
 
@@ -84,7 +90,7 @@ def _is_low_bit(graph: DataflowGraph, value: onnx_ir.Value | None) -> bool:
     return stored is not None and graph.spec(stored).dtype in {onnx_ir.DataType.INT8, onnx_ir.DataType.UINT8}
 
 
-def _read(graph: DataflowGraph, nodes: int) -> int:
+def _read(graph: DataflowGraph, nodes: int, int8: int) -> int:
     """Return the bytes a region has to read: of each value the most that any of its nodes needs."""
     needed: dict[onnx_ir.Value, int] = {}
     for index in iterate_bits(nodes):
@@ -97,6 +103,8 @@ def _read(graph: DataflowGraph, nodes: int) -> int:
             size = _nbytes(graph, [value])
             if position == 0 and node.op_type in _PICKING:
                 size = min(size, _nbytes(graph, node.outputs))
+            if position == 1 and int8 >> index & 1:
+                size //= _FLOAT_BYTES
             needed[value] = max(size, needed.get(value, 0))
     return sum(needed.values())
 

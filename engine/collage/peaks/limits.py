@@ -17,6 +17,7 @@ from collage.peaks.products import DTYPES, precision_of
 from collage.report.facts.machine_facts import BandwidthFacts, LimitFacts, MachineFacts, PeakFacts
 from collage_core.candidates.plan import Plan
 from collage_core.contract.device import HOST
+from collage_core.ir.graph.masks import mask_of
 from collage_core.ir.graph.region_work import RegionWork, region_work
 
 _ARITHMETIC = {**{dtype: name for name, dtype in DTYPES.items()}, onnx_ir.DataType.INT8: "int8"}
@@ -41,14 +42,20 @@ class PlanWork:
     def of(cls, plan: Plan) -> PlanWork:
         """Count the work of a plan."""
         kernels = tuple(
-            region_work(plan.graph, kernel.sub_graph.nodes, rounded_to=precision_of(kernel.target))
+            region_work(
+                plan.graph,
+                kernel.sub_graph.nodes,
+                rounded_to=precision_of(kernel.target),
+                int8=mask_of(product.node for product in kernel.sub_graph.int8),
+            )
             for kernel in plan.kernels
         )
         flops: dict[onnx_ir.DataType, float] = {}
         for work in kernels:
             for dtype, count in work.flops.items():
                 flops[dtype] = flops.get(dtype, 0.0) + count
-        whole = region_work(plan.graph, plan.graph.all_mask)
+        int8 = mask_of(product.node for kernel in plan.kernels for product in kernel.sub_graph.int8)
+        whole = region_work(plan.graph, plan.graph.all_mask, int8=int8)
         return cls(
             kernels=kernels,
             devices=tuple(kernel.target.device for kernel in plan.kernels),

@@ -65,8 +65,11 @@ def fastest_product(
 
 
 def precision_of(target: Target) -> onnx_ir.DataType | None:
-    """Return the type that a target rounds the operands of products to; None if it leaves them as they are."""
-    return None if target.exact else PRECISIONS.get(target.option("precision"))
+    """Return the type that a target rounds the operands of products to; None if it leaves them as they are.
+
+    Of a target that quantises it is the type of the products that are not quantised.
+    """
+    return None if target.exact else PRECISIONS.get(target.option("precision").removeprefix("int8+"))
 
 
 def _settings(settings: MeasureSettings) -> MeasureSettings:

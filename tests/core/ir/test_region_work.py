@@ -98,3 +98,13 @@ def test_what_cannot_be_counted_is_named() -> None:
 
     assert work.uncounted == ("Relu", "Own", "Neg")  # no shapes inside: nothing was inferred
     assert work.nbytes == 4 * (2 + 2)
+
+
+def test_a_quantised_product_is_integer_arithmetic_and_its_weight_is_bytes() -> None:
+    graph = two_layers()
+    first = min(index for index, node in enumerate(graph.nodes) if node.op_type == "MatMul")
+
+    plain, work = (region_work(graph, graph.all_mask, rounded_to=HALF, int8=mask) for mask in (0, 1 << first))
+
+    assert work.flops == {INT8: 2 * 8 * 16 * 32, HALF: 2 * 8 * 32 * 4, FLOAT: 8 * 32}
+    assert plain.nbytes - work.nbytes == 3 * 16 * 32
