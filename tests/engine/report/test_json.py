@@ -106,11 +106,12 @@ def test_an_optimisation_has_the_promised_keys() -> None:
     ]
     assert list(document["search"]["seconds"]) == ["prepare", "candidates", "measure", "search", "refine", "total"]
     assert [list(region) for region in document["regions"]] == [
-        ["id", "toolchain", "composite", "nodes", "cost_us", "precision"]
+        ["id", "toolchain", "target", "composite", "nodes", "cost_us", "precision"]
     ] * 3
     assert document["regions"][1] == {
         "id": "k0001",
         "toolchain": "openvino",
+        "target": "openvino",
         "composite": "argmax",
         "nodes": ["head/argmax"],
         "cost_us": 35800.0,

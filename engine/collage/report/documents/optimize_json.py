@@ -104,6 +104,7 @@ def _region(region: RegionFacts) -> dict[str, Any]:
     return {
         "id": region.id,
         "toolchain": region.toolchain,
+        "target": region.target,
         "composite": region.composite,
         "nodes": list(region.nodes),
         "cost_us": round(float(region.cost_us), 3),
