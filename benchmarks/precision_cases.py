@@ -3,9 +3,9 @@
 Usage:
     python -m benchmarks.precision_cases --work DIR [--results FILE.json] [--model NAME]
 
-`fragile` has six blocks of two products. What one of them reads has a dynamic range of 10^4, so 8 bits lose all but the
-largest. `nearly` is a model of the suite, with a bound of 0.95 of the error that it has in OpenVINO's bfloat16. Both are
-optimized by `collage optimize --max-error` with default options.
+`fragile` has six blocks of two products. What one of them reads has a dynamic range of 10^4, so 8 bits lose all but
+the largest. `nearly` is a model of the suite, with a bound of 0.95 of the error that it has in OpenVINO's bfloat16.
+Both are optimized by `collage optimize --max-error` with default options.
 
 What is listed is what the package holds: products in 8-bit integers, and nodes by target. Times are those of the race,
 as ratio to the best plan in float32.
