@@ -158,6 +158,14 @@ class Target:
         return dataclasses.replace(self, options=options, exact=True, rounds=None)
 
     @property
+    def is_chosen_by_region(self) -> bool:
+        """Whether regions of lower precision are chosen for it under a bound on the outputs: a compiler of regions.
+
+        Kernels of other targets that are not exact keep to the bound one by one.
+        """
+        return not self.exact and self.mixable and self.joins is Joins.ANY
+
+    @property
     def quantises(self) -> bool:
         """Whether the operands of its products are 8-bit integers, as its option `precision` says.
 

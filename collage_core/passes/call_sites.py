@@ -17,7 +17,7 @@ from collage_core.ir.graph.masks import mask_of
 from collage_core.ir.operators.quantising import fold_quantised_weights
 from collage_core.ir.operators.value_bounds import BOUND_METADATA
 from collage_core.ir.values.content import constant_of, tensor_content_hash
-from collage_core.passes.marking import NODES_METADATA, PARTS_METADATA, TARGET_METADATA
+from collage_core.passes.marking import INT8_METADATA, NODES_METADATA, PARTS_METADATA, TARGET_METADATA
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -82,8 +82,10 @@ class CallSite:
             body.inputs.remove(inner)
             body.initializers.add(inner)
         shared = {str(value.name) for value in body.initializers.values()}
-        _constants_as_initializers(body)
-        made = fold_quantised_weights(body)
+        made: frozenset[str] = frozenset()
+        if INT8_METADATA in self.function.metadata_props:
+            _constants_as_initializers(body)
+            made = fold_quantised_weights(body)
         model = onnx_ir.Model(body, ir_version=10, producer_name="collage")
         graph = DataflowGraph(model)
         index = {node: position for position, node in enumerate(graph.nodes)}

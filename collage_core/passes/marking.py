@@ -23,6 +23,8 @@ TARGET_METADATA = "collage.target"
 SYMBOL_METADATA = "collage.global_symbol"
 NODES_METADATA = "collage.nodes"
 """Metadata key of a call: names of the nodes it replaces, as a JSON list."""
+INT8_METADATA = "collage.int8"
+"""Metadata key of a function in which core quantised products: its scales are Constant nodes."""
 PARTS_METADATA = "collage.composites"
 """Metadata key of a function: its labelled parts, as JSON: label, positions of nodes in the body, attributes."""
 
@@ -92,6 +94,8 @@ class MarkedFunctions:
         )
         for name, value in sub_graph.attributes:
             function.metadata_props[f"{COMPOSITE_METADATA}.{name}"] = value
+        if sub_graph.int8:
+            function.metadata_props[INT8_METADATA] = "1"
         if sub_graph.composites:
             position = {index: place for place, index in enumerate(form.order)}
             function.metadata_props[PARTS_METADATA] = json.dumps(

@@ -198,9 +198,11 @@ class TooInexactError(VerificationError):
     Attributes:
         error: Largest error of an output.
         allowed: What is allowed.
+        plan: Key of the plan; empty if it is not known.
     """
 
-    def __init__(self, message: str, error: float, allowed: float) -> None:
+    def __init__(self, message: str, error: float, allowed: float, plan: str = "") -> None:
+        self.plan = plan
         self.error = error
         self.allowed = allowed
         super().__init__(message)

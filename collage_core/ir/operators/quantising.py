@@ -27,8 +27,14 @@ _LEVELS: Final = 255
 """Steps between the least and the largest uint8."""
 _WEIGHT_LEVELS: Final = 127
 """Steps between zero and the largest int8."""
+_LEAST_SHARE: Final = 1e-3
+"""Smallest scale of a channel relative to the largest of its weight.
+
+Libraries add a bias in units of the scales of both operands, as int32: where a channel has next to no weights, but a
+bias, those units would be too small for it.
+"""
 _LEAST_SCALE: Final = float(np.finfo(np.float32).tiny) * 1024
-"""Smallest scale: of a tensor that is zero everywhere, whatever the scale, nothing is lost."""
+"""Smallest scale of all."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -137,7 +143,8 @@ def weight_scales(weight: np.ndarray[Any, Any], axis: int | None) -> np.ndarray[
     """
     others = None if axis is None else tuple(each for each in range(weight.ndim) if each != axis)
     largest = np.max(np.abs(weight), axis=others, initial=0.0)
-    return np.asarray(np.maximum(largest / _WEIGHT_LEVELS, _LEAST_SCALE), dtype=np.float32)
+    least = max(_LEAST_SHARE * float(np.max(largest, initial=0.0)) / _WEIGHT_LEVELS, _LEAST_SCALE)
+    return np.asarray(np.maximum(largest / _WEIGHT_LEVELS, least), dtype=np.float32)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)

@@ -118,8 +118,8 @@ class PlanBuilder:
                 deadline_s=budget.within(DEADLINE_S, least_s=LEAST_S),
             )
         except TooInexactError as error:
-            if self._are_inexact(assembled.plan):  # each kernel does what its precision does
-                raise
+            if any(kernel.target.is_chosen_by_region for kernel in assembled.plan.kernels):
+                raise TooInexactError(str(error), error.error, error.allowed, assembled.plan.key) from error
             raise self._traced(error, assembled, package, inputs, budget) from error
         except VerificationError as error:
             # as long as this took is left for the next best plan

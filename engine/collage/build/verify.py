@@ -145,15 +145,19 @@ def largest_error(
     """
     judge = ValueJudge(graph, evaluation, correct=correct, relative=tolerance, mismatched=tolerance)
     largest, unchecked, chance = 0.0, dict(evaluation.unchecked), random_values(graph)
+    far: TooInexactError | None = None
     for name, actual in made.items():
         verdict = judge.verdict(name, actual, as_output=True)
         if verdict.problem and not correct and tolerance < verdict.error < math.inf:
-            raise TooInexactError(f"output {name!r}: {verdict.problem}", verdict.error, tolerance)
-        if verdict.problem:
+            if far is None or verdict.error > far.error:
+                far = TooInexactError(f"output {name!r}: {verdict.problem}", verdict.error, tolerance)
+        elif verdict.problem:
             raise VerificationError(f"output {name!r}: {verdict.problem}")
         if name in chance:
             unchecked[chance[name]] = RANDOM_REASON
         largest = max(largest, verdict.error)
+    if far is not None:
+        raise far
     for name, what in vacuous_outputs(graph, evaluation.values.__getitem__).items():
         producer = next(value.producer() for value in graph.model.graph.outputs if value.name == name)
         if producer is not None:

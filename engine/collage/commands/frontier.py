@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -61,6 +62,8 @@ def frontier(
     options, progress = options or OptimizeOptions(), progress or SilentProgress()
     if options.max_error is not None:
         raise UsageError("a frontier has bounds of its own, so its options have no max_error")
+    if calibration is not None and not isinstance(calibration, str | os.PathLike):
+        calibration = list(calibration)
     wanted: list[tuple[float | None, OptimizeOptions]] = [(None, options)]
     wanted += [
         (bound, dataclasses.replace(options, max_error=bound, calibration=calibration)) for bound in sorted({*bounds})
@@ -90,7 +93,7 @@ def file_name(bound: float | None) -> str:
         >>> file_name(None), file_name(0.003)
         ('own-types', 'max-error-0.003')
     """
-    return "own-types" if bound is None else f"max-error-{bound:g}"
+    return "own-types" if bound is None else f"max-error-{bound!r}"
 
 
 def _optimized(

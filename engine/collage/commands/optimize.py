@@ -40,7 +40,7 @@ from collage.peaks.limits import PlanLimits
 from collage.peaks.measured_limits import measured_limits, working_targets
 from collage.precision.blame import blamed
 from collage.precision.sensitivities import Sensitivities
-from collage.precision.within_bound import is_decided_by_region, within_bound
+from collage.precision.within_bound import MARGIN, within_bound
 from collage.process_guard import plugins_guarded
 from collage.report.facts.record import Record
 from collage.report.progress import Progress, SilentProgress
@@ -145,6 +145,7 @@ class _Optimization:
         self._explored_at = 0.0
         self._sensitivities: Sensitivities | None = None
         self._bound_used = 1.0
+        self._errors: dict[str, float] = {}
 
     def run(self) -> Optimized:
         """Propose, explore, race, build, decide and record; once more without a kernel that makes the plan wrong."""
@@ -157,7 +158,8 @@ class _Optimization:
             except TooInexactError as error:
                 if self._given is not None:
                     raise
-                self._bound_used *= _BACK_OFF * error.allowed / error.error
+                below = self._errors[error.plan] / (MARGIN * error.allowed)
+                self._bound_used = _BACK_OFF * min(self._bound_used * error.allowed / error.error, below)
                 self._left_out.append(f"{error}; searched again for one that stays further below")
                 self._notes = [*notes, *self._left_out]
                 self._progress.message(self._left_out[-1])
@@ -177,6 +179,8 @@ class _Optimization:
             raise error
         if not self._environment.budget.allows_again(self._explored_at):
             self._notes.append("the budget left no time to search again without what is wrong")
+        elif isinstance(error, TooInexactError) and error.plan not in self._errors:
+            return  # the exploration, which knows nothing of the bound, would find it again
         elif len(self._left_out) < _SEARCHES_AGAIN:
             raise error
 
@@ -249,12 +253,17 @@ class _Optimization:
 
     def _in_own_types(self, rules: Sequence[TargetRule]) -> Sequence[TargetRule]:
         """Return the rules without those of targets whose regions are chosen under the bound, if others are left."""
-        exploring = [rule for rule in rules if not is_decided_by_region(rule.target)]
+        exploring = [rule for rule in rules if not rule.target.is_chosen_by_region]
         return exploring if exploring and not self._graph_choices.pins else rules
 
     def _of_lower_precision(self, explored: Explored) -> tuple[Explored, tuple[Plan, ...]]:
         """Measure kernels of lower precision where an error is allowed, and return plans that mix precisions."""
         if self._options.max_error is None or self._environment.budget.exploring.is_spent:
+            return explored, ()
+        if self._graph_choices.pins:
+            self._notes.append(
+                "with pins each kernel of lower precision keeps to --max-error: none is chosen by region"
+            )
             return explored, ()
         with self._clock.phase("precision"):
             found = within_bound(
@@ -266,6 +275,7 @@ class _Optimization:
             )
         self._notes += found.notes
         self._sensitivities = found.sensitivities
+        self._errors |= found.errors
         return dataclasses.replace(explored, pool=found.pool), found.plans
 
     def _forced(self, rules: Sequence[TargetRule], given: PlanFile) -> tuple[Explored, list[Plan]]:

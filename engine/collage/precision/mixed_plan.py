@@ -52,6 +52,7 @@ class PrecisionMix:
         known: Errors of plans with one kernel, by kernel.
         source: Measures.
         plan_error: Runs a plan and returns its error.
+        is_spent: Whether no more kernels are measured and no more plans are run.
         progress: Receives progress updates.
     """
 
@@ -64,6 +65,7 @@ class PrecisionMix:
         known: Mapping[CandidateKernel, float],
         source: MeasuringCostSource,
         plan_error: Callable[[Plan], float],
+        is_spent: Callable[[], bool],
         progress: Progress,
     ) -> None:
         made = list(segments(pool, wholes, sensitivities))
@@ -76,6 +78,7 @@ class PrecisionMix:
         self._known = known
         self._source = source
         self._plan_error = plan_error
+        self._is_spent = is_spent
         self._progress = progress
         self._problem: Prepared = prepare(self._pool.problem())
         self._candidates = [self._pool.candidate(each) for each in self._problem.problem.candidates]
@@ -100,7 +103,7 @@ class PrecisionMix:
             self._bound,
             self._run,
             known=[((self._pool.searched(kernel),), error) for kernel, error in self._known.items()],
-            most_runs=_RUNS,
+            most_runs=0 if self._is_spent() else _RUNS,
             worth=_WORTH,
         )
         if found is None or len(found.candidates) < 2 or found.total_us > (1 - _WORTH) * below_us:
@@ -109,7 +112,7 @@ class PrecisionMix:
 
     def _measure(self, bound: float, below_us: float) -> None:
         """Measure what the cheapest plan within a bound lacks, until it lacks nothing."""
-        while len(self._reached) < _MEASURED:
+        while len(self._reached) < _MEASURED and not self._is_spent():
             costs = [self._cost(each, guessed=True) for each in self._candidates]
             try:
                 found = bounded_search(

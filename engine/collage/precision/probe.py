@@ -131,9 +131,10 @@ class _Building:
         chance = random_values(self._graph)
         errors: list[onnx_ir.Value] = []
         values = {str(value.name): str(value.name) for value in self._body.inputs if constant_of(value) is None}
-        for output, compared in compared_outputs(self._graph).items():
+        outputs = compared_outputs(self._graph)
+        for compared in dict.fromkeys(outputs[output] for output in outputs if output not in chance):
             value = by_name.get(compared)
-            if value is None or output in chance or compared not in capture or value.dtype is None:
+            if value is None or compared not in capture or value.dtype is None:
                 continue
             wanted = capture.value(compared)
             if not isinstance(wanted, np.ndarray) or not wanted.size or wanted.dtype.kind not in "fiub":

@@ -126,9 +126,15 @@ class Samples:
             for number, (inputs, run) in enumerate(zip(judged, self._judged_runs(), strict=True)):
                 path = toolchains.folder / f"calibration-{number}.json"
                 write_values(path, inputs, toolchains.store)
-                values = {name: value for name, value in run.items() if name != _RANGES}
+                values = {name: value for name, value in run.items() if name != _RANGES} | self._constants()
                 self._samples.append(Sample(inputs=path, evaluation=Evaluation({**inputs, **values}, {})))
         return self._samples
+
+    def _constants(self) -> dict[str, Any]:
+        """Return the outputs of the model that nothing computes."""
+        outputs = self._environment.graph.model.graph.outputs
+        constants = ((str(value.name), value.const_value) for value in outputs)
+        return {name: tensor.numpy() for name, tensor in constants if tensor is not None}
 
     def _judged_runs(self) -> list[Mapping[str, Any]]:
         if self._observed is None:

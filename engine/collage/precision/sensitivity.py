@@ -24,6 +24,8 @@ from collage_core.contract import Target
 
 _DEADLINE_S: Final = 1200.0
 _LEAST_S: Final = 30.0
+_COPIES: Final = 4
+"""How often a worker may hold the weights: as they are, rounded in two ways, and while it runs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -97,6 +99,11 @@ class Prober:
 
     def _run(self, choices: Sequence[Choice]) -> None:
         environment = self._environment
+        needed = _COPIES * environment.graph.weights_bytes
+        if needed > environment.source.settings.memory_bytes:
+            raise PrecisionError(
+                f"the model with rounded operands takes {needed / 1e9:.1f} GB, more than a worker may hold"
+            )
         capture, store = environment.capture(), environment.toolchains.store
         probe = probe_of(environment.graph, self._groups, capture)
         if probe is None:

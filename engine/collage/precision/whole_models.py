@@ -75,6 +75,8 @@ class WholeModels:
         """
         tried: set[int] = set()
         for _ in range(_ATTEMPTS):
+            if self._environment.budget.exploring.is_spent:
+                break
             count = sensitivities.most_within(self.pool.graph, self.pool.whole, target, self._bound)
             if count in tried or count < 0 or (count == 0 and "+" not in target.option("precision")):
                 break

@@ -25,7 +25,7 @@ from collage.setup.environment import Environment
 from collage.setup.workload import Workload
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
-from collage_core.contract import Joins, Target
+from collage_core.contract import Target
 
 MARGIN: Final = 0.85
 """Share of the bound that a plan may use up on the calibration samples: on others its error may be larger.
@@ -93,6 +93,9 @@ def within_bound(
     except PrecisionError as error:
         notes.append(f"precision is not decided by region: {error}")
     for target in sorted(targets, key=lambda each: (not each.quantises, "+" not in each.name, each.name)):
+        if environment.budget.exploring.is_spent:
+            notes.append("the budget ended before all targets of lower precision were looked at")
+            break
         if target.quantises and sensitivities.groups:
             sensitivities = models.quantised(target, sensitivities)
         elif not target.quantises:
@@ -110,11 +113,6 @@ def within_bound(
     )
 
 
-def is_decided_by_region(target: Target) -> bool:
-    """Return whether it is decided here which regions a target computes, instead of in the exploration."""
-    return not target.exact and target.mixable and target.joins is Joins.ANY
-
-
 def _targets(environment: Environment[Workload], pool: CandidatePool) -> list[Target]:
     """Return the targets that are decided by region and whose toolchain refuses nothing of the model."""
     refusing = {
@@ -123,7 +121,7 @@ def _targets(environment: Environment[Workload], pool: CandidatePool) -> list[Ta
         if any(pool.whole >> index & 1 for index in rule.query)
     }
     targets = environment.toolchains.targets()
-    return [each for each in targets if is_decided_by_region(each) and each.toolchain not in refusing]
+    return [each for each in targets if each.is_chosen_by_region and each.toolchain not in refusing]
 
 
 def _fastest(pool: CandidatePool) -> Target | None:
@@ -192,6 +190,7 @@ def _mixed(
         {candidate: error for candidate, (_, error) in models.found.items() if error <= bound},
         environment.source,
         models.plan_error,
+        lambda: environment.budget.exploring.is_spent,
         progress,
     )
     plan = mix.plan(models.best_us)

@@ -125,6 +125,8 @@ def usable_rules(asked: Asked) -> tuple[TargetRule, ...]:
         CollageError: If there is none.
     """
     if not asked.rules:
+        if not asked.failures:
+            raise CollageError("only targets that quantise are left: name their toolchain, too, without precision=int8")
         reasons = "; ".join(f"{each.target.name} ({each.stage}): {each.reason}" for each in asked.failures)
         raise CollageError(f"no toolchain can say what it would take of the model: {reasons}")
     return asked.rules

@@ -47,6 +47,7 @@ def measure_settings(options: OptimizeOptions, threads: int) -> MeasureSettings:
         protocol=preset.protocol,
         tolerance=Tolerance(relative=exact, mismatched=exact),
         inexact_tolerance=Tolerance(relative=inexact, mismatched=inexact),
+        by_region=options.max_error is not None and not options.pins,
         deadline_s=preset.deadline_s
         if options.budget_s is None
         else min(preset.deadline_s, _least_s(options.budget_s)),

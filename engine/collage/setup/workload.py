@@ -105,22 +105,24 @@ class Workload:
         for path in external_files(given):
             digest.update(file_sha256(path).encode())
         digest_values(digest, self._arrays or {})
+        for sample in self._used_samples():
+            digest_values(digest, sample)
         self.key = digest.hexdigest()
 
     @functools.cached_property
     def inputs(self) -> Mapping[str, Any]:
-        """Values to search on, by input name.
+        """Values to search on, by input name: the user's, the first calibration sample, or random ones.
 
         Raises:
             FeedError: If no values can be generated.
         """
         if self._arrays is not None:
             return checked_inputs(self.graph, self._arrays)
-        return random_inputs(self.graph, self.seed, self._draw)
+        return self._samples[0] if self._samples else random_inputs(self.graph, self.seed, self._draw)
 
     def redraw(self) -> bool:
         """Draw random inputs in another way, because the model makes nothing of these; return whether there is one."""
-        if self._arrays is not None or self._draw + 1 == len(DRAWS):
+        if self.is_calibrated or self._draw + 1 == len(DRAWS):
             return False
         self._draw += 1
         self.__dict__.pop("inputs", None)
@@ -133,18 +135,16 @@ class Workload:
 
     @functools.cached_property
     def calibration(self) -> Sequence[Mapping[str, Any]]:
-        """Samples from which ranges are taken: the user's, or the inputs to search on.
+        """Samples from which ranges are taken: the user's but the last, which is held out, or the inputs to search on.
 
         Random ones come beside, unless inputs were given: then random ones may be meaningless.
         """
         if self._samples is not None:
-            return self._samples
+            return self._samples[:-1] if len(self._samples) > 1 else self._samples
         if self._arrays is not None:
             return [self.inputs]
-        return [
-            self.inputs,
-            *(random_inputs(self.graph, self.seed + each, self._draw) for each in _CALIBRATION_SEED_OFFSETS),
-        ]
+        further = (random_inputs(self.graph, self.seed + each, self._draw) for each in _CALIBRATION_SEED_OFFSETS)
+        return [self.inputs, *further]
 
     @functools.cached_property
     def calibration_key(self) -> str:
@@ -154,24 +154,30 @@ class Workload:
             digest_values(digest, sample)
         return digest.hexdigest()
 
+    def _used_samples(self) -> list[Mapping[str, Any]]:
+        """Return the samples that the search or the verification runs on."""
+        return [] if not self._samples else [self._samples[0], self._samples[-1]]
+
     @property
     def is_calibrated(self) -> bool:
         """Whether samples were given, or inputs."""
         return self._samples is not None or self._arrays is not None
 
     def fresh_inputs(self) -> Mapping[str, Any]:
-        """Return inputs that the search does not use.
+        """Return inputs that the search does not use: the last calibration sample, or random ones.
 
-        These are the user's own where they were given, since random ones may be meaningless.
+        These are the inputs to search on where such were given, since random ones may be meaningless.
         """
         if not self.has_fresh_inputs:
             return self.inputs
+        if self._samples is not None:
+            return self._samples[-1]
         return random_inputs(self.graph, self.seed + _FRESH_SEED_OFFSET, self._draw)
 
     @property
     def has_fresh_inputs(self) -> bool:
         """Whether `fresh_inputs` differ from `inputs`."""
-        return self._arrays is None
+        return self._arrays is None if self._samples is None else len(self._samples) > 1
 
     def inputs_document(self, folder: Path, store: BlobStore) -> Path:
         """Return the file from which another process reads the inputs; it is written on first use."""

@@ -23,6 +23,8 @@ from collage_onnxruntime.weights import (
     session_values,
 )
 
+INT8_FLAGS = ("avx512_vnni", "avx_vnni", "amx_int8")
+"""Features of a CPU that multiplies 8-bit integers."""
 _BLOCKED_OPERATORS = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"})
 
 _BLOCKED = ("blocked", "ORT_ENABLE_ALL")
@@ -32,7 +34,7 @@ _PLAIN = ("plain", "ORT_ENABLE_EXTENDED")
 
 def multiplies_int8(host: Host) -> bool:
     """Return whether a CPU multiplies 8-bit integers without saturating at 16 bits."""
-    return not {"avx_vnni", "avx512_vnni", "amx_int8"}.isdisjoint(host.cpu_flags)
+    return not host.cpu_flags.isdisjoint(INT8_FLAGS)
 
 
 def lower(function: KernelFunction, build: BuildContext, *, library: str) -> Iterator[Artifact] | Unsupported:
@@ -143,10 +145,21 @@ class _Lowering:
                 "vector_isa": vector_isa(self._build.host),
             },
             # An optimised model is for the version that wrote it: its private operators come and go.
-            requires=(Requirement(kind="library", name=self._library, specifier=f"=={version}"),),
+            requires=(
+                Requirement(kind="library", name=self._library, specifier=f"=={version}"),
+                *self._int8_requirements(),
+            ),
             constants=constants,
             variant=name,
         )
+
+    def _int8_requirements(self) -> tuple[Requirement, ...]:
+        """Return what a machine has to have so that products of 8-bit integers do not saturate."""
+        nodes = self._function.model.graph.all_nodes()
+        found = [flag for flag in INT8_FLAGS if flag in self._build.host.cpu_flags]
+        if not found or all(node.op_type != "DequantizeLinear" for node in nodes):
+            return ()
+        return (Requirement(kind="isa", name=found[0]),)
 
 
 def _named_by_outputs(model: onnx_ir.Model) -> onnx_ir.Model:

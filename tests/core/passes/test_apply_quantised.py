@@ -106,3 +106,19 @@ def test_what_a_pattern_matched_is_not_quantised(graph: DataflowGraph) -> None:
         SubGraph(graph, 0b11, int8=(Int8Product(2, SPAN),))
     with pytest.raises(ValueError, match="no product"):
         kernel_function(SubGraph(graph, 0b11, int8=(Int8Product(1, SPAN),)), "k")
+
+
+def test_what_the_model_quantises_itself_stays_as_it_is() -> None:
+    g = GraphBuilder("own")
+    scale, zero = g.constant("s", np.full(16, 0.1, np.float32)), g.constant("z", np.zeros(16, np.int8))
+    narrow = g.op("QuantizeLinear", g.weight("w", 16, 16), scale, zero, axis=1)
+    wide = g.op("DequantizeLinear", narrow, scale, zero, axis=1)
+    own = DataflowGraph(g.model(g.op("MatMul", g.input("x", 3, 16), wide)))
+    kernel = CandidateKernel(SubGraph(own, own.all_mask), SPEC)
+
+    [site] = call_sites(apply_partitioning(Partitioning(own, (kernel,))))
+
+    alone, again = kernel_function(kernel.sub_graph, "k"), site.kernel_function()
+    assert [node.op_type for node in again.model.graph] == [node.op_type for node in alone.model.graph]
+    assert again.structural_hash == alone.structural_hash
+    assert sorted(again.constants.values()) == sorted(alone.constants.values())

@@ -83,6 +83,7 @@ def mixed(found: Sensitivities, bound: float, true: Sensitivities) -> tuple[Plan
         within,
         source,  # type: ignore[arg-type]  # the part that is used
         run,
+        lambda: False,
         SilentProgress(),
     )
     return mix.plan(min(known[kernel] for kernel in within)), source, runs

@@ -237,3 +237,26 @@ def test_a_product_that_reads_nothing_but_zeros_is_named_and_not_quantised() -> 
         assert len(samples.ranges()) == 1
         [name] = samples.without_range()
         assert quantisable(opened.graph.nodes[opened.graph.index_of(name)]) is not None
+
+
+def test_outputs_that_are_constants_or_compared_with_the_same_value_are_no_obstacle() -> None:
+    g = GraphBuilder("outputs")
+    logits = g.op("MatMul", g.input("x", 4, 8), g.weight("w", 8, 8))
+    model = g.model(logits, g.op("Softmax", logits), g.constant("c", np.float32([1.0, 2.0])))
+    choices = SetupChoices.of(
+        OptimizeOptions(max_error=BOUND, tuning_db="memory:", toolchains="openvino,openvino(precision=int8)")
+    )
+    with Environment.open(functools.partial(Workload, model), choices) as opened:
+        found = {each.name: each for each in opened.toolchains.targets()}
+        samples = Samples(opened, found["openvino"])
+        groups = product_groups(opened.graph, samples.ranges())
+        [error] = Prober(opened, groups, found["openvino"]).errors([Choice(int8=1)])
+        assert error > 0
+        kernel = whole(
+            opened, Sensitivities(groups=groups, int8=[error], bf16=[0.0]), found["openvino(precision=int8)"], 0
+        )
+
+        run = PlanErrors(opened, PlanBuilder(opened, SilentProgress()), samples)(plan_of(opened, kernel))
+
+        assert not run.reason
+        assert run.error > 0
