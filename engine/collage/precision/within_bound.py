@@ -30,7 +30,7 @@ from collage_core.contract import Target
 MARGIN: Final = 0.85
 """Share of the bound that a plan may use up on the calibration samples: on others its error may be larger.
 
-A ConvNeXt whose error was 0.0184 at most on four samples had 0.0149, 0.0175 and 0.0202 on three others.
+A ConvNeXt whose error was 0.017 at most on four samples had 0.0149, 0.0175 and 0.0202 on three others.
 """
 _GUESSES: Final = (
     "ranges of 8-bit integers are guesses, since they are those of random inputs: give real ones with --calibration"

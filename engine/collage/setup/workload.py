@@ -39,7 +39,7 @@ from collage_core.ir.operators.value_bounds import spec_of
 from collage_core.ir.values.tensor_spec import TensorSpec
 
 _FRESH_SEED_OFFSET = 1
-_CALIBRATION_SEED_OFFSETS = (2, 3, 4)
+_CALIBRATION_SEED_OFFSETS = range(2, 9)
 
 Prepare: TypeAlias = Callable[[onnx_ir.Model, Mapping[str, tuple[int, ...]]], onnx_ir.Model]
 """Prepares a model with input shapes by name."""

@@ -146,7 +146,7 @@ def test_a_weight_of_zeros_stays_zero(evaluate: Evaluate) -> None:
 
 
 def test_a_channel_with_next_to_no_weights_has_no_scale_in_which_a_bias_would_overflow() -> None:
-    weight = np.float32([[127.0, 1.0], [1e-12, -1e-12], [0.0, 0.0]])
+    weight = np.array([[127.0, 1.0], [1e-12, -1e-12], [0.0, 0.0]], np.float32)
 
-    np.testing.assert_allclose(weight_scales(weight, 0), [1.0, 1e-3, 1e-3], rtol=1e-6)
+    np.testing.assert_allclose(weight_scales(weight, 0), np.array([1.0, 1e-3, 1e-3]), rtol=1e-6)
     np.testing.assert_allclose(weight_scales(weight, None), 1.0, rtol=1e-6)

@@ -17,7 +17,7 @@ from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Built, Failed, Measured, Refused
 from collage.options import OptimizeOptions
-from collage.setup.random_inputs import random_inputs
+from collage.setup.inputs.random_arrays import random_inputs
 from collage.setup.settings import measure_settings
 from collage.store import MemoryStore, TuningStore
 from collage_core.contract import INVALID, PRECISIONS, Target, Unmeasured
