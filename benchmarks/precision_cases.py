@@ -89,7 +89,7 @@ def fragile() -> onnx.ModelProto:
 
 
 def optimized(model: Path, work: Path, *more: str) -> Mapping[str, Any]:
-    """Optimize a model with the command, and return its JSON.
+    """Run `collage optimize` on a model, and return its JSON.
 
     Raises:
         subprocess.CalledProcessError: If the command fails.
