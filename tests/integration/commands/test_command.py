@@ -83,7 +83,8 @@ def test_optimize_writes_the_json_that_is_promised(ran: Ran) -> None:
         "seconds",
     }
     assert {"prepare", "candidates", "measure", "search", "refine", "total"} <= set(facts["search"]["seconds"])
-    assert all(set(region) == {"id", "toolchain", "composite", "nodes", "cost_us"} for region in facts["regions"])
+    promised = {"id", "toolchain", "target", "composite", "nodes", "cost_us", "precision"}
+    assert all(set(region) == promised for region in facts["regions"])
     timed = [each["latency_ms"] for each in facts["contenders"] if "latency_ms" in each]
     assert all(set(each) == {"p50", "p90", "p99", "mean", "min", "n", "ci95"} for each in timed)
     assert facts["contenders"][0]["name"] == "collage"
