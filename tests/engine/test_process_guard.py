@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -98,12 +99,13 @@ def test_a_thread_that_ends_with_python_is_no_matter() -> None:
 
 def test_a_guard_keeps_no_file_open() -> None:
     guard = ProcessGuard()
-    before = os.listdir("/proc/self/fd")
+    gc.collect()  # what other tests left open would close in between
+    before = set(os.listdir("/proc/self/fd"))
 
     for _ in range(3):
         within(lambda: os.chdir("/"), guard)
 
-    assert os.listdir("/proc/self/fd") == before
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 CLOSES = """
