@@ -179,6 +179,17 @@ class Target:
         return self.option(_PRECISION).partition("+")[0] == "int8"
 
     @property
+    def rounded_precision(self) -> str:
+        """What it rounds the operands of products to that are not quantised; empty if they stay as they are.
+
+        Examples:
+            >>> Target(toolchain="x", options=(("precision", "int8+bf16"),), fingerprint="x").rounded_precision
+            'bf16'
+        """
+        first, _, second = self.option(_PRECISION).partition("+")
+        return second if first == "int8" else first
+
+    @property
     def launch(self) -> str:
         """Launch mode of its deployed kernels: `"eager"`, or `"graph"` for capture where possible.
 

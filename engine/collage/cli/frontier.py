@@ -11,6 +11,7 @@ from collage.cli.options.common import (
     existing_file,
     inputs_option,
     json_option,
+    preset_option,
     seed_option,
     selection_options,
     threads_option,
@@ -54,13 +55,7 @@ def _bounds(text: str) -> tuple[float, ...]:
 @selection_options
 @inputs_option
 @calibration_option
-@click.option(
-    "--preset",
-    type=click.Choice(["quick", "default", "extensive"]),
-    default="default",
-    show_default=True,
-    help="How much to try.",
-)
+@preset_option
 @tuning_db_option
 @threads_option
 @seed_option

@@ -13,6 +13,7 @@ from collage.cli.options.common import (
     is_verbose,
     json_option,
     measuring_options,
+    preset_option,
     reference_option,
     seed_option,
     selection_options,
@@ -38,13 +39,7 @@ from collage.cli.output import results_console, shown_progress, write_json
 @selection_options
 @inputs_option
 @calibration_option
-@click.option(
-    "--preset",
-    type=click.Choice(["quick", "default", "extensive"]),
-    default="default",
-    show_default=True,
-    help="How much to try.",
-)
+@preset_option
 @click.option(
     "--search",
     type=click.Choice(["lazy", "exact", "two-level", "ilp"]),

@@ -69,7 +69,7 @@ def precision_of(target: Target) -> onnx_ir.DataType | None:
 
     Of a target that quantises it is the type of the products that are not quantised.
     """
-    return None if target.exact else PRECISIONS.get(target.option("precision").removeprefix("int8+"))
+    return None if target.exact else PRECISIONS.get(target.rounded_precision)
 
 
 def _settings(settings: MeasureSettings) -> MeasureSettings:

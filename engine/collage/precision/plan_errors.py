@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import math
 from pathlib import Path
 from typing import ClassVar, Final
@@ -17,9 +15,9 @@ from collage.measure.wire.outcomes import Failed
 from collage.measure.wire.value_files import read_values
 from collage.measure.worker.judge_version import JUDGE
 from collage.precision.samples import Sample, Samples
+from collage.precision.series import document_name
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
-from collage.store import plan_name
 from collage_core.candidates.plan import Plan
 from collage_core.contract import Json
 from collage_core.errors import CollageError
@@ -105,7 +103,5 @@ class PlanErrors:
         toolchains = environment.toolchains
         host = toolchains.host.fingerprint_for(*(kernel.target.device for kernel in plan.kernels))
         plugins = [toolchains.plugins[name] for name in plan.toolchains]
-        of = environment.workload.calibration_key
-        what = ["error", plan.key, of, host, toolchains.threads, plugins, JUDGE]
-        digest = hashlib.sha256(json.dumps(what).encode()).hexdigest()
-        return plan_name(environment.workload.sha256, plan.targets, digest)
+        what = ["error", plan.key, host, toolchains.threads, plugins, JUDGE]
+        return document_name(environment, plan.targets, what)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -13,16 +11,13 @@ import numpy as np
 import onnx_ir
 
 from collage.build.output_check import needed
-from collage.errors import PrecisionError
-from collage.measure.wire.function_codec import FunctionEncoder
-from collage.measure.wire.messages import AskSeries
 from collage.measure.wire.value_files import write_values
 from collage.measure.wire.values import encode_value
 from collage.precision.groups import products_of
+from collage.precision.series import document_name, run_series
 from collage.reference import Evaluation
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
-from collage.store import plan_name
 from collage_core.contract import KernelFunction, Target
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.quantising import Range
@@ -30,8 +25,6 @@ from collage_core.ir.operators.quantising import Range
 _RANGES: Final = "collage.ranges"
 _JUDGED: Final = 8
 """Samples on which errors are looked at; ranges are those of all."""
-_DEADLINE_S: Final = 600.0
-_LEAST_S: Final = 30.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +78,7 @@ class Samples:
         if not self._products:
             return {}
         environment = self._environment
-        what = ["ranges", environment.workload.calibration_key, self._target.fingerprint]
-        digest = hashlib.sha256(json.dumps(what).encode()).hexdigest()
-        name = plan_name(environment.workload.sha256, {self._target.name}, digest)
+        name = document_name(environment, [self._target.name], ["ranges", self._target.fingerprint])
         known = environment.toolchains.database.get_document(SavedRanges, name)
         if known is None:
             further = environment.workload.calibration[_JUDGED:]
@@ -146,18 +137,8 @@ class Samples:
         environment = self._environment
         store = environment.toolchains.store
         function = self._function(outputs=outputs)
-        feeds = [tuple(encode_value(sample[spec.name], store) for spec in function.inputs) for sample in given]
-        ask = AskSeries(
-            target=self._target,
-            function=FunctionEncoder(store).encode(function),
-            inputs=feeds[0],
-            further=tuple(feeds[1:]),
-            build=environment.source.settings.build_for(self._target),
-            deadline_s=environment.budget.exploring.within(_DEADLINE_S, least_s=_LEAST_S),
-        )
-        answer = environment.toolchains.pool.worker(self._target.toolchain).series(ask)
-        if not isinstance(answer, list):
-            raise PrecisionError(f"{self._target.name} does not run the model: {answer.reason}")
+        feeds = [{name: encode_value(value, store) for name, value in sample.items()} for sample in given]
+        answer = run_series(environment, self._target, function, feeds, "on calibration samples")
         names = [spec.name for spec in function.outputs]
         return [dict(zip(names, run, strict=True)) for run in answer]
 

@@ -51,8 +51,7 @@ class Sensitivities:
 
     def _rounded(self, number: int, target: Target) -> float:
         """Return the square of the error of a group that a target does not quantise."""
-        first, _, second = target.option("precision").partition("+")
-        relative = _RELATIVE_TO_BF16.get(second if first == "int8" else first, 0.0)
+        relative = _RELATIVE_TO_BF16.get(target.rounded_precision, 0.0)
         return (relative * self.bf16[number]) ** 2
 
     def learning(self, candidate: CandidateKernel, error: float) -> Sensitivities:

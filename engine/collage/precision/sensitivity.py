@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from collage.errors import PrecisionError
-from collage.measure.wire.function_codec import FunctionEncoder
-from collage.measure.wire.messages import AskSeries
 from collage.measure.wire.values import encode_value
-from collage.measure.wire.wire_values import WireValue
 from collage.precision.groups import ProductGroup
-from collage.precision.probe import BF16, INT8, Probe, probe_of
+from collage.precision.probe import BF16, INT8, probe_of
+from collage.precision.series import document_name, run_series
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
-from collage.store import plan_name
 from collage_core.contract import Target
 
-_DEADLINE_S: Final = 1200.0
-_LEAST_S: Final = 30.0
 _COPIES: Final = 4
 """How often a worker may hold the weights: as they are, rounded in two ways, and while it runs."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
     """Which groups of products are rounded, as masks of their numbers.
 
@@ -73,27 +66,23 @@ class Prober:
         self._environment = environment
         self._groups = groups
         self._target = target
-        what = [environment.workload.key, target.fingerprint, [repr(group) for group in groups]]
-        digest = hashlib.sha256(json.dumps(what).encode()).hexdigest()
-        self._name = plan_name(environment.workload.sha256, {target.name}, digest)
+        what = ["probe", target.fingerprint, [repr(group) for group in groups]]
+        self._name = document_name(environment, [target.name], what)
         self._database = environment.toolchains.database
         known = self._database.get_document(ProbedErrors, self._name)
         self._known = {} if known is None else dict(known.errors)
-        self.runs = 0
 
-    def errors(self, choices: Sequence[Choice], note: Callable[[int], None] = lambda count: None) -> list[float]:
+    def errors(self, choices: Sequence[Choice]) -> list[float]:
         """Return the largest error of an output for each choice.
 
         Args:
             choices: What is rounded.
-            note: Receives the number of runs that are needed, before they begin.
 
         Raises:
             PrecisionError: If the probe does not run.
         """
         missing = [each for each in dict.fromkeys(choices) if each.key not in self._known]
         if missing:
-            note(len(missing))
             self._run(missing)
         return [self._known[each.key] for each in choices]
 
@@ -110,33 +99,18 @@ class Prober:
             raise PrecisionError("no output of the model says what rounding does to it")
         fixed = {name: capture.wire(value) for name, value in probe.values.items()}
 
-        def inputs(choice: Choice) -> tuple[WireValue, ...]:
-            chosen = {
-                name: encode_value(self._booleans(mask), store)
-                for name, mask in ((INT8, choice.int8), (BF16, choice.bf16))
+        feeds = [
+            {
+                **fixed,
+                INT8: encode_value(self._booleans(choice.int8), store),
+                BF16: encode_value(self._booleans(choice.bf16), store),
             }
-            return tuple({**fixed, **chosen}[spec.name] for spec in probe.function.inputs)
-
-        answer = self._answer(probe, [inputs(choice) for choice in choices])
+            for choice in choices
+        ]
+        answer = run_series(environment, self._target, probe.function, feeds, "with rounded operands")
         for choice, [errors] in zip(choices, answer, strict=True):
             self._known[choice.key] = float(np.max(errors))
-        self.runs += len(choices)
         self._database.put_document(self._name, ProbedErrors(errors=dict(self._known)))
-
-    def _answer(self, probe: Probe, feeds: Sequence[tuple[WireValue, ...]]) -> list[list[np.ndarray[Any, Any]]]:
-        environment = self._environment
-        ask = AskSeries(
-            target=self._target,
-            function=FunctionEncoder(environment.toolchains.store).encode(probe.function),
-            inputs=feeds[0],
-            further=tuple(feeds[1:]),
-            build=environment.source.settings.build_for(self._target),
-            deadline_s=environment.budget.exploring.within(_DEADLINE_S, least_s=_LEAST_S),
-        )
-        answer = environment.toolchains.pool.worker(self._target.toolchain).series(ask)
-        if not isinstance(answer, list):
-            raise PrecisionError(f"{self._target.name} does not run the model with rounded operands: {answer.reason}")
-        return answer
 
     def _booleans(self, mask: int) -> np.ndarray[Any, Any]:
         return np.array([bool(mask >> number & 1) for number in range(len(self._groups))])

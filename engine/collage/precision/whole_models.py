@@ -78,7 +78,7 @@ class WholeModels:
             if self._environment.budget.exploring.is_spent:
                 break
             count = sensitivities.most_within(self.pool.graph, self.pool.whole, target, self._bound)
-            if count in tried or count < 0 or (count == 0 and "+" not in target.option("precision")):
+            if count in tried or count < 0 or (count == 0 and not target.rounded_precision):
                 break
             tried.add(count)
             candidate = self._whole(target, sensitivities, count)
@@ -137,13 +137,14 @@ class WholeModels:
         self.best_us = min(self.best_us, cost_us)
 
 
-def whole_of(pool: CandidatePool, target: Target) -> tuple[CandidateKernel, float] | None:
-    """Return a target's fastest kernel for the whole model, with its cost in microseconds; None if there is none."""
+def fastest_exact(pool: CandidatePool) -> tuple[CandidateKernel, float] | None:
+    """Return the fastest kernel for the whole model in its own types, with its cost in microseconds; or None."""
     found = [
         (candidate, cost)
         for candidate in pool
-        if candidate.target.name == target.name
-        and pool.is_whole(candidate)
+        if pool.is_whole(candidate)
+        and candidate.target.exact
+        and candidate.target.mixable
         and (cost := pool.selected_us(candidate)) is not None
     ]
-    return min(found, key=lambda each: each[1], default=None)
+    return min(found, key=lambda each: (each[1], each[0].target.name), default=None)

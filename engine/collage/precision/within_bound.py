@@ -19,7 +19,7 @@ from collage.precision.plan_errors import PlanErrors
 from collage.precision.samples import Samples
 from collage.precision.sensitivities import Sensitivities
 from collage.precision.sensitivity import Choice, Prober
-from collage.precision.whole_models import WholeModels, whole_of
+from collage.precision.whole_models import WholeModels, fastest_exact
 from collage.report.progress import Progress
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
@@ -73,11 +73,12 @@ def within_bound(
     targets = _targets(environment, pool)
     if not targets:
         return WithinBound(pool=pool)
-    if (runner := _fastest(pool)) is None:
+    if (plain := fastest_exact(pool)) is None:
         return WithinBound(
             pool=pool,
             notes=("lower precision was not looked at: no toolchain runs the whole model in its own types",),
         )
+    runner = plain[0].target
     samples = Samples(environment, runner)
     notes: list[str] = []
     sensitivities = Sensitivities(groups=(), int8=(), bf16=())
@@ -92,7 +93,7 @@ def within_bound(
             )
     except PrecisionError as error:
         notes.append(f"precision is not decided by region: {error}")
-    for target in sorted(targets, key=lambda each: (not each.quantises, "+" not in each.name, each.name)):
+    for target in sorted(targets, key=lambda each: (not each.quantises, not each.rounded_precision, each.name)):
         if environment.budget.exploring.is_spent:
             notes.append("the budget ended before all targets of lower precision were looked at")
             break
@@ -124,19 +125,6 @@ def _targets(environment: Environment[Workload], pool: CandidatePool) -> list[Ta
     return [each for each in targets if each.is_chosen_by_region and each.toolchain not in refusing]
 
 
-def _fastest(pool: CandidatePool) -> Target | None:
-    """Return the target whose kernel for the whole model, in the model's own types, is the fastest."""
-    alone = [
-        (cost, candidate.target.name, candidate.target)
-        for candidate in pool
-        if pool.is_whole(candidate)
-        and candidate.target.exact
-        and candidate.target.mixable
-        and (cost := pool.selected_us(candidate)) is not None
-    ]
-    return min(alone, key=lambda each: each[:2])[2] if alone else None
-
-
 def _sensitivities(
     environment: Environment[Workload],
     samples: Samples,
@@ -156,12 +144,12 @@ def _sensitivities(
         raise PrecisionError("the model has no products of constant weights in float32, or is quantised already")
     prober = Prober(environment, groups, runner)
     each = [1 << number for number in range(len(groups))]
-    choices = [Choice(int8=mask) for mask in each] if any(target.quantises for target in targets) else []
-    choices += [Choice(bf16=mask) for mask in each]
-    progress.phase("running the model with rounded operands", len(choices))
-    found = prober.errors(choices)
-    eight, bf16 = found[: -len(groups)], found[-len(groups) :]
-    return Sensitivities(groups=groups, int8=eight or bf16, bf16=bf16)
+    eight = [Choice(int8=mask) for mask in each if any(target.quantises for target in targets)]
+    sixteen = [Choice(bf16=mask) for mask in each if any(target.rounded_precision for target in targets)]
+    progress.phase("running the model with rounded operands", len(eight) + len(sixteen))
+    found = prober.errors([*eight, *sixteen])
+    unused = [0.0] * len(groups)  # no target computes so
+    return Sensitivities(groups=groups, int8=found[: len(eight)] or unused, bf16=found[len(eight) :] or unused)
 
 
 def _mixed(
@@ -178,9 +166,7 @@ def _mixed(
     wholes = {candidate: cost_us for candidate, (cost_us, _) in models.found.items()}
     if not wholes or min(wholes.values()) > models.best_us or environment.budget.exploring.is_spent:
         return ()
-    fastest = _fastest(models.pool)
-    plain = None if fastest is None else whole_of(models.pool, fastest)
-    if plain is not None:
+    if (plain := fastest_exact(models.pool)) is not None:
         wholes[plain[0]] = plain[1]
     mix = PrecisionMix(
         models.pool,

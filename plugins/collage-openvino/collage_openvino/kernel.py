@@ -80,7 +80,7 @@ def properties(target: Target, threads: int) -> dict[str, Any]:
         "INFERENCE_NUM_THREADS": threads,
         "ENABLE_CPU_PINNING": False,
     }
-    if target.option("precision").endswith("bf16"):
+    if target.rounded_precision == "bf16":
         return settings | {"INFERENCE_PRECISION_HINT": "bf16"}
     # ACCURACY also turns off what float32 alone leaves on: activations quantised to 8 bits before products with
     # compressed weights, and 8-bit key-value caches.

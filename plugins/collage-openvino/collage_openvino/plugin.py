@@ -42,8 +42,8 @@ def targets(version: str, capabilities: Collection[str], flags: Collection[str])
     with its rounding.
 
     8-bit integers are offered where the CPU multiplies them (AVX_VNNI, AVX512_VNNI, AMX_INT8), and on request
-    elsewhere: with AVX2 alone OpenVINO multiplies them in 16 bits. What is not quantised is float32, or bfloat16 where
-    the CPU has that, too.
+    elsewhere: there sums of products saturate at 16 bits (OpenVINO's documentation, "Saturation (overflow) issue").
+    What is not quantised is float32, or bfloat16 where the CPU has that, too.
 
     Args:
         version: Version of OpenVINO.

@@ -60,6 +60,14 @@ inputs_option = click.option(
     help="An array per model input (docs/user/models.md); random ones unless given.",
 )
 
+preset_option = click.option(
+    "--preset",
+    type=click.Choice(["quick", "default", "extensive"]),
+    default="default",
+    show_default=True,
+    help="How much to try.",
+)
+
 calibration_option = click.option(
     "--calibration",
     type=click.Path(exists=True, path_type=Path),

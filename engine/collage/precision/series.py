@@ -1,0 +1,68 @@
+"""Run a function several times on one target, and name what is found out of a model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from collage.errors import PrecisionError
+from collage.measure.wire.function_codec import FunctionEncoder
+from collage.measure.wire.messages import AskSeries
+from collage.measure.wire.wire_values import WireValue
+from collage.setup.environment import Environment
+from collage.setup.workload import Workload
+from collage.store import plan_name
+from collage_core.contract import KernelFunction, Target
+
+_DEADLINE_S: Final = 1200.0
+_LEAST_S: Final = 30.0
+
+
+def run_series(
+    environment: Environment[Workload],
+    target: Target,
+    function: KernelFunction,
+    feeds: Sequence[Mapping[str, WireValue]],
+    how: str,
+) -> list[list[np.ndarray[Any, Any]]]:
+    """Build a function once and return its outputs for each of several inputs.
+
+    Args:
+        environment: The toolchains at work.
+        target: Runs it.
+        function: What to run.
+        feeds: Its inputs by name, at least one; others that it does not have do not matter.
+        how: How that runs the model, for the message.
+
+    Raises:
+        PrecisionError: If the target does not run it.
+    """
+    inputs = [tuple(feed[spec.name] for spec in function.inputs) for feed in feeds]
+    ask = AskSeries(
+        target=target,
+        function=FunctionEncoder(environment.toolchains.store).encode(function),
+        inputs=inputs[0],
+        further=tuple(inputs[1:]),
+        build=environment.source.settings.build_for(target),
+        deadline_s=environment.budget.exploring.within(_DEADLINE_S, least_s=_LEAST_S),
+    )
+    answer = environment.toolchains.pool.worker(target.toolchain).series(ask)
+    if not isinstance(answer, list):
+        raise PrecisionError(f"{target.name} does not run the model {how}: {answer.reason}")
+    return answer
+
+
+def document_name(environment: Environment[Workload], targets: Sequence[str], what: Sequence[Any]) -> str:
+    """Return the name under which the database keeps what targets say of the model and its calibration samples.
+
+    Args:
+        environment: The model.
+        targets: Names of the targets.
+        what: All that it depends on besides.
+    """
+    digest = hashlib.sha256(json.dumps([environment.workload.calibration_key, *what]).encode()).hexdigest()
+    return plan_name(environment.workload.sha256, set(targets), digest)
