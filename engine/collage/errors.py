@@ -196,16 +196,28 @@ class TooInexactError(VerificationError):
     """The outputs of a plan of lower precision are further off than is allowed, on inputs that nothing has used.
 
     Attributes:
-        error: Largest error of an output.
-        allowed: What is allowed.
+        excess: Largest error of an output relative to what is allowed; 1 where a metric of the user's says so.
         plan: Key of the plan; empty if it is not known.
     """
 
-    def __init__(self, message: str, error: float, allowed: float, plan: str = "") -> None:
+    def __init__(self, message: str, excess: float = 1.0, plan: str = "") -> None:
+        self.excess = excess
         self.plan = plan
-        self.error = error
-        self.allowed = allowed
         super().__init__(message)
+
+
+class MetricError(CollageError):
+    """A metric of the user's fails.
+
+    Attributes:
+        name: Its name.
+        reason: How it fails.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(f"the metric {name!r} cannot be computed: {reason}")
 
 
 class PlanRunError(VerificationError):

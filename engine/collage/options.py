@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from collage_core.contract import Protocol
 from collage_core.errors import UsageError
@@ -15,6 +15,7 @@ from collage_core.search import check_available
 
 if TYPE_CHECKING:
     from collage.control.fusion_specs import OwnRule
+    from collage.control.metric import Metric
     from collage.setup.inputs.calibration import Calibration
     from collage.setup.inputs.random_arrays import Given
 
@@ -115,6 +116,10 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
+_UNDER_METRIC: Final = 0.5
+"""Error of an output above which it is wrong, whatever a metric says."""
+_KERNEL_UNDER_METRIC: Final = 0.02
+"""Error that a kernel of a library may have by itself where a metric decides about the whole."""
 SEARCHES = ("lazy", "exact", "two-level", "ilp")
 
 
@@ -137,7 +142,11 @@ class OptimizeOptions:
             compute in the model's own dtypes are used; None leaves such targets out.
         calibration: Samples of the inputs from which the ranges of 8-bit integers are taken, and on which errors of
             lower precision are looked at: in memory, in an NPZ file or in a folder of such
-            (`collage.setup.inputs.calibration`). The inputs and some random ones if None.
+            (`collage.setup.inputs.calibration`). Those of `labelled` if None, or else the inputs and some random ones.
+        metric: Says how good outputs are (`collage.control.metric`): a function, or `"FILE.py:FUNCTION"`. Lower
+            precision is then used as long as that drops by `max_drop` at most.
+        max_drop: See `metric`; in its unit.
+        labelled: Samples for `metric`, as for `calibration`, which hold arrays of other names besides.
         tuning_db: URL of the tuning database; the user's own if None.
         threads: CPU threads; one per physical core if None.
         seed: For inputs and anything else random.
@@ -164,6 +173,9 @@ class OptimizeOptions:
     budget_s: float | None = None
     max_error: float | None = None
     calibration: Calibration | None = None
+    metric: str | Metric | None = None
+    max_drop: float | None = None
+    labelled: Calibration | None = None
     tuning_db: str | None = None
     threads: int | None = None
     seed: int = 0
@@ -194,8 +206,24 @@ class OptimizeOptions:
             raise UsageError(f"--rtol is a fraction of a tensor's scale above 0, not {self.rtol}")
         if self.max_error is not None and not 0 < self.max_error < 1:
             raise UsageError(f"--max-error is a fraction of an output's scale between 0 and 1, not {self.max_error}")
-        if self.calibration is not None and self.max_error is None:
-            raise UsageError("--calibration is for lower precision, which --max-error allows: give that, too")
+        if len({each is None for each in (self.metric, self.max_drop, self.labelled)}) > 1:
+            raise UsageError("--metric, --max-drop and --labelled belong together: give all three")
+        if self.max_drop is not None and not 0 <= self.max_drop < math.inf:
+            raise UsageError(f"--max-drop is a number of the metric's unit, 0 or more, not {self.max_drop}")
+        if self.calibration is not None and self.error_allowed is None:
+            raise UsageError(
+                "--calibration is for lower precision, which --max-error or --metric allows: give one of these, too"
+            )
+
+    @property
+    def error_allowed(self) -> float | None:
+        """Largest error of an output; half of its scale where only a metric decides, and None in own types only."""
+        return _UNDER_METRIC if self.max_error is None and self.metric is not None else self.max_error
+
+    @property
+    def kernel_error_allowed(self) -> float | None:
+        """Largest error of a kernel of lower precision whose region is not chosen by what it does to the outputs."""
+        return _KERNEL_UNDER_METRIC if self.max_error is None and self.metric is not None else self.max_error
 
     @property
     def tolerance(self) -> float:

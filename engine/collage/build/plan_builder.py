@@ -119,7 +119,7 @@ class PlanBuilder:
             )
         except TooInexactError as error:
             if any(kernel.target.is_chosen_by_region for kernel in assembled.plan.kernels):
-                raise TooInexactError(str(error), error.error, error.allowed, assembled.plan.key) from error
+                raise TooInexactError(str(error), error.excess, assembled.plan.key) from error
             raise self._traced(error, assembled, package, inputs, budget) from error
         except VerificationError as error:
             # as long as this took is left for the next best plan

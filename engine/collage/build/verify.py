@@ -107,7 +107,7 @@ def verify(
         largest, unchecked = largest_error(graph, read_values(made), evaluation, correct=correct, tolerance=tolerance)
     except TooInexactError as error:
         message = f"the saved plan is too inexact on fresh inputs: {error}"
-        raise TooInexactError(message, error.error, error.allowed) from error
+        raise TooInexactError(message, error.excess) from error
     except VerificationError as error:
         raise VerificationError(f"the saved plan is wrong on fresh inputs: {error}") from error
     profile = json.loads(timed.read_text(encoding="utf-8"))
@@ -149,8 +149,9 @@ def largest_error(
     for name, actual in made.items():
         verdict = judge.verdict(name, actual, as_output=True)
         if verdict.problem and not correct and tolerance < verdict.error < math.inf:
-            if far is None or verdict.error > far.error:
-                far = TooInexactError(f"output {name!r}: {verdict.problem}", verdict.error, tolerance)
+            excess = verdict.error / tolerance
+            if far is None or excess > far.excess:
+                far = TooInexactError(f"output {name!r}: {verdict.problem}", excess)
         elif verdict.problem:
             raise VerificationError(f"output {name!r}: {verdict.problem}")
         if name in chance:

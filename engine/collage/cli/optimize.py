@@ -61,6 +61,21 @@ from collage.cli.output import results_console, shown_progress, write_json
     metavar="REL",
     help="Allow lower precision, as long as the outputs are off by at most this, relative to their scale.",
 )
+@click.option(
+    "--metric",
+    metavar="FILE.py:FUNCTION",
+    help="Allow lower precision, as long as what this function of yours says of the outputs drops by --max-drop at "
+    "most (docs/user/user-control.md).",
+)
+@click.option(
+    "--max-drop", type=FiniteRange(min=0), metavar="NUMBER", help="Largest drop of --metric, in the metric's own unit."
+)
+@click.option(
+    "--labelled",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="FILE.npz|FOLDER",
+    help="Samples for --metric: the inputs, and arrays of other names, such as labels.",
+)
 @tuning_db_option
 @threads_option
 @measuring_options
@@ -120,6 +135,9 @@ def optimize(
     trace: Path | None,
     budget: float | None,
     max_error: float | None,
+    metric: str | None,
+    max_drop: float | None,
+    labelled: Path | None,
     tuning_db: str | None,
     threads: int | None,
     warmup: int | None,
@@ -169,6 +187,9 @@ def optimize(
         search=search,
         budget_s=budget,
         max_error=max_error,
+        metric=metric,
+        max_drop=max_drop,
+        labelled=labelled,
         tuning_db=tuning_db,
         threads=threads,
         seed=seed,

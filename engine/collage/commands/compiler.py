@@ -114,7 +114,7 @@ class Compiler:
             device_variants=preset.device_variants,
             protocol=preset.protocol,
             tolerance=limits,
-            inexact_tolerance=limits,
+            inexact_kernel_tolerance=limits,
             deadline_s=preset.deadline_s,
         )
         self._choices = SetupChoices(measuring=lambda threads: settings)

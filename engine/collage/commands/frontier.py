@@ -60,8 +60,8 @@ def frontier(
         CollageError: If the model cannot be optimized for a bound.
     """
     options, progress = options or OptimizeOptions(), progress or SilentProgress()
-    if options.max_error is not None:
-        raise UsageError("a frontier has bounds of its own, so its options have no max_error")
+    if options.error_allowed is not None:
+        raise UsageError("a frontier has bounds of its own, so its options have no max_error and no metric")
     if calibration is not None and not isinstance(calibration, str | os.PathLike):
         calibration = list(calibration)
     wanted: list[tuple[float | None, OptimizeOptions]] = [(None, options)]

@@ -39,8 +39,8 @@ from collage.options import OptimizeOptions, Preset
 from collage.peaks.limits import PlanLimits
 from collage.peaks.measured_limits import measured_limits, working_targets
 from collage.precision.blame import blamed
-from collage.precision.sensitivities import Sensitivities
-from collage.precision.within_bound import MARGIN, within_bound
+from collage.precision.lower_precision import LowerPrecision
+from collage.precision.plans.plan_runs import PlanRuns
 from collage.process_guard import plugins_guarded
 from collage.report.facts.record import Record
 from collage.report.progress import Progress, SilentProgress
@@ -64,8 +64,6 @@ _SEARCHES_AGAIN: Final = 3
 """Searches that are repeated without a kernel that makes the plan wrong, or for a smaller error; then the next best
 plan is kept.
 """
-_BACK_OFF: Final = 0.9
-"""Factor by which a plan is to stay further below the bound than the one that exceeded it on fresh inputs."""
 
 
 @plugins_guarded()
@@ -98,6 +96,7 @@ def optimize(
         input_shapes=options.input_shapes,
         inputs=options.inputs,
         calibration=options.calibration,
+        labelled=options.labelled,
         seed=options.seed,
         prepare=functools.partial(prepared_apart, budget=budget),
     )
@@ -143,9 +142,12 @@ class _Optimization:
         self._trace: Mapping[str, Any] | None = None
         self._alone_us: dict[str, float] = {}
         self._explored_at = 0.0
-        self._sensitivities: Sensitivities | None = None
-        self._bound_used = 1.0
-        self._errors: dict[str, float] = {}
+        allowed, metric = options.error_allowed, graph_choices.choices.metric
+        self._precision: LowerPrecision | None = None
+        if allowed is not None:
+            self._precision = LowerPrecision(
+                environment, PlanRuns(environment, self._builder), allowed, metric, progress
+            )
 
     def run(self) -> Optimized:
         """Propose, explore, race, build, decide and record; once more without a kernel that makes the plan wrong."""
@@ -156,10 +158,9 @@ class _Optimization:
             try:
                 return self._searched(rules)
             except TooInexactError as error:
-                if self._given is not None:
+                if self._given is not None or self._precision is None:
                     raise
-                below = self._errors[error.plan] / (MARGIN * error.allowed)
-                self._bound_used = _BACK_OFF * min(self._bound_used * error.allowed / error.error, below)
+                self._precision.stay_below(error)
                 self._left_out.append(f"{error}; searched again for one that stays further below")
                 self._notes = [*notes, *self._left_out]
                 self._progress.message(self._left_out[-1])
@@ -179,7 +180,9 @@ class _Optimization:
             raise error
         if not self._environment.budget.allows_again(self._explored_at):
             self._notes.append("the budget left no time to search again without what is wrong")
-        elif isinstance(error, TooInexactError) and error.plan not in self._errors:
+        elif isinstance(error, TooInexactError) and (
+            self._precision is None or error.plan not in self._precision.errors
+        ):
             return  # the exploration, which knows nothing of the bound, would find it again
         elif len(self._left_out) < _SEARCHES_AGAIN:
             raise error
@@ -202,6 +205,9 @@ class _Optimization:
             kept = self._kept(plans, timings)
         with self._clock.phase("peaks"):
             limits = self._limits(explored, kept)
+        precision = self._precision
+        if precision is not None and precision.silence:
+            self._notes.append(precision.silence)
         record = record_of(
             self._environment,
             self._options,
@@ -213,7 +219,8 @@ class _Optimization:
             seconds=self._clock.total(),
             alone_us=self._alone_us,
             notes=self._notes,
-            precision=blamed(kept.assembled.plan, self._sensitivities),
+            precision={} if precision is None else blamed(kept.assembled.plan, precision.sensitivities),
+            metric=None if precision is None else precision.facts,
         )
         origin = self._origin if self._is_final(explored, record) else None
         return Optimized(record=record, assembled=kept.assembled, pool=explored.pool, trace=self._trace, origin=origin)
@@ -258,24 +265,16 @@ class _Optimization:
 
     def _of_lower_precision(self, explored: Explored) -> tuple[Explored, tuple[Plan, ...]]:
         """Measure kernels of lower precision where an error is allowed, and return plans that mix precisions."""
-        if self._options.max_error is None or self._environment.budget.exploring.is_spent:
+        if self._precision is None or self._environment.budget.exploring.is_spent:
             return explored, ()
         if self._graph_choices.pins:
             self._notes.append(
-                "with pins each kernel of lower precision keeps to --max-error: none is chosen by region"
+                "with pins each kernel of lower precision keeps to the bound by itself: none is chosen by region"
             )
             return explored, ()
         with self._clock.phase("precision"):
-            found = within_bound(
-                self._environment,
-                self._builder,
-                explored.pool,
-                self._bound_used * self._options.max_error,
-                self._progress,
-            )
+            found = self._precision.explore(explored.pool)
         self._notes += found.notes
-        self._sensitivities = found.sensitivities
-        self._errors |= found.errors
         return dataclasses.replace(explored, pool=found.pool), found.plans
 
     def _forced(self, rules: Sequence[TargetRule], given: PlanFile) -> tuple[Explored, list[Plan]]:
@@ -383,6 +382,7 @@ class _Optimization:
             seed=self._options.seed,
             tie_breaking=self._tie_breaking,
             wrong=self._found_wrong,
+            accept=None if self._precision is None else self._precision.accept,
         )
         self._notes += kept.notes
         if self._given is None:

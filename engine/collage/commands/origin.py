@@ -13,6 +13,7 @@ from pathlib import Path
 
 import onnx_ir
 
+from collage.control.metric import metric_version
 from collage.devices.this_host import this_host
 from collage.installed_code import OWN, code_hash, entry_packages
 from collage.options import OptimizeOptions
@@ -20,7 +21,9 @@ from collage.setup.facts import external_files, file_sha256
 from collage.setup.inputs.calibration import calibration_files
 from collage_core.ir.io.model_io import load_model
 
-_ASIDE = frozenset({"tuning_db", "inputs", "calibration", "load_plan", "fusion_specs", "retry_failed"})
+_ASIDE = frozenset(
+    {"tuning_db", "inputs", "calibration", "metric", "labelled", "load_plan", "fusion_specs", "retry_failed"}
+)
 """Options that count otherwise: by the content of a file, or not at all."""
 
 
@@ -44,19 +47,25 @@ def origin_of(model: str | os.PathLike[str] | onnx_ir.Model, options: OptimizeOp
     """
     if isinstance(model, onnx_ir.Model) or isinstance(options.inputs, Mapping):
         return None
-    if not isinstance(options.calibration, str | os.PathLike | None):
+    samples = [each for each in (options.calibration, options.labelled) if each is not None]
+    if not all(isinstance(each, str | os.PathLike) for each in samples) or callable(options.metric):
         return None
     if options.budget_s is not None or options.fusion_specs:
         return None
     path = Path(model)
     files = [path, *external_files(load_model(path))]
     files += [Path(each) for each in (options.inputs, options.load_plan) if each is not None]
-    files += [] if options.calibration is None else calibration_files(options.calibration)
+    files += [file for each in samples if isinstance(each, str | os.PathLike) for file in calibration_files(each)]
     host = this_host()
     what = {
         "model": path.name,
         "files": [file_sha256(each) for each in files],
-        "given": [options.inputs is not None, options.load_plan is not None, options.calibration is not None],
+        "given": [
+            each is not None for each in (options.inputs, options.load_plan, options.calibration, options.labelled)
+        ],
+        "metric": None
+        if options.metric is None
+        else [metric_version(options.metric), options.metric.rpartition(":")[2]],
         "options": {
             field.name: getattr(options, field.name)
             for field in dataclasses.fields(options)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from collage.control.fusion_specs import OwnRule, with_own_rules
+from collage.control.metric import UserMetric
 from collage.control.pins import Pin, Pins
 from collage.control.plan_file import PlanFile, read_plan
 from collage.control.tie_breaking import TieBreaking
@@ -25,25 +26,31 @@ class UserChoices:
         tie_breaking: Preferred targets where measurements cannot decide.
         given: The plan to build; None to search.
         fusion_specs: Candidate-finding rules, by targets.
+        metric: What says how good outputs are; None if only their error counts.
     """
 
     pins: tuple[Pin, ...]
     tie_breaking: TieBreaking
     given: PlanFile | None
     fusion_specs: Mapping[str, OwnRule]
+    metric: UserMetric | None
 
     @classmethod
     def read(cls, options: OptimizeOptions) -> Self:
         """Parse the user's choices from the options, before any work.
 
         Raises:
-            UsageError: If a choice is misspelt, or the plan file is invalid.
+            UsageError: If a choice is misspelt, or the plan file or the metric is invalid.
         """
+        metric = None
+        if options.metric is not None and options.max_drop is not None:
+            metric = UserMetric.read(options.metric, options.max_drop)
         return cls(
             pins=tuple(map(Pin.parse, options.pins)),
             tie_breaking=TieBreaking.parse(options.prefer),
             given=None if options.load_plan is None else read_plan(options.load_plan),
             fusion_specs=options.fusion_specs,
+            metric=metric,
         )
 
     def over(self, graph: DataflowGraph, targets: Sequence[Target]) -> GraphChoices:

@@ -43,6 +43,7 @@ def keep_best(
     seed: int,
     tie_breaking: TieBreaking,
     wrong: Callable[[WrongKernelError | TooInexactError], None],
+    accept: Callable[[Plan], None] | None = None,
 ) -> Kept:
     """Return the best plan whose package is right; what is wrong costs itself only, and is among the failed.
 
@@ -54,6 +55,7 @@ def keep_best(
         tie_breaking: Whom to prefer where the race cannot tell.
         wrong: Receives the kernel that makes a plan wrong, or by how much a plan exceeds the bound; raises if the next
             best plan is not wanted.
+        accept: Receives the best plan once its package is right; raises a `VerificationError` if it is not to be kept.
 
     Raises:
         CollageError: If none is right.
@@ -66,6 +68,8 @@ def keep_best(
         winner = next(plan for plan in plans if plan.name == decision.winner)
         try:
             assembled, verified = builder.verified(winner)
+            if accept is not None:
+                accept(winner)
         except (PlanBuildError, VerificationError) as error:
             if isinstance(error, WrongKernelError | TooInexactError):
                 wrong(error)

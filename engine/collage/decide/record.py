@@ -12,7 +12,7 @@ from collage.decide.recording import comparison, device_copies, regions
 from collage.explore.exploration import Explored
 from collage.options import OptimizeOptions
 from collage.peaks.limits import PlanLimits
-from collage.report.facts.precision_facts import PrecisionFacts
+from collage.report.facts.precision_facts import MetricFacts, PrecisionFacts
 from collage.report.facts.record import Record, SearchFacts
 from collage.setup.environment import Environment
 from collage.setup.facts import device_facts, host_facts, toolchain_facts
@@ -36,6 +36,7 @@ def record_of(
     alone_us: Mapping[str, float],
     notes: Sequence[str],
     precision: Mapping[CandidateKernel, PrecisionFacts],
+    metric: MetricFacts | None,
 ) -> Record:
     """Return the record.
 
@@ -51,6 +52,7 @@ def record_of(
         alone_us: What each plan was predicted to take before the race, by name.
         notes: What the user should know besides.
         precision: What lower precision of the plan's kernels does to the outputs.
+        metric: What the plan reaches in the user's metric; None without one.
     """
     workload, toolchains = environment.workload, environment.toolchains
     pool, plan, verified = explored.pool, kept.assembled.plan, kept.verified
@@ -66,7 +68,7 @@ def record_of(
         threads=toolchains.threads,
         seed=options.seed,
         preset=options.effective.name,
-        max_error_allowed=options.max_error or 0.0,
+        max_error_allowed=options.error_allowed or 0.0,
         deterministic=options.deterministic,
         toolchains=toolchain_facts(toolchains.registry, toolchains.statuses, explored.proposals, plan),
         search=_search_facts(environment, explored, method, seconds),
@@ -75,6 +77,7 @@ def record_of(
         predicted_ms=plan.predicted_us / 1000,
         measured_ms=latency.p50 if latency is not None else 0.0,
         max_error=verified.max_error,
+        metric=metric,
         regions=regions(
             plan,
             pool,

@@ -74,7 +74,10 @@ def precision_of(target: Target) -> onnx_ir.DataType | None:
 
 def _settings(settings: MeasureSettings) -> MeasureSettings:
     return dataclasses.replace(
-        settings, tolerance=_TOLERANCE, inexact_tolerance=_TOLERANCE, deadline_s=min(_DEADLINE_S, settings.deadline_s)
+        settings,
+        tolerance=_TOLERANCE,
+        inexact_kernel_tolerance=_TOLERANCE,
+        deadline_s=min(_DEADLINE_S, settings.deadline_s),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from collage.precision.sensitivities import Sensitivities
+from collage.precision.sensitivity.sensitivities import Sensitivities
 from collage.report.facts.precision_facts import PrecisionFacts
 from collage_core.candidates.plan import Plan
 from collage_core.fusion import CandidateKernel

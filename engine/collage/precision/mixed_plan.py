@@ -9,7 +9,7 @@ from typing import Final
 
 from collage.measure.driver.source import MeasuringCostSource
 from collage.precision.segments import segments
-from collage.precision.sensitivities import Sensitivities
+from collage.precision.sensitivity.sensitivities import Sensitivities
 from collage.report.progress import Progress
 from collage_core.candidates.costs import CacheKey
 from collage_core.candidates.plan import Plan

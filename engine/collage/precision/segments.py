@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from collage.precision.groups import flops_of
-from collage.precision.sensitivities import Sensitivities
+from collage.precision.sensitivity.groups import flops_of
+from collage.precision.sensitivity.sensitivities import Sensitivities
 from collage_core.candidates.pool import CandidatePool
 from collage_core.fusion import CandidateKernel, cut_positions
 from collage_core.ir.graph.masks import iterate_bits, mask_of

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from collage.precision.plan_errors import PlanErrors
-from collage.precision.sensitivities import Sensitivities
+from collage.errors import PrecisionError
+from collage.precision.plans.bound import Bound
+from collage.precision.plans.plan_errors import PlanErrors
+from collage.precision.sensitivity.sensitivities import Sensitivities
 from collage.report.progress import Progress
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
@@ -21,19 +24,35 @@ _NEARLY: Final = 0.8
 """Share of what may be used up above which no other form is tried."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WholeModel:
+    """What was found out of a kernel for the whole model.
+
+    Attributes:
+        cost_us: Its cost in microseconds.
+        error: Error of its plan; infinite if that does not run.
+        kept: Whether its plan keeps to the bound.
+    """
+
+    cost_us: float
+    error: float
+    kept: bool
+
+
 class WholeModels:
     """Looks at kernels for the whole model, one target after another.
 
     Args:
         environment: The model and the toolchains.
         pool: What was measured so far.
-        bound: Largest error of an output.
+        bound: What plans have to keep to.
         plan_errors: Runs plans.
         progress: Receives progress updates.
 
     Attributes:
+        bound: As given.
         pool: The candidates, with those found here that keep to the bound.
-        found: Cost in microseconds, and error, of each kernel that was run.
+        found: What was found out of each kernel that was run.
         errors: Errors of the plans that were run, by the plan's key.
         best_us: Cost of the fastest kernel for the whole model that keeps to the bound.
     """
@@ -42,16 +61,16 @@ class WholeModels:
         self,
         environment: Environment[Workload],
         pool: CandidatePool,
-        bound: float,
+        bound: Bound,
         plan_errors: PlanErrors,
         progress: Progress,
     ) -> None:
         self._environment = environment
-        self._bound = bound
+        self.bound = bound
         self._plan_errors = plan_errors
         self._progress = progress
         self.pool = pool
-        self.found: dict[CandidateKernel, tuple[float, float]] = {}
+        self.found: dict[CandidateKernel, WholeModel] = {}
         self.errors: dict[str, float] = {}
         costs = (pool.selected_us(candidate) for candidate in pool if pool.is_whole(candidate))
         self.best_us = min((cost for cost in costs if cost is not None), default=INVALID)
@@ -61,10 +80,10 @@ class WholeModels:
         candidate = self._whole(target, sensitivities, 0)
         if (cost_us := self._measured(candidate)) is None or cost_us >= self.best_us:
             return sensitivities
-        error = self._error(candidate, cost_us)
-        if error <= self._bound:
+        found = self._run(candidate, cost_us)
+        if found.kept:
             self._take(candidate, cost_us)
-        return sensitivities.learning(candidate, error)
+        return sensitivities.learning(candidate, found.error)
 
     def quantised(self, target: Target, sensitivities: Sensitivities) -> Sensitivities:
         """Look for the form that uses up most of the bound on a target that quantises; return what is known after it.
@@ -77,7 +96,7 @@ class WholeModels:
         for _ in range(_ATTEMPTS):
             if self._environment.budget.exploring.is_spent:
                 break
-            count = sensitivities.most_within(self.pool.graph, self.pool.whole, target, self._bound)
+            count = sensitivities.most_within(self.pool.graph, self.pool.whole, target, self.bound.error)
             if count in tried or count < 0 or (count == 0 and not target.rounded_precision):
                 break
             tried.add(count)
@@ -85,25 +104,29 @@ class WholeModels:
             cost_us = self._measured(candidate)
             if cost_us is None or cost_us >= self.best_us:
                 break
-            error = self._error(candidate, cost_us)
-            sensitivities = sensitivities.learning(candidate, error)
-            if error <= self._bound:
+            found = self._run(candidate, cost_us)
+            sensitivities = sensitivities.learning(candidate, found.error)
+            if found.kept:
                 self._take(candidate, cost_us)
-                if error >= _NEARLY * self._bound or count == len(sensitivities.groups):
+                if found.error >= _NEARLY * self.bound.error or count == len(sensitivities.groups):
                     break
         return sensitivities
 
-    def plan_error(self, plan: Plan) -> float:
-        """Run a plan and return its error, which is infinite if it does not run."""
+    def plan_error(self, plan: Plan) -> tuple[float, bool]:
+        """Run a plan and return its error, which is infinite if it does not run, and whether it keeps to the bound."""
         self._progress.phase(f"looking at the error of {plan.name}", 1)
         found = self._plan_errors(plan)
         self.errors[plan.key] = found.error
         eight = sum(len(kernel.sub_graph.int8) for kernel in plan.kernels)
-        said = f"error {found.error:.3g}" if not found.reason else found.reason
+        said, kept = f"error {found.error:.3g}" if not found.reason else found.reason, False
+        try:
+            kept = self.bound.keeps(plan, found.error)
+        except PrecisionError as error:
+            said = str(error)
         form = f"{len(plan.kernels)} kernel(s), {eight} product(s) in int8"
         self._progress.message(f"{plan.name}: {form}, {plan.predicted_us / 1e3:.2f} ms, {said}")
         self._progress.advance()
-        return found.error
+        return found.error, kept
 
     def _whole(self, target: Target, sensitivities: Sensitivities, count: int) -> CandidateKernel:
         chosen: Sequence[int] = sensitivities.by_price(target)[:count] if target.quantises else ()
@@ -118,18 +141,11 @@ class WholeModels:
         cost = source.cost(candidate, confirmed=False)
         return None if isinstance(cost, Unmeasured) or cost == INVALID else cost
 
-    def _error(self, candidate: CandidateKernel, cost_us: float) -> float:
+    def _run(self, candidate: CandidateKernel, cost_us: float) -> WholeModel:
         """Run the plan of a kernel."""
-        plan = Plan(
-            name=candidate.target.name,
-            single=True,
-            partitioning=Partitioning(self.pool.graph, (candidate,)),
-            costs_us=(cost_us,),
-            dispatch_us=self.pool.dispatch_us,
-        )
-        error = self.plan_error(plan)
-        self.found[candidate] = (cost_us, error)
-        return error
+        error, kept = self.plan_error(_plan_of(self.pool, candidate, cost_us))
+        self.found[candidate] = found = WholeModel(cost_us=cost_us, error=error, kept=kept)
+        return found
 
     def _take(self, candidate: CandidateKernel, cost_us: float) -> None:
         pool = self.pool.with_candidates([candidate])
@@ -148,3 +164,19 @@ def fastest_exact(pool: CandidatePool) -> tuple[CandidateKernel, float] | None:
         and (cost := pool.selected_us(candidate)) is not None
     ]
     return min(found, key=lambda each: (each[1], each[0].target.name), default=None)
+
+
+def fastest_exact_plan(pool: CandidatePool) -> Plan | None:
+    """Return the plan of the fastest kernel for the whole model in its own types; None if there is none."""
+    found = fastest_exact(pool)
+    return None if found is None else _plan_of(pool, *found)
+
+
+def _plan_of(pool: CandidatePool, candidate: CandidateKernel, cost_us: float) -> Plan:
+    return Plan(
+        name=candidate.target.name,
+        single=True,
+        partitioning=Partitioning(pool.graph, (candidate,)),
+        costs_us=(cost_us,),
+        dispatch_us=pool.dispatch_us,
+    )

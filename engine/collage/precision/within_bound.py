@@ -8,17 +8,17 @@ measured, and their plans run, which says how far the expectation is off.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-from collage.build.plan_builder import PlanBuilder
 from collage.errors import PrecisionError
-from collage.precision.groups import product_groups
-from collage.precision.mixed_plan import PrecisionMix
-from collage.precision.plan_errors import PlanErrors
-from collage.precision.samples import Samples
-from collage.precision.sensitivities import Sensitivities
-from collage.precision.sensitivity import Choice, Prober
+from collage.precision.mixing import mixed_plans
+from collage.precision.plans.bound import Bound
+from collage.precision.plans.plan_errors import PlanErrors
+from collage.precision.plans.plan_runs import PlanRuns
+from collage.precision.sensitivity.finding import find_sensitivities
+from collage.precision.sensitivity.samples import Samples
+from collage.precision.sensitivity.sensitivities import Sensitivities
 from collage.precision.whole_models import WholeModels, fastest_exact
 from collage.report.progress import Progress
 from collage.setup.environment import Environment
@@ -27,11 +27,6 @@ from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 from collage_core.contract import Target
 
-MARGIN: Final = 0.85
-"""Share of the bound that a plan may use up on the calibration samples: on others its error may be larger.
-
-A ConvNeXt whose error was 0.017 at most on four samples had 0.0149, 0.0175 and 0.0202 on three others.
-"""
 _GUESSES: Final = (
     "ranges of 8-bit integers are guesses, since they are those of random inputs: give real ones with --calibration"
 )
@@ -59,16 +54,19 @@ class WithinBound:
 
 
 def within_bound(
-    environment: Environment[Workload], builder: PlanBuilder, pool: CandidatePool, bound: float, progress: Progress
+    environment: Environment[Workload], runs: PlanRuns, pool: CandidatePool, bound: Bound, progress: Progress
 ) -> WithinBound:
     """Measure kernels of lower precision that are expected to keep to a bound.
 
     Args:
         environment: The model and the toolchains.
-        builder: Builds plans.
+        runs: Builds and runs plans.
         pool: What was measured of kernels that compute in the model's own types.
-        bound: Largest error of an output.
+        bound: What plans have to keep to.
         progress: Receives progress updates.
+
+    Raises:
+        MetricError: If the metric of the bound cannot be computed.
     """
     targets = _targets(environment, pool)
     if not targets:
@@ -82,9 +80,9 @@ def within_bound(
     samples = Samples(environment, runner)
     notes: list[str] = []
     sensitivities = Sensitivities(groups=(), int8=(), bf16=())
-    models = WholeModels(environment, pool, MARGIN * bound, PlanErrors(environment, builder, samples), progress)
+    models = WholeModels(environment, pool, bound, PlanErrors(environment, runs, samples), progress)
     try:
-        sensitivities = _sensitivities(environment, samples, runner, targets, progress)
+        sensitivities = find_sensitivities(environment, samples, runner, targets, progress)
         if silent := samples.without_range():
             named = ", ".join(map(repr, silent[:_NAMED]))
             notes.append(
@@ -101,7 +99,7 @@ def within_bound(
             sensitivities = models.quantised(target, sensitivities)
         elif not target.quantises:
             sensitivities = models.rounded(target, sensitivities)
-    plans = _mixed(environment, models, sensitivities, MARGIN * bound, progress) if sensitivities.groups else ()
+    plans = mixed_plans(environment, models, sensitivities, progress) if sensitivities.groups else ()
     kernels = [*models.pool, *(kernel for plan in plans for kernel in plan.kernels)]
     if not environment.workload.is_calibrated and any(kernel.sub_graph.int8 for kernel in kernels):
         notes.append(_GUESSES)
@@ -123,61 +121,3 @@ def _targets(environment: Environment[Workload], pool: CandidatePool) -> list[Ta
     }
     targets = environment.toolchains.targets()
     return [each for each in targets if each.is_chosen_by_region and each.toolchain not in refusing]
-
-
-def _sensitivities(
-    environment: Environment[Workload],
-    samples: Samples,
-    runner: Target,
-    targets: Sequence[Target],
-    progress: Progress,
-) -> Sensitivities:
-    """Find what rounding each group of products does.
-
-    Raises:
-        PrecisionError: If that does not succeed.
-    """
-    progress.phase("running the model on calibration samples", 1)
-    groups = product_groups(environment.graph, samples.ranges())
-    progress.advance()
-    if not groups:
-        raise PrecisionError("the model has no products of constant weights in float32, or is quantised already")
-    prober = Prober(environment, groups, runner)
-    each = [1 << number for number in range(len(groups))]
-    eight = [Choice(int8=mask) for mask in each if any(target.quantises for target in targets)]
-    sixteen = [Choice(bf16=mask) for mask in each if any(target.rounded_precision for target in targets)]
-    progress.phase("running the model with rounded operands", len(eight) + len(sixteen))
-    found = prober.errors([*eight, *sixteen])
-    unused = [0.0] * len(groups)  # no target computes so
-    return Sensitivities(groups=groups, int8=found[: len(eight)] or unused, bf16=found[len(eight) :] or unused)
-
-
-def _mixed(
-    environment: Environment[Workload],
-    models: WholeModels,
-    sensitivities: Sensitivities,
-    bound: float,
-    progress: Progress,
-) -> tuple[Plan, ...]:
-    """Look for a plan that mixes precisions, if a kernel that exceeds the bound is faster than all that keep to it.
-
-    Its kernels are not for other searches, which know nothing of the bound.
-    """
-    wholes = {candidate: cost_us for candidate, (cost_us, _) in models.found.items()}
-    if not wholes or min(wholes.values()) > models.best_us or environment.budget.exploring.is_spent:
-        return ()
-    if (plain := fastest_exact(models.pool)) is not None:
-        wholes[plain[0]] = plain[1]
-    mix = PrecisionMix(
-        models.pool,
-        list(wholes.items()),
-        sensitivities,
-        bound,
-        {candidate: error for candidate, (_, error) in models.found.items() if error <= bound},
-        environment.source,
-        models.plan_error,
-        lambda: environment.budget.exploring.is_spent,
-        progress,
-    )
-    plan = mix.plan(models.best_us)
-    return () if plan is None else (plan,)

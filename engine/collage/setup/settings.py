@@ -34,7 +34,8 @@ def measure_settings(options: OptimizeOptions, threads: int) -> MeasureSettings:
         threads: CPU threads of each kernel.
     """
     preset, exact = options.effective, options.tolerance
-    inexact = exact if options.max_error is None else max(exact, options.max_error)
+    inexact = max(exact, options.error_allowed or 0.0)
+    kernel = max(exact, options.kernel_error_allowed or 0.0)
     return MeasureSettings(
         build=BuildSettings(
             threads=threads,
@@ -47,7 +48,8 @@ def measure_settings(options: OptimizeOptions, threads: int) -> MeasureSettings:
         protocol=preset.protocol,
         tolerance=Tolerance(relative=exact, mismatched=exact),
         inexact_tolerance=Tolerance(relative=inexact, mismatched=inexact),
-        by_region=options.max_error is not None and not options.pins,
+        inexact_kernel_tolerance=Tolerance(relative=kernel, mismatched=kernel),
+        by_region=options.error_allowed is not None and not options.pins,
         deadline_s=preset.deadline_s
         if options.budget_s is None
         else min(preset.deadline_s, _least_s(options.budget_s)),
@@ -101,7 +103,7 @@ class SetupChoices:
         return cls(
             toolchains=options.toolchains,
             exclude=options.exclude,
-            inexact=options.max_error is not None,
+            inexact=options.error_allowed is not None,
             reference=options.reference,
             tuning_db=options.tuning_db,
             threads=options.threads,

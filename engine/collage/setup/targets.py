@@ -98,7 +98,7 @@ class Selection:
         if target.on_request and not any(spelling.matches(target) for spelling in self.wanted or ()):
             return f"slow here, so only on request: --toolchains '{target.name}'"
         if not target.exact and not self.inexact:
-            return "it does not compute in the model's own dtypes; allow an error with --max-error"
+            return "it does not compute in the model's own dtypes; allow an error with --max-error or --metric"
         return ""
 
 

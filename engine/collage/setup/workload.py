@@ -32,6 +32,7 @@ from collage.setup.inputs import (
     checked_values,
     digest_values,
     given_values,
+    labelled_samples,
     random_inputs,
 )
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -54,14 +55,16 @@ class Workload:
         inputs: Values for the inputs, or the NPZ file that holds them, whose shapes free dimensions take where
             `input_shapes` names none; seeded random arrays if None. An input with a default value stays one if a value
             for it is among them, and is a constant otherwise.
-        calibration: Samples from which ranges are taken; see `calibration_samples`. The inputs and some random ones if
-            None.
+        calibration: Samples from which ranges are taken; see `calibration_samples`. Those of `labelled` that decide if
+            None, or else the inputs and some random ones.
+        labelled: Samples for a metric.
         seed: For random arrays.
         prepare: Prepares the model; in a process of its own if None.
 
     Attributes:
         graph: The prepared model's graph.
         facts: What the record keeps of it.
+        labelled: The samples for a metric, None without.
         key: Hash of the model with its weights, input shapes and inputs.
         seed: As given.
         notes: What the user should know about how the model is taken.
@@ -78,6 +81,7 @@ class Workload:
         input_shapes: Mapping[str, tuple[int, ...]] | None = None,
         inputs: Given | None = None,
         calibration: Calibration | None = None,
+        labelled: Calibration | None = None,
         seed: int = 0,
         prepare: Prepare | None = None,
     ) -> None:
@@ -93,7 +97,10 @@ class Workload:
         prepared = (prepare or prepared_apart)(given, shapes)
         with blamed_on(prepared):
             self.graph = DataflowGraph(prepared)
+        self.labelled = None if labelled is None else labelled_samples(self.graph, labelled)
         self._samples = None if calibration is None else calibration_samples(self.graph, calibration)
+        if self._samples is None and self.labelled is not None and self._arrays is None:
+            self._samples = [dict(each.inputs) for each in self.labelled.deciding]
         self.facts: ModelFacts = model_facts(name, sha256, given, self.graph.model)
         self.seed = seed
         self._draw = 0

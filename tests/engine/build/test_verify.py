@@ -71,5 +71,4 @@ def test_a_plan_of_lower_precision_that_is_too_far_off_says_by_how_much(
         judged()
     assert type(caught.value) is kind
     if isinstance(caught.value, TooInexactError):
-        assert caught.value.error == pytest.approx(off)
-        assert caught.value.allowed == 0.1
+        assert caught.value.excess == pytest.approx(off / 0.1)

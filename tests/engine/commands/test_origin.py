@@ -61,6 +61,7 @@ def test_a_run_that_retries_what_failed_has_the_origin_of_one_that_does_not(mode
 
 def test_every_option_is_known_here() -> None:
     otherwise = {"tuning_db", "inputs", "load_plan", "fusion_specs", "budget_s", "retry_failed", "calibration"}
+    otherwise |= {"metric", "max_drop", "labelled"}
 
     assert {field.name for field in dataclasses.fields(OptimizeOptions)} == CHANGED.keys() | otherwise
 
@@ -101,6 +102,21 @@ def test_calibration_counts_by_the_content_of_its_files(model: Path, tmp_path: P
 
     assert len({origin(b"1"), origin(b"2"), origin(b"2", b"1"), origin_of(model, OptimizeOptions(max_error=0.1))}) == 4
     assert origin(b"2", b"1") == origin(b"2", b"1")
+
+
+def test_a_metric_counts_by_its_file_its_function_its_drop_and_its_samples(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "labelled.npz").write_bytes(b"1")
+
+    def origin(code: str = "1", name: str = "f", drop: float = 1.0, samples: bytes = b"1") -> str | None:
+        (tmp_path / "metric.py").write_text(code)
+        (tmp_path / "labelled.npz").write_bytes(samples)
+        metric, labelled = f"{tmp_path / 'metric.py'}:{name}", tmp_path / "labelled.npz"
+        return origin_of(model, OptimizeOptions(metric=metric, max_drop=drop, labelled=labelled))
+
+    assert len({origin(), origin(code="2"), origin(name="g"), origin(drop=2.0), origin(samples=b"2")}) == 5
+    assert origin() == origin()
+    of_python = OptimizeOptions(metric=lambda outputs, samples: 0.0, max_drop=1.0, labelled=tmp_path / "labelled.npz")
+    assert origin_of(model, of_python) is None
 
 
 def test_inputs_are_no_plan(model: Path, tmp_path: Path) -> None:

@@ -24,11 +24,12 @@ def test_a_kernel_that_is_chosen_under_a_bound_may_be_half_of_the_scale_off_and_
         by_region=True,
         tolerance=Tolerance(relative=1e-4, mismatched=1e-4),
         inexact_tolerance=Tolerance(relative=allowed, mismatched=allowed),
+        inexact_kernel_tolerance=Tolerance(relative=0.01, mismatched=0.01),
     )
 
     assert KERNEL_ERROR == 0.5
     assert settings.limits(EXACT).tolerance == settings.tolerance
     assert settings.limits(LOWER).tolerance == Tolerance(relative=of_kernels, mismatched=of_kernels)
-    assert settings.limits(LIBRARY).tolerance == settings.inexact_tolerance
+    assert settings.limits(LIBRARY).tolerance == settings.inexact_kernel_tolerance
     pinned = dataclasses.replace(settings, by_region=False)
-    assert pinned.limits(LOWER).tolerance == settings.inexact_tolerance
+    assert pinned.limits(LOWER).tolerance == settings.inexact_kernel_tolerance

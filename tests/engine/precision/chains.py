@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from collage.precision.groups import ProductGroup
-from collage.precision.sensitivities import Sensitivities
+from collage.precision.sensitivity.groups import ProductGroup
+from collage.precision.sensitivity.sensitivities import Sensitivities
 from collage_core.contract import Joins, Target
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.quantising import Int8Product, Range

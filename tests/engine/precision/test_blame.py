@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collage.precision.blame import blamed
-from collage.precision.sensitivities import Sensitivities
+from collage.precision.sensitivity.sensitivities import Sensitivities
 from collage_core.candidates.plan import Plan
 from collage_core.fusion import CandidateKernel, Partitioning
 from tests.engine.precision.chains import BF16, INT8, PLAIN, chain, sensitivities

@@ -12,7 +12,7 @@ import pytest
 
 from collage.precision.mixed_plan import PrecisionMix
 from collage.precision.segments import segments
-from collage.precision.sensitivities import Sensitivities
+from collage.precision.sensitivity.sensitivities import Sensitivities
 from collage.report.progress import SilentProgress
 from collage_core.candidates.costs import Costs
 from collage_core.candidates.plan import Plan

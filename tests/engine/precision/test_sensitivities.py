@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collage.precision.groups import MOST_GROUPS, product_groups
-from collage.precision.sensitivities import Sensitivities
+from collage.precision.sensitivity.groups import MOST_GROUPS, product_groups
+from collage.precision.sensitivity.sensitivities import Sensitivities
 from collage_core.contract import Target
 from collage_core.ir.operators.quantising import Range
 from tests.engine.precision.chains import BF16, BOTH, FP16, INT8, PLAIN, chain, sensitivities

@@ -8,6 +8,7 @@ from typing import Any
 
 from collage.report.documents.bench_json import ApparentLoss, BenchReport, bench_json
 from collage.report.documents.optimize_json import optimize_json
+from collage.report.facts.precision_facts import MetricFacts
 from collage.report.facts.record import AsCalledFacts, Comparison, ContenderFacts, CopyFacts
 from tests.engine.report.records import COMPARISON, ESTIMATED, GPU, HOST, MODEL, RECORD, WORK, with_plan
 
@@ -28,6 +29,7 @@ OPTIMIZE_KEYS = [
     "prediction",
     "headroom",
     "max_error",
+    "metric",
     "nan",
     "deterministic",
     "regions",
@@ -66,6 +68,22 @@ def test_runs_as_users_call_them_have_their_own_figures() -> None:
     [contender] = document["contenders"]
     assert contender["as_called"]["latency_ms"] == contender["latency_ms"]
     assert (contender["as_called"]["ratio"], contender["as_called"]["ratio_ci95"]) == (1.25, [1.2, 1.3])
+
+
+def test_a_metric_has_its_drop() -> None:
+    metric = MetricFacts(name="f1", max_drop=0.5, of_model=91.0, of_plan=90.75, samples=7, held_out=True)
+
+    found = json.loads(optimize_json(dataclasses.replace(RECORD, metric=metric)))["metric"]
+
+    assert found == {
+        "name": "f1",
+        "max_drop": 0.5,
+        "of_model": 91.0,
+        "of_plan": 90.75,
+        "samples": 7,
+        "held_out": True,
+        "drop": 0.25,
+    }
 
 
 def test_what_is_not_known_is_null() -> None:

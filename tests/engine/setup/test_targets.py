@@ -127,7 +127,7 @@ def test_a_target_on_request_takes_part_only_when_named_with_its_options(
 def test_inexact_targets_take_part_only_with_a_maximal_error(registry: Registry) -> None:
     [_, ov, _] = asked(registry)
 
-    assert dict(ov.skipped)["ov(precision=bf16)"].endswith("allow an error with --max-error")
+    assert dict(ov.skipped)["ov(precision=bf16)"].endswith("allow an error with --max-error or --metric")
     assert "ov(precision=bf16)" in chosen(asked(registry, inexact=True))
 
 

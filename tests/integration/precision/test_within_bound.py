@@ -13,12 +13,14 @@ import pytest
 from collage.build.plan_builder import PlanBuilder
 from collage.options import OptimizeOptions
 from collage.precision import within_bound as searching
-from collage.precision.groups import ProductGroup, product_groups, products_of
-from collage.precision.plan_errors import PlanErrors
-from collage.precision.samples import Samples
-from collage.precision.sensitivities import Sensitivities
-from collage.precision.sensitivity import Choice, Prober
-from collage.precision.within_bound import MARGIN, within_bound
+from collage.precision.plans.bound import MARGIN, Bound
+from collage.precision.plans.plan_errors import PlanErrors
+from collage.precision.plans.plan_runs import PlanRuns
+from collage.precision.sensitivity.groups import ProductGroup, product_groups, products_of
+from collage.precision.sensitivity.prober import Choice, Prober
+from collage.precision.sensitivity.samples import Samples
+from collage.precision.sensitivity.sensitivities import Sensitivities
+from collage.precision.within_bound import within_bound
 from collage.reference import Evaluation, compare
 from collage.reference.evaluator import evaluate
 from collage.report.progress import SilentProgress
@@ -39,6 +41,10 @@ BOUND = 0.05
 FRAGILE = 2
 """Number of the product that does not bear 8 bits."""
 Opened = Environment[Workload]
+
+
+def runs_of(environment: Opened) -> PlanRuns:
+    return PlanRuns(environment, PlanBuilder(environment, SilentProgress()))
 
 
 def layers() -> onnx_ir.Model:
@@ -167,7 +173,7 @@ def test_the_product_that_does_not_bear_8_bits_stays_as_it_is(
 def test_the_error_of_a_plan_is_that_of_its_functions(
     environment: Opened, samples: Samples, sensitivities: Sensitivities, targets: dict[str, Target], name: str
 ) -> None:
-    errors = PlanErrors(environment, PlanBuilder(environment, SilentProgress()), samples)
+    errors = PlanErrors(environment, runs_of(environment), samples)
     kernel = whole(environment, sensitivities, targets[name], 0, 1, 3)
 
     found = errors(plan_of(environment, kernel))
@@ -198,8 +204,7 @@ def test_kernels_within_the_bound_are_found_and_the_next_run_measures_nothing(
     monkeypatch.setattr(source, "cost", cheap)
 
     def search() -> searching.WithinBound:
-        builder = PlanBuilder(environment, SilentProgress())
-        return within_bound(environment, builder, pool, BOUND, SilentProgress())
+        return within_bound(environment, runs_of(environment), pool, Bound(BOUND), SilentProgress())
 
     first = search()
     measured = source.counts.measured
@@ -256,7 +261,7 @@ def test_outputs_that_are_constants_or_compared_with_the_same_value_are_no_obsta
             opened, Sensitivities(groups=groups, int8=[error], bf16=[0.0]), found["openvino(precision=int8)"], 0
         )
 
-        run = PlanErrors(opened, PlanBuilder(opened, SilentProgress()), samples)(plan_of(opened, kernel))
+        run = PlanErrors(opened, runs_of(opened), samples)(plan_of(opened, kernel))
 
         assert not run.reason
         assert run.error > 0

@@ -72,7 +72,7 @@ calibration_option = click.option(
     "--calibration",
     type=click.Path(exists=True, path_type=Path),
     metavar="FILE.npz|FOLDER",
-    help="Samples of the inputs, for --max-error (docs/user/user-control.md); random ones unless given.",
+    help="Samples of the inputs, for lower precision (docs/user/user-control.md); random ones unless given.",
 )
 
 tuning_db_option = click.option(

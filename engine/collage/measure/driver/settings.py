@@ -33,8 +33,8 @@ class MeasureSettings:
             libraries offer many algorithms and choose heuristically, and each takes only microseconds.
         protocol: Timing protocol.
         tolerance: Required accuracy.
-        inexact_tolerance: Required accuracy of plans with targets that do not compute in the model's own dtypes, and of
-            the kernels of those that are not chosen by region.
+        inexact_tolerance: Required accuracy of plans with targets that do not compute in the model's own dtypes.
+        inexact_kernel_tolerance: Required accuracy of the kernels of such targets that are not chosen by region.
         by_region: Whether regions of lower precision are chosen under a bound on the outputs (`is_chosen_by_region`).
         deadline_s: Seconds after which a candidate's worker is killed.
         memory_bytes: Approximate memory a candidate's worker may hold; candidates that outgrew less are tried again.
@@ -45,6 +45,7 @@ class MeasureSettings:
     protocol: Protocol = dataclasses.field(default_factory=Protocol)
     tolerance: Tolerance = dataclasses.field(default_factory=Tolerance)
     inexact_tolerance: Tolerance = dataclasses.field(default_factory=Tolerance)
+    inexact_kernel_tolerance: Tolerance = dataclasses.field(default_factory=Tolerance)
     by_region: bool = False
     deadline_s: float = 120.0
     memory_bytes: int = dataclasses.field(default_factory=memory.limit_bytes)
@@ -71,7 +72,7 @@ class MeasureSettings:
 
     def limits(self, target: Target) -> Limits:
         """Return the limits that apply to a target's kernels."""
-        tolerance = self.tolerance if target.exact else self.inexact_tolerance
+        tolerance = self.tolerance if target.exact else self.inexact_kernel_tolerance
         if self.by_region and target.is_chosen_by_region:
             allowed = max(KERNEL_ERROR, self.inexact_tolerance.relative)
             tolerance = Tolerance(relative=allowed, mismatched=allowed)

@@ -26,6 +26,7 @@ def optimize_json(record: Record) -> str:
         "prediction": _prediction(record),
         "headroom": _headroom(record),
         "max_error": to_jsonable(record.max_error),
+        "metric": None if record.metric is None else {**to_jsonable(record.metric), "drop": record.metric.drop},
         "nan": record.nan,
         "deterministic": record.deterministic,
         "regions": [_region(region) for region in record.regions],

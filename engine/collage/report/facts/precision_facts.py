@@ -1,4 +1,4 @@
-"""What a kernel of lower precision does to the model's outputs, as the record keeps it."""
+"""What lower precision does to the model's outputs, as the record keeps it."""
 
 from __future__ import annotations
 
@@ -24,3 +24,29 @@ class PrecisionFacts:
     share: float
     stopped: tuple[str, ...] = ()
     stopped_error: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MetricFacts:
+    """What a plan reaches in a metric of the user's, of which more is better.
+
+    Attributes:
+        name: Name of the metric.
+        max_drop: By how much less of it is allowed than the model reaches in its own types.
+        of_model: What the model reaches in its own types.
+        of_plan: What the plan reaches.
+        samples: Number of the samples.
+        held_out: Whether these samples decided nothing.
+    """
+
+    name: str
+    max_drop: float
+    of_model: float
+    of_plan: float
+    samples: int
+    held_out: bool
+
+    @property
+    def drop(self) -> float:
+        """By how much less the plan reaches; negative if it is more."""
+        return self.of_model - self.of_plan

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from collage.report.facts.device_facts import DeviceFacts, DeviceWorkFacts
 from collage.report.facts.machine_facts import LimitFacts, MachineFacts
-from collage.report.facts.precision_facts import PrecisionFacts
+from collage.report.facts.precision_facts import MetricFacts, PrecisionFacts
 from collage_core.candidates.refusals import Refusal
 
 SCHEMA_VERSION = 1
@@ -309,6 +309,7 @@ class Record:
         predicted_ms: Sum of the chosen kernels' costs and penalties, and of the device copies.
         measured_ms: End-to-end median of the chosen plan.
         max_error: Largest error of a model output relative to its scale, on inputs not used in the search.
+        metric: What it reaches in the user's metric; None without one.
         unchecked: Reason for each node the reference could not compute itself, by node name.
         nan: What the plan makes of NaN in its inputs, in a few words; empty if that was not looked at.
         notes: Other information for the user.
@@ -337,6 +338,7 @@ class Record:
     predicted_ms: float
     measured_ms: float
     max_error: float
+    metric: MetricFacts | None = None
     regions: tuple[RegionFacts, ...]
     refusals: tuple[Refusal, ...] = ()
     unchecked: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -9,6 +9,7 @@ from collage.report import figures
 from collage.report.facts.device_facts import DeviceFacts
 from collage.report.facts.precision_facts import PrecisionFacts
 from collage.report.facts.record import ContenderFacts, Record, RegionFacts
+from collage.report.text.accuracy import accuracy, metric_line
 from collage.report.text.coverage import coverage_lines
 from collage.report.text.headroom import ABOVE, headroom_lines, peak_name, work
 from collage.report.text.operator_summary import summarize_operators
@@ -86,7 +87,9 @@ def _decision(writer: _Writer, record: Record) -> None:
         )
     for contender in comparison.contenders:
         writer.say(_contender(contender), indent=2)
-    writer.say(_accuracy(record))
+    writer.say(accuracy(record))
+    if record.metric is not None:
+        writer.say(f"{metric_line(record.metric)}.")
     if record.nan:
         writer.say(f"{record.nan[0].upper()}{record.nan[1:]}.")
     if record.deterministic:
@@ -105,20 +108,6 @@ def _contender(contender: ContenderFacts) -> str:
     if contender.predicted_ms:
         text += f", predicted {figures.milliseconds(contender.predicted_ms)} ms"
     return text + (f", {figures.counted(contender.regions, 'kernel')}" if contender.regions else "")
-
-
-def _accuracy(record: Record) -> str:
-    text = f"Largest output error on inputs not used in the search: {figures.error(record.max_error)} of its scale"
-    if record.max_error_allowed > 0:
-        largest: dict[str, float] = {}
-        for region in record.regions:
-            largest[region.target] = max(largest.get(region.target, 0.0), region.error)
-        each = ", ".join(f"{name} {figures.error(error)}" for name, error in sorted(largest.items()))
-        return (
-            f"{text}; up to {record.max_error_allowed:g} was allowed, so inexact targets took part. "
-            f"Largest error at the boundary of a kernel: {each}."
-        )
-    return f"{text}; only targets that compute in the model's own types took part."
 
 
 def _regions(writer: _Writer, record: Record, everything: bool) -> None:

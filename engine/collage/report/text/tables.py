@@ -23,6 +23,7 @@ from collage.report.facts.record import (
     RegionFacts,
     SearchFacts,
 )
+from collage.report.text.accuracy import metric_line
 from collage.report.text.coverage import coverage_lines
 from collage.report.text.headroom import ABOVE, headroom_lines
 from collage.report.text.operator_summary import summarize_operators
@@ -49,6 +50,8 @@ def optimize_summary(record: Record, *, everything: bool = False) -> RenderableT
         *(Text(line) for line in misprediction_lines(record)),
         Text(f"largest output error {figures.error(record.max_error)} relative to the output's scale"),
     ]
+    if record.metric is not None:
+        parts.append(Text(metric_line(record.metric)))
     if record.nan and record.nan != NAN_AS_EXPECTED:
         parts.append(Text(record.nan))
     if record.unchecked:

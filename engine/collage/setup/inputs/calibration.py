@@ -63,6 +63,19 @@ def calibration_samples(graph: DataflowGraph, given: Calibration) -> list[dict[s
     Raises:
         FeedError: If a file cannot be read, or a sample is missing, does not fit the model, or is not finite.
     """
+    return [checked_sample(graph, sample, f"calibration, {where}") for where, sample in named_samples(graph, given)]
+
+
+def named_samples(graph: DataflowGraph, given: Calibration) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return samples as given, at least one, each with the place that it comes from.
+
+    Args:
+        graph: The prepared model's graph.
+        given: The samples.
+
+    Raises:
+        FeedError: If a file cannot be read, its arrays hold different numbers of samples, or there is none.
+    """
     if isinstance(given, str | os.PathLike):
         named = [
             (f"{path} ({number})" if len(samples) > 1 else str(path), sample)
@@ -74,30 +87,42 @@ def calibration_samples(graph: DataflowGraph, given: Calibration) -> list[dict[s
         named = [(f"sample {number}", sample) for number, sample in enumerate(given)]
     if not named:
         raise FeedError("calibration", "there is no sample")
-    return [_checked(graph, sample, where) for where, sample in named]
+    return named
 
 
 def _split(graph: DataflowGraph, arrays: Mapping[str, Any], path: Path) -> Sequence[Mapping[str, Any]]:
     """Return the samples of a file."""
     ranks = {str(value.name): len(value.shape) for value in required_inputs(graph) if value.shape is not None}
-    several = {name: len(array) for name, array in arrays.items() if name in ranks and array.ndim == ranks[name] + 1}
+    inputs = {name: array for name, array in arrays.items() if name in ranks}
+    several = {name: len(array) for name, array in inputs.items() if array.ndim == ranks[name] + 1}
     if not several:
         return [arrays]
-    counts = sorted(set(several.values()))
-    if len(counts) > 1 or several.keys() != arrays.keys():
-        listed = ", ".join(f"{name}: {several.get(name, 'one')}" for name in arrays)
+    counts = several | {name: len(array) for name, array in arrays.items() if name not in ranks and array.ndim}
+    if len({*counts.values()}) > 1 or counts.keys() != arrays.keys():
+        listed = ", ".join(f"{name}: {counts.get(name, 'one')}" for name in arrays)
         raise FeedError(str(path), f"its arrays hold different numbers of calibration samples ({listed})")
-    return [{name: array[number] for name, array in arrays.items()} for number in range(counts[0])]
+    count = next(iter(several.values()))
+    return [{name: array[number] for name, array in arrays.items()} for number in range(count)]
 
 
-def _checked(graph: DataflowGraph, sample: Mapping[str, Any], where: str) -> dict[str, Any]:
+def checked_sample(graph: DataflowGraph, sample: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return values for exactly the inputs of a prepared model.
+
+    Args:
+        graph: The prepared model's graph.
+        sample: Values by input name.
+        where: Where it comes from, for the message.
+
+    Raises:
+        FeedError: If a value is missing, does not fit, or is not finite, or there is one that is no input.
+    """
     try:
         values = checked_inputs(graph, sample)
     except FeedError as error:
-        raise FeedError(error.value, f"calibration, {where}: {error.reason}") from error
+        raise FeedError(error.value, f"{where}: {error.reason}") from error
     for name, value in values.items():
         array = np.asarray(value)
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             count = int(np.count_nonzero(~np.isfinite(array)))
-            raise FeedError(name, f"calibration, {where}: {count} of {array.size} elements are NaN or infinite")
+            raise FeedError(name, f"{where}: {count} of {array.size} elements are NaN or infinite")
     return values

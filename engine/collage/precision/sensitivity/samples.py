@@ -13,8 +13,9 @@ import onnx_ir
 from collage.build.output_check import needed
 from collage.measure.wire.value_files import write_values
 from collage.measure.wire.values import encode_value
-from collage.precision.groups import products_of
-from collage.precision.series import document_name, run_series
+from collage.precision.document_names import document_name
+from collage.precision.sensitivity.groups import products_of
+from collage.precision.sensitivity.series import run_series
 from collage.reference import Evaluation
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload

@@ -11,7 +11,7 @@ import onnx_ir
 
 from collage.build.output_check import compared_outputs, random_values
 from collage.measure.driver.capture import Capture
-from collage.precision.groups import ProductGroup
+from collage.precision.sensitivity.groups import ProductGroup
 from collage.reference.conditioning import conditioning_of
 from collage_core.contract import KernelFunction
 from collage_core.ir.graph.dataflow import DataflowGraph

@@ -1,9 +1,7 @@
-"""Run a function several times on one target, and name what is found out of a model."""
+"""Run a function several times on one target."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,7 +13,6 @@ from collage.measure.wire.messages import AskSeries
 from collage.measure.wire.wire_values import WireValue
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
-from collage.store import plan_name
 from collage_core.contract import KernelFunction, Target
 
 _DEADLINE_S: Final = 1200.0
@@ -54,15 +51,3 @@ def run_series(
     if not isinstance(answer, list):
         raise PrecisionError(f"{target.name} does not run the model {how}: {answer.reason}")
     return answer
-
-
-def document_name(environment: Environment[Workload], targets: Sequence[str], what: Sequence[Any]) -> str:
-    """Return the name under which the database keeps what targets say of the model and its calibration samples.
-
-    Args:
-        environment: The model.
-        targets: Names of the targets.
-        what: All that it depends on besides.
-    """
-    digest = hashlib.sha256(json.dumps([environment.workload.calibration_key, *what]).encode()).hexdigest()
-    return plan_name(environment.workload.sha256, set(targets), digest)

@@ -10,9 +10,10 @@ import numpy as np
 
 from collage.errors import PrecisionError
 from collage.measure.wire.values import encode_value
-from collage.precision.groups import ProductGroup
-from collage.precision.probe import BF16, INT8, probe_of
-from collage.precision.series import document_name, run_series
+from collage.precision.document_names import document_name
+from collage.precision.sensitivity.groups import ProductGroup
+from collage.precision.sensitivity.probe import BF16, INT8, probe_of
+from collage.precision.sensitivity.series import run_series
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
 from collage_core.contract import Target

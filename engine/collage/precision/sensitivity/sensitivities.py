@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from collage.precision.groups import ProductGroup
+from collage.precision.sensitivity.groups import ProductGroup
 from collage_core.contract import Target
 from collage_core.fusion import CandidateKernel, FusionSpec, SubGraph, UnionRule
 from collage_core.ir.graph.dataflow import DataflowGraph

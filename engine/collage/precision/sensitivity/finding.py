@@ -1,0 +1,49 @@
+"""Find out what lower precision of each group of products does to the outputs of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collage.errors import PrecisionError
+from collage.precision.sensitivity.groups import product_groups
+from collage.precision.sensitivity.prober import Choice, Prober
+from collage.precision.sensitivity.samples import Samples
+from collage.precision.sensitivity.sensitivities import Sensitivities
+from collage.report.progress import Progress
+from collage.setup.environment import Environment
+from collage.setup.workload import Workload
+from collage_core.contract import Target
+
+
+def find_sensitivities(
+    environment: Environment[Workload],
+    samples: Samples,
+    runner: Target,
+    targets: Sequence[Target],
+    progress: Progress,
+) -> Sensitivities:
+    """Find what rounding each group of products does.
+
+    Args:
+        environment: The model and the toolchains.
+        samples: Says which ranges products read.
+        runner: Runs the model; it computes in the model's own types.
+        targets: Those of lower precision: only types that one of them has are looked at.
+        progress: Receives progress updates.
+
+    Raises:
+        PrecisionError: If that does not succeed.
+    """
+    progress.phase("running the model on calibration samples", 1)
+    groups = product_groups(environment.graph, samples.ranges())
+    progress.advance()
+    if not groups:
+        raise PrecisionError("the model has no products of constant weights in float32, or is quantised already")
+    prober = Prober(environment, groups, runner)
+    each = [1 << number for number in range(len(groups))]
+    eight = [Choice(int8=mask) for mask in each if any(target.quantises for target in targets)]
+    sixteen = [Choice(bf16=mask) for mask in each if any(target.rounded_precision for target in targets)]
+    progress.phase("running the model with rounded operands", len(eight) + len(sixteen))
+    found = prober.errors([*eight, *sixteen])
+    unused = [0.0] * len(groups)  # no target computes so
+    return Sensitivities(groups=groups, int8=found[: len(eight)] or unused, bf16=found[len(eight) :] or unused)

@@ -1,0 +1,181 @@
+"""Lower precision under a metric of the user's: real libraries, and labels that the model itself makes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir
+import pytest
+
+import collage
+from collage.control.metric import Values
+from collage.decide.decision import decide
+from collage.measure.driver.source import MeasuringCostSource
+from collage.precision.plans.drops import Drops
+from collage.report.text.accuracy import metric_line
+from collage_core.contract import Cost, Unmeasured
+from collage_core.errors import CollageError
+from collage_core.fusion import CandidateKernel
+from collage_testing import GraphBuilder
+
+pytestmark = pytest.mark.plugins("openvino")
+
+CLASSES, ROWS, SAMPLES = 64, 64, 8
+RANGE = 20
+METRIC = """
+import numpy as np
+
+def accuracy(outputs, samples):
+    hits = [out["identity_0"].argmax(-1) == sample["label"] for out, sample in zip(outputs, samples)]
+    return 100 * float(np.mean(hits))
+
+def fails(outputs, samples):
+    raise ValueError("no such label")
+"""
+
+
+def net() -> onnx_ir.Model:
+    """Six layers, the first of which reads numbers whose size differs by a factor of 20: 8 bits lose the small."""
+    g = GraphBuilder("net")
+    value = g.input("x", ROWS, CLASSES)
+    for number in range(6):
+        weight = np.random.default_rng(number).normal(size=(CLASSES, CLASSES)).astype(np.float32) / 6
+        if number == 0:
+            weight[0] /= RANGE
+        value = g.op("MatMul", value, g.constant(f"w{number}", weight))
+        value = g.op("Tanh", value) if number < 5 else value
+    return g.model(g.op("Identity", value))
+
+
+def samples() -> list[dict[str, Any]]:
+    """Rows with the class that the model finds in them."""
+    rng, found = np.random.default_rng(1), []
+    session = collage.optimize(net(), toolchains="openvino", preset="quick", tuning_db="memory:").session()
+    for _ in range(SAMPLES):
+        x = rng.normal(size=(ROWS, CLASSES)).astype(np.float32)
+        x[:, 0] *= RANGE
+        [logits] = session.run(None, {"x": x})
+        found.append({"x": x, "label": np.asarray(logits).argmax(-1)})
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The place of the metric, and of a database that all tests share."""
+    return tmp_path_factory.mktemp("metric")
+
+
+@pytest.fixture(scope="module")
+def labelled() -> list[dict[str, Any]]:
+    return samples()
+
+
+@pytest.fixture(autouse=True)
+def integers_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a plan in 8-bit integers be measured as faster, and win the race, whatever the machine says."""
+    cost = MeasuringCostSource.cost
+
+    def cheap(self: MeasuringCostSource, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
+        known = cost(self, candidate, confirmed=confirmed)
+        eight = len(candidate.sub_graph.int8)
+        return known if isinstance(known, Unmeasured) or candidate.target.exact else known / (1000 + 100 * eight)
+
+    def in_int8(contenders: Any, seed: int, **others: Any) -> Any:
+        decision = decide(contenders, seed, **others)
+        named = [each.name for each in contenders if "int8" in each.name or each.name == "mixed-precision"]
+        return dataclasses.replace(decision, winner=named[-1]) if named else decision
+
+    monkeypatch.setattr(MeasuringCostSource, "cost", cheap)
+    monkeypatch.setattr("collage.decide.kept.decide", in_int8)
+
+
+def optimized(folder: Path, labelled: list[dict[str, Any]], max_drop: float, name: str = "accuracy") -> Any:
+    (folder / "metric.py").write_text(METRIC)
+    return collage.optimize(
+        net(),
+        toolchains="openvino,openvino(precision=int8)",
+        preset="quick",
+        metric=f"{folder / 'metric.py'}:{name}",
+        max_drop=max_drop,
+        labelled=labelled,
+        tuning_db=str(folder / "tuning.sqlite"),
+    )
+
+
+def eight_of(record: Any) -> int:
+    return sum(len(region.precision.int8) for region in record.regions if region.precision is not None)
+
+
+def accuracy(package: Any, of: Sequence[Values]) -> float:
+    """Compute the metric once more, by a session of the finished plan."""
+    session = package.session()
+    hits = [session.run(None, {"x": each["x"]})[0].argmax(-1) == each["label"] for each in of]
+    return 100 * float(np.mean(hits))
+
+
+def test_the_drop_on_samples_that_are_held_out_is_what_is_allowed_and_what_the_package_has(
+    folder: Path, labelled: list[dict[str, Any]]
+) -> None:
+    found = optimized(folder, labelled, max_drop=4.0)
+    metric = found.record.metric
+
+    assert metric is not None
+    assert (metric.name, metric.samples, metric.held_out) == ("accuracy", SAMPLES // 2, True)
+    assert metric.of_model == 100.0
+    assert metric.of_plan == pytest.approx(accuracy(found, labelled[1::2]))
+    assert metric.drop <= 4.0
+    assert 0 < eight_of(found.record) < 6, "all six drop by more"
+    assert "4 samples that decided nothing" in metric_line(metric)
+
+
+def test_the_more_may_be_lost_the_more_is_quantised(folder: Path, labelled: list[dict[str, Any]]) -> None:
+    counts = [eight_of(optimized(folder, labelled, max_drop=most).record) for most in (0.0, 4.0, 100.0)]
+
+    assert counts[0] <= counts[1] < counts[2] == 6
+
+
+def test_a_plan_that_drops_on_held_out_samples_only_is_searched_again(
+    folder: Path, labelled: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = Drops.value
+    tried: list[int] = []
+
+    def worse(self: Drops, plan: Any, *, held_out: bool) -> float:
+        eight = sum(len(kernel.sub_graph.int8) for kernel in plan.kernels)
+        if held_out and eight:
+            tried.append(eight)
+        return value(self, plan, held_out=held_out) - (50.0 if held_out and eight > 3 else 0.0)
+
+    monkeypatch.setattr(Drops, "value", worse)
+
+    found = optimized(folder, labelled, max_drop=4.0)
+
+    assert tried[0] > 3 >= eight_of(found.record)
+    assert any("drops by" in note and "searched again" in note for note in found.record.notes)
+    assert found.record.metric.drop <= 4.0
+
+
+def test_the_next_run_computes_no_metric(
+    folder: Path, labelled: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = optimized(folder, labelled, max_drop=4.0)
+
+    def never(*_: Any) -> float:
+        raise AssertionError("the tuning database knows it")
+
+    monkeypatch.setattr(Drops, "_computed", never)
+    second = optimized(folder, labelled, max_drop=4.0)
+
+    assert second.record.metric == first.record.metric
+
+
+def test_a_metric_that_fails_ends_the_run_with_its_own_words(folder: Path, labelled: list[dict[str, Any]]) -> None:
+    with pytest.raises(
+        CollageError,
+        match="metric 'fails' cannot be computed: it raised ValueError: no such label",
+    ):
+        optimized(folder, labelled, max_drop=1.0, name="fails")
