@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import statistics
 import subprocess
 import sys
 import zipfile
@@ -29,6 +31,14 @@ from benchmarks.page import head, lines_of, noting, written
 _CONTENDER = "collage=benchmarks/contenders/collage_package.py:model={package}"
 _SINGLES = "onnxruntime,onnxruntime-nospin,openvino"
 """Tuned contenders only: with their defaults they are slower or equal, and the suite is long."""
+_LOWER = {
+    "openvino-bf16": "all by OpenVINO in bfloat16",
+    "openvino-int8": "all products by OpenVINO in 8-bit integers",
+    "onnxruntime-int8": "all products by ONNX Runtime in 8-bit integers",
+}
+"""Contenders of one toolchain and one lower precision, and what they are."""
+_QUANTISE = "quantise"
+"""Step that may fail: then nobody runs the whole model in 8-bit integers."""
 _LIMIT = 1.03
 """Limit that the interval of a plan's ratio to the best single toolchain must stay below."""
 
@@ -39,14 +49,17 @@ class Model:
     Args:
         entry: The model.
         work: Folder for its files.
+        max_error: Error that is allowed; None for plans in the model's own types.
     """
 
-    def __init__(self, entry: Entry, work: Path) -> None:
+    def __init__(self, entry: Entry, work: Path, max_error: float | None = None) -> None:
         self.entry = entry
+        self.max_error = max_error
         self.model = work / f"{entry.name}.onnx"
         self.package = work / f"{entry.name}.collage"
         self.found = work / f"{entry.name}.optimize.json"
         self.compared = work / f"{entry.name}.compare.json"
+        self.quantised = work / f"{entry.name}.int8.onnx"
         self.database = work / "tuning.sqlite"
 
     def judged(self, run: int) -> Path:
@@ -60,17 +73,23 @@ class Model:
         optimize = [sys.executable, "-m", "collage.cli", "optimize", str(self.model), "-o", str(self.package)]
         optimize += ["--toolchains", arguments.toolchains, "--preset", arguments.preset, "--json", str(self.found)]
         optimize += ["--tuning-db", str(self.database), *self.shapes()]
-        if arguments.max_error is not None:
-            optimize += ["--max-error", str(arguments.max_error)]
+        if self.max_error is not None:
+            optimize += ["--max-error", str(self.max_error)]
         yield "optimize", self.found, optimize
         compare = [sys.executable, "-m", "collage.cli", "compare", str(self.model), str(self.package)]
         compare += ["--json", str(self.compared), "--seed", "7"]
-        if arguments.max_error is not None:
-            compare += ["--rtol", str(arguments.max_error)]
+        if self.max_error is not None:
+            compare += ["--rtol", str(self.max_error)]
         yield "compare", self.compared, compare
+        if self.max_error is not None:
+            command = [sys.executable, "-m", "benchmarks.judge.quantised", str(self.model), str(self.quantised)]
+            yield _QUANTISE, self.quantised, command
         for run in range(1, arguments.runs + 1):
             judge = [sys.executable, "-m", "benchmarks.harness", str(self.model), "--rounds", str(arguments.rounds)]
-            judge += ["--only", _SINGLES + (",openvino-bf16" if arguments.max_error is not None else "")]
+            judge += ["--only", _SINGLES + (",openvino-bf16" if self.max_error is not None else "")]
+            if self.quantised.exists():
+                for name, file in (("openvino", "openvino_request.py"), ("onnxruntime", "onnxruntime_session.py")):
+                    judge += ["--contender", f"{name}-int8=benchmarks/contenders/{file}:model={self.quantised}"]
             judge += ["--contender", _CONTENDER.format(package=self.package), "--json", str(self.judged(run))]
             yield f"judge, run {run}", self.judged(run), judge
 
@@ -103,6 +122,7 @@ class Model:
             "measured_ms": found["measured_ms"],
             "max_error": max(found["max_error"], compared["max_error"]),
             "numbers_pass": compared["passed"],
+            "max_error_allowed": self.max_error,
             "seconds": found["search"]["seconds"],
             "measured_candidates": found["search"]["measured"],
             "judged": [report["models"][0]["contenders"] for report in reports],
@@ -156,7 +176,7 @@ def headings(results: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 def rows(results: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
     """Yield the results as text under `headings`.
 
-    There is one row per model and run of the judge, and one for bfloat16 if it ran.
+    There is one row per model and run of the judge, and one for each contender of lower precision that ran.
     """
     timed_as_called = _timed_as_called(results)
 
@@ -174,9 +194,9 @@ def rows(results: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
                 *figures(contenders, "collage"),
                 error,
             )
-            if (bf16 := contender(contenders, "openvino-bf16")) is not None:
-                ran = figures(contenders, "openvino-bf16")
-                yield result["name"], "(all by OpenVINO in bfloat16)", "", *ran, f"{bf16['max_error']:.1e}"
+            for name, what in _LOWER.items():
+                if (ran := contender(contenders, name)) is not None and ran["max_error"] is not None:
+                    yield result["name"], f"({what})", "", *figures(contenders, name), f"{ran['max_error']:.1e}"
 
 
 def _timed_as_called(results: Sequence[Mapping[str, Any]]) -> bool:
@@ -201,6 +221,44 @@ def _judged(contenders: Sequence[Mapping[str, Any]], name: str) -> tuple[str, st
         *against,
         f"{ran['ratio_vs_best_single']['ratio']:.3f}",
         f"{low:.3f} - {high:.3f}",
+    )
+
+
+def summary(results: Sequence[Mapping[str, Any]]) -> str:
+    """Say in sentences what lower precision under a bound brings over all models.
+
+    A ratio is that of bound calls. The best whole-model plan of one precision is the fastest contender but Collage that
+    keeps to the bound, those in float32 included.
+    """
+    of_float32, of_best, errors = [], [], []
+    for result in results:
+        for contenders in result["judged"]:
+            plan = contender(contenders, "collage")
+            if plan is None:
+                continue
+            ratio = plan["ratio_vs_best_single"]
+            others = [
+                each["ratio_vs_best_single"]["ratio"]
+                for each in contenders
+                if each["name"] != "collage"
+                and "latency_ms" in each
+                and (each["max_error"] or 0.0 if each["kind"] == "single" else each["max_error"] or math.inf)
+                <= result["max_error_allowed"]
+            ]
+            of_float32.append(ratio["ratio"])
+            of_best.append(ratio["ratio"] / min(others))
+            errors.append(max(result["max_error"], plan["max_error"] or math.inf))
+    bound = max(result["max_error_allowed"] for result in results)
+    outside = sum(error > bound for error in errors)
+    plans = [c for result in results for contenders in result["judged"] if (c := contender(contenders, "collage"))]
+    upper = max(c["ratio_vs_best_single"]["ci95"][1] for c in plans)
+    faster = [1 / statistics.geometric_mean(ratios) for ratios in (of_float32, of_best)]
+    return (
+        f"Over {len(of_float32)} models, plans are {faster[0]:.2f} times as fast as the best toolchain in float32, and "
+        f"{faster[1]:.2f} times as fast as the best plan "
+        f"for the whole model of one toolchain and one precision that keeps to {bound:g} (geometric means). {outside} "
+        f"exceed that bound, the largest error is {max(errors):.4f}; the largest upper end of an interval is "
+        f"{upper:.3f}."
     )
 
 
@@ -235,6 +293,8 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
     threads = f"{environment['threads']} threads per contender"
     lines = head("Plans against the best single toolchain", environment, how, threads)
     lines += lines_of(headings(results), rows(results))
+    if any(result.get("max_error_allowed") for result in results):
+        lines += ["", summary(results)]
     return "\n".join(lines) + "\n"
 
 
@@ -262,8 +322,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console, results, failed = Console(width=None if sys.stdout.isatty() else 150), [], []
     for name in options.names or MODELS:
         console.print(f"{name}")
-        model = Model(MODELS[name], options.work)
-        if all(run_step(*step, console=console, again=options.again) for step in model.steps(options)):
+        model = Model(MODELS[name], options.work, options.max_error)
+        steps = model.steps(options)
+        if all(run_step(*step, console=console, again=options.again) or step[0] == _QUANTISE for step in steps):
             results.append(model.result())
         else:
             failed.append(name)
