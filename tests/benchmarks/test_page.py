@@ -18,11 +18,13 @@ from benchmarks import (
     native_plus_one,
     normalising,
     overhead,
+    precision_cases,
     profiles,
     race_rules,
     repeatability,
     run_call,
     search_scale,
+    sensitivity,
     suite,
     two_level,
 )
@@ -39,6 +41,7 @@ PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "native-plus-one": native_plus_one.markdown,
     "normalising": normalising.markdown,
     "overhead": lambda report: overhead.markdown(report["plans"], report["tools"], report["loop_us"]),
+    "precision-cases": lambda report: precision_cases.markdown(report["cases"], report["environment"]),
     "profiles": lambda report: profiles.markdown(report["profiles"], report["environment"]),
     "race-rules": race_rules.markdown,
     "regret": regret_pages.markdown,
@@ -46,6 +49,7 @@ PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "repeatability": repeatability.markdown,
     "run-call": lambda report: run_call.markdown(report["results"]),
     "search": lambda report: search_scale.markdown(dict(report)),
+    "sensitivity": sensitivity.markdown,
     "suite": lambda report: suite.markdown(report["models"]),
     "two-level": two_level.markdown,
 }
@@ -93,7 +97,18 @@ def test_results_that_are_all_new_have_their_own_notes_only(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "name",
-    ["gpu", "lazy_search", "native_plus_one", "overhead", "profiles", "run_call", "search_scale", "suite", "two_level"],
+    [
+        "gpu",
+        "lazy_search",
+        "native_plus_one",
+        "overhead",
+        "profiles",
+        "run_call",
+        "search_scale",
+        "sensitivity",
+        "suite",
+        "two_level",
+    ],
 )
 def test_every_benchmark_that_writes_a_page_takes_notes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collage.precision.sensitivity.groups import MOST_GROUPS, product_groups
+from collage.precision.sensitivity.groups import MOST_GROUPS, MOST_ROUNDED, product_groups, rounded_together, shared_out
 from collage.precision.sensitivity.sensitivities import Sensitivities
 from collage_core.contract import Target
 from collage_core.ir.operators.quantising import Range
@@ -87,3 +87,29 @@ def test_groups_hold_all_products_once_in_order(count: int) -> None:
     sizes = [len(group.products) for group in groups]
     assert max(sizes) - min(sizes) <= 1
     assert sum(group.flops for group in groups) == count * 2 * 64**3
+
+
+@given(st.integers(1, 3 * MOST_GROUPS), st.booleans(), st.data())
+@settings(max_examples=30, deadline=None)
+def test_groups_that_are_rounded_together_share_their_error_as_products_in_8_bits_or_equally(
+    count: int, known: bool, data: st.DataObject
+) -> None:
+    groups = product_groups(chain(count), {number: Range(-1.0, 1.0) for number in range(count)})
+    together = rounded_together(groups)
+    errors = data.draw(st.lists(st.floats(1e-6, 1.0), min_size=len(together), max_size=len(together)))
+    each = st.floats(1e-6, 1.0) if known else st.just(0.0)
+    int8 = data.draw(st.lists(each, min_size=len(groups), max_size=len(groups)))
+
+    found = shared_out(groups, together, errors, int8)
+
+    assert len(together) == min(len(groups), MOST_ROUNDED)
+    assert sum(together) == (1 << len(groups)) - 1, "each group is in one"
+    assert len(found) == len(groups)
+    for mask, error in zip(together, errors, strict=True):
+        inside = [number for number in range(len(groups)) if mask >> number & 1]
+        assert math.hypot(*(found[number] for number in inside)) == pytest.approx(error)
+        sizes = [len(groups[number].products) for number in inside]
+        squares = [found[number] ** 2 / size for number, size in zip(inside, sizes, strict=True)]
+        ours = [int8[number] / math.sqrt(size) if known else 1.0 for number, size in zip(inside, sizes, strict=True)]
+        ratios = [square / mine for square, mine in zip(squares, ours, strict=True)]
+        assert max(ratios) == pytest.approx(min(ratios))

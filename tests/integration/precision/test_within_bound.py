@@ -145,6 +145,16 @@ def test_ranges_are_those_of_all_samples(environment: Opened, samples: Samples) 
         assert span.high == pytest.approx(high, rel=1e-4)
 
 
+def test_ranges_that_the_database_has_are_not_found_out_again(
+    environment: Opened, samples: Samples, targets: dict[str, Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = samples.ranges()
+
+    monkeypatch.delattr("collage.precision.sensitivity.samples.run_series")
+
+    assert Samples(environment, targets["openvino"]).ranges() == found
+
+
 @pytest.mark.parametrize("number", range(4))
 def test_the_probe_finds_what_a_quantised_product_does_to_the_outputs(
     environment: Opened, sensitivities: Sensitivities, targets: dict[str, Target], number: int
@@ -208,6 +218,8 @@ def test_kernels_within_the_bound_are_found_and_the_next_run_measures_nothing(
 
     first = search()
     measured = source.counts.measured
+    for name in ("samples", "sensitivity"):
+        monkeypatch.delattr(f"collage.precision.{name}.run_series")
     second = search()
 
     assert source.counts.measured == measured, "the tuning database knows everything"

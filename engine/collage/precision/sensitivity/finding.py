@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collage.errors import PrecisionError
-from collage.precision.sensitivity.groups import product_groups
+from collage.precision.sensitivity.groups import product_groups, rounded_together, shared_out
 from collage.precision.sensitivity.prober import Choice, Prober
 from collage.precision.sensitivity.samples import Samples
 from collage.precision.sensitivity.sensitivities import Sensitivities
@@ -42,8 +42,10 @@ def find_sensitivities(
     prober = Prober(environment, groups, runner)
     each = [1 << number for number in range(len(groups))]
     eight = [Choice(int8=mask) for mask in each if any(target.quantises for target in targets)]
-    sixteen = [Choice(bf16=mask) for mask in each if any(target.rounded_precision for target in targets)]
+    together = rounded_together(groups) if any(target.rounded_precision for target in targets) else []
+    sixteen = [Choice(bf16=mask) for mask in together]
     progress.phase("running the model with rounded operands", len(eight) + len(sixteen))
     found = prober.errors([*eight, *sixteen])
-    unused = [0.0] * len(groups)  # no target computes so
-    return Sensitivities(groups=groups, int8=found[: len(eight)] or unused, bf16=found[len(eight) :] or unused)
+    int8 = found[: len(eight)] or [0.0] * len(groups)  # no target computes so
+    bf16 = shared_out(groups, together, found[len(eight) :], int8)
+    return Sensitivities(groups=groups, int8=int8, bf16=bf16)

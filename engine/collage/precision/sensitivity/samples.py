@@ -46,13 +46,13 @@ class SavedRanges:
     """Ranges of what products read.
 
     Attributes:
-        ranges: By the product's index, the least and the largest number.
+        ranges: By the product's index, the least and the largest number. The index is text, as keys of JSON are.
     """
 
     KIND: ClassVar[str] = "ranges"
     VERSION: ClassVar[int] = 1
 
-    ranges: Mapping[int, tuple[float, float]]
+    ranges: Mapping[str, tuple[float, float]]
 
 
 class Samples:
@@ -88,13 +88,15 @@ class Samples:
             lows, highs = rows[:, 0].min(axis=0), rows[:, 1].max(axis=0)
             known = SavedRanges(
                 ranges={
-                    index: (float(low), float(high))
+                    str(index): (float(low), float(high))
                     for (index, _), low, high in zip(self._products, lows, highs, strict=True)
                     if np.isfinite(low) and np.isfinite(high)
                 }
             )
             environment.toolchains.database.put_document(name, known)
-        return {index: Range.around(low, high) for index, (low, high) in known.ranges.items() if low < 0 or high > 0}
+        return {
+            int(index): Range.around(low, high) for index, (low, high) in known.ranges.items() if low < 0 or high > 0
+        }
 
     def without_range(self) -> list[str]:
         """Return the names of the products without a range, which cannot be quantised.
