@@ -33,7 +33,7 @@ _LABEL: Final = "label"
 
 
 def case(network: Network, max_drop: float, work: Path) -> dict[str, Any]:
-    """Optimize a network, and return what was found and what the package reaches on the test set.
+    """Return what `optimize` finds for a network, and what the package reaches on the test set.
 
     Args:
         network: The network.

@@ -52,7 +52,7 @@ from collage.build.output_check import compared_outputs
 from collage.measure.driver.client import Worker
 from collage.measure.models.model_process import ModelProcess
 from collage.options import OptimizeOptions
-from collage.precision import groups as grouping
+from collage.precision.sensitivity import groups as grouping
 from collage.precision.sensitivity.finding import find_sensitivities
 from collage.precision.sensitivity.groups import products_of
 from collage.precision.sensitivity.samples import Samples

@@ -121,6 +121,8 @@ _UNDER_METRIC: Final = 0.5
 _KERNEL_UNDER_METRIC: Final = 0.02
 """Error that a kernel of a library may have by itself where a metric decides about the whole."""
 SEARCHES = ("lazy", "exact", "two-level", "ilp")
+RANGES = ("minmax", "percentile", "entropy")
+"""Ways to take ranges of 8-bit integers from calibration samples; see `collage.precision.sensitivity.calibrators`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +149,8 @@ class OptimizeOptions:
             precision is then used as long as that drops by `max_drop` at most.
         max_drop: See `metric`; in its unit.
         labelled: Samples for `metric`, as for `calibration`, which hold arrays of other names besides.
+        ranges: One of `RANGES`: ranges of 8-bit integers are those of all numbers in the samples (`"minmax"`), the
+            narrowest that hold 99.99 % of them (`"percentile"`), or those that lose least information (`"entropy"`).
         tuning_db: URL of the tuning database; the user's own if None.
         threads: CPU threads; one per physical core if None.
         seed: For inputs and anything else random.
@@ -176,6 +180,7 @@ class OptimizeOptions:
     metric: str | Metric | None = None
     max_drop: float | None = None
     labelled: Calibration | None = None
+    ranges: str = "minmax"
     tuning_db: str | None = None
     threads: int | None = None
     seed: int = 0
@@ -213,6 +218,12 @@ class OptimizeOptions:
         if self.calibration is not None and self.error_allowed is None:
             raise UsageError(
                 "--calibration is for lower precision, which --max-error or --metric allows: give one of these, too"
+            )
+        if self.ranges not in RANGES:
+            raise UsageError(f"no ranges {self.ranges!r}; choose one of {', '.join(RANGES)}")
+        if self.ranges != "minmax" and self.error_allowed is None:
+            raise UsageError(
+                "--ranges is for lower precision, which --max-error or --metric allows: give one of these, too"
             )
 
     @property

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.models.stacked import bert_base_12
 from benchmarks.models.weights import is_declared
 from benchmarks.sensitivity import RANKED, by_product, correlations, exceeded, spearman
-from collage.precision import groups as grouping
+from collage.precision.sensitivity import groups as grouping
 from collage.precision.sensitivity.groups import product_groups
 from collage.precision.sensitivity.sensitivities import Sensitivities
 from collage_core.ir.operators.quantising import Range

@@ -20,6 +20,8 @@ from tests.engine.exploring import a_target
         ({"threads": 0}, "at least 1"),
         ({"max_error": 0.0}, "between 0 and 1"),
         ({"max_error": 1.0}, "between 0 and 1"),
+        ({"ranges": "widest", "max_error": 0.1}, "minmax, percentile, entropy"),
+        ({"ranges": "percentile"}, "--max-error"),
     ],
     ids=str,
 )

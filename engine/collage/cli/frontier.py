@@ -12,6 +12,7 @@ from collage.cli.options.common import (
     inputs_option,
     json_option,
     preset_option,
+    ranges_option,
     seed_option,
     selection_options,
     threads_option,
@@ -55,6 +56,7 @@ def _bounds(text: str) -> tuple[float, ...]:
 @selection_options
 @inputs_option
 @calibration_option
+@ranges_option
 @preset_option
 @tuning_db_option
 @threads_option
@@ -70,6 +72,7 @@ def frontier(
     input_shapes: tuple[tuple[str, tuple[int, ...]], ...],
     inputs: Path | None,
     calibration: Path | None,
+    ranges: str,
     preset: str,
     tuning_db: str | None,
     threads: int | None,
@@ -102,7 +105,9 @@ def frontier(
         seed=seed,
     )
     with shown_progress() as progress:
-        report = find_frontier(model, output, options, bounds=max_errors, calibration=calibration, progress=progress)
+        report = find_frontier(
+            model, output, options, bounds=max_errors, calibration=calibration, ranges=ranges, progress=progress
+        )
     write_text(output / "frontier.json", frontier_json(report))
     written = [output / "frontier.json", *([] if no_plot else write_frontier(output, report))]
     console = results_console(json_to)

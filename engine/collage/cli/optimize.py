@@ -14,6 +14,7 @@ from collage.cli.options.common import (
     json_option,
     measuring_options,
     preset_option,
+    ranges_option,
     reference_option,
     seed_option,
     selection_options,
@@ -39,6 +40,7 @@ from collage.cli.output import results_console, shown_progress, write_json
 @selection_options
 @inputs_option
 @calibration_option
+@ranges_option
 @preset_option
 @click.option(
     "--search",
@@ -130,6 +132,7 @@ def optimize(
     input_shapes: tuple[tuple[str, tuple[int, ...]], ...],
     inputs: Path | None,
     calibration: Path | None,
+    ranges: str,
     preset: str,
     search: str,
     trace: Path | None,
@@ -183,6 +186,7 @@ def optimize(
         input_shapes=shapes_by_name(input_shapes),
         inputs=inputs,
         calibration=calibration,
+        ranges=ranges,
         preset=preset,
         search=search,
         budget_s=budget,

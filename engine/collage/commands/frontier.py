@@ -39,6 +39,7 @@ def frontier(
     *,
     bounds: Sequence[float] = BOUNDS,
     calibration: Calibration | None = None,
+    ranges: str = "minmax",
     progress: Progress | None = None,
     registry: Registry | None = None,
 ) -> FrontierReport:
@@ -52,6 +53,7 @@ def frontier(
         options: What is the same for all bounds; the defaults if None.
         bounds: Largest errors, relative to the scale of an output.
         calibration: See `OptimizeOptions.calibration`.
+        ranges: See `OptimizeOptions.ranges`.
         progress: Receives progress updates.
         registry: The toolchains; those installed if None.
 
@@ -66,7 +68,8 @@ def frontier(
         calibration = list(calibration)
     wanted: list[tuple[float | None, OptimizeOptions]] = [(None, options)]
     wanted += [
-        (bound, dataclasses.replace(options, max_error=bound, calibration=calibration)) for bound in sorted({*bounds})
+        (bound, dataclasses.replace(options, max_error=bound, calibration=calibration, ranges=ranges))
+        for bound in sorted({*bounds})
     ]
     folder.mkdir(parents=True, exist_ok=True)
     records: dict[Path, tuple[float | None, Record]] = {}

@@ -146,7 +146,7 @@ class _Optimization:
         self._precision: LowerPrecision | None = None
         if allowed is not None:
             self._precision = LowerPrecision(
-                environment, PlanRuns(environment, self._builder), allowed, metric, progress
+                environment, PlanRuns(environment, self._builder), allowed, metric, options.ranges, progress
             )
 
     def run(self) -> Optimized:
@@ -221,6 +221,7 @@ class _Optimization:
             notes=self._notes,
             precision={} if precision is None else blamed(kept.assembled.plan, precision.sensitivities),
             metric=None if precision is None else precision.facts,
+            ranges=self._options.ranges if self._given is None else self._given.ranges,
         )
         origin = self._origin if self._is_final(explored, record) else None
         return Optimized(record=record, assembled=kept.assembled, pool=explored.pool, trace=self._trace, origin=origin)

@@ -45,8 +45,10 @@ class Optimized:
         Raises:
             OSError: If it cannot be written.
         """
-        model = self.record.model
-        write_plan(path, plan_document(self.assembled.plan, self.pool, model=model.name, nodes=model.nodes))
+        model, ranges = self.record.model, self.record.ranges
+        write_plan(
+            path, plan_document(self.assembled.plan, self.pool, model=model.name, nodes=model.nodes, ranges=ranges)
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the package atomically, and remember that it was written on this machine: its code may be loaded here.

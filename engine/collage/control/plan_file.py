@@ -6,8 +6,9 @@
      "costs": [{"target": "onnxruntime", "nodes": ["conv_0"], "composite": "", "cost_us": 130.0}, ...]}
 
 `kernels` is the plan. If the key is missing or null, the cheapest plan under `costs` (possibly edited) is taken. A
-kernel requires only `target` and `nodes`, a cost also `cost_us`; other keys are informational. Views (`Reshape` and
-the like) belong to their kernel automatically, whether listed or not.
+kernel requires only `target` and `nodes`, a cost also `cost_us`; other keys are informational, as `ranges` is, which
+says how the ranges of 8-bit integers were chosen. Views (`Reshape` and the like) belong to their kernel automatically,
+whether listed or not.
 """
 
 from __future__ import annotations
@@ -60,15 +61,19 @@ class PlanFile:
         model: Name of the model it was made for, or `""`.
         kernels: The plan; None to take the cheapest one under `costs`.
         costs: Candidates with their costs.
+        ranges: How the ranges of 8-bit integers were chosen, or `""`.
     """
 
     source: str
     model: str
     kernels: tuple[Entry, ...] | None
     costs: tuple[Entry, ...]
+    ranges: str = ""
 
 
-def plan_document(plan: Plan, pool: CandidatePool | None, *, model: str, nodes: int) -> dict[str, Any]:
+def plan_document(
+    plan: Plan, pool: CandidatePool | None, *, model: str, nodes: int, ranges: str = ""
+) -> dict[str, Any]:
     """Convert a plan, and every candidate of the pool whose cost is known, to a JSON document.
 
     Args:
@@ -76,11 +81,13 @@ def plan_document(plan: Plan, pool: CandidatePool | None, *, model: str, nodes: 
         pool: Pool that the plan was chosen from; None to write the plan alone.
         model: Name of the model.
         nodes: Number of nodes of the prepared model.
+        ranges: How the ranges of 8-bit integers were chosen; empty if there are none.
     """
     costs = plan.cost_of
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "model": {"name": model, "nodes": nodes},
+        **({"ranges": ranges} if ranges else {}),
         "kernels": [_entry(kernel, costs[kernel.sub_graph.nodes]) for kernel in plan.kernels],
     }
     if pool is not None:
@@ -130,6 +137,7 @@ def read_plan(path: str | os.PathLike[str]) -> PlanFile:
         model=str(model.get("name", "")) if isinstance(model, dict) else "",
         kernels=None if kernels is None else _entries(source, "kernels", kernels),
         costs=_entries(source, "costs", costs or [], priced=True),
+        ranges=str(document.get("ranges", "")),
     )
 
 

@@ -37,6 +37,7 @@ def record_of(
     notes: Sequence[str],
     precision: Mapping[CandidateKernel, PrecisionFacts],
     metric: MetricFacts | None,
+    ranges: str,
 ) -> Record:
     """Return the record.
 
@@ -53,6 +54,7 @@ def record_of(
         notes: What the user should know besides.
         precision: What lower precision of the plan's kernels does to the outputs.
         metric: What the plan reaches in the user's metric; None without one.
+        ranges: How ranges of 8-bit integers were chosen; empty if that is not known.
     """
     workload, toolchains = environment.workload, environment.toolchains
     pool, plan, verified = explored.pool, kept.assembled.plan, kept.verified
@@ -69,6 +71,7 @@ def record_of(
         seed=options.seed,
         preset=options.effective.name,
         max_error_allowed=options.error_allowed or 0.0,
+        ranges=ranges if any(kernel.sub_graph.int8 for kernel in plan.kernels) else "",
         deterministic=options.deterministic,
         toolchains=toolchain_facts(toolchains.registry, toolchains.statuses, explored.proposals, plan),
         search=_search_facts(environment, explored, method, seconds),

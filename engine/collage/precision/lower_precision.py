@@ -33,6 +33,7 @@ class LowerPrecision:
         runs: Builds and runs plans.
         allowed: Largest error of an output that is allowed.
         metric: What plans may not drop in; None if only errors count.
+        ranges: How ranges of 8-bit integers are chosen; see `OptimizeOptions.ranges`.
         progress: Receives progress updates.
 
     Attributes:
@@ -46,12 +47,14 @@ class LowerPrecision:
         runs: PlanRuns,
         allowed: float,
         metric: UserMetric | None,
+        ranges: str,
         progress: Progress,
     ) -> None:
         self._environment = environment
         self._runs = runs
         self._largest = allowed
         self._metric = metric
+        self._ranges = ranges
         self._progress = progress
         self._errors: dict[str, float] = {}
         self._drops: Drops | None = None
@@ -74,7 +77,7 @@ class LowerPrecision:
         """
         self._compare_with(pool)
         bound = Bound(self._largest, self._drops)
-        found = within_bound(self._environment, self._runs, pool, bound, self._progress)
+        found = within_bound(self._environment, self._runs, pool, bound, self._ranges, self._progress)
         self.sensitivities = found.sensitivities
         self._errors |= found.errors
         return found

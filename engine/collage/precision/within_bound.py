@@ -54,7 +54,12 @@ class WithinBound:
 
 
 def within_bound(
-    environment: Environment[Workload], runs: PlanRuns, pool: CandidatePool, bound: Bound, progress: Progress
+    environment: Environment[Workload],
+    runs: PlanRuns,
+    pool: CandidatePool,
+    bound: Bound,
+    ranges: str,
+    progress: Progress,
 ) -> WithinBound:
     """Measure kernels of lower precision that are expected to keep to a bound.
 
@@ -63,6 +68,7 @@ def within_bound(
         runs: Builds and runs plans.
         pool: What was measured of kernels that compute in the model's own types.
         bound: What plans have to keep to.
+        ranges: How ranges of 8-bit integers are chosen; see `OptimizeOptions.ranges`.
         progress: Receives progress updates.
 
     Raises:
@@ -77,7 +83,7 @@ def within_bound(
             notes=("lower precision was not looked at: no toolchain runs the whole model in its own types",),
         )
     runner = plain[0].target
-    samples = Samples(environment, runner)
+    samples = Samples(environment, runner, ranges)
     notes: list[str] = []
     sensitivities = Sensitivities(groups=(), int8=(), bf16=())
     models = WholeModels(environment, pool, bound, PlanErrors(environment, runs, samples), progress)

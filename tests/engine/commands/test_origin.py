@@ -18,7 +18,7 @@ from collage.options import OptimizeOptions
 from collage_core.contract import Host
 from tests.from_source import metadata
 
-OPTIONS = OptimizeOptions()
+OPTIONS = OptimizeOptions(max_error=0.1)  # without which other options have no effect
 CHANGED: dict[str, Any] = {
     "toolchains": "onnxruntime",
     "exclude": ("openvino",),
@@ -26,6 +26,7 @@ CHANGED: dict[str, Any] = {
     "preset": "quick",
     "search": "exact",
     "max_error": 0.01,
+    "ranges": "entropy",
     "threads": 1,
     "seed": 1,
     "rtol": 0.01,

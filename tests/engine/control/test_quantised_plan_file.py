@@ -47,6 +47,15 @@ def test_a_plan_that_was_saved_is_the_plan_that_is_loaded(graph: DataflowGraph, 
 
     assert json.loads(path.read_text())["kernels"][0]["int8"] == {graph.names[0]: [-1.5, 2.25]}
     assert again.key == plan_of(graph).key
+    assert "ranges" not in json.loads(path.read_text())
+    assert read_plan(path).ranges == ""
+
+
+def test_how_ranges_were_chosen_is_kept(graph: DataflowGraph, tmp_path: Path) -> None:
+    document = plan_document(plan_of(graph), None, model="m.onnx", nodes=2, ranges="entropy")
+    write_plan(tmp_path / "mine.json", document)
+
+    assert read_plan(tmp_path / "mine.json").ranges == "entropy"
 
 
 @pytest.mark.parametrize(

@@ -263,3 +263,13 @@ def test_what_a_region_of_lower_precision_does_to_the_outputs_is_said() -> None:
     assert "2 of 5 products in 8-bit integers; expected to add 1.2e-02 to the error of the outputs, 36 %" in text
     assert "next would be 'c', with which an error of 3.4e-02 is expected where 0.02 is allowed" in text
     assert "8-bit integers" not in explain(RECORD)
+
+
+def test_how_ranges_of_integers_were_chosen_is_said() -> None:
+    for name, said in (("minmax", "of all numbers"), ("percentile", "hold 99.99 %"), ("entropy", "least information")):
+        text = " ".join(explain(dataclasses.replace(RECORD, ranges=name)).split())
+
+        [sentence] = [each for each in text.split(". ") if "Ranges of 8-bit integers" in each]
+        assert said in sentence
+        assert sentence.endswith(f"in the calibration samples (--ranges {name})")
+    assert "Ranges of" not in explain(RECORD)

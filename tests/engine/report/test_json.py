@@ -32,6 +32,7 @@ OPTIMIZE_KEYS = [
     "metric",
     "nan",
     "deterministic",
+    "ranges",
     "regions",
     "device_copies",
     "devices",

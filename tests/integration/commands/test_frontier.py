@@ -13,6 +13,7 @@ from click.testing import CliRunner
 import collage
 from collage.cli import main
 from collage.store import open_database
+from collage_core.errors import UsageError
 from collage_testing import GraphBuilder
 
 pytestmark = pytest.mark.plugins("onnxruntime", "openvino")
@@ -77,3 +78,21 @@ def test_bounds_that_are_none_are_one_message(model: Path, bounds: str) -> None:
 
     assert result.exit_code == 2
     assert "--max-errors" in result.output
+
+
+def test_ranges_are_for_the_bounds_and_not_for_the_plan_in_own_types(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[float | None, str]] = []
+
+    def found(_: Path, __: Path, options: collage.OptimizeOptions, *___: object) -> None:
+        seen.append((options.max_error, options.ranges))
+        if options.max_error is not None:
+            raise UsageError("that is all")
+
+    monkeypatch.setattr("collage.commands.frontier._optimized", found)
+
+    status, output = run(model, "--ranges", "percentile")
+
+    assert (status, "that is all" in output) == (2, True)
+    assert seen == [(None, "minmax"), (0.05, "percentile")]

@@ -79,6 +79,8 @@ NUMBERS: dict[str, Sequence[Row]] = {
         Row(["--max-error", "0"], ["--max-error", "0.0 is not in the range 0<x<1"]),
         Row(["--max-error", "1"], ["--max-error", "1.0 is not in the range 0<x<1"]),
         Row(["--max-error", "nan"], ["--max-error", "'nan' is no finite number"]),
+        Row(["--ranges", "widest"], ["--ranges", "'widest' is not one of 'minmax', 'percentile', 'entropy'"]),
+        Row(["--ranges", "entropy"], ["--ranges is for lower precision, which --max-error allows: give that, too"]),
         Row(["--max-error", "1%"], ["--max-error", "'1%' is not a valid float"]),
         Row(["--rtol", "nan"], ["--rtol", "'nan' is no finite number"]),
         Row(["--rtol", "inf"], ["--rtol", "'inf' is no finite number"]),

@@ -145,14 +145,13 @@ def test_ranges_are_those_of_all_samples(environment: Opened, samples: Samples) 
         assert span.high == pytest.approx(high, rel=1e-4)
 
 
-def test_ranges_that_the_database_has_are_not_found_out_again(
+def test_ranges_that_are_known_are_not_looked_for_again(
     environment: Opened, samples: Samples, targets: dict[str, Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = samples.ranges()
+    known = samples.ranges()
+    monkeypatch.setattr(Samples, "_run", None)
 
-    monkeypatch.delattr("collage.precision.sensitivity.samples.run_series")
-
-    assert Samples(environment, targets["openvino"]).ranges() == found
+    assert Samples(environment, targets["openvino"]).ranges() == known
 
 
 @pytest.mark.parametrize("number", range(4))
@@ -214,12 +213,12 @@ def test_kernels_within_the_bound_are_found_and_the_next_run_measures_nothing(
     monkeypatch.setattr(source, "cost", cheap)
 
     def search() -> searching.WithinBound:
-        return within_bound(environment, runs_of(environment), pool, Bound(BOUND), SilentProgress())
+        return within_bound(environment, runs_of(environment), pool, Bound(BOUND), "minmax", SilentProgress())
 
     first = search()
     measured = source.counts.measured
-    for name in ("samples", "sensitivity"):
-        monkeypatch.delattr(f"collage.precision.{name}.run_series")
+    for name in ("samples", "prober"):
+        monkeypatch.delattr(f"collage.precision.sensitivity.{name}.run_series")
     second = search()
 
     assert source.counts.measured == measured, "the tuning database knows everything"

@@ -75,6 +75,15 @@ calibration_option = click.option(
     help="Samples of the inputs, for lower precision (docs/user/user-control.md); random ones unless given.",
 )
 
+ranges_option = click.option(
+    "--ranges",
+    type=click.Choice(["minmax", "percentile", "entropy"]),
+    default="minmax",
+    show_default=True,
+    help="Ranges of 8-bit integers: of all numbers in the samples, of 99.99 % of them, or those that lose least "
+    "information.",
+)
+
 tuning_db_option = click.option(
     "--tuning-db", metavar="URL", help="Where measurements are kept; the user's own database unless given."
 )

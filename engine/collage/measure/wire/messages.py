@@ -147,6 +147,21 @@ class AskSeries(AskEvaluate):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AskHistograms(AskSeries):
+    """Requests `Evaluated`, `Refused` or `Failed`: a series of which only histograms of the outputs are returned.
+
+    The answer has the counts of each output over all runs, as `collage.values.histogram.count_elements` returns them.
+
+    Attributes:
+        largest: Largest magnitude of each output, above zero.
+        bins: Number of bins, which is even.
+    """
+
+    largest: tuple[float, ...]
+    bins: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AskProfile(AskEvaluate):
     """Requests `Profiled`, `Refused` or `Failed`: an evaluation of which the toolchain says where its time goes.
 
@@ -325,6 +340,7 @@ MESSAGES: Final[Mapping[str, type]] = {
     "ask_build": AskBuild,
     "ask_evaluate": AskEvaluate,
     "ask_series": AskSeries,
+    "ask_histograms": AskHistograms,
     "ask_profile": AskProfile,
     "ask_device": AskDevice,
     "hello": Hello,

@@ -130,19 +130,11 @@ class Trial:
             Stopped: If it fails.
         """
         self.run(bound)
+        return self.evaluated(bound)
+
+    def evaluated(self, bound: Bound) -> Evaluated:
+        """Return what the outputs of a kernel hold after a call."""
         return Evaluated(outputs=tuple(encode_value(buffer.value, self._store) for buffer in bound.outputs))
-
-    def refill(self, bound: Bound, before: Sequence[Any], values: Sequence[Any]) -> None:
-        """Give the inputs of a kernel other values, where they differ.
-
-        Args:
-            bound: The kernel.
-            before: What its inputs hold, as in a request.
-            values: What they are to hold, likewise.
-        """
-        for buffer, old, new in zip(bound.inputs, before, values, strict=True):
-            if new != old:
-                buffer.put(decode_value(new, self._store))
 
     def clock(
         self, bound: Bound, artifact: Artifact, ask: AskMeasure, *, observed: bool = True

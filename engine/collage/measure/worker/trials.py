@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -16,8 +15,8 @@ from collage.devices.this_host import this_host
 from collage.measure.clocks.device_times import time_device
 from collage.measure.wire.artifact_codec import encode_artifact
 from collage.measure.wire.blobs import BlobStore
-from collage.measure.wire.messages import AskBuild, AskDevice, AskEvaluate, AskMeasure, AskSeries, Progress
-from collage.measure.wire.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Refused, Series, Stage
+from collage.measure.wire.messages import AskBuild, AskDevice, AskEvaluate, AskMeasure, Progress
+from collage.measure.wire.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Refused, Stage
 from collage.measure.worker.failing import Stopped, failing_as
 from collage.measure.worker.trial import Trial
 from collage.store import block_medians_us
@@ -147,21 +146,6 @@ class Trials:
             for artifact in trial.variants(1):
                 try:
                     return trial.evaluate(trial.bind(artifact))
-                except Stopped as stopped:
-                    trial.discard(artifact, stopped.outcome)
-            return trial.why_none()
-
-    def series(self, ask: AskSeries) -> Series | Refused | Failed:
-        """Build the first variant that works, and run it on each of several inputs."""
-        with self._start(ask) as trial:
-            for artifact in trial.variants(1):
-                try:
-                    bound = trial.bind(artifact)
-                    runs = [trial.evaluate(bound)]
-                    for before, values in itertools.pairwise([ask.inputs, *ask.further]):
-                        trial.refill(bound, before, values)
-                        runs.append(trial.evaluate(bound))
-                    return Series(runs=tuple(run.outputs for run in runs))
                 except Stopped as stopped:
                     trial.discard(artifact, stopped.outcome)
             return trial.why_none()

@@ -28,6 +28,7 @@ from collage.measure.wire.messages import (
     AskBuild,
     AskDevice,
     AskEvaluate,
+    AskHistograms,
     AskMeasure,
     AskProfile,
     AskQuery,
@@ -46,8 +47,9 @@ from collage.measure.wire.messages import (
     Targets,
 )
 from collage.measure.wire.outcomes import Failed, Refused, Stage
+from collage.measure.worker.series_trial import histograms_of, series_of
 from collage.measure.worker.trials import Trials
-from collage_core.contract import BlobCache, Target, Unsupported
+from collage_core.contract import Target, Unsupported
 from collage_core.errors import CollageError, PluginError
 from collage_core.registry import Toolchain, load_plugin, load_toolchain
 
@@ -126,8 +128,10 @@ class WorkerMain:
                 return self._trials.build(message)
             case AskProfile():  # before what it is a kind of
                 return profiled(self._trials, self._toolchain, message)
-            case AskSeries():  # likewise
-                return self._trials.series(message)
+            case AskHistograms():  # likewise
+                return histograms_of(self._trials, message)
+            case AskSeries():
+                return series_of(self._trials, message)
             case AskEvaluate():
                 return self._trials.evaluate(message)
             case AskDevice():
@@ -153,7 +157,7 @@ class WorkerMain:
         blobs = {name: self._store.read(name) for name in need.blobs}
         self._channel.send(self._channel.codec.encode(Blobs(), self._request, blobs))
 
-    def _cache(self, target: Target) -> BlobCache:
+    def _cache(self, target: Target) -> _DriverCache:
         return _DriverCache(self, target)
 
     def ask_cache(self, message: CacheGet | CachePut, value: bytes | None) -> bytes | None:

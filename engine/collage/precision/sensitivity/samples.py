@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -14,7 +14,9 @@ from collage.build.output_check import needed
 from collage.measure.wire.value_files import write_values
 from collage.measure.wire.values import encode_value
 from collage.precision.document_names import document_name
+from collage.precision.sensitivity.calibrators import CALIBRATORS, Calibrator
 from collage.precision.sensitivity.groups import products_of
+from collage.precision.sensitivity.histograms import activation_histograms
 from collage.precision.sensitivity.series import run_series
 from collage.reference import Evaluation
 from collage.setup.environment import Environment
@@ -46,11 +48,11 @@ class SavedRanges:
     """Ranges of what products read.
 
     Attributes:
-        ranges: By the product's index, the least and the largest number. The index is text, as keys of JSON are.
+        ranges: By the product's name, the least and the largest number, or what a calibrator chose of these.
     """
 
     KIND: ClassVar[str] = "ranges"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     ranges: Mapping[str, tuple[float, float]]
 
@@ -61,11 +63,13 @@ class Samples:
     Args:
         environment: The model and the toolchains.
         target: Runs it; it computes in the model's own types.
+        ranges: How ranges are chosen, a name in `CALIBRATORS`.
     """
 
-    def __init__(self, environment: Environment[Workload], target: Target) -> None:
+    def __init__(self, environment: Environment[Workload], target: Target, ranges: str = "minmax") -> None:
         self._environment = environment
         self._target = target
+        self._calibrator = CALIBRATORS[ranges]
         self._products = products_of(environment.graph)
         self._observed: list[Mapping[str, Any]] | None = None
         self._samples: list[Sample] | None = None
@@ -78,25 +82,46 @@ class Samples:
         """
         if not self._products:
             return {}
-        environment = self._environment
-        name = document_name(environment, [self._target.name], ["ranges", self._target.fingerprint])
+        found = self._remembered("minmax", self._extremes)
+        spans = {index: Range.around(low, high) for index, (low, high) in found.items() if low < 0 or high > 0}
+        calibrator = self._calibrator
+        if calibrator is None or not spans:
+            return spans
+        found = self._remembered(calibrator.key, lambda: self._chosen(calibrator, spans))
+        return {index: Range(low, high) for index, (low, high) in found.items()}
+
+    def _remembered(
+        self, key: str, find: Callable[[], dict[int, tuple[float, float]]]
+    ) -> dict[int, tuple[float, float]]:
+        """Return what the database knows of one way to choose ranges, or find it."""
+        environment, target = self._environment, self._target
+        name = document_name(environment, [target.name], ["ranges", target.fingerprint, key])
         known = environment.toolchains.database.get_document(SavedRanges, name)
         if known is None:
-            further = environment.workload.calibration[_JUDGED:]
-            runs = [*self._judged_runs(), *(self._run(further, outputs=False) if further else [])]
-            rows = np.stack([np.asarray(run[_RANGES]) for run in runs])
-            lows, highs = rows[:, 0].min(axis=0), rows[:, 1].max(axis=0)
-            known = SavedRanges(
-                ranges={
-                    str(index): (float(low), float(high))
-                    for (index, _), low, high in zip(self._products, lows, highs, strict=True)
-                    if np.isfinite(low) and np.isfinite(high)
-                }
-            )
+            known = SavedRanges(ranges={environment.graph.names[index]: span for index, span in find().items()})
             environment.toolchains.database.put_document(name, known)
+        return {environment.graph.index_of(name): span for name, span in known.ranges.items()}
+
+    def _extremes(self) -> dict[int, tuple[float, float]]:
+        """Return the least and the largest number that each product reads in any sample, where both are finite."""
+        further = self._environment.workload.calibration[_JUDGED:]
+        runs = [*self._judged_runs(), *(self._run(further, outputs=False) if further else [])]
+        rows = np.stack([np.asarray(run[_RANGES]) for run in runs])
+        lows, highs = rows[:, 0].min(axis=0), rows[:, 1].max(axis=0)
         return {
-            int(index): Range.around(low, high) for index, (low, high) in known.ranges.items() if low < 0 or high > 0
+            index: (float(low), float(high))
+            for (index, _), low, high in zip(self._products, lows, highs, strict=True)
+            if np.isfinite(low) and np.isfinite(high)
         }
+
+    def _chosen(self, calibrator: Calibrator, spans: Mapping[int, Range]) -> dict[int, tuple[float, float]]:
+        """Return the ranges that a calibrator chooses within those of all elements."""
+        read = {index: str(product.activation.name) for index, product in self._products if index in spans}
+        observed = {name: spans[index] for index, name in read.items()}
+        largest = {name: max(-span.low, span.high) for name, span in observed.items()}
+        found = activation_histograms(self._environment, self._target, largest, calibrator.bins)
+        chosen = {name: calibrator.choose(histogram, observed[name]) for name, histogram in found}
+        return {index: (chosen[name].low, chosen[name].high) for index, name in read.items()}
 
     def without_range(self) -> list[str]:
         """Return the names of the products without a range, which cannot be quantised.

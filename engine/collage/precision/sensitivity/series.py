@@ -9,7 +9,8 @@ import numpy as np
 
 from collage.errors import PrecisionError
 from collage.measure.wire.function_codec import FunctionEncoder
-from collage.measure.wire.messages import AskSeries
+from collage.measure.wire.messages import AskHistograms, AskSeries
+from collage.measure.wire.outcomes import Failed, Refused
 from collage.measure.wire.wire_values import WireValue
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
@@ -38,16 +39,60 @@ def run_series(
     Raises:
         PrecisionError: If the target does not run it.
     """
+    ask = AskSeries(**_request(environment, target, function, feeds))
+    return _answered(environment.toolchains.pool.worker(target.toolchain).series(ask), target, how)
+
+
+def run_histograms(
+    environment: Environment[Workload],
+    target: Target,
+    function: KernelFunction,
+    feeds: Sequence[Mapping[str, WireValue]],
+    largest: Sequence[float],
+    bins: int,
+    how: str,
+) -> list[np.ndarray[Any, Any]]:
+    """Build a function once and return the counts of each of its outputs over several inputs.
+
+    Args:
+        environment: The toolchains at work.
+        target: Runs it.
+        function: What to run.
+        feeds: As for `run_series`.
+        largest: Largest magnitude of each output.
+        bins: Number of bins, which is even.
+        how: As for `run_series`.
+
+    Returns:
+        What `collage.values.histogram.count_elements` counts, by output.
+
+    Raises:
+        PrecisionError: If the target does not run it.
+    """
+    request = _request(environment, target, function, feeds)
+    ask = AskHistograms(**request, largest=tuple(largest), bins=bins)
+    return _answered(environment.toolchains.pool.worker(target.toolchain).evaluate(ask), target, how)
+
+
+def _request(
+    environment: Environment[Workload],
+    target: Target,
+    function: KernelFunction,
+    feeds: Sequence[Mapping[str, WireValue]],
+) -> dict[str, Any]:
+    """Return the fields of a request that runs a function on several inputs."""
     inputs = [tuple(feed[spec.name] for spec in function.inputs) for feed in feeds]
-    ask = AskSeries(
-        target=target,
-        function=FunctionEncoder(environment.toolchains.store).encode(function),
-        inputs=inputs[0],
-        further=tuple(inputs[1:]),
-        build=environment.source.settings.build_for(target),
-        deadline_s=environment.budget.exploring.within(_DEADLINE_S, least_s=_LEAST_S),
-    )
-    answer = environment.toolchains.pool.worker(target.toolchain).series(ask)
+    return {
+        "target": target,
+        "function": FunctionEncoder(environment.toolchains.store).encode(function),
+        "inputs": inputs[0],
+        "further": tuple(inputs[1:]),
+        "build": environment.source.settings.build_for(target),
+        "deadline_s": environment.budget.exploring.within(_DEADLINE_S, least_s=_LEAST_S),
+    }
+
+
+def _answered(answer: list[Any] | Refused | Failed, target: Target, how: str) -> list[Any]:
     if not isinstance(answer, list):
         raise PrecisionError(f"{target.name} does not run the model {how}: {answer.reason}")
     return answer

@@ -29,6 +29,7 @@ def optimize_json(record: Record) -> str:
         "metric": None if record.metric is None else {**to_jsonable(record.metric), "drop": record.metric.drop},
         "nan": record.nan,
         "deterministic": record.deterministic,
+        "ranges": record.ranges,
         "regions": [_region(region) for region in record.regions],
         "device_copies": [_copy(copy) for copy in record.device_copies],
         "devices": to_jsonable(record.devices),

@@ -317,6 +317,8 @@ class Record:
         devices: Copy and launch costs of the participating devices.
         device_work: Device work of each run of the plan.
         deterministic: Whether only kernels took part that give the same bits each time.
+        ranges: How the ranges of the plan's 8-bit integers were chosen, as `OptimizeOptions.ranges` names it; empty if
+            it has none, or they are those of a plan file that does not say.
         machine: What the machine does at best; None if the plan has no kernels.
         limit: The least time that the machine allows the model, by estimate, however it is cut into kernels; None if
             nothing is known of the machine.
@@ -348,6 +350,7 @@ class Record:
     devices: tuple[DeviceFacts, ...] = ()
     device_work: DeviceWorkFacts = dataclasses.field(default_factory=DeviceWorkFacts)
     deterministic: bool = False
+    ranges: str = ""
     machine: MachineFacts | None = None
     limit: LimitFacts | None = None
 

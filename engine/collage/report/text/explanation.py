@@ -21,6 +21,12 @@ from collage.report.text.why import NEAR_TIE, is_near_tie, why
 WIDTH = 100
 _NODES_SHOWN = 4
 _COPIES_SHOWN = 6
+_RANGES = {
+    "minmax": "those of all numbers in the calibration samples",
+    "percentile": "the narrowest that hold 99.99 % of the numbers in the calibration samples",
+    "entropy": "those that lose least information of the numbers in the calibration samples",
+}
+"""By the name of the option."""
 
 
 def explain(record: Record, *, width: int = WIDTH, everything: bool = False) -> str:
@@ -90,6 +96,8 @@ def _decision(writer: _Writer, record: Record) -> None:
     writer.say(accuracy(record))
     if record.metric is not None:
         writer.say(f"{metric_line(record.metric)}.")
+    if record.ranges:
+        writer.say(f"Ranges of 8-bit integers are {_RANGES.get(record.ranges, 'chosen')} (--ranges {record.ranges}).")
     if record.nan:
         writer.say(f"{record.nan[0].upper()}{record.nan[1:]}.")
     if record.deterministic:
