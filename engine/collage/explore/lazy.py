@@ -17,10 +17,10 @@ from collage.explore.covering import covered
 from collage.explore.exhaustive import begun, concluded
 from collage.explore.exploration import Exploration, ExplorationSetup, Explored
 from collage.explore.learning import Knowledge, knowing_nothing, looked_at, probed, with_profiles
-from collage.explore.measuring import is_operator
+from collage.explore.measuring import is_operator, is_unmeasured
 from collage.explore.mixing import best_plan, looked_around
 from collage.explore.proposing import cuts_of, proposed, worth_measuring
-from collage.explore.regions import placed_regions, shifted_regions
+from collage.explore.regions import moved_regions, placed_regions, shifted_regions
 from collage.explore.searching import merged_on
 from collage_core.candidates.pool import CandidatePool
 from collage_core.fusion import CandidateKernel
@@ -117,7 +117,9 @@ def _around(knowledge: Knowledge) -> Knowledge:
             break
         near = _near(knowledge.exploration, path)
         knowledge, before = _with_regions(knowledge, near), len(knowledge.learnt)
-        knowledge = looked_around(knowledge, near)
+        knowledge, path = looked_around(knowledge, near)
+        if path is not None:
+            knowledge = looked_at(knowledge, "measuring merged neighbours", _to_merge(knowledge.exploration, path))
         if len(knowledge.learnt) == before:
             break
     return knowledge
@@ -125,4 +127,19 @@ def _around(knowledge: Knowledge) -> Knowledge:
 
 def _near(exploration: Exploration, path: SearchResult) -> list[CandidateKernel]:
     """Return kernels near to those of a plan."""
-    return [*merged_on(exploration, path), *shifted_regions(exploration, path.candidates)]
+    return [
+        *merged_on(exploration, path),
+        *shifted_regions(exploration, path.candidates),
+        *moved_regions(exploration, path.candidates),
+    ]
+
+
+def _to_merge(exploration: Exploration, path: SearchResult) -> list[CandidateKernel]:
+    """Return neighbours on a plan that are to be measured as one kernel, whatever is believed of it.
+
+    What is believed is a sum over the parts. Where two kernels of one target meet on the best plan, that sum is what
+    keeps them apart, and it may be off by more than its doubt says.
+    """
+    return [
+        c for c in merged_on(exploration, path) if not exploration.pool.is_whole(c) and is_unmeasured(exploration, c)
+    ]

@@ -15,11 +15,11 @@ from collage_core.fusion import CandidateKernel
 from collage_core.search import Matrix, SearchCandidate, SearchResult, Vector, lazy_search, prepare
 from collage_core.search.exact import Allow
 
-_GAIN = 0.05
+_GAIN = 0.07
 """Share of the best plan that must be to gain by measuring more, by the mean over draws, relative to the noise of a
 measurement: what is less would not be told from it.
 """
-_WORTH = 0.035
+_WORTH = 0.06
 """Share of the best plan that a single measurement must promise, likewise: where there are hundreds of small kernels,
 all together promise more than there is time to look for.
 """
@@ -79,8 +79,8 @@ def best_plan(knowledge: Knowledge) -> tuple[Knowledge, SearchResult | None]:
     return _searched(asking, allow, gain=_GAIN * knowledge.noise, worth=_WORTH * knowledge.noise)
 
 
-def looked_around(knowledge: Knowledge, near: Iterable[CandidateKernel]) -> Knowledge:
-    """Measure what is near to the best plan and, by optimistic estimates, clearly better.
+def looked_around(knowledge: Knowledge, near: Iterable[CandidateKernel]) -> tuple[Knowledge, SearchResult | None]:
+    """Measure what is near to the best plan and, by optimistic estimates, clearly better; return the best plan, too.
 
     Draws tell what many kernels may save together. A single one that is far from what is believed is in few of them.
 
@@ -94,7 +94,7 @@ def looked_around(knowledge: Knowledge, near: Iterable[CandidateKernel]) -> Know
     def allow(candidate: SearchCandidate) -> bool:
         return (candidate.target, candidate.nodes) in named or not isinstance(asking.cost(candidate), Unmeasured)
 
-    return _searched(asking, allow, gain=_OPTIMISTIC_GAIN)[0]
+    return _searched(asking, allow, gain=_OPTIMISTIC_GAIN)
 
 
 def _searched(

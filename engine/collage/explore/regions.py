@@ -58,23 +58,63 @@ def shifted_regions(exploration: Exploration, kernels: Sequence[SearchCandidate]
         kernels: Those of a plan.
     """
     graph, operators = exploration.graph, _operators(exploration)
-    rules = {rule.target.name: rule for rule in exploration.setup.rules if rule.target.joins is Joins.ANY}
+    rules = _joining(exploration)
     found: dict[tuple[str, int], CandidateKernel] = {}
     for kernel in kernels:
-        rule, proposals = rules.get(kernel.target), exploration.proposed.by_target.get(kernel.target)
-        if rule is None or proposals is None or not rule.target.mixable:
+        rule = rules.get(kernel.target)
+        if rule is None:
             continue
-        refused = mask_of({*rule.query, *rule.pinned}) | mask_of(graph.compilers)
         own = kernel.nodes & graph.needs_kernel
         besides = dict.fromkeys((*operators, *(each.nodes & graph.needs_kernel for each in kernels)))
         more = [own | nodes for nodes in besides if not nodes & own and _touches(graph, nodes, own)]
         less = [own & ~nodes for nodes in operators if own & ~nodes and _is_at_border(graph, nodes, own)]
         for nodes in (*more, *less):
-            region = SubGraph(graph, graph.completed(nodes))
-            fits = not nodes & graph.needs_kernel & ~proposals.covered and not region.nodes & refused
-            if fits and region.validity(within(rule.target)):
-                found.setdefault((kernel.target, region.nodes), CandidateKernel(region, rule.spec, rule.target))
+            if (region := _fitting(exploration, rule, nodes)) is not None:
+                found.setdefault((kernel.target, region.sub_graph.nodes), region)
     return list(found.values())
+
+
+def moved_regions(exploration: Exploration, kernels: Sequence[SearchCandidate]) -> list[CandidateKernel]:
+    """Return kernels as every other target would run them that joins anything.
+
+    Args:
+        exploration: What is known so far.
+        kernels: Those of a plan.
+    """
+    needs_kernel = exploration.graph.needs_kernel
+    moved = [
+        _fitting(exploration, rule, kernel.nodes & needs_kernel)
+        for kernel in kernels
+        for name, rule in _joining(exploration).items()
+        if name != kernel.target
+    ]
+    return [region for region in moved if region is not None]
+
+
+def _joining(exploration: Exploration) -> dict[str, TargetRule]:
+    """Return the rules of targets that join anything and mix, and that proposed something, by target name."""
+    return {
+        name: proposals.rule
+        for name, proposals in exploration.proposed.by_target.items()
+        if proposals.rule.target.joins is Joins.ANY and proposals.rule.target.mixable
+    }
+
+
+def _fitting(exploration: Exploration, rule: TargetRule, nodes: int) -> CandidateKernel | None:
+    """Return nodes that need a kernel as one kernel of a target, with what belongs to them; None if it takes them not.
+
+    Args:
+        exploration: What targets proposed.
+        rule: The target with its rule.
+        nodes: The mask of nodes.
+    """
+    graph = exploration.graph
+    refused = mask_of({*rule.query, *rule.pinned}) | mask_of(graph.compilers)
+    region = SubGraph(graph, graph.completed(nodes))
+    covered = exploration.proposed.by_target[rule.target.name].covered
+    if nodes & graph.needs_kernel & ~covered or region.nodes & refused:
+        return None
+    return CandidateKernel(region, rule.spec, rule.target) if region.validity(within(rule.target)) else None
 
 
 def _touches(graph: DataflowGraph, nodes: int, others: int) -> bool:

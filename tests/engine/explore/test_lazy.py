@@ -121,6 +121,26 @@ def test_an_operator_that_is_slow_for_its_neighbours_layout_is_a_kernel_of_its_o
     assert path(found) == [("a", GRAPH.names[:at]), ("a", GRAPH.names[at : at + 1]), ("a", GRAPH.names[at + 1 :])]
 
 
+def test_neighbours_on_the_best_plan_are_measured_as_one_whatever_is_believed_of_it() -> None:
+    """A library may choose another layout for exactly that region; what parts of it take does not say so."""
+    joint = {"tanh_0", "exp_0"}
+
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        names = candidate.sub_graph.names
+        if candidate.target.name == "a" and names == GRAPH.names[:6]:
+            return 55.0  # 5 less than the sum of its operators
+        found = HALVES(candidate)
+        is_dear = candidate.target.name == "a" and joint <= set(names)
+        return found + 200.0 if isinstance(found, float) and is_dear else found
+
+    def profile_us(target: str, node: onnx_ir.Node) -> float:
+        return halves_us(target, node) + (200.0 if target == "a" and node.op_type == "Tanh" else 0.0)
+
+    found = explored(FakeSource(truth, profile_us=profile_us))
+
+    assert path(found) == [("a", GRAPH.names[:6]), ("b", GRAPH.names[6:])]
+
+
 def test_a_rare_operator_that_one_toolchain_computes_badly_goes_to_the_other() -> None:
     slow = "Cos"
     truth = by_operator(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collage.explore.exhaustive import begun
 from collage.explore.exploration import Exploration
-from collage.explore.regions import shifted_regions
+from collage.explore.regions import moved_regions, shifted_regions
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.search import SearchCandidate
 from collage_testing import GraphBuilder, chain
@@ -55,3 +55,20 @@ def test_a_kernel_takes_in_what_reads_the_same_value() -> None:
     found = shifted_regions(exploration(graph), [kernel(0b0010)])
 
     assert {each.sub_graph.nodes for each in found} == {0b0011, 0b0110, 0b1010}
+
+
+def test_a_kernel_is_moved_to_every_other_target_that_runs_it() -> None:
+    found = moved_regions(exploration(), [kernel(0b001110), SearchCandidate(nodes=0b110000, target="b", key="k")])
+
+    assert [(each.target.name, each.sub_graph.nodes) for each in found] == [("b", 0b001110), ("a", 0b110000)]
+
+
+def test_a_kernel_is_not_moved_to_a_target_that_does_not_run_all_of_it() -> None:
+    source = FakeSource(by_operator({name: dict.fromkeys(OPERATORS, 1.0) for name in "ab"}))
+    rules = [rule_of(a_target("a")), rule_of(a_target("b"), refuses=["Exp"])]
+
+    found = moved_regions(
+        begun(setup_of(source, rules), empty_pool(GRAPH, source)), [kernel(0b001110), kernel(0b10000)]
+    )
+
+    assert [(each.target.name, each.sub_graph.nodes) for each in found] == [("b", 0b10000)]
