@@ -178,7 +178,7 @@ def optimize(
             "--trace": trace,
             "the picture of --trace": picture,
         },
-        [model, inputs, database_file(tuning_db), load_plan],
+        [model, inputs, database_file(tuning_db), load_plan, *_given_files(metric, calibration, labelled)],
     )
     options = OptimizeOptions(
         toolchains=toolchains,
@@ -231,3 +231,12 @@ def optimize(
     console.print(optimize_summary(record, everything=is_verbose(ctx)))
     console.print(f"{done} {output} ({size(output.stat().st_size)}); why it is so: collage explain {output}")
     write_json(json_to, optimize_json(record))
+
+
+def _given_files(metric: str | None, *samples: Path | None) -> list[Path]:
+    """Return the files of a metric and of samples, which no output may replace."""
+    from collage.control.metric import metric_file
+    from collage.setup.inputs.calibration import sample_files
+
+    files = [file for each in samples if each is not None for file in sample_files(each)]
+    return files if metric is None else [metric_file(metric), *files]

@@ -51,6 +51,7 @@ from collage.setup.settings import SetupChoices, candidate_bounds
 from collage.setup.workload import Workload
 from collage_core.candidates.all_proposals import propose_all
 from collage_core.candidates.plan import Plan
+from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import TargetRule
 from collage_core.contract import Obstacle
 from collage_core.plugin_guards import left_out
@@ -202,7 +203,7 @@ class _Optimization:
                 explored, plans, timings = self._fed_back(explored, plans, timings)
             if self._options.search == "two-level" and self._given is None:
                 explored, plans, timings = self._changed(explored, plans, timings)
-            kept = self._kept(plans, timings)
+            kept = self._kept(plans, timings, explored.pool)
         with self._clock.phase("peaks"):
             limits = self._limits(explored, kept)
         precision = self._precision
@@ -375,7 +376,8 @@ class _Optimization:
         choices = SetupChoices.of(self._options)
         return measured_limits(plan, times, self._environment.toolchains, choices, targets)
 
-    def _kept(self, plans: Sequence[Plan], timings: EndToEndTimings) -> Kept:
+    def _kept(self, plans: Sequence[Plan], timings: EndToEndTimings, pool: CandidatePool) -> Kept:
+        precision = self._precision
         kept = keep_best(
             plans,
             timings,
@@ -383,7 +385,7 @@ class _Optimization:
             seed=self._options.seed,
             tie_breaking=self._tie_breaking,
             wrong=self._found_wrong,
-            accept=None if self._precision is None else self._precision.accept,
+            accept=None if precision is None else functools.partial(precision.accept, pool=pool),
         )
         self._notes += kept.notes
         if self._given is None:

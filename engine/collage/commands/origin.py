@@ -18,7 +18,7 @@ from collage.devices.this_host import this_host
 from collage.installed_code import OWN, code_hash, entry_packages
 from collage.options import OptimizeOptions
 from collage.setup.facts import external_files, file_sha256
-from collage.setup.inputs.calibration import calibration_files
+from collage.setup.inputs.calibration import sample_files
 from collage_core.ir.io.model_io import load_model
 
 _ASIDE = frozenset(
@@ -47,21 +47,22 @@ def origin_of(model: str | os.PathLike[str] | onnx_ir.Model, options: OptimizeOp
     """
     if isinstance(model, onnx_ir.Model) or isinstance(options.inputs, Mapping):
         return None
-    samples = [each for each in (options.calibration, options.labelled) if each is not None]
-    if not all(isinstance(each, str | os.PathLike) for each in samples) or callable(options.metric):
+    samples = (options.calibration, options.labelled)
+    if not all(isinstance(each, str | os.PathLike | None) for each in samples) or callable(options.metric):
         return None
     if options.budget_s is not None or options.fusion_specs:
         return None
     path = Path(model)
     files = [path, *external_files(load_model(path))]
     files += [Path(each) for each in (options.inputs, options.load_plan) if each is not None]
-    files += [file for each in samples if isinstance(each, str | os.PathLike) for file in calibration_files(each)]
     host = this_host()
     what = {
         "model": path.name,
         "files": [file_sha256(each) for each in files],
-        "given": [
-            each is not None for each in (options.inputs, options.load_plan, options.calibration, options.labelled)
+        "given": [options.inputs is not None, options.load_plan is not None],
+        "samples": [
+            [file_sha256(file) for file in sample_files(each)] if isinstance(each, str | os.PathLike) else None
+            for each in samples
         ],
         "metric": None
         if options.metric is None

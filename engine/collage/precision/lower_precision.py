@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from collage.control.metric import UserMetric
-from collage.errors import PlanRunError, PrecisionError, TooInexactError
+from collage.errors import PrecisionError, TooInexactError, VerificationError
 from collage.precision.plans.bound import MARGIN, Bound
 from collage.precision.plans.drops import Drops
 from collage.precision.plans.plan_runs import PlanRuns
 from collage.precision.sensitivity.sensitivities import Sensitivities
-from collage.precision.whole_models import fastest_exact_plan
+from collage.precision.whole_models import plan_in_own_types
 from collage.precision.within_bound import WithinBound, within_bound
-from collage.report import figures
 from collage.report.facts.precision_facts import MetricFacts
 from collage.report.progress import Progress
 from collage.setup.environment import Environment
@@ -38,7 +37,8 @@ class LowerPrecision:
 
     Attributes:
         sensitivities: What each group of products does to the outputs; None if that was not found out.
-        facts: What the plan that was accepted last reaches in the metric; None without one.
+        facts: What the plan that was accepted last reaches in the metric; None if that is not known.
+        silence: Why it is not known; empty if it is, or there is no metric.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class LowerPrecision:
         self._drops: Drops | None = None
         self.sensitivities: Sensitivities | None = None
         self.facts: MetricFacts | None = None
+        self.silence = ""
 
     @property
     def errors(self) -> Mapping[str, float]:
@@ -75,33 +76,41 @@ class LowerPrecision:
         Raises:
             MetricError: If the metric cannot be computed.
         """
-        self._compare_with(pool)
-        bound = Bound(self._largest, self._drops)
+        drops = None
+        if self._metric is not None:
+            drops = self._compared_with(pool, self._metric)
+            if drops is None:
+                return WithinBound(pool=pool, notes=(f"lower precision was not looked at: {self.silence}",))
+        bound = Bound(self._largest, drops)
         found = within_bound(self._environment, self._runs, pool, bound, self._ranges, self._progress)
         self.sensitivities = found.sensitivities
         self._errors |= found.errors
         return found
 
-    def _compare_with(self, pool: CandidatePool) -> None:
-        """Take the fastest kernel for the whole model in its own types for what plans may not drop below."""
-        labelled = self._environment.workload.labelled
-        if self._drops is not None or self._metric is None or labelled is None:
-            return
-        if (plain := fastest_exact_plan(pool)) is None:
-            return
-        self._progress.phase(f"computing {self._metric.name} of the model", 1)
-        self._drops = Drops(self._environment, self._runs, self._metric, labelled, plain)
-        value = self._drops.of_model(held_out=False)
-        self._progress.advance()
-        count = figures.counted(len(labelled.deciding), "sample")
-        self._progress.message(f"{self._metric.name} of the model in its own types: {value:.6g}, on {count}")
+    def _compared_with(self, pool: CandidatePool, metric: UserMetric) -> Drops | None:
+        """Return drops below a kernel for the whole model in its own types; None, and say why, if that is not possible.
 
-    @property
-    def silence(self) -> str:
-        """Why nothing is known of the metric; empty if something is, or there is none."""
-        if self._metric is None or self.facts is not None:
-            return ""
-        return f"{self._metric.name} was not computed: no toolchain was found to run the whole model in its own types"
+        The kernel that was taken before is not if it turned out to be wrong since.
+
+        Raises:
+            MetricError: If the metric cannot be computed.
+        """
+        plain, labelled = plan_in_own_types(self._environment, pool), self._environment.workload.labelled
+        if plain is None or labelled is None:
+            self.silence = f"{metric.name} cannot be computed: no toolchain runs the whole model in its own types"
+            return None
+        if self._drops is None or self._drops.plain.key != plain.key:
+            self._progress.phase(f"computing {metric.name} of the model")
+            drops = Drops(self._environment, self._runs, metric, labelled, plain)
+            try:
+                value = drops.of_model(held_out=False)
+            except PrecisionError as error:
+                self.silence = f"{metric.name} cannot be computed: {plain.name} does not run labelled samples: {error}"
+                return None
+            self._drops = drops
+            self._progress.message(f"{metric.name} of the model in its own types, by {plain.name}: {value:.6g}")
+        self.silence = ""
+        return self._drops
 
     def stay_below(self, error: TooInexactError) -> None:
         """Look for plans with smaller errors from now on.
@@ -111,35 +120,47 @@ class LowerPrecision:
         """
         self._largest = _BACK_OFF * min(self._largest / error.excess, self._errors[error.plan] / MARGIN)
 
-    def accept(self, plan: Plan) -> None:
-        """Compute the metric of the chosen plan on the samples that are held out.
+    def accept(self, plan: Plan, pool: CandidatePool) -> None:
+        """Compute the metric, if there is one, of the chosen plan on the samples that are held out.
+
+        Args:
+            plan: The plan.
+            pool: What was measured.
 
         Raises:
             TooInexactError: If it has kernels of lower precision and drops further than is allowed.
-            PlanRunError: If it does not run on them.
+            VerificationError: If it has such kernels, and the metric is not known of it.
             MetricError: If the metric cannot be computed.
         """
-        if self._drops is None:
+        if self._metric is None:
             return
-        metric, samples = self._drops.metric, self._drops.samples
-        self._progress.phase(f"computing {metric.name} of the plan", 1)
-        of_model = self._drops.of_model(held_out=True)
-        try:
-            value = self._drops.value(plan, held_out=True)
-        except PrecisionError as error:
-            raise PlanRunError(f"the saved plan does not run on labelled samples: {error}") from error
-        self._progress.advance()
-        self.facts = MetricFacts(
-            name=metric.name,
-            max_drop=metric.max_drop,
-            of_model=of_model,
-            of_plan=value,
-            samples=len(samples.held_out),
-            held_out=samples.are_apart,
-        )
-        if self.facts.drop > metric.max_drop and not all(kernel.target.exact for kernel in plan.kernels):
+        self.facts = self._facts(plan, pool, self._metric)
+        if all(kernel.target.exact for kernel in plan.kernels):
+            return
+        if self.facts is None:
+            raise VerificationError(f"{plan.name} computes in lower precision, and {self.silence}")
+        if not self.facts.drop <= self._metric.max_drop:  # as nan is not
             raise TooInexactError(
-                f"the saved plan drops by {self.facts.drop:.4g} in {metric.name} on samples that are held out, and "
-                f"{metric.max_drop:g} is allowed",
+                f"the saved plan drops by {self.facts.drop:.4g} in {self._metric.name} on samples that are held out, "
+                f"and {self._metric.max_drop:g} is allowed",
                 plan=plan.key,
             )
+
+    def _facts(self, plan: Plan, pool: CandidatePool, metric: UserMetric) -> MetricFacts | None:
+        """Return what a plan reaches on the samples that are held out; None, and say why, if it is not known."""
+        drops = self._compared_with(pool, metric)
+        if drops is None:
+            return None
+        self._progress.phase(f"computing {metric.name} of the plan")
+        try:
+            return MetricFacts(
+                name=metric.name,
+                max_drop=metric.max_drop,
+                of_model=drops.of_model(held_out=True),
+                of_plan=drops.value(plan, held_out=True),
+                samples=len(drops.samples.held_out),
+                held_out=drops.samples.are_apart,
+            )
+        except PrecisionError as error:
+            self.silence = f"{metric.name} cannot be computed: labelled samples do not run: {error}"
+            return None

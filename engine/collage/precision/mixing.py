@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from typing import Final
 
 from collage.precision.mixed_plan import PrecisionMix
 from collage.precision.sensitivity.sensitivities import Sensitivities
@@ -11,6 +11,9 @@ from collage.report.progress import Progress
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
 from collage_core.candidates.plan import Plan
+
+_JUST_BEYOND: Final = 1.05
+"""Error, relative to the bound, that a plan is said to have if only a metric refuses it."""
 
 
 def mixed_plans(
@@ -37,9 +40,9 @@ def mixed_plans(
     bound = models.bound.error
 
     def error_if_kept(plan: Plan) -> float:
-        """Return the error of a plan; infinite if it does not keep to what is allowed though its error does."""
+        """Return the error of a plan; a little too large if only the metric refuses it."""
         error, kept = models.plan_error(plan)
-        return error if kept or error > bound else math.inf
+        return error if kept else max(error, _JUST_BEYOND * bound)
 
     mix = PrecisionMix(
         models.pool,

@@ -15,8 +15,9 @@ from collage.setup.environment import Environment
 from collage.setup.workload import Workload
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
-from collage_core.contract import INVALID, Target, Unmeasured
+from collage_core.contract import INVALID, Joins, Target, Unmeasured
 from collage_core.fusion import CandidateKernel, Partitioning
+from collage_core.ir.graph.masks import mask_of
 
 _ATTEMPTS: Final = 3
 """Forms of a whole model that are built for each target until one uses the bound up without exceeding it."""
@@ -114,18 +115,20 @@ class WholeModels:
 
     def plan_error(self, plan: Plan) -> tuple[float, bool]:
         """Run a plan and return its error, which is infinite if it does not run, and whether it keeps to the bound."""
-        self._progress.phase(f"looking at the error of {plan.name}", 1)
+        self._progress.phase(f"looking at the error of {plan.name}")
         found = self._plan_errors(plan)
         self.errors[plan.key] = found.error
         eight = sum(len(kernel.sub_graph.int8) for kernel in plan.kernels)
         said, kept = f"error {found.error:.3g}" if not found.reason else found.reason, False
         try:
+            refused = len(self.bound.refused)
             kept = self.bound.keeps(plan, found.error)
+            if len(self.bound.refused) > refused:
+                said += f"; {self.bound.refused[-1]}"
         except PrecisionError as error:
             said = str(error)
         form = f"{len(plan.kernels)} kernel(s), {eight} product(s) in int8"
         self._progress.message(f"{plan.name}: {form}, {plan.predicted_us / 1e3:.2f} ms, {said}")
-        self._progress.advance()
         return found.error, kept
 
     def _whole(self, target: Target, sensitivities: Sensitivities, count: int) -> CandidateKernel:
@@ -166,10 +169,21 @@ def fastest_exact(pool: CandidatePool) -> tuple[CandidateKernel, float] | None:
     return min(found, key=lambda each: (each[1], each[0].target.name), default=None)
 
 
-def fastest_exact_plan(pool: CandidatePool) -> Plan | None:
-    """Return the plan of the fastest kernel for the whole model in its own types; None if there is none."""
-    found = fastest_exact(pool)
-    return None if found is None else _plan_of(pool, *found)
+def plan_in_own_types(environment: Environment[Workload], pool: CandidatePool) -> Plan | None:
+    """Return a plan of one kernel in the model's own types; None if there is none.
+
+    Args:
+        environment: The toolchains at work.
+        pool: What was measured: the fastest is taken, or a kernel that was not measured if there is none.
+    """
+    if (found := fastest_exact(pool)) is not None:
+        return _plan_of(pool, *found)
+    nothing = Sensitivities(groups=(), int8=(), bf16=())
+    for rule in environment.asked.rules:
+        target = rule.target
+        if target.exact and target.mixable and target.joins is Joins.ANY and not mask_of(rule.query) & pool.whole:
+            return _plan_of(pool, nothing.quantised(pool.graph, pool.whole, target, ()), 0.0)
+    return None
 
 
 def _plan_of(pool: CandidatePool, candidate: CandidateKernel, cost_us: float) -> Plan:

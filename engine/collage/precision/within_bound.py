@@ -114,7 +114,7 @@ def within_bound(
         plans=plans,
         errors=models.errors,
         sensitivities=sensitivities if sensitivities.groups else None,
-        notes=tuple(notes),
+        notes=(*notes, *bound.refused),
     )
 
 

@@ -99,7 +99,7 @@ class Workload:
             self.graph = DataflowGraph(prepared)
         self.labelled = None if labelled is None else labelled_samples(self.graph, labelled)
         self._samples = None if calibration is None else calibration_samples(self.graph, calibration)
-        if self._samples is None and self.labelled is not None and self._arrays is None:
+        if self._samples is None and self.labelled is not None:
             self._samples = [dict(each.inputs) for each in self.labelled.deciding]
         self.facts: ModelFacts = model_facts(name, sha256, given, self.graph.model)
         self.seed = seed

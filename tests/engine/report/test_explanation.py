@@ -261,7 +261,7 @@ def test_what_a_region_of_lower_precision_does_to_the_outputs_is_said() -> None:
     text = " ".join(explain(dataclasses.replace(RECORD, regions=regions, max_error_allowed=0.02)).split())
 
     assert "2 of 5 products in 8-bit integers; expected to add 1.2e-02 to the error of the outputs, 36 %" in text
-    assert "next would be 'c', with which an error of 3.4e-02 is expected where 0.02 is allowed" in text
+    assert "next would be 'c', with which an error of 3.4e-02 is expected, and up to 0.02 was allowed" in text
     assert "8-bit integers" not in explain(RECORD)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage.setup.inputs import labelled_samples
+from collage.setup.inputs import Calibration, labelled_samples
 from collage.setup.workload import Workload
 from collage_core.errors import FeedError
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -60,8 +60,30 @@ def test_a_file_of_several_is_taken_apart_with_its_labels(graph: DataflowGraph, 
 def test_labels_for_another_number_of_samples_are_refused(graph: DataflowGraph, tmp_path: Path) -> None:
     np.savez(tmp_path / "all.npz", x=np.zeros((3, 2, 3), np.float32), label=np.zeros(2))
 
-    with pytest.raises(FeedError, match="different numbers"):
+    with pytest.raises(FeedError, match="different numbers of labelled samples"):
         labelled_samples(graph, tmp_path / "all.npz")
+
+
+def test_arrays_are_read_only_and_the_callers_own_stay_writeable(graph: DataflowGraph) -> None:
+    own = sample(1)
+    [found] = labelled_samples(graph, [{**own, "count": 3}]).deciding
+
+    for array in found.given.values():
+        assert not array.flags.writeable
+    assert own["x"].flags.writeable
+    assert found.given["count"] == 3
+
+
+def test_what_is_no_array_is_refused_at_once(graph: DataflowGraph) -> None:
+    with pytest.raises(FeedError, match="'label': labelled, sample 0"):
+        labelled_samples(graph, [sample(0) | {"label": np.array([{"a": 1}], object)}])
+
+
+def test_messages_speak_of_labelled_samples(graph: DataflowGraph, tmp_path: Path) -> None:
+    given: tuple[Calibration, ...] = ([], tmp_path)
+    for each in given:
+        with pytest.raises(FeedError, match="labelled"):
+            labelled_samples(graph, each)
 
 
 def test_a_missing_input_is_named(graph: DataflowGraph) -> None:

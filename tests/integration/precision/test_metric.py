@@ -14,8 +14,10 @@ import pytest
 import collage
 from collage.control.metric import Values
 from collage.decide.decision import decide
+from collage.errors import PrecisionError
 from collage.measure.driver.source import MeasuringCostSource
 from collage.precision.plans.drops import Drops
+from collage.precision.plans.plan_runs import PlanRuns
 from collage.report.text.accuracy import metric_line
 from collage_core.contract import Cost, Unmeasured
 from collage_core.errors import CollageError
@@ -93,16 +95,18 @@ def integers_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("collage.decide.kept.decide", in_int8)
 
 
-def optimized(folder: Path, labelled: list[dict[str, Any]], max_drop: float, name: str = "accuracy") -> Any:
+def optimized(
+    folder: Path, labelled: list[dict[str, Any]], max_drop: float, name: str = "accuracy", **more: Any
+) -> Any:
     (folder / "metric.py").write_text(METRIC)
     return collage.optimize(
         net(),
         toolchains="openvino,openvino(precision=int8)",
         preset="quick",
-        metric=f"{folder / 'metric.py'}:{name}",
         max_drop=max_drop,
         labelled=labelled,
         tuning_db=str(folder / "tuning.sqlite"),
+        **{"metric": f"{folder / 'metric.py'}:{name}", **more},
     )
 
 
@@ -171,6 +175,56 @@ def test_the_next_run_computes_no_metric(
     second = optimized(folder, labelled, max_drop=4.0)
 
     assert second.record.metric == first.record.metric
+
+
+def test_a_plan_of_the_users_is_held_to_the_metric(
+    folder: Path, labelled: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    optimized(folder, labelled, max_drop=100.0).save_plan(tmp_path / "plan.json")
+
+    found = optimized(folder, labelled, max_drop=50.0, load_plan=tmp_path / "plan.json")
+    assert eight_of(found.record) == 0, "nothing was explored, so nobody knows which product does what"
+    assert 0 < found.record.metric.drop <= 50.0
+
+    with pytest.raises(CollageError, match=r"drops by .* in accuracy on samples that are held out, and 1 is allowed"):
+        optimized(folder, labelled, max_drop=1.0, load_plan=tmp_path / "plan.json")
+
+
+def test_pinned_kernels_are_held_to_the_metric(folder: Path, labelled: list[dict[str, Any]]) -> None:
+    found = optimized(folder, labelled, max_drop=1.0, pins=("*=openvino",)).record
+
+    assert found.metric is not None
+    assert found.metric.drop <= 1.0
+    assert not any("was not computed" in note or "cannot be computed" in note for note in found.notes)
+
+
+def test_where_the_model_does_not_run_in_its_own_types_nothing_of_lower_precision_is_kept(
+    folder: Path, labelled: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(self: PlanRuns, plan: Any, inputs: Any) -> Any:
+        raise PrecisionError("no memory")
+
+    monkeypatch.setattr(PlanRuns, "outputs", never)
+
+    found = optimized(folder, [*labelled, *labelled], max_drop=90.0).record
+
+    assert all("int8" not in region.target for region in found.regions)
+    assert any("lower precision was not looked at: accuracy cannot be computed" in note for note in found.notes)
+
+
+def test_a_plan_whose_metric_is_nan_is_not_kept(folder: Path, labelled: list[dict[str, Any]]) -> None:
+    plain = optimized(folder, labelled, max_drop=0.0).session()
+    exact = [plain.run(None, {"x": each["x"]})[0] for each in labelled]
+
+    def of_the_model_only(outputs: Sequence[Values], samples: Sequence[Values]) -> float:
+        made = [each["identity_0"] for each in outputs]
+        near = all(any(np.abs(out - own).max() < 1e-4 for own in exact) for out in made)
+        return 1.0 if near else np.nan
+
+    found = optimized(folder, labelled, max_drop=10.0, metric=of_the_model_only).record
+
+    assert eight_of(found) == 0
+    assert any("drops by inf in of_the_model_only" in note for note in found.notes)
 
 
 def test_a_metric_that_fails_ends_the_run_with_its_own_words(folder: Path, labelled: list[dict[str, Any]]) -> None:

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from collage.precision.plans.drops import Drops
+from collage.report.figures import counted
 from collage_core.candidates.plan import Plan
 
 MARGIN: Final = 0.85
@@ -29,6 +30,7 @@ class Bound:
 
     Attributes:
         error: Largest error that plans are looked for.
+        refused: A sentence for each plan that drops too far.
     """
 
     def __init__(self, allowed: float, drops: Drops | None = None) -> None:
@@ -36,6 +38,7 @@ class Bound:
         self._allowed = MARGIN * allowed
         self._good, self._bad = 0.0, math.inf
         self.error = self._allowed
+        self.refused: list[str] = []
 
     def keeps(self, plan: Plan, error: float) -> bool:
         """Return whether a plan keeps to what is allowed.
@@ -52,11 +55,18 @@ class Bound:
             return False
         if self._drops is None:
             return True
-        kept = self._drops.drop(plan, held_out=False) <= MARGIN * self._drops.metric.max_drop
+        metric = self._drops.metric
+        drop = self._drops.drop(plan, held_out=False)
+        kept = drop <= MARGIN * metric.max_drop
         if kept:
             self._good = max(self._good, error)
         else:
             self._bad = min(self._bad, error)
+            form = counted(sum(len(kernel.sub_graph.int8) for kernel in plan.kernels), "product")
+            self.refused.append(
+                f"{plan.name} with {form} in int8 drops by {drop:.4g} in {metric.name}, and at most {MARGIN:g} of "
+                f"{metric.max_drop:g} is used up where plans are chosen"
+            )
         if math.isfinite(self._bad):
             self._good = min(self._good, self._bad)  # another target's, for which more is allowed than for all
             self.error = math.sqrt(self._good * self._bad) if self._good > 0 else _LESS * self._bad

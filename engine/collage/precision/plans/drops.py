@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from collage.control.metric import UserMetric
+from collage.errors import MetricError
 from collage.measure.wire.value_files import read_values, write_values
 from collage.precision.document_names import document_name, plan_facts
 from collage.precision.plans.plan_runs import PlanRuns
@@ -45,6 +47,7 @@ class Drops:
     Attributes:
         metric: As given.
         samples: As given.
+        plain: As given.
     """
 
     def __init__(
@@ -57,10 +60,11 @@ class Drops:
     ) -> None:
         self._environment = environment
         self._runs = runs
-        self._plain = plain
+        self.plain = plain
         self.metric = metric
         self.samples = samples
         self._keys: dict[bool, str] = {}
+        self._values: dict[tuple[str, bool], float] = {}
 
     def drop(self, plan: Plan, *, held_out: bool) -> float:
         """Return by how much less a plan reaches than the model in its own types; negative if it reaches more.
@@ -69,18 +73,35 @@ class Drops:
             plan: The plan.
             held_out: Whether on the samples that decide nothing.
 
+        Returns:
+            The drop; infinite if what the plan reaches is no finite number.
+
         Raises:
             PrecisionError: If a plan does not run.
             MetricError: If the metric cannot be computed.
         """
-        return self.of_model(held_out=held_out) - self.value(plan, held_out=held_out)
+        drop = self.of_model(held_out=held_out) - self.value(plan, held_out=held_out)
+        return drop if math.isfinite(drop) else math.inf
 
     def of_model(self, *, held_out: bool) -> float:
-        """Return what the model reaches in its own types."""
-        return self.value(self._plain, held_out=held_out)
+        """Return what the model reaches in its own types.
+
+        Raises:
+            PrecisionError: If it does not run.
+            MetricError: If the metric cannot be computed, or is no finite number.
+        """
+        found = self.value(self.plain, held_out=held_out)
+        if not math.isfinite(found):
+            raise MetricError(self.metric.name, f"it is {found} for the model in its own types")
+        return found
 
     def value(self, plan: Plan, *, held_out: bool) -> float:
-        """Return what a plan reaches."""
+        """Return what a plan reaches; remembered for this run, and in the database if the metric is a file's."""
+        if (plan.key, held_out) not in self._values:
+            self._values[plan.key, held_out] = self._found(plan, held_out)
+        return self._values[plan.key, held_out]
+
+    def _found(self, plan: Plan, held_out: bool) -> float:
         samples = self.samples.held_out if held_out else self.samples.deciding
         if not self.metric.version:
             return self._computed(plan, samples, held_out)
@@ -92,7 +113,8 @@ class Drops:
         known = database.get_document(MetricValue, name)
         if known is None:
             known = MetricValue(value=self._computed(plan, samples, held_out))
-            database.put_document(name, known)
+            if math.isfinite(known.value):
+                database.put_document(name, known)
         return known.value
 
     def _computed(self, plan: Plan, samples: Sequence[Labelled], held_out: bool) -> float:
@@ -114,5 +136,7 @@ def _key(samples: Sequence[Labelled]) -> str:
     """Return a hash of all arrays of samples."""
     digest = hashlib.sha256()
     for sample in samples:
-        digest_values(digest, sample.given)
+        own = hashlib.sha256()
+        digest_values(own, sample.given)
+        digest.update(own.digest())
     return digest.hexdigest()

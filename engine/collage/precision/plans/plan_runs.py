@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,9 @@ from collage_core.candidates.plan import Plan
 from collage_core.contract import Json
 from collage_core.errors import CollageError
 
-_DEADLINE_S: Final = 1200.0
+_DEADLINE_S: Final = 600.0
+_RUN_S: Final = 60.0
+"""Seconds that loading, and each run, may take."""
 _LEAST_S: Final = 20.0
 
 
@@ -44,7 +47,9 @@ class PlanRuns:
             PrecisionError: If it cannot be built, or does not run.
         """
         toolchains = self._environment.toolchains
-        package = toolchains.folder / "trial.collage"
+        package, blobs = toolchains.folder / "trial.collage", toolchains.folder / "trial-blobs"
+        shutil.rmtree(blobs, ignore_errors=True)  # those of a plan before, which may be large
+        blobs.mkdir()
         made = [toolchains.folder / f"trial-{number}.json" for number in range(len(inputs))]
         try:
             assembled = self._builder.build(plan)
@@ -55,11 +60,11 @@ class PlanRuns:
             "package": str(package),
             "inputs": [str(path) for path in inputs],
             "outputs": [str(path) for path in made],
-            "blobs": str(toolchains.store.directory),
+            "blobs": str(blobs),
             "threads": toolchains.threads,
         }
         with ContenderProcess(Contender(name=plan.name, call=SERIES_CALL, arguments=arguments)) as process:
-            ran = process.prepare(self._environment.budget.within(_DEADLINE_S, least_s=_LEAST_S))
+            ran = process.prepare(self._environment.budget.within(_DEADLINE_S + _RUN_S * len(inputs), least_s=_LEAST_S))
         if isinstance(ran, Failed):
             raise PrecisionError(ran.reason)
         return made

@@ -9,7 +9,7 @@ from collage.report import figures
 from collage.report.facts.device_facts import DeviceFacts
 from collage.report.facts.precision_facts import PrecisionFacts
 from collage.report.facts.record import ContenderFacts, Record, RegionFacts
-from collage.report.text.accuracy import accuracy, metric_line
+from collage.report.text.accuracy import accuracy, allowed, metric_line
 from collage.report.text.coverage import coverage_lines
 from collage.report.text.headroom import ABOVE, headroom_lines, peak_name, work
 from collage.report.text.operator_summary import summarize_operators
@@ -152,7 +152,7 @@ def _precision(precision: PrecisionFacts, record: Record) -> str:
     if precision.stopped:
         text += (
             f"; next would be {', '.join(map(repr, precision.stopped))}, with which an error of "
-            f"{figures.error(precision.stopped_error)} is expected where {record.max_error_allowed:g} is allowed"
+            f"{figures.error(precision.stopped_error)} is expected, and {allowed(record)}"
         )
     return text
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,8 @@ Calibration: TypeAlias = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
 An array of a file holds one sample, or has one dimension more than the input, which counts the samples.
 """
 
+_WHAT: Final = "calibration"
+
 
 def digest_values(digest: hashlib._Hash, values: Mapping[str, Any]) -> None:
     """Add names and contents of values to a hash.
@@ -36,8 +38,12 @@ def digest_values(digest: hashlib._Hash, values: Mapping[str, Any]) -> None:
         digest.update(f"{key}={content_hash(array)}".encode())
 
 
-def calibration_files(given: str | os.PathLike[str]) -> list[Path]:
+def sample_files(given: str | os.PathLike[str], what: str = _WHAT) -> list[Path]:
     """Return the files that hold samples: the one that is named, or those of a folder, by name.
+
+    Args:
+        given: The file, or the folder.
+        what: What samples these are, for messages.
 
     Raises:
         FeedError: If there is none.
@@ -45,11 +51,11 @@ def calibration_files(given: str | os.PathLike[str]) -> list[Path]:
     path = Path(given)
     if not path.is_dir():
         if reason := why_no_file(path):
-            raise FeedError(str(path), f"no calibration samples can be read from it: {reason}")
+            raise FeedError(str(path), f"no {what} samples can be read from it: {reason}")
         return [path]
     files = sorted(path.glob("*.npz"))
     if not files:
-        raise FeedError(str(path), "the folder holds no calibration samples: it has no NPZ file")
+        raise FeedError(str(path), f"the folder holds no {what} samples: it has no NPZ file")
     return files
 
 
@@ -63,15 +69,16 @@ def calibration_samples(graph: DataflowGraph, given: Calibration) -> list[dict[s
     Raises:
         FeedError: If a file cannot be read, or a sample is missing, does not fit the model, or is not finite.
     """
-    return [checked_sample(graph, sample, f"calibration, {where}") for where, sample in named_samples(graph, given)]
+    return [checked_sample(graph, sample, f"{_WHAT}, {where}") for where, sample in named_samples(graph, given)]
 
 
-def named_samples(graph: DataflowGraph, given: Calibration) -> list[tuple[str, Mapping[str, Any]]]:
+def named_samples(graph: DataflowGraph, given: Calibration, what: str = _WHAT) -> list[tuple[str, Mapping[str, Any]]]:
     """Return samples as given, at least one, each with the place that it comes from.
 
     Args:
         graph: The prepared model's graph.
         given: The samples.
+        what: What samples these are, for messages.
 
     Raises:
         FeedError: If a file cannot be read, its arrays hold different numbers of samples, or there is none.
@@ -79,18 +86,18 @@ def named_samples(graph: DataflowGraph, given: Calibration) -> list[tuple[str, M
     if isinstance(given, str | os.PathLike):
         named = [
             (f"{path} ({number})" if len(samples) > 1 else str(path), sample)
-            for path in calibration_files(given)
-            for samples in [_split(graph, read_arrays(path), path)]
+            for path in sample_files(given, what)
+            for samples in [_split(graph, read_arrays(path), path, what)]
             for number, sample in enumerate(samples)
         ]
     else:
         named = [(f"sample {number}", sample) for number, sample in enumerate(given)]
     if not named:
-        raise FeedError("calibration", "there is no sample")
+        raise FeedError(what, "there is no sample")
     return named
 
 
-def _split(graph: DataflowGraph, arrays: Mapping[str, Any], path: Path) -> Sequence[Mapping[str, Any]]:
+def _split(graph: DataflowGraph, arrays: Mapping[str, Any], path: Path, what: str) -> Sequence[Mapping[str, Any]]:
     """Return the samples of a file."""
     ranks = {str(value.name): len(value.shape) for value in required_inputs(graph) if value.shape is not None}
     inputs = {name: array for name, array in arrays.items() if name in ranks}
@@ -100,7 +107,7 @@ def _split(graph: DataflowGraph, arrays: Mapping[str, Any], path: Path) -> Seque
     counts = several | {name: len(array) for name, array in arrays.items() if name not in ranks and array.ndim}
     if len({*counts.values()}) > 1 or counts.keys() != arrays.keys():
         listed = ", ".join(f"{name}: {counts.get(name, 'one')}" for name in arrays)
-        raise FeedError(str(path), f"its arrays hold different numbers of calibration samples ({listed})")
+        raise FeedError(str(path), f"its arrays hold different numbers of {what} samples ({listed})")
     count = next(iter(several.values()))
     return [{name: array[number] for name, array in arrays.items()} for number in range(count)]
 
