@@ -19,7 +19,9 @@ PRECISIONS: Mapping[str, onnx_ir.DataType] = MappingProxyType(
 """Types that operands are rounded to, by value of a target's option `precision`. `tf32` is no tensor type."""
 
 
-def in_precision(function: KernelFunction, dtype: onnx_ir.DataType) -> KernelFunction | Unsupported:
+def in_precision(
+    function: KernelFunction, dtype: onnx_ir.DataType, *, keep_quantised: bool = False
+) -> KernelFunction | Unsupported:
     """Round the float32 operands of a function's products to a 16-bit type; see `ir.narrowing`.
 
     The content key of a converted weight in `constants` is the one that an `Artifact` requests:
@@ -28,11 +30,12 @@ def in_precision(function: KernelFunction, dtype: onnx_ir.DataType) -> KernelFun
     Args:
         function: The function; it is not changed.
         dtype: One of `PRECISIONS`.
+        keep_quantised: See `narrowed_products`.
 
     Returns:
         A function with the same name, inputs and outputs. Or the refusal that names a weight out of the type's range.
     """
-    found = narrowed_products(function.model, dtype)
+    found = narrowed_products(function.model, dtype, keep_quantised=keep_quantised)
     if isinstance(found, Overflow):
         return out_of_range(found, dtype)
     hashes = _Hashes(function.constants, found.model, found.weights, dtype)

@@ -111,6 +111,8 @@ class Target:
         rounds: Operators whose float32 operands its option `precision` rounds. A kernel without any of them is
             identical to that of the target without the option (same variants, names and bits), so both share
             one measurement. None if unknown: then every kernel is measured separately.
+        symmetric: Whether a target that `quantises` takes activations as int8 without a zero point, instead of uint8
+            with one.
         on_request: Whether it is used only when named with its options, e.g. because it works here but cannot win.
         excludes: Toolchains that cannot be loaded into the same process.
         max_inputs: Maximum number of inputs of one of its kernels; None for no limit.
@@ -125,6 +127,7 @@ class Target:
     mixable: bool = True
     exact: bool = True
     rounds: frozenset[str] | None = None
+    symmetric: bool = False
     on_request: bool = False
     excludes: frozenset[str] = frozenset()
     max_inputs: int | None = None
@@ -155,7 +158,7 @@ class Target:
             Target(toolchain='triton', device='cpu', options=(), fingerprint='x', ...exact=True, rounds=None, ...)
         """
         options = tuple(pair for pair in self.options if pair[0] != _PRECISION)
-        return dataclasses.replace(self, options=options, exact=True, rounds=None)
+        return dataclasses.replace(self, options=options, exact=True, rounds=None, symmetric=False)
 
     @property
     def is_chosen_by_region(self) -> bool:

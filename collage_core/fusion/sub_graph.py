@@ -164,7 +164,7 @@ class SubGraph:
         parts = self.composites
         if self.label:
             parts = (*parts, Composite(self.label, self.nodes, self.attributes))
-        parts = (*parts, *(Composite("int8", 1 << product.node) for product in self.int8))
+        parts = (*parts, *(Composite(product.span.form, 1 << product.node) for product in self.int8))
         return structural_hash(self.graph, self.nodes, parts)
 
     def validity(self, config: SubGraphConfig) -> Supported | Unsupported:

@@ -21,6 +21,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir
 
+from collage_core.ir.operators.quantised import is_dequantize
 from collage_core.ir.values.content import constant_of
 
 PRODUCTS: Mapping[str, tuple[int, int]] = MappingProxyType(
@@ -57,7 +58,9 @@ class Overflow:
     largest: float
 
 
-def narrowed_products(model: onnx_ir.Model, dtype: onnx_ir.DataType) -> Narrowed | Overflow:
+def narrowed_products(
+    model: onnx_ir.Model, dtype: onnx_ir.DataType, *, keep_quantised: bool = False
+) -> Narrowed | Overflow:
     """Round the float32 operands of a model's products to a 16-bit type.
 
     Operands of other types, operands of operators outside `PRODUCTS`, inputs and outputs, and the bodies of If, Loop,
@@ -66,6 +69,8 @@ def narrowed_products(model: onnx_ir.Model, dtype: onnx_ir.DataType) -> Narrowed
     Args:
         model: A model with static or dynamic shapes; it is not changed.
         dtype: `FLOAT16` or `BFLOAT16`.
+        keep_quantised: Whether products of two operands that were just dequantised are left as they are, for
+            toolchains that multiply their integers.
 
     Returns:
         The model, whose weights are converted on first read; or the weight that is out of range.
@@ -73,7 +78,7 @@ def narrowed_products(model: onnx_ir.Model, dtype: onnx_ir.DataType) -> Narrowed
     copy = model.clone()
     narrowing = _Narrowing(copy.graph, dtype)
     for node in list(copy.graph):
-        if node.domain not in ("", "ai.onnx"):
+        if node.domain not in ("", "ai.onnx") or (keep_quantised and _is_of_integers(node)):
             continue
         for place in PRODUCTS.get(node.op_type, ()):
             value = node.inputs[place]
@@ -107,6 +112,13 @@ def _is_widened(value: onnx_ir.Value) -> bool:
     if node is None or node.op_type != "Cast" or node.inputs[0] is None:
         return False
     return node.inputs[0].dtype in (onnx_ir.DataType.FLOAT16, onnx_ir.DataType.BFLOAT16)
+
+
+def _is_of_integers(node: onnx_ir.Node) -> bool:
+    """Return whether both operands of a product are results of DequantizeLinear."""
+    operands = [node.inputs[place] for place in PRODUCTS.get(node.op_type, ())]
+    producers = [None if value is None else value.producer() for value in operands]
+    return bool(producers) and all(each is not None and is_dequantize(each) for each in producers)
 
 
 class _Narrowing:

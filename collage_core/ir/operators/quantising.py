@@ -6,6 +6,8 @@ Products of uint8 and int8 are what AVX512_VNNI and AVX_VNNI multiply (Intel Arc
 Programming Reference, VPDPBUSD), and weights without zero points need no correction of sums (Krishnamoorthi,
 "Quantizing deep convolutional networks for efficient inference", 2018, sections 2.2 and 2.4).
 
+Other toolchains multiply int8 by int8 and know no zero points: with `SymmetricRange` the activation is int8, too.
+
 The pairs are standard ONNX. So any evaluator computes what quantisation does to a value, and a compiler that recognises
 a product of dequantised operands multiplies integers. In a function, whose weights are arguments, a weight is float32
 and has a QuantizeLinear of its own; `fold_quantised_weights` computes these before a compiler sees them.
@@ -16,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import onnx_ir
@@ -25,7 +27,7 @@ from collage_core.ir.values.content import constant_of
 
 _LEVELS: Final = 255
 """Steps between the least and the largest uint8."""
-_WEIGHT_LEVELS: Final = 127
+_SIGNED_LEVELS: Final = 127
 """Steps between zero and the largest int8."""
 _LEAST_SHARE: Final = 1e-3
 """Smallest scale of a channel relative to the largest of its weight.
@@ -44,7 +46,10 @@ class Range:
     Attributes:
         low: Number that the least integer stands for, at most 0.
         high: Number that the largest integer stands for, at least 0.
+        form: Name of the form in which a product with such a range is quantised, which is part of structural hashes.
     """
+
+    form: ClassVar[str] = "int8"
 
     low: float
     high: float
@@ -63,20 +68,57 @@ class Range:
         """
         return cls(min(0.0, low), max(0.0, high))
 
+    def in_form(self, *, symmetric: bool) -> Range:
+        """Return the range of the same numbers in the form that a toolchain takes.
+
+        Args:
+            symmetric: Whether it multiplies int8 without a zero point, instead of uint8 with one.
+
+        Examples:
+            >>> Range(-1.0, 2.0).in_form(symmetric=True)
+            SymmetricRange(low=-1.0, high=2.0)
+        """
+        return (SymmetricRange if symmetric else Range)(self.low, self.high)
+
     @property
     def scale(self) -> np.float32:
         """Difference between the numbers that two neighbouring integers stand for."""
         return np.float32(max((self.high - self.low) / _LEVELS, _LEAST_SCALE))
 
     @property
-    def zero_point(self) -> np.uint8:
-        """The integer that stands for zero.
+    def zero_point(self) -> np.integer[Any]:
+        """The integer that stands for zero, in the type of all of them.
 
         Examples:
             >>> int(Range(-1.0, 1.0).zero_point), int(Range(0.0, 6.0).zero_point)
             (127, 0)
         """
         return np.uint8(np.clip(np.rint(-self.low / float(self.scale)), 0, _LEVELS))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class SymmetricRange(Range):
+    """The range of an activation that becomes int8 without a zero point: half of the integers stand for each sign.
+
+    Where an activation has one sign, as behind a Relu, steps are twice those of a `Range`.
+
+    Examples:
+        >>> span = SymmetricRange(-1.0, 127.0)
+        >>> float(span.scale), span.zero_point
+        (1.0, np.int8(0))
+    """
+
+    form: ClassVar[str] = "int8.symmetric"
+
+    @property
+    def scale(self) -> np.float32:
+        """See `Range.scale`."""
+        return np.float32(max(max(-self.low, self.high) / _SIGNED_LEVELS, _LEAST_SCALE))
+
+    @property
+    def zero_point(self) -> np.integer[Any]:
+        """See `Range.zero_point`."""
+        return np.int8(0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,8 +185,8 @@ def weight_scales(weight: np.ndarray[Any, Any], axis: int | None) -> np.ndarray[
     """
     others = None if axis is None else tuple(each for each in range(weight.ndim) if each != axis)
     largest = np.max(np.abs(weight), axis=others, initial=0.0)
-    least = max(_LEAST_SHARE * float(np.max(largest, initial=0.0)) / _WEIGHT_LEVELS, _LEAST_SCALE)
-    return np.asarray(np.maximum(largest / _WEIGHT_LEVELS, least), dtype=np.float32)
+    least = max(_LEAST_SHARE * float(np.max(largest, initial=0.0)) / _SIGNED_LEVELS, _LEAST_SCALE)
+    return np.asarray(np.maximum(largest / _SIGNED_LEVELS, least), dtype=np.float32)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -245,7 +287,8 @@ class _Inserting:
         if (value, span) not in self._narrow:
             scale = self._constant(f"{value.name}.scale", np.asarray(span.scale), node)
             zero = self._constant(f"{value.name}.zero_point", np.asarray(span.zero_point), node)
-            narrow = self._inserted("QuantizeLinear", (value, scale, zero), onnx_ir.DataType.UINT8, node, None)
+            dtype = onnx_ir.DataType.from_numpy(span.zero_point.dtype)
+            narrow = self._inserted("QuantizeLinear", (value, scale, zero), dtype, node, None)
             self._narrow[value, span] = (narrow, scale, zero)
         wide = self._inserted("DequantizeLinear", self._narrow[value, span], onnx_ir.DataType.FLOAT, node, None)
         node.replace_input_with(0, wide)

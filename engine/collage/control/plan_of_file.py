@@ -127,7 +127,7 @@ class _Reader:
                     f"{name!r} cannot be in int8: it is not one of the kernel's nodes, or no product of a float32 "
                     "activation and a constant weight"
                 )
-            products.append(Int8Product(graph.index_of(name), span))
+            products.append(Int8Product(graph.index_of(name), span.in_form(symmetric=target.symmetric)))
         return SubGraph(graph, nodes, int8=tuple(sorted(products)))
 
     def cheapest(

@@ -23,6 +23,7 @@ class Edition:
         install: Distribution to install.
         ahead_of_time: Whether it builds for a device that need not be present, one of those it lists by compute
             capability. The other edition builds for the current device, by trying kernels on it.
+        int8: First compute capability for which it multiplies 8-bit integers.
     """
 
     toolchain: str
@@ -31,6 +32,7 @@ class Edition:
     distribution: str
     install: str
     ahead_of_time: bool
+    int8: tuple[int, int]
 
     def find(self) -> Any:
         """Import the edition's module.
@@ -58,6 +60,7 @@ TENSORRT = Edition(
     distribution="tensorrt_cu{}_bindings",
     install="pip install 'collage-tensorrt[tensorrt]'",
     ahead_of_time=False,
+    int8=(7, 5),  # tensor cores multiply int8 from 7.2 on (CUDA C++ Programming Guide, `wmma`), GPUs in cards from 7.5
 )
 
 RTX = Edition(
@@ -67,6 +70,9 @@ RTX = Edition(
     distribution="tensorrt_rtx_cu{}_bindings",
     install="pip install 'collage-tensorrt[rtx]'",
     ahead_of_time=True,
+    # Its support matrix lists int8 for weights alone, from 8.6. Engines that 1.7.1 builds for 8.0 and newer hold
+    # products of int8 and int8; for 7.5 it builds no MatMul of float32, and none behind a QuantizeLinear.
+    int8=(8, 0),
 )
 
 

@@ -27,7 +27,7 @@ _FLOAT = onnx_ir.DataType.FLOAT
 def halved(function: KernelFunction, dtype: onnx_ir.DataType) -> KernelFunction | Unsupported:
     """Return a function with its float32 products in a 16-bit type; everything else stays float32.
 
-    The outputs stay float32, too.
+    The outputs stay float32, too. Products of two dequantised operands are not touched: they are products of integers.
 
     Args:
         function: The function; it is not changed.
@@ -36,7 +36,7 @@ def halved(function: KernelFunction, dtype: onnx_ir.DataType) -> KernelFunction 
     Returns:
         The function, with the same name, inputs and outputs; or which weight is out of the type's range.
     """
-    narrowed = in_precision(function, dtype)
+    narrowed = in_precision(function, dtype, keep_quantised=True)
     if isinstance(narrowed, Unsupported):
         return narrowed
     graph = narrowed.model.graph

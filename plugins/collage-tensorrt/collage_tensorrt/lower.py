@@ -65,7 +65,7 @@ def lower(
         return Unsupported(f"the machine has no {target.device}")
     if build.deterministic and (reason := why_other_bits(edition, function.model)):
         return Unsupported(reason)
-    precision = target.option("precision")
+    precision = target.rounded_precision
     if precision in PRECISIONS:
         narrow = halved(function, PRECISIONS[precision])
         if isinstance(narrow, Unsupported):

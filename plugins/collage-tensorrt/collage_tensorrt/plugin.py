@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from collage_core.errors import DeviceError
 from collage_core.hookspecs import hookimpl
 from collage_core.ir.operators.narrowing import PRODUCTS
 from collage_core.patterns import PatternTable
-from collage_cuda import TENSOR_CORES, Activation, driver_problem, gpu_targets, usable_gpus
+from collage_cuda import TENSOR_CORES, Activation, capability, driver_problem, gpu_targets, usable_gpus
 from collage_tensorrt.editions import RTX, TENSORRT, Edition, capabilities, listed
 from collage_tensorrt.engine import Settings, build_engine
 from collage_tensorrt.kernel import load
@@ -131,19 +132,33 @@ class TensorRtPlugin:
 def targets(edition: Edition, version: str, devices: Iterable[Device]) -> list[Target]:
     """Return targets of the devices that engines can be built for, and of their tensor cores' precisions.
 
+    What is not in 8-bit integers is float32, or float16 in `int8+fp16`. Explicit quantisation is symmetric ("Working
+    with Quantized Types" of both editions): the importer refuses zero points other than 0, and there is no uint8.
+
     Args:
         edition: Edition of TensorRT.
         version: Version of TensorRT.
         devices: CUDA devices.
     """
-    return gpu_targets(
-        devices,
+    known = tuple(devices)
+    found = gpu_targets(
+        known,
         toolchain=edition.toolchain,
         fingerprint=f"{edition.toolchain} {version}",
         joins=Joins.ANY,
         precisions=TENSOR_CORES,
         rounds=dict.fromkeys(PRECISIONS, PRODUCTS),  # what TF32 is used for, the library decides
     )
+    quantising = {device.name for device in known if capability(device) >= edition.int8}
+    quantised = [
+        dataclasses.replace(
+            plain, options=(("precision", precision),), exact=False, rounds=frozenset(PRODUCTS), symmetric=True
+        )
+        for plain in found
+        if plain.exact and plain.device in quantising
+        for precision in ("int8", "int8+fp16")
+    ]
+    return found + quantised
 
 
 tensorrt = TensorRtPlugin(TENSORRT)

@@ -16,8 +16,10 @@ from collage.runtime import Executable, loader
 from collage.runtime.package import load_package, save_package
 from collage.runtime.session import Session
 from collage.setup.inputs.random_arrays import random_inputs
-from collage_core.contract import Target
+from collage_core.contract import KernelFunction, Target
+from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.operators.quantising import Int8Product, Range, quantisable
 from collage_core.passes.call_sites import call_sites
 from collage_core.registry import Registry
 from collage_testing import GraphBuilder, mnist
@@ -156,3 +158,44 @@ def a_product_is_rounded_to_its_precision(machine: DeviceMachine, precision: str
     zeros = g.constant("zeros", np.zeros((8, 8), np.float32))
     model = g.model(g.op("Add", g.op("MatMul", g.input("x", 4, 8), zeros), g.weight("b", 8)))
     assert model_error(machine, rounded, model, folder) == 0.0  # of the sum of 0 and a number that the type has not
+
+
+def quantised(model: onnx_ir.Model, *, symmetric: bool = True, leave: int = 0) -> KernelFunction:
+    """The whole model with its products in 8-bit integers, but for some at the end; activations from -4 to 5."""
+    graph = DataflowGraph(model)
+    span = Range(-4.0, 5.0).in_form(symmetric=symmetric)
+    products = [Int8Product(index, span) for index, node in enumerate(graph.nodes) if quantisable(node) is not None]
+    chosen = tuple(products[: len(products) - leave])
+    return kernel_function(SubGraph(graph, graph.all_mask, int8=chosen), "quantised")
+
+
+def products() -> onnx_ir.Model:
+    """A product of each kind that can be quantised: convolutions dense, depthwise and of odd sizes; and the rest."""
+    g = GraphBuilder("products")
+    image = g.op("Conv", g.input("x", 1, 3, 16, 16), g.weight("k", 16, 3, 3, 3), g.weight("b", 16), pads=[1, 1, 1, 1])
+    image = g.op("Conv", g.op("Relu", image), g.weight("depthwise", 16, 1, 3, 3), group=16)
+    image = g.op("Conv", image, g.weight("odd", 7, 16, 1, 1), strides=[2, 2])
+    rows = g.op("Reshape", image, g.constant("rows", np.array([7, 49])))
+    rows = g.op("Gemm", rows, g.weight("w", 9, 49), g.weight("c", 9), transB=1, alpha=0.5, beta=2.0)
+    rows = g.op("Tanh", g.op("MatMul", rows, g.weight("square", 9, 8)))
+    return g.model(g.op("MatMul", g.op("Reshape", rows, g.constant("stack", np.array([1, 7, 8]))), g.weight("v", 8, 5)))
+
+
+def products_are_those_of_integers(machine: DeviceMachine, precision: str, folder: Path) -> None:
+    """What an engine of a quantised function computes is what ONNX's reference does of the pairs in it.
+
+    Sums of integers are exact, so next to nothing is left to differ but the side to which a number half way between two
+    integers is rounded; with float16 besides, what that rounds.
+    """
+    target = in_precision(machine, precision)
+    if target is None:
+        pytest.skip("this GPU multiplies no 8-bit integers")
+    model = products()
+    feeds = random_inputs(DataflowGraph(model), seed=0)
+    [output] = [str(value.name) for value in model.graph.outputs]
+    function = quantised(model, leave=1 if target.rounded_precision else 0)
+    [artifact] = machine.variants(function, target, folder, effort=1)
+    [found] = machine.bound(function, target, artifact, feeds).run()
+
+    assert relative_error(found, evaluate(function.model, feeds).values[output]) < 1e-2
+    assert relative_error(found, evaluate(model, feeds).values[output]) > 1e-3, "something was rounded"

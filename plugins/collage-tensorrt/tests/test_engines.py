@@ -62,15 +62,15 @@ def test_the_builder_is_told_level_workspace_and_that_float32_is_float32(name: s
 
     for effort in range(3):
         lowered(plugin, function, dataclasses.replace(build, effort=effort), target(edition))
-    for precision in ("fp16", "bf16", "tf32"):
+    for precision in ("fp16", "bf16", "int8", "int8+fp16", "tf32"):
         lowered(plugin, function, build, target(edition, precision))
 
-    assert [each["level"] for each in library.builds] == [2, 3, 3, 5, 3, 3, 3]
+    assert [each["level"] for each in library.builds] == [2, 3, 3, 5, 3, 3, 3, 3, 3]
     assert {each["workspace_bytes"] for each in library.builds} == {build.workspace_limit_bytes}
     assert {each["capability"] for each in library.builds} == {"SM89"}
     assert {each["profile"] for each in map(_hashable, library.builds)} == {"{}"}
     own = {"REQUIRE_USER_ALLOCATION"} if edition is RTX else set()
-    assert [set(each["flags"]) - own for each in library.builds] == [set()] * 6 + [{"TF32"}]
+    assert [set(each["flags"]) - own for each in library.builds] == [set()] * 8 + [{"TF32"}]
     assert all(own <= set(each["flags"]) for each in library.builds)
 
 

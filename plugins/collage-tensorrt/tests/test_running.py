@@ -308,3 +308,8 @@ def test_products_are_rounded_to_16_bits_where_that_is_asked_for(
     precision: str, machine: DeviceMachine, tmp_path: Path
 ) -> None:
     bodies.a_product_is_rounded_to_its_precision(machine, precision, tmp_path)
+
+
+@pytest.mark.parametrize("precision", ["int8", "int8+fp16"])
+def test_products_are_those_of_integers(precision: str, machine: DeviceMachine, tmp_path: Path) -> None:
+    bodies.products_are_those_of_integers(machine, precision, tmp_path)

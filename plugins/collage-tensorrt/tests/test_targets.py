@@ -31,6 +31,7 @@ def test_every_device_has_the_plain_target_and_those_precisions_there_are_tensor
     device, _ = fake()
     turing = dataclasses.replace(RTX_4090, name="cuda:1", model="NVIDIA T4", compute_capability="7.5")
     host = dataclasses.replace(HOST, devices=(RTX_4090, turing))
+    quantising = ["cuda:0"] if edition.ahead_of_time else ["cuda:0", "cuda:1"]
 
     answer = plugin_over(emulated(edition, device), edition).collage_targets(host)
 
@@ -42,8 +43,13 @@ def test_every_device_has_the_plain_target_and_those_precisions_there_are_tensor
         f"{name}(precision=fp16)@cuda:0": False,
         f"{name}(precision=fp16)@cuda:1": False,
         f"{name}(precision=bf16)@cuda:0": False,
+        **{f"{name}(precision={each})@{on}": False for each in ("int8", "int8+fp16") for on in quantising},
     }
     assert {(each.joins, each.mixable, each.fingerprint) for each in answer} == {(Joins.ANY, True, f"{name} 1.7.1.116")}
+    assert all(each.is_chosen_by_region is not each.exact for each in answer)
+    assert all(each.symmetric is each.quantises for each in answer), "TensorRT knows no zero points"
+    plain = {each.device: each for each in answer if each.exact}
+    assert all(each.unrounded == plain[each.device] for each in answer)
 
 
 def test_a_device_that_rtx_does_not_build_for_is_refused_with_those_it_does(library: Any) -> None:
@@ -62,7 +68,7 @@ def test_the_library_lists_the_device_of_the_tests(library: Any) -> None:
     assert not isinstance(answer, Unsupported), answer.reason
     assert [each.name for each in answer] == [
         "tensorrt_rtx@cuda:0",
-        *(f"tensorrt_rtx(precision={precision})@cuda:0" for precision in ("tf32", "fp16", "bf16")),
+        *(f"tensorrt_rtx(precision={precision})@cuda:0" for precision in ("tf32", "fp16", "bf16", "int8", "int8+fp16")),
     ]
 
 

@@ -117,6 +117,21 @@ def test_what_is_no_product_of_float32_stays_as_it_is() -> None:
     assert operators(narrowed(model).model) == operators(model)
 
 
+def test_products_of_integers_stay_as_they_are_if_they_are_to() -> None:
+    g = GraphBuilder()
+    scale, zero = g.constant("s", np.float32(0.1)), g.constant("z", np.int8(0))
+    x = g.op("DequantizeLinear", g.op("QuantizeLinear", g.input("x", 4, 4), scale, zero), scale, zero)
+    w = g.op("DequantizeLinear", g.constant("w", np.ones((4, 4), np.int8)), scale, zero)
+    model = g.model(g.op("MatMul", x, w), g.op("MatMul", x, g.weight("v", 4, 4)))
+
+    kept, all_of_them = (narrowed_products(model, F16, keep_quantised=keep) for keep in (True, False))
+
+    assert isinstance(kept, Narrowed)
+    assert isinstance(all_of_them, Narrowed)
+    assert operators(kept.model).count("Cast") == 3, "x there and back, v back"
+    assert operators(all_of_them.model).count("Cast") == 5
+
+
 @pytest.mark.parametrize(
     ("number", "fits"),
     [(65504.0, True), (65519.0, True), (-65520.0, False), (1e30, False), (float("inf"), True), (float("nan"), True)],

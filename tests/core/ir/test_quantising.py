@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from collage_core.ir.operators.quantising import (
     Range,
+    SymmetricRange,
     fold_quantised_weights,
     quantisable,
     quantise_products,
@@ -39,6 +40,22 @@ def test_zero_is_exact_and_every_number_of_a_range_is_within_half_a_step(one: fl
     assert np.abs(wide - steps).max() <= float(span.scale) * 1.001
 
 
+@given(NUMBERS, NUMBERS)
+def test_a_symmetric_range_has_the_same_numbers_and_no_zero_point(one: float, other: float) -> None:
+    span = Range.around(min(one, other), max(one, other)).in_form(symmetric=True)
+
+    steps = np.linspace(span.low, span.high, 1000)
+    narrow = np.rint(steps / float(span.scale))
+
+    assert isinstance(span, SymmetricRange)
+    assert span.zero_point == 0
+    assert span.zero_point.dtype == np.int8
+    assert np.abs(narrow).max() <= 127, "nothing of the range saturates"
+    assert np.abs(narrow * float(span.scale) - steps).max() <= float(span.scale) * 0.501
+    assert span.in_form(symmetric=False) == Range(span.low, span.high)
+    assert span != Range(span.low, span.high), "kernels are told apart by it"
+
+
 def test_a_range_without_zero_or_end_is_refused() -> None:
     for low, high in ((1.0, 2.0), (-2.0, -1.0), (float("-inf"), 1.0), (0.0, float("nan"))):
         with pytest.raises(ValueError, match="not finite, or does not contain zero"):
@@ -61,17 +78,20 @@ def products() -> onnx_ir.Model:
 RANGES = {"Conv": Range(-3.0, 3.5), "MatMul": Range(0.0, 4.0), "Gemm": Range(-2.0, 6.0)}
 
 
-def quantised(model: onnx_ir.Model) -> onnx_ir.Model:
+def quantised(model: onnx_ir.Model, *, symmetric: bool = False) -> onnx_ir.Model:
     copy = model.clone()
     chosen = [
-        (node, RANGES[node.op_type], product) for node in copy.graph if (product := quantisable(node)) is not None
+        (node, RANGES[node.op_type].in_form(symmetric=symmetric), product)
+        for node in copy.graph
+        if (product := quantisable(node)) is not None
     ]
     quantise_products(copy.graph, chosen, constants_are_nodes=False)
     return copy
 
 
 def rounded(array: Array, span: Range) -> Array:
-    narrow = np.clip(np.rint(array / span.scale) + int(span.zero_point), 0, 255)
+    limits = np.iinfo(span.zero_point.dtype)
+    narrow = np.clip(np.rint(array / span.scale) + int(span.zero_point), limits.min, limits.max)
     return ((narrow - int(span.zero_point)) * span.scale).astype(np.float64)
 
 
@@ -93,23 +113,40 @@ def test_products_of_an_activation_and_a_constant_can_be_quantised() -> None:
     ]
 
 
-def test_a_quantised_product_is_the_product_of_rounded_operands(evaluate: Evaluate) -> None:
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_a_quantised_product_is_the_product_of_rounded_operands(evaluate: Evaluate, symmetric: bool) -> None:
     g = GraphBuilder("one")
     x = g.input("x", 7, 4)
     model = g.model(g.op("Gemm", x, g.weight("w", 5, 4), g.weight("b", 5), transB=1))
     given_x = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
     w, b = (np.asarray(model.graph.initializers[name].const_value.numpy()) for name in "wb")  # type: ignore[union-attr]
 
-    [got] = evaluate(quantised(model), {"x": given_x})
+    [got] = evaluate(quantised(model, symmetric=symmetric), {"x": given_x})
 
-    right = rounded(given_x, RANGES["Gemm"]) @ rounded_weight(w, 0).T + b
+    right = rounded(given_x, RANGES["Gemm"].in_form(symmetric=symmetric)) @ rounded_weight(w, 0).T + b
     np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-5)
     assert np.abs(got - (given_x @ w.T + b)).max() > 1e-3, "something was rounded"
 
 
-def test_folded_weights_are_what_onnx_makes_of_them(evaluate: Evaluate) -> None:
+def test_the_symmetric_form_is_int8_without_zero_points() -> None:
+    model = quantised(products(), symmetric=True)
+
+    fold_quantised_weights(model.graph)
+
+    pairs = [node for node in model.graph if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
+    assert len(pairs) == 12, "four activations, each in the range of its product, and eight operands"
+    for node in pairs:
+        narrow, zero = (node.inputs[2], node.inputs[2].const_value)  # type: ignore[union-attr]
+        assert narrow is not None
+        assert zero is not None
+        assert narrow.dtype == onnx_ir.DataType.INT8
+        assert not zero.numpy().any()
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_folded_weights_are_what_onnx_makes_of_them(evaluate: Evaluate, symmetric: bool) -> None:
     feeds = {"x": np.random.default_rng(2).normal(size=(1, 3, 6, 6)).astype(np.float32)}
-    model = quantised(products())
+    model = quantised(products(), symmetric=symmetric)
     [unfolded] = evaluate(model, feeds)
 
     made = fold_quantised_weights(model.graph)

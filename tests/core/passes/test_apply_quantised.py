@@ -44,8 +44,11 @@ def layer(graph: DataflowGraph, number: int, *spans: Range) -> CandidateKernel:
     return CandidateKernel(SubGraph(graph, nodes, int8=products), SPEC)
 
 
-def test_a_kernel_is_the_same_in_the_partitioned_model_and_alone(graph: DataflowGraph, evaluate: Evaluate) -> None:
-    kernels = (layer(graph, 0, SPAN), layer(graph, 1))
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_a_kernel_is_the_same_in_the_partitioned_model_and_alone(
+    graph: DataflowGraph, evaluate: Evaluate, symmetric: bool
+) -> None:
+    kernels = (layer(graph, 0, SPAN.in_form(symmetric=symmetric)), layer(graph, 1))
     model = apply_partitioning(Partitioning(graph, kernels))
     sites = call_sites(model)
 
@@ -77,19 +80,23 @@ def test_a_quantised_weight_is_the_functions_own(graph: DataflowGraph) -> None:
 
 
 def test_kernels_that_differ_in_what_is_quantised_are_told_apart(graph: DataflowGraph) -> None:
-    plain, narrow, wider = (layer(graph, 0, *spans) for spans in ((), (SPAN,), (Range(-8.0, 8.0),)))
+    symmetric = SPAN.in_form(symmetric=True)
+    plain, narrow, wider, signed = (
+        layer(graph, 0, *spans) for spans in ((), (SPAN,), (Range(-8.0, 8.0),), (symmetric,))
+    )
 
     assert plain.sub_graph.structural_hash != narrow.sub_graph.structural_hash
     assert narrow.sub_graph.structural_hash == wider.sub_graph.structural_hash, "ranges are numbers, as weights are"
-    assert len({each.sub_graph.form for each in (plain, narrow, wider)}) == 3
+    assert len({each.sub_graph.structural_hash for each in (plain, narrow, signed)}) == 3, "types are none"
+    assert len({each.sub_graph.form for each in (plain, narrow, wider, signed)}) == 4
     keys = {
         Plan(
             name="p", single=True, partitioning=Partitioning(graph, (one, layer(graph, 1))), costs_us=(1.0, 1.0),
             dispatch_us=0.0,
         ).key
-        for one in (plain, narrow, wider)
+        for one in (plain, narrow, wider, signed)
     }  # fmt: skip
-    assert len(keys) == 3, "what is known of one plan says nothing of another"
+    assert len(keys) == 4, "what is known of one plan says nothing of another"
 
 
 def test_layers_that_differ_in_weights_share_no_function_because_scales_are_inside(graph: DataflowGraph) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from collage_core.candidates.plan import Plan
 from collage_core.contract import Target
 from collage_core.fusion import CandidateKernel, FusionSpec, Partitioning, SubGraph, UnionRule
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.operators.quantising import Int8Product, Range
+from collage_core.ir.operators.quantising import Int8Product, Range, SymmetricRange
 from collage_testing.graphs import GraphBuilder
 from tests.engine.exploring import a_target
 
@@ -49,6 +50,14 @@ def test_a_plan_that_was_saved_is_the_plan_that_is_loaded(graph: DataflowGraph, 
     assert again.key == plan_of(graph).key
     assert "ranges" not in json.loads(path.read_text())
     assert read_plan(path).ranges == ""
+
+
+def test_the_form_of_the_integers_is_the_targets(graph: DataflowGraph, path: Path) -> None:
+    again = planned(read_plan(path), graph, [PLAIN, dataclasses.replace(INT8, symmetric=True)])
+
+    [kernel] = again.kernels
+    assert [each.span for each in kernel.sub_graph.int8] == [SymmetricRange(-1.5, 2.25)]
+    assert again.key != plan_of(graph).key
 
 
 def test_how_ranges_were_chosen_is_kept(graph: DataflowGraph, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from collage.precision.sensitivity.groups import MOST_GROUPS, MOST_ROUNDED, product_groups, rounded_together, shared_out
 from collage.precision.sensitivity.sensitivities import Sensitivities
 from collage_core.contract import Target
-from collage_core.ir.operators.quantising import Range
+from collage_core.ir.operators.quantising import Range, SymmetricRange
 from tests.engine.precision.chains import BF16, BOTH, FP16, INT8, PLAIN, chain, sensitivities
 
 WHOLE = 0b1111
@@ -48,6 +49,18 @@ def test_what_a_kernel_turned_out_to_do_corrects_its_target_only() -> None:
     assert square(again, INT8, 0) == pytest.approx(9.0)
     for nothing in (0.0, math.inf, math.nan):
         assert found.learning(found.quantised(chain(4), WHOLE, INT8, [0]), nothing) is found
+
+
+def test_a_target_that_knows_no_zero_points_gets_symmetric_ranges() -> None:
+    symmetric = dataclasses.replace(INT8, symmetric=True)
+    found = sensitivities([3.0, 4.0, 0.0, 0.0])
+
+    one, other = (found.quantised(chain(4), WHOLE, target, [0, 1]) for target in (INT8, symmetric))
+
+    assert {type(each.span) for each in one.sub_graph.int8} == {Range}
+    assert {type(each.span) for each in other.sub_graph.int8} == {SymmetricRange}
+    assert [each.node for each in other.sub_graph.int8] == [each.node for each in one.sub_graph.int8]
+    assert found.square(other) == found.square(one)
 
 
 @given(ERRORS, st.lists(st.floats(1.0, 100.0), min_size=4, max_size=4), st.floats(0.0, 1.0))

@@ -11,6 +11,7 @@ from collage.precision.sensitivity.groups import ProductGroup
 from collage_core.contract import Target
 from collage_core.fusion import CandidateKernel, FusionSpec, SubGraph, UnionRule
 from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.operators.quantising import Int8Product
 
 _RELATIVE_TO_BF16: Final[Mapping[str, float]] = {"bf16": 1.0, "fp16": 0.125, "tf32": 0.125}
 """Error of rounding to a type relative to bfloat16, whose significand has 8 bits; those of the others have 11."""
@@ -103,6 +104,11 @@ class Sensitivities:
             target: Runs it.
             chosen: Numbers of the groups; products outside the kernel are left out.
         """
-        products = [p for number in chosen for p in self.groups[number].products if nodes >> p.node & 1]
+        products = [
+            Int8Product(each.node, each.span.in_form(symmetric=target.symmetric))
+            for number in chosen
+            for each in self.groups[number].products
+            if nodes >> each.node & 1
+        ]
         spec = FusionSpec(name=target.name, rule=UnionRule(()), targets=(target,))
         return CandidateKernel(SubGraph(graph, nodes, int8=tuple(sorted(products))), spec, target)
