@@ -11,6 +11,7 @@ _SPELLING = re.compile(r"^(?P<toolchain>[A-Za-z_][\w.-]*)(\((?P<options>[^()]*)\
 
 _PRECISION = "precision"
 _PLAIN_PRECISION = (_PRECISION, "fp32")
+_INT8_WEIGHTS = "int8-weights"
 
 
 class Joins(enum.Enum):
@@ -170,7 +171,7 @@ class Target:
 
     @property
     def quantises(self) -> bool:
-        """Whether the operands of its products are 8-bit integers, as its option `precision` says.
+        """Whether operands of its products are 8-bit integers, as its option `precision` says.
 
         Core writes the quantisation into the functions that such a target is given (`ir.operators.quantising`); what is
         not quantised is in float32, or in the type that the option names besides.
@@ -179,7 +180,17 @@ class Target:
             >>> Target(toolchain="x", options=(("precision", "int8+bf16"),), fingerprint="x", exact=False).quantises
             True
         """
-        return self.option(_PRECISION).partition("+")[0] == "int8"
+        return self.option(_PRECISION).partition("+")[0] in ("int8", _INT8_WEIGHTS)
+
+    @property
+    def quantises_only_weights(self) -> bool:
+        """Whether only the weights of its products are 8-bit integers, and activations are not.
+
+        Examples:
+            >>> Target(toolchain="x", options=(("precision", "int8-weights"),), fingerprint="x").quantises_only_weights
+            True
+        """
+        return self.option(_PRECISION).partition("+")[0] == _INT8_WEIGHTS
 
     @property
     def rounded_precision(self) -> str:
@@ -190,7 +201,7 @@ class Target:
             'bf16'
         """
         first, _, second = self.option(_PRECISION).partition("+")
-        return second if first == "int8" else first
+        return second if self.quantises else first
 
     @property
     def launch(self) -> str:

@@ -47,7 +47,7 @@ class SubGraph:
         label: Name of the pattern that matched the whole, or `""`.
         composites: Labelled parts inside.
         attributes: Result of the pattern's `attrs_getter`, as sorted pairs.
-        int8: Products inside whose operands are quantised, in the graph's order; then it has no labels.
+        int8: Products inside whose operands or weights are quantised, in the graph's order; then it has no labels.
     """
 
     graph: DataflowGraph = dataclasses.field(repr=False)
@@ -164,7 +164,7 @@ class SubGraph:
         parts = self.composites
         if self.label:
             parts = (*parts, Composite(self.label, self.nodes, self.attributes))
-        parts = (*parts, *(Composite(product.span.form, 1 << product.node) for product in self.int8))
+        parts = (*parts, *(Composite(product.form, 1 << product.node) for product in self.int8))
         return structural_hash(self.graph, self.nodes, parts)
 
     def validity(self, config: SubGraphConfig) -> Supported | Unsupported:

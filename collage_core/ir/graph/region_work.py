@@ -44,7 +44,12 @@ class RegionWork:
 
 
 def region_work(
-    graph: DataflowGraph, nodes: int, *, rounded_to: onnx_ir.DataType | None = None, int8: int = 0
+    graph: DataflowGraph,
+    nodes: int,
+    *,
+    rounded_to: onnx_ir.DataType | None = None,
+    int8: int = 0,
+    int8_weights: int = 0,
 ) -> RegionWork:
     """Count the work of a region.
 
@@ -54,6 +59,7 @@ def region_work(
         rounded_to: Type that the float32 operands of products are rounded to, as by a target of lower precision; None
             if they are not.
         int8: Mask of products whose operands are quantised, so that their weights are bytes.
+        int8_weights: Mask of products of which only the weights are bytes.
     """
     flops: dict[onnx_ir.DataType, float] = {}
     uncounted = []
@@ -66,7 +72,7 @@ def region_work(
             if rounded_to is not None and dtype is onnx_ir.DataType.FLOAT and graph.nodes[index].op_type in _PRODUCTS:
                 dtype = rounded_to
             flops[dtype] = flops.get(dtype, 0.0) + count
-    nbytes = _read(graph, nodes, int8) + _written(graph, nodes)
+    nbytes = _read(graph, nodes, int8 | int8_weights) + _written(graph, nodes)
     return RegionWork(flops=flops, nbytes=nbytes, uncounted=tuple(uncounted))
 
 

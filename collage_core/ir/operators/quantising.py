@@ -11,6 +11,9 @@ Other toolchains multiply int8 by int8 and know no zero points: with `SymmetricR
 The pairs are standard ONNX. So any evaluator computes what quantisation does to a value, and a compiler that recognises
 a product of dequantised operands multiplies integers. In a function, whose weights are arguments, a weight is float32
 and has a QuantizeLinear of its own; `fold_quantised_weights` computes these before a compiler sees them.
+
+Of a product without a range only the weight is quantised: what it reads from memory is bytes, what it computes in
+stays float32. That is for products of few rows, whose time is that of reading the weight.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from collage_core.ir.values.content import constant_of
 
 _LEVELS: Final = 255
 """Steps between the least and the largest uint8."""
+_WEIGHTS_ALONE: Final = "int8-weights"
+"""Name of the form in which only weights are quantised."""
 _SIGNED_LEVELS: Final = 127
 """Steps between zero and the largest int8."""
 _LEAST_SHARE: Final = 1e-3
@@ -195,16 +200,21 @@ class Int8Product:
 
     Attributes:
         node: Index of the product, which is `quantisable`.
-        span: Range of its activation.
+        span: Range of its activation; None if only its weight is quantised.
     """
 
     node: int
-    span: Range
+    span: Range | None
+
+    @property
+    def form(self) -> str:
+        """Name of the form in which it is quantised, which is part of structural hashes."""
+        return _WEIGHTS_ALONE if self.span is None else self.span.form
 
 
 def quantise_products(
     graph: onnx_ir.Graph,
-    chosen: Iterable[tuple[onnx_ir.Node, Range, QuantisableProduct]],
+    chosen: Iterable[tuple[onnx_ir.Node, Range | None, QuantisableProduct]],
     *,
     constants_are_nodes: bool,
 ) -> None:
@@ -215,15 +225,16 @@ def quantise_products(
 
     Args:
         graph: The graph, in which constants may be inputs.
-        chosen: Products, each with the range of its activation and the product that it is a copy of, whose weight has
-            a value.
+        chosen: Products, each with the range of its activation (None if that is not quantised) and the product that it
+            is a copy of, whose weight has a value.
         constants_are_nodes: Whether scales and zero points are Constant nodes, as in a function, or initializers.
     """
     inserting = _Inserting(graph, constants_are_nodes)
     for node, span, original in chosen:
         tensor = constant_of(original.weight)
         assert tensor is not None
-        inserting.activation(node, span)
+        if span is not None:
+            inserting.activation(node, span)
         inserting.weight(node, weight_scales(tensor.numpy(), original.axis), original.axis)
 
 

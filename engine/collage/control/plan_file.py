@@ -42,14 +42,15 @@ class Entry:
         nodes: Names of nodes of the prepared model.
         composite: Label of the pattern that matched the whole, or `""`.
         cost_us: Cost in microseconds; None if the file does not give it.
-        int8: Ranges of the activations that are quantised, by name of the product that reads them.
+        int8: Ranges of the activations that are quantised, by name of the product that reads them; None for a product
+            of which only the weight is quantised.
     """
 
     target: str
     nodes: tuple[str, ...]
     composite: str = ""
     cost_us: float | None = None
-    int8: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+    int8: Mapping[str, Range | None] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +148,12 @@ def _entry(kernel: CandidateKernel, cost_us: float) -> dict[str, Any]:
         facts["composite"] = kernel.sub_graph.label
     if kernel.sub_graph.int8:
         names = kernel.sub_graph.graph.names
-        facts["int8"] = {names[each.node]: [each.span.low, each.span.high] for each in kernel.sub_graph.int8}
+        facts["int8"] = {names[each.node]: _as_list(each.span) for each in kernel.sub_graph.int8}
     return {**facts, "nodes": list(kernel.sub_graph.names)}
+
+
+def _as_list(span: Range | None) -> list[float] | None:
+    return None if span is None else [span.low, span.high]
 
 
 def _entries(source: str, key: str, values: object, *, priced: bool = False) -> tuple[Entry, ...]:
@@ -175,11 +180,15 @@ def _read(source: str, where: str, value: object, priced: bool) -> Entry:
     )
 
 
-def _ranges(source: str, where: str, value: Mapping[str, Any]) -> dict[str, Range]:
+def _ranges(source: str, where: str, value: Mapping[str, Any]) -> dict[str, Range | None]:
     """Return the ranges of an entry's quantised products."""
     given = value.get("int8", {})
     try:
-        return {name: Range(float(low), float(high)) for name, (low, high) in given.items()}
+        return {name: None if span is None else _range(*span) for name, span in given.items()}
     except (AttributeError, TypeError, ValueError) as error:
         reason = f'"int8" of {where} has a range [low, high] with zero in it for each name of a product'
         raise PlanFileError(source, reason) from error
+
+
+def _range(low: Any, high: Any) -> Range:
+    return Range(float(low), float(high))

@@ -127,7 +127,11 @@ class _Reader:
                     f"{name!r} cannot be in int8: it is not one of the kernel's nodes, or no product of a float32 "
                     "activation and a constant weight"
                 )
-            products.append(Int8Product(graph.index_of(name), span.in_form(symmetric=target.symmetric)))
+            if (span is None) != target.quantises_only_weights:
+                given = "a range of its activation" if target.quantises_only_weights else "no range, but null"
+                raise self._error(f"{name!r} has {given}, which {target.name} does not take")
+            span = None if span is None else span.in_form(symmetric=target.symmetric)
+            products.append(Int8Product(graph.index_of(name), span))
         return SubGraph(graph, nodes, int8=tuple(sorted(products)))
 
     def cheapest(

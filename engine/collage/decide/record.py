@@ -71,7 +71,9 @@ def record_of(
         seed=options.seed,
         preset=options.effective.name,
         max_error_allowed=options.error_allowed or 0.0,
-        ranges=ranges if any(kernel.sub_graph.int8 for kernel in plan.kernels) else "",
+        ranges=ranges
+        if any(each.span is not None for kernel in plan.kernels for each in kernel.sub_graph.int8)
+        else "",
         deterministic=options.deterministic,
         toolchains=toolchain_facts(toolchains.registry, toolchains.statuses, explored.proposals, plan),
         search=_search_facts(environment, explored, method, seconds),

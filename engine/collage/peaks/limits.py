@@ -46,7 +46,8 @@ class PlanWork:
                 plan.graph,
                 kernel.sub_graph.nodes,
                 rounded_to=precision_of(kernel.target),
-                int8=mask_of(product.node for product in kernel.sub_graph.int8),
+                int8=mask_of(product.node for product in kernel.sub_graph.int8 if product.span is not None),
+                int8_weights=mask_of(product.node for product in kernel.sub_graph.int8),
             )
             for kernel in plan.kernels
         )

@@ -60,7 +60,7 @@ def segments(
             chosen = _groups_in(whole, sensitivities)
             made = sensitivities.quantised(graph, nodes, whole.target, chosen)
             yield Segment(candidate=made, guess_us=guess_us)
-            everything = range(len(sensitivities.groups))
+            everything = sensitivities.by_price(whole.target)
             if whole.target.quantises and len(chosen) < len(everything):
                 more = _share_of_flops(sensitivities, nodes, set(everything) - set(chosen))
                 made = sensitivities.quantised(graph, nodes, whole.target, everything)

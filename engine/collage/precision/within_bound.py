@@ -101,13 +101,17 @@ def within_bound(
         if environment.budget.exploring.is_spent:
             notes.append("the budget ended before all targets of lower precision were looked at")
             break
+        if target.quantises_only_weights and not sensitivities.weights:
+            continue
         if target.quantises and sensitivities.groups:
             sensitivities = models.quantised(target, sensitivities)
         elif not target.quantises:
             sensitivities = models.rounded(target, sensitivities)
     plans = mixed_plans(environment, models, sensitivities, progress) if sensitivities.groups else ()
     kernels = [*models.pool, *(kernel for plan in plans for kernel in plan.kernels)]
-    if not environment.workload.is_calibrated and any(kernel.sub_graph.int8 for kernel in kernels):
+    if not environment.workload.is_calibrated and any(
+        product.span is not None for kernel in kernels for product in kernel.sub_graph.int8
+    ):
         notes.append(_GUESSES)
     return WithinBound(
         pool=models.pool,

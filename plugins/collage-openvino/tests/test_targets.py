@@ -25,13 +25,13 @@ def test_the_default_target_mixes_and_is_exact() -> None:
 @pytest.mark.parametrize(
     ("capabilities", "flags", "offered", "on_request"),
     [
-        (set(), {"avx2"}, "", "int8"),
-        (set(), {"avx2", "avx_vnni"}, "int8", ""),
-        (set(), {"avx2", "avx512f"}, "", "bf16 int8"),
-        (set(), {"avx2", "avx512f", "avx512_vnni"}, "int8", "bf16"),
-        ({"BF16"}, {"avx512f", "avx512_bf16"}, "bf16", "int8 int8+bf16"),
-        ({"BF16"}, {"avx512f", "avx512_bf16", "avx512_vnni"}, "bf16 int8 int8+bf16", ""),
-        ({"BF16"}, {"avx512f", "amx_bf16", "amx_int8"}, "bf16 int8 int8+bf16", ""),
+        (set(), {"avx2"}, "", "int8 int8-weights"),
+        (set(), {"avx2", "avx_vnni"}, "int8", "int8-weights"),
+        (set(), {"avx2", "avx512f"}, "int8-weights", "bf16 int8"),
+        (set(), {"avx2", "avx512f", "avx512_vnni"}, "int8 int8-weights", "bf16"),
+        ({"BF16"}, {"avx512f", "avx512_bf16"}, "bf16 int8-weights", "int8 int8+bf16"),
+        ({"BF16"}, {"avx512f", "avx512_bf16", "avx512_vnni"}, "bf16 int8 int8+bf16 int8-weights", ""),
+        ({"BF16"}, {"avx512f", "amx_bf16", "amx_int8"}, "bf16 int8 int8+bf16 int8-weights", ""),
     ],
 )
 def test_lower_precision_is_offered_where_the_cpu_multiplies_it_and_elsewhere_on_request(
@@ -46,12 +46,13 @@ def test_lower_precision_is_offered_where_the_cpu_multiplies_it_and_elsewhere_on
 
 
 def test_an_exact_target_turns_every_shortcut_off() -> None:
-    exact, bf16, int8, both = targets("2026.4.1", {"BF16"}, ())
+    exact, bf16, int8, both, weights = targets("2026.4.1", {"BF16"}, ())
     assert properties(exact, 2)["INFERENCE_PRECISION_HINT"] == "f32"
     assert properties(exact, 2)["EXECUTION_MODE_HINT"] == "ACCURACY"
     assert properties(bf16, 2)["INFERENCE_PRECISION_HINT"] == "bf16"
     assert properties(int8, 2) == properties(exact, 2), "what is not quantised is float32"
     assert properties(both, 2) == properties(bf16, 2)
+    assert properties(weights, 2) == properties(exact, 2), "activations before compressed weights stay float32"
 
 
 def test_the_fingerprint_names_the_library_version() -> None:

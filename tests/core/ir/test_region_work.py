@@ -36,6 +36,16 @@ def test_what_stays_inside_is_not_moved_and_what_leaves_is_moved_once() -> None:
     assert whole.flops == {FLOAT: 2 * 8 * 16 * 32 + hidden + 2 * 8 * 32 * 4}
 
 
+def test_of_a_product_whose_weight_alone_is_quantised_bytes_are_read_and_float32_is_computed() -> None:
+    graph = two_layers()
+    first = mask_of([graph.index_of("matmul_0")])
+
+    found = region_work(graph, graph.all_mask, int8_weights=first)
+
+    assert found.flops == work_of(graph).flops
+    assert found.nbytes == work_of(graph).nbytes - 3 * 16 * 32
+
+
 def test_a_value_that_two_nodes_read_counts_once() -> None:
     g = GraphBuilder()
     x = g.input("x", 10)

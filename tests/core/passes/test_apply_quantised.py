@@ -17,6 +17,7 @@ from collage_core.fusion import CandidateKernel, FusionSpec, Partitioning, SubGr
 from collage_core.fusion.kernel import kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.quantising import Int8Product, Range
+from collage_core.ir.values.content import constant_of
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import call_sites
 from collage_testing import GraphBuilder
@@ -38,7 +39,7 @@ def graph() -> DataflowGraph:
     return DataflowGraph(g.model(value))
 
 
-def layer(graph: DataflowGraph, number: int, *spans: Range) -> CandidateKernel:
+def layer(graph: DataflowGraph, number: int, *spans: Range | None) -> CandidateKernel:
     nodes = 0b11 << 2 * number
     products = tuple(Int8Product(2 * number, span) for span in spans)
     return CandidateKernel(SubGraph(graph, nodes, int8=products), SPEC)
@@ -79,24 +80,49 @@ def test_a_quantised_weight_is_the_functions_own(graph: DataflowGraph) -> None:
     assert "w0" not in function.model.graph.initializers
 
 
+def test_a_product_without_a_range_has_its_weight_alone_quantised(graph: DataflowGraph, evaluate: Evaluate) -> None:
+    function = kernel_function(layer(graph, 0, None).sub_graph, "k")
+
+    assert [node.op_type for node in function.model.graph] == ["DequantizeLinear", "MatMul", "Relu"]
+    [found] = evaluate(function.model, FEEDS)
+    weight = constant_of(graph.nodes[0].inputs[1])
+    assert weight is not None
+    scales = np.abs(weight.numpy()).max(axis=0) / np.float32(127)
+    rounded = np.rint(weight.numpy() / scales) * scales
+    np.testing.assert_allclose(found, np.maximum(FEEDS["x"] @ rounded, 0), rtol=1e-5, atol=1e-5)
+    assert np.abs(found - np.maximum(FEEDS["x"] @ weight.numpy(), 0)).max() > 1e-4, "something was rounded"
+
+
+def test_a_partitioned_model_has_weights_in_8_bits_alone(graph: DataflowGraph, evaluate: Evaluate) -> None:
+    kernels = (layer(graph, 0, None), layer(graph, 1))
+    model = apply_partitioning(Partitioning(graph, kernels))
+
+    InlinePass()(model)
+    [whole] = evaluate(model, FEEDS)
+    [inner] = evaluate(kernel_function(kernels[0].sub_graph, "k").model, FEEDS)
+    second = kernel_function(kernels[1].sub_graph, "k")
+    [expected] = evaluate(second.model, {second.inputs[0].name: inner})
+    np.testing.assert_array_equal(whole, expected)
+
+
 def test_kernels_that_differ_in_what_is_quantised_are_told_apart(graph: DataflowGraph) -> None:
     symmetric = SPAN.in_form(symmetric=True)
-    plain, narrow, wider, signed = (
-        layer(graph, 0, *spans) for spans in ((), (SPAN,), (Range(-8.0, 8.0),), (symmetric,))
+    plain, narrow, wider, signed, weight = (
+        layer(graph, 0, *spans) for spans in ((), (SPAN,), (Range(-8.0, 8.0),), (symmetric,), (None,))
     )
 
     assert plain.sub_graph.structural_hash != narrow.sub_graph.structural_hash
     assert narrow.sub_graph.structural_hash == wider.sub_graph.structural_hash, "ranges are numbers, as weights are"
-    assert len({each.sub_graph.structural_hash for each in (plain, narrow, signed)}) == 3, "types are none"
-    assert len({each.sub_graph.form for each in (plain, narrow, wider, signed)}) == 4
+    assert len({each.sub_graph.structural_hash for each in (plain, narrow, signed, weight)}) == 4, "types are none"
+    assert len({each.sub_graph.form for each in (plain, narrow, wider, signed, weight)}) == 5
     keys = {
         Plan(
             name="p", single=True, partitioning=Partitioning(graph, (one, layer(graph, 1))), costs_us=(1.0, 1.0),
             dispatch_us=0.0,
         ).key
-        for one in (plain, narrow, wider, signed)
+        for one in (plain, narrow, wider, signed, weight)
     }  # fmt: skip
-    assert len(keys) == 4, "what is known of one plan says nothing of another"
+    assert len(keys) == 5, "what is known of one plan says nothing of another"
 
 
 def test_layers_that_differ_in_weights_share_no_function_because_scales_are_inside(graph: DataflowGraph) -> None:

@@ -22,6 +22,9 @@ from tests.engine.exploring import a_target
 
 PLAIN = a_target("narrow")
 INT8 = Target(toolchain="narrow", options=(("precision", "int8"),), fingerprint="narrow 1", exact=False)
+WEIGHTS = Target(toolchain="narrow", options=(("precision", "int8-weights"),), fingerprint="narrow 1", exact=False)
+SPAN = Range(-1.5, 2.25)
+INT8_NAME, WEIGHTS_NAME = INT8.name, WEIGHTS.name
 
 
 @pytest.fixture
@@ -37,9 +40,9 @@ def path(graph: DataflowGraph, tmp_path: Path) -> Path:
     return tmp_path / "mine.json"
 
 
-def plan_of(graph: DataflowGraph) -> Plan:
-    spec = FusionSpec(name="narrow", rule=UnionRule(()), targets=(INT8,))
-    kernel = CandidateKernel(SubGraph(graph, 0b11, int8=(Int8Product(0, Range(-1.5, 2.25)),)), spec)
+def plan_of(graph: DataflowGraph, target: Target = INT8, span: Range | None = SPAN) -> Plan:
+    spec = FusionSpec(name="narrow", rule=UnionRule(()), targets=(target,))
+    kernel = CandidateKernel(SubGraph(graph, 0b11, int8=(Int8Product(0, span),)), spec)
     return Plan(name="mine", single=True, partitioning=Partitioning(graph, (kernel,)), costs_us=(2.0,), dispatch_us=0.0)
 
 
@@ -58,6 +61,28 @@ def test_the_form_of_the_integers_is_the_targets(graph: DataflowGraph, path: Pat
     [kernel] = again.kernels
     assert [each.span for each in kernel.sub_graph.int8] == [SymmetricRange(-1.5, 2.25)]
     assert again.key != plan_of(graph).key
+
+
+def test_a_plan_of_weights_alone_is_the_plan_that_is_loaded(graph: DataflowGraph, tmp_path: Path) -> None:
+    plan = plan_of(graph, WEIGHTS, None)
+    write_plan(tmp_path / "mine.json", plan_document(plan, None, model="m.onnx", nodes=2))
+
+    again = planned(read_plan(tmp_path / "mine.json"), graph, [PLAIN, WEIGHTS])
+
+    assert json.loads((tmp_path / "mine.json").read_text())["kernels"][0]["int8"] == {graph.names[0]: None}
+    assert again.key == plan.key != plan_of(graph).key
+
+
+@pytest.mark.parametrize(("target", "span"), [(INT8_NAME, None), (WEIGHTS_NAME, [-1.0, 1.0])])
+def test_a_range_is_for_targets_that_quantise_activations(
+    graph: DataflowGraph, path: Path, target: str, span: object
+) -> None:
+    document = json.loads(path.read_text())
+    document["kernels"][0] |= {"target": target, "int8": {graph.names[0]: span}}
+    path.write_text(json.dumps(document))
+
+    with pytest.raises(PlanFileError, match="does not take"):
+        planned(read_plan(path), graph, [PLAIN, INT8, WEIGHTS])
 
 
 def test_how_ranges_were_chosen_is_kept(graph: DataflowGraph, tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ PLAIN = Target(toolchain="t", fingerprint="t 1", joins=Joins.ANY)
 BF16 = Target(toolchain="t", options=(("precision", "bf16"),), fingerprint="t 1", joins=Joins.ANY, exact=False)
 INT8 = Target(toolchain="t", options=(("precision", "int8"),), fingerprint="t 1", joins=Joins.ANY, exact=False)
 BOTH = Target(toolchain="t", options=(("precision", "int8+bf16"),), fingerprint="t 1", joins=Joins.ANY, exact=False)
+INT8_WEIGHTS = Target(
+    toolchain="t", options=(("precision", "int8-weights"),), fingerprint="t 1", joins=Joins.ANY, exact=False
+)
 FP16 = Target(toolchain="t", options=(("precision", "fp16"),), fingerprint="t 1", joins=Joins.ANY, exact=False)
 
 

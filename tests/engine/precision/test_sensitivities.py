@@ -6,15 +6,25 @@ import dataclasses
 import itertools
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collage.precision.sensitivity.groups import MOST_GROUPS, MOST_ROUNDED, product_groups, rounded_together, shared_out
+from collage.precision.sensitivity.groups import (
+    MOST_GROUPS,
+    MOST_ROUNDED,
+    bound_by_weights,
+    product_groups,
+    rounded_together,
+    shared_out,
+)
 from collage.precision.sensitivity.sensitivities import Sensitivities
 from collage_core.contract import Target
+from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.quantising import Range, SymmetricRange
-from tests.engine.precision.chains import BF16, BOTH, FP16, INT8, PLAIN, chain, sensitivities
+from collage_testing import GraphBuilder
+from tests.engine.precision.chains import BF16, BOTH, FP16, INT8, INT8_WEIGHTS, PLAIN, chain, sensitivities
 
 WHOLE = 0b1111
 ERRORS = st.lists(st.floats(1e-6, 1.0), min_size=4, max_size=4)
@@ -35,6 +45,43 @@ def test_errors_add_up_in_squares() -> None:
     assert square(found, BOTH, 0) == 9.0 + 4.0 + 4.0 + 16.0
     assert square(found, FP16) == 25.0 / 64, "its significand has three bits more"
     assert square(found, BOTH, 0, 3, nodes=0b0011) == 9.0 + 4.0, "what is outside the kernel is not its error"
+
+
+def test_a_target_of_weights_alone_quantises_the_groups_whose_weights_were_looked_at() -> None:
+    found = dataclasses.replace(sensitivities([3.0, 4.0, 12.0, 84.0]), weights={1: 2.0, 3: 1.0})
+
+    kernel = found.quantised(chain(4), WHOLE, INT8_WEIGHTS, range(4))
+
+    assert [(each.node, each.span) for each in kernel.sub_graph.int8] == [(1, None), (3, None)]
+    assert found.square(kernel) == 5.0, "the error of the weights, not of both operands"
+    assert found.by_price(INT8_WEIGHTS) == [3, 1]
+    assert found.by_price(INT8) == [0, 1, 2, 3]
+    assert found.most_within(chain(4), WHOLE, INT8_WEIGHTS, 1.5) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "wide", "found"),
+    [(1, 1024, [0]), (4, 1024, [0]), (5, 1024, []), (1, 64, [])],
+)
+def test_a_group_of_few_rows_and_a_large_weight_is_bound_by_its_weight(rows: int, wide: int, found: list[int]) -> None:
+    g = GraphBuilder("two")
+    inner = g.op("MatMul", g.input("x", rows, 512), g.weight("large", 512, wide))
+    graph = DataflowGraph(g.model(g.op("MatMul", inner, g.weight("small", wide, 8))))
+    groups = product_groups(graph, {0: Range(-1.0, 1.0), 1: Range(-1.0, 1.0)})
+
+    assert bound_by_weights(graph, groups) == found
+
+
+def test_groups_of_few_rows_that_are_the_smaller_part_of_all_weights_are_none() -> None:
+    g = GraphBuilder("tail")
+    many = g.op("MatMul", g.input("x", 64, 512), g.weight("body", 512, 1024))
+    first = g.op("Slice", many, *(g.constant(name, np.array([n])) for name, n in (("from", 0), ("to", 1), ("of", 0))))
+    head = g.op("MatMul", first, g.weight("head", 1024, 256))
+    graph = DataflowGraph(g.model(head))
+    spans = {index: Range(-1.0, 1.0) for index, node in enumerate(graph.nodes) if node.op_type == "MatMul"}
+
+    assert len(spans) == 2
+    assert bound_by_weights(graph, product_groups(graph, spans)) == []
 
 
 def test_what_a_kernel_turned_out_to_do_corrects_its_target_only() -> None:

@@ -29,7 +29,7 @@ from collage.setup.environment import Environment
 from collage.setup.settings import SetupChoices
 from collage.setup.workload import Workload
 from collage_core.candidates.plan import Plan
-from collage_core.contract import Cost, Target, Unmeasured
+from collage_core.contract import Cost, Joins, Target, Unmeasured
 from collage_core.fusion import CandidateKernel, Partitioning
 from collage_core.fusion.kernel import kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -165,6 +165,25 @@ def test_the_probe_finds_what_a_quantised_product_does_to_the_outputs(
 
     assert sensitivities.int8[number] == pytest.approx(wanted, rel=0.02)
     assert 0 < sensitivities.bf16[number] < sensitivities.int8[number]
+
+
+def test_the_probe_finds_what_a_weight_in_8_bits_does_to_the_outputs(
+    environment: Opened, sensitivities: Sensitivities, targets: dict[str, Target]
+) -> None:
+    prober = Prober(environment, sensitivities.groups, targets["openvino"])
+    numbers = range(len(sensitivities.groups))
+    found = prober.errors([Choice(weights=1 << number) for number in numbers])
+    known = dataclasses.replace(sensitivities, weights=dict(zip(numbers, found, strict=True)))
+    target = Target(
+        toolchain="openvino", options=(("precision", "int8-weights"),), fingerprint="x", joins=Joins.ANY, exact=False
+    )
+
+    for number in numbers:
+        kernel = whole(environment, known, target, number)
+        assert [each.span for each in kernel.sub_graph.int8] == [None]
+        wanted = error_by_reference(environment, kernel, dict(environment.workload.inputs))
+        assert found[number] == pytest.approx(wanted, rel=0.02)
+    assert found[FRAGILE] < sensitivities.int8[FRAGILE] / 4, "its activation is what does not bear 8 bits"
 
 
 def test_the_product_that_does_not_bear_8_bits_stays_as_it_is(

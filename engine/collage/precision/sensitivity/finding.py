@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collage.errors import PrecisionError
-from collage.precision.sensitivity.groups import product_groups, rounded_together, shared_out
+from collage.precision.sensitivity.groups import bound_by_weights, product_groups, rounded_together, shared_out
 from collage.precision.sensitivity.prober import Choice, Prober
 from collage.precision.sensitivity.samples import Samples
 from collage.precision.sensitivity.sensitivities import Sensitivities
@@ -41,11 +41,15 @@ def find_sensitivities(
         raise PrecisionError("the model has no products of constant weights in float32, or is quantised already")
     prober = Prober(environment, groups, runner)
     each = [1 << number for number in range(len(groups))]
-    eight = [Choice(int8=mask) for mask in each if any(target.quantises for target in targets)]
+    computes_int8 = any(target.quantises and not target.quantises_only_weights for target in targets)
+    eight = [Choice(int8=mask) for mask in each if computes_int8]
     together = rounded_together(groups) if any(target.rounded_precision for target in targets) else []
     sixteen = [Choice(bf16=mask) for mask in together]
-    progress.phase("running the model with rounded operands", len(eight) + len(sixteen))
-    found = prober.errors([*eight, *sixteen])
+    narrow = bound_by_weights(environment.graph, groups) if any(each.quantises_only_weights for each in targets) else []
+    weights = [Choice(weights=1 << number) for number in narrow]
+    progress.phase("running the model with rounded operands", len(eight) + len(weights) + len(sixteen))
+    found = prober.errors([*eight, *sixteen, *weights])
+    of_weights = dict(zip(narrow, found[len(eight) + len(sixteen) :], strict=True))
     int8 = found[: len(eight)] or [0.0] * len(groups)  # no target computes so
-    bf16 = shared_out(groups, together, found[len(eight) :], int8)
-    return Sensitivities(groups=groups, int8=int8, bf16=bf16)
+    bf16 = shared_out(groups, together, found[len(eight) : len(eight) + len(sixteen)], int8)
+    return Sensitivities(groups=groups, int8=int8, bf16=bf16, weights=of_weights)

@@ -18,8 +18,8 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.quantising import Range, quantisable, weight_scales
 from collage_core.ir.values.content import constant_of
 
-INT8, BF16 = "collage.int8", "collage.bf16"
-"""Inputs of the model: a boolean for each group of products."""
+INT8, INT8_WEIGHTS, BF16 = "collage.int8", "collage.int8-weights", "collage.bf16"
+"""Inputs of the model: a boolean for each group of products; `INT8` rounds activations, `INT8_WEIGHTS` weights."""
 _EXPECTED: Final = "collage.expected."
 _BITS_OF_BF16: Final = 8
 _BITS_OF_FLOAT: Final = 24
@@ -32,8 +32,8 @@ class Probe:
     """The model as a function, and what its inputs are.
 
     Attributes:
-        function: Has the inputs of the model, what its outputs should be, and `INT8` and `BF16`. Its one output holds
-            the error of each output, as `Discrepancy.error` is defined.
+        function: Has the inputs of the model, what its outputs should be, and `INT8`, `INT8_WEIGHTS` and `BF16`. Its
+            one output holds the error of each output, as `Discrepancy.error` is defined.
         values: By name of an input that is the same in all runs, name of the value in the capture.
     """
 
@@ -44,7 +44,7 @@ class Probe:
 def probe_of(graph: DataflowGraph, groups: Sequence[ProductGroup], capture: Capture) -> Probe | None:
     """Return the probe of a model; None if it has no output that says anything.
 
-    A group's products read both operands rounded where its boolean is set: to 8 bits through QuantizeLinear and
+    A group's products read operands rounded where their booleans are set: to 8 bits through QuantizeLinear and
     DequantizeLinear, or to the 8 bits of a bfloat16's significand (T. J. Dekker, "A floating-point technique for
     extending the available precision", Numerische Mathematik 18, 1971, section 5: the upper part of a number).
 
@@ -56,6 +56,7 @@ def probe_of(graph: DataflowGraph, groups: Sequence[ProductGroup], capture: Capt
     made = _Building(graph)
     for number, group in enumerate(groups):
         for product in group.products:
+            assert product.span is not None
             made.round_operands(product.node, product.span, number)
     return made.finished(capture, len(groups))
 
@@ -72,7 +73,8 @@ class _Building:
         self._nodes = [copies[place[node]] for node in graph.nodes]
         self._count = 0
         self._choices = {
-            name: onnx_ir.Value(name=name, type=onnx_ir.TensorType(onnx_ir.DataType.BOOL)) for name in (INT8, BF16)
+            name: onnx_ir.Value(name=name, type=onnx_ir.TensorType(onnx_ir.DataType.BOOL))
+            for name in (INT8, INT8_WEIGHTS, BF16)
         }
         self._chosen: dict[tuple[str, int], onnx_ir.Value] = {}
         self._rounded: dict[tuple[onnx_ir.Value, Range | None, int], onnx_ir.Value] = {}
@@ -89,18 +91,19 @@ class _Building:
         key = (activation, span, group)
         if key not in self._rounded:
             scale, zero = np.asarray(span.scale), np.asarray(span.zero_point)
-            self._rounded[key] = self._where(node, activation, group, scale, zero, None)
+            self._rounded[key] = self._where(node, activation, INT8, group, scale, zero, None)
         node.replace_input_with(0, self._rounded[key])
         tensor = constant_of(product.weight)
         assert tensor is not None
         scales = weight_scales(tensor.numpy(), product.axis)
         zeros = np.zeros(scales.shape, np.int8)
-        node.replace_input_with(1, self._where(node, weight, group, scales, zeros, product.axis))
+        node.replace_input_with(1, self._where(node, weight, INT8_WEIGHTS, group, scales, zeros, product.axis))
 
     def _where(
         self,
         before: onnx_ir.Node,
         value: onnx_ir.Value,
+        int8: str,
         group: int,
         scale: np.ndarray[Any, Any],
         zero: np.ndarray[Any, Any],
@@ -116,7 +119,7 @@ class _Building:
         )
         upper = self._op(before, "Sub", [large, self._op(before, "Sub", [large, value])])
         either = self._op(before, "Where", [self._choice(BF16, group), upper, value])
-        return self._op(before, "Where", [self._choice(INT8, group), eight, either])
+        return self._op(before, "Where", [self._choice(int8, group), eight, either])
 
     def _choice(self, name: str, group: int) -> onnx_ir.Value:
         if (name, group) not in self._chosen:

@@ -12,7 +12,7 @@ from collage.errors import PrecisionError
 from collage.measure.wire.values import encode_value
 from collage.precision.document_names import document_name
 from collage.precision.sensitivity.groups import ProductGroup
-from collage.precision.sensitivity.probe import BF16, INT8, probe_of
+from collage.precision.sensitivity.probe import BF16, INT8, INT8_WEIGHTS, probe_of
 from collage.precision.sensitivity.series import run_series
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
@@ -29,15 +29,17 @@ class Choice:
     Attributes:
         int8: To 8-bit integers.
         bf16: To bfloat16; what is in both counts as `int8`.
+        weights: The weights alone, to 8-bit integers.
     """
 
     int8: int = 0
     bf16: int = 0
+    weights: int = 0
 
     @property
     def key(self) -> str:
         """The choice as text."""
-        return f"{self.int8:x}/{self.bf16:x}"
+        return f"{self.int8:x}/{self.bf16:x}" + (f"/{self.weights:x}" if self.weights else "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,7 @@ class Prober:
             {
                 **fixed,
                 INT8: encode_value(self._booleans(choice.int8), store),
+                INT8_WEIGHTS: encode_value(self._booleans(choice.int8 | choice.weights), store),
                 BF16: encode_value(self._booleans(choice.bf16), store),
             }
             for choice in choices

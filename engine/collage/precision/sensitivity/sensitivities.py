@@ -28,12 +28,15 @@ class Sensitivities:
         groups: Products that are rounded together.
         int8: Error of each group in 8-bit integers.
         bf16: Error of each group in bfloat16.
+        weights: Error of a group of which only the weights are in 8-bit integers, by its number; only groups whose
+            products are `bound_by_weights`, if a target computes so.
         factors: By target, what its kernels' errors turned out to be relative to what these say.
     """
 
     groups: Sequence[ProductGroup]
     int8: Sequence[float]
     bf16: Sequence[float]
+    weights: Mapping[int, float] = dataclasses.field(default_factory=dict)
     factors: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def square(self, candidate: CandidateKernel) -> float:
@@ -46,9 +49,14 @@ class Sensitivities:
         for number, group in enumerate(self.groups):
             for product in group.products:
                 if inside >> product.node & 1:
-                    whole = self.int8[number] ** 2 if product.node in eight else self._rounded(number, target)
+                    is_in_int8 = product.node in eight
+                    whole = self._quantised(number, target) if is_in_int8 else self._rounded(number, target)
                     found += whole / len(group.products)
         return found * self.factors.get(target.name, 1.0) ** 2
+
+    def _quantised(self, number: int, target: Target) -> float:
+        """Return the square of the error of a group that a target quantises."""
+        return (self.weights[number] if target.quantises_only_weights else self.int8[number]) ** 2
 
     def _rounded(self, number: int, target: Target) -> float:
         """Return the square of the error of a group that a target does not quantise."""
@@ -75,10 +83,11 @@ class Sensitivities:
         every price is a beginning of this list, if the time saved is in proportion to the operations.
 
         Args:
-            target: Computes the groups that are not quantised.
+            target: Computes the groups; only those that it can quantise are returned.
         """
-        more = [self.int8[number] ** 2 - self._rounded(number, target) for number in range(len(self.groups))]
-        return sorted(range(len(self.groups)), key=lambda number: more[number] / self.groups[number].flops)
+        found = list(self.weights) if target.quantises_only_weights else list(range(len(self.groups)))
+        more = {number: self._quantised(number, target) - self._rounded(number, target) for number in found}
+        return sorted(found, key=lambda number: more[number] / self.groups[number].flops)
 
     def most_within(self, graph: DataflowGraph, nodes: int, target: Target, bound: float) -> int:
         """Return how many groups can be quantised by price within a bound on the error of one kernel; -1 if not even 0.
@@ -102,13 +111,23 @@ class Sensitivities:
             graph: The prepared model's graph.
             nodes: Mask of the kernel's nodes.
             target: Runs it.
-            chosen: Numbers of the groups; products outside the kernel are left out.
+            chosen: Numbers of the groups; products outside the kernel are left out, and groups that the target cannot
+                quantise.
         """
+        if target.quantises_only_weights:
+            chosen = [number for number in chosen if number in self.weights]
         products = [
-            Int8Product(each.node, each.span.in_form(symmetric=target.symmetric))
+            _in_form(product, target)
             for number in chosen
-            for each in self.groups[number].products
-            if nodes >> each.node & 1
+            for product in self.groups[number].products
+            if nodes >> product.node & 1
         ]
         spec = FusionSpec(name=target.name, rule=UnionRule(()), targets=(target,))
         return CandidateKernel(SubGraph(graph, nodes, int8=tuple(sorted(products))), spec, target)
+
+
+def _in_form(product: Int8Product, target: Target) -> Int8Product:
+    """Return a product in the form that a target takes."""
+    if product.span is None or target.quantises_only_weights:
+        return Int8Product(product.node, None)
+    return Int8Product(product.node, product.span.in_form(symmetric=target.symmetric))
