@@ -185,8 +185,10 @@ def rows(results: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
         return *_judged(contenders, name), *called
 
     for result in results:
-        error = f"{result['max_error']:.1e}" + ("" if result["numbers_pass"] else " WRONG")
         for contenders in result["judged"]:
+            error = f"{result['max_error']:.1e}" + ("" if result["numbers_pass"] else " WRONG")
+            if result.get("max_error_allowed") and (plan := contender(contenders, "collage")) is not None:
+                error += f", {_error(plan):.1e} by the judge"
             yield (
                 result["name"],
                 verdict(result),
@@ -230,36 +232,40 @@ def summary(results: Sequence[Mapping[str, Any]]) -> str:
     A ratio is that of bound calls. The best whole-model plan of one precision is the fastest contender but Collage that
     keeps to the bound, those in float32 included.
     """
-    of_float32, of_best, errors = [], [], []
+    of_float32, of_best, own_errors, errors = [], [], [], []
     for result in results:
         for contenders in result["judged"]:
             plan = contender(contenders, "collage")
             if plan is None:
                 continue
-            ratio = plan["ratio_vs_best_single"]
+            ratio = plan["ratio_vs_best_single"]["ratio"]
             others = [
                 each["ratio_vs_best_single"]["ratio"]
                 for each in contenders
-                if each["name"] != "collage"
-                and "latency_ms" in each
-                and (each["max_error"] or 0.0 if each["kind"] == "single" else each["max_error"] or math.inf)
-                <= result["max_error_allowed"]
+                if each["name"] != "collage" and "latency_ms" in each and _error(each) <= result["max_error_allowed"]
             ]
-            of_float32.append(ratio["ratio"])
-            of_best.append(ratio["ratio"] / min(others))
-            errors.append(max(result["max_error"], plan["max_error"] or math.inf))
+            of_float32.append(ratio)
+            of_best.append(ratio / min(others))
+            own_errors.append(result["max_error"])
+            errors.append(_error(plan))
     bound = max(result["max_error_allowed"] for result in results)
-    outside = sum(error > bound for error in errors)
+    own, judged = ([error for error in each if error > bound] for each in (own_errors, errors))
     plans = [c for result in results for contenders in result["judged"] if (c := contender(contenders, "collage"))]
     upper = max(c["ratio_vs_best_single"]["ci95"][1] for c in plans)
     faster = [1 / statistics.geometric_mean(ratios) for ratios in (of_float32, of_best)]
     return (
         f"Over {len(of_float32)} models, plans are {faster[0]:.2f} times as fast as the best toolchain in float32, and "
         f"{faster[1]:.2f} times as fast as the best plan "
-        f"for the whole model of one toolchain and one precision that keeps to {bound:g} (geometric means). {outside} "
-        f"exceed that bound, the largest error is {max(errors):.4f}; the largest upper end of an interval is "
+        f"for the whole model of one toolchain and one precision that keeps to {bound:g} (geometric means). {len(own)} "
+        f"exceed that bound by `collage compare`, which compares before a final Softmax; {len(judged)} on the judge's "
+        f"own inputs, compared as they are, the largest by {max(errors):.4f}. The largest upper end of an interval is "
         f"{upper:.3f}."
     )
+
+
+def _error(judged: Mapping[str, Any]) -> float:
+    """Return the error of a contender's outputs; infinite if it is not known."""
+    return math.inf if judged["max_error"] is None else float(judged["max_error"])
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> Table:
