@@ -141,7 +141,7 @@ def optimized(model: Path, work: Path, *more: str) -> Mapping[str, Any]:
 
 
 def result_of(case: str, bound: float, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a plan is made of, and what it takes relative to the best plan in float32."""
+    """Return what a plan is made of, and what it takes relative to the best toolchain in float32, if one ran."""
     exact = [
         each["latency_ms"]["p50"]
         for each in found["contenders"]
@@ -158,7 +158,7 @@ def result_of(case: str, bound: float, found: Mapping[str, Any]) -> dict[str, An
         "bound": bound,
         "error": found["max_error"],
         "ms": mine,
-        "ratio": mine / min(exact),
+        "ratio": mine / min(exact) if exact else None,
         "nodes": {region["id"]: [region["target"], len(region["nodes"])] for region in regions},
         "products": sum(each["products"] for each in precisions),
         "int8": sorted(name for each in precisions for name in each["int8"]),
@@ -181,21 +181,10 @@ def nearly_cases(work: Path, name: str) -> Iterator[dict[str, Any]]:
         command = [sys.executable, "-m", "benchmarks.models", name, "--out", str(work)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     alone = optimized(path, work, "--max-error", "0.5", "--toolchains", "openvino(precision=bf16)", "--preset", "quick")
-    yield result_of(f"{name}, all bfloat16", 0.5, alone) if _has_exact(alone) else _alone(name, alone)
+    yield result_of(f"{name}, all bfloat16", 0.5, alone)
     bound = float(f"{_MISSED * alone['max_error']:.2g}")
     found = optimized(path, work, "--max-error", str(bound), "--toolchains", _TOOLCHAINS)
     yield result_of(name, bound, found)
-
-
-def _has_exact(found: Mapping[str, Any]) -> bool:
-    return any("precision" not in each["name"] for each in found["contenders"] if each["name"] != "collage")
-
-
-def _alone(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    mine = next(each for each in found["contenders"] if each["name"] == "collage")["latency_ms"]["p50"]
-    nodes = {region["id"]: [region["target"], len(region["nodes"])] for region in found["regions"]}
-    case = f"{name}, all bfloat16"
-    return {"case": case, "bound": 0.5, "error": found["max_error"], "ms": mine, "nodes": nodes, "int8": []}
 
 
 def markdown(results: Sequence[Mapping[str, Any]], measured_in: Mapping[str, Any]) -> str:
@@ -208,10 +197,10 @@ def markdown(results: Sequence[Mapping[str, Any]], measured_in: Mapping[str, Any
             f"{each['bound']:g}",
             f"{each['error']:.4f}",
             f"{each['ms']:.2f}",
-            f"{each['ratio']:.3f}" if "ratio" in each else "",
+            "" if each["ratio"] is None else f"{each['ratio']:.3f}",
             ", ".join(f"{target}: {count} nodes" for target, count in each["nodes"].values()),
-            f"{len(each['int8'])} of {each.get('products', 0)}" if each["int8"] else "0",
-            ", ".join(each.get("stopped", ())) or "nothing",
+            f"{len(each['int8'])} of {each['products']}" if each["int8"] else "0",
+            ", ".join(each["stopped"]) or "nothing",
             *(_listed(each, of_block) for of_block in (True, False)),
         )
         for each in results

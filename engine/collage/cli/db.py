@@ -57,10 +57,10 @@ def export(output: Path, tuning_db: str | None) -> None:
 
     Of a damaged database it writes what can still be read, and ends with status 1.
     """
-    from collage.errors import DatabaseError
     from collage.report.figures import counted
     from collage.report.files import write_pieces
     from collage.store import database_file, export_lines, open_database
+    from collage.store.errors import DatabaseError
 
     check_overwriting({"--output": output}, [database_file(tuning_db)])
     lost: list[DatabaseError] = []

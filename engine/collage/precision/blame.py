@@ -43,6 +43,7 @@ def blamed(plan: Plan, sensitivities: Sensitivities | None) -> Mapping[Candidate
             share=square / total if total else 0.0,
             stopped=stopped,
             stopped_error=stopped_error,
+            weights_alone=kernel.target.quantises_only_weights,
         )
     return found
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from collage.errors import (
+from collage.store.errors import (
     DatabaseDamagedError,
     DatabaseDiskError,
     DatabaseError,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
-from collage.errors import DatabaseNameError
+from collage.store.errors import DatabaseNameError
 from collage.store.memory import MemoryStore
 from collage.store.sqlite import SqliteStore
 from collage.store.tuning_store import TuningStore

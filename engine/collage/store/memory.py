@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 
-from collage.errors import DatabaseError
 from collage.store.documents import TypedDocuments
+from collage.store.errors import DatabaseError
 from collage.store.records import (
     BlobSpace,
     Purpose,

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
-from collage.errors import DatabaseDamagedError, DatabaseError
 from collage.store.claimant import Claimant
 from collage.store.connection import connect, translated
 from collage.store.documents import TypedDocuments
+from collage.store.errors import DatabaseDamagedError, DatabaseError
 from collage.store.records import (
     BlobSpace,
     Purpose,

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TextIO, TypeVar
 
-from collage.errors import DatabaseDamagedError, DatabaseError, ExportVersionError
+from collage.store.errors import DatabaseDamagedError, DatabaseError, ExportVersionError
 from collage.store.records import BlobSpace, StoredDocument, TuningRecord, dumps, loads, structure, to_json
 from collage.store.tuning_store import Damaged, TuningStore
 

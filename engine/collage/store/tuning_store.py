@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Protocol, TypeAlias
 
-from collage.errors import DatabaseError
 from collage.store.documents import D, Document
+from collage.store.errors import DatabaseError
 from collage.store.records import BlobSpace, Purpose, RecordKey, StoredDocument, TuningRecord
 
 Damaged: TypeAlias = Callable[[DatabaseError], None]

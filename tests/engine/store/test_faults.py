@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from collage.errors import DatabaseDamagedError, DatabaseDiskError, DatabaseError, DatabaseNameError
 from collage.store import (
     BlobSpace,
     MemoryStore,
@@ -26,6 +25,7 @@ from collage.store import (
     import_lines,
     open_database,
 )
+from collage.store.errors import DatabaseDamagedError, DatabaseDiskError, DatabaseError, DatabaseNameError
 from collage_core.errors import UsageError
 from tests.hardship import ORDINARY, files_up_to, run_python, small_disk
 
@@ -211,7 +211,7 @@ READ = """
 import sys
 from pathlib import Path
 from collage.store import SqliteStore
-from collage.errors import DatabaseError
+from collage.store.errors import DatabaseError
 for path, to in zip(sys.argv[1::2], sys.argv[2::2]):
     try:
         with SqliteStore(Path(path), read_only=to == "read") as store:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from collage.errors import DatabaseError
 from collage.store import MemoryStore, SqliteStore, default_path, open_database
+from collage.store.errors import DatabaseError
 
 
 def test_a_url_and_a_path_name_the_same_file(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 import collage.store
-from collage.errors import (
+from collage.store import BlobSpace, RecordKey, SqliteStore, StoredDocument, TuningRecord
+from collage.store.connection import SCHEMA_VERSION
+from collage.store.errors import (
     DatabaseDamagedError,
     DatabaseError,
     DatabaseForeignError,
@@ -24,8 +26,6 @@ from collage.errors import (
     DatabaseReadOnlyError,
     DatabaseVersionError,
 )
-from collage.store import BlobSpace, RecordKey, SqliteStore, StoredDocument, TuningRecord
-from collage.store.connection import SCHEMA_VERSION
 from tests.hardship import with_tests
 
 KEY = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager", timing="t")

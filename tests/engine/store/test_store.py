@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collage.errors import DatabaseDamagedError, DatabaseError, ExportVersionError
 from collage.store import (
     BlobSpace,
     MemoryStore,
@@ -29,6 +28,7 @@ from collage.store import (
     import_lines,
     merge,
 )
+from collage.store.errors import DatabaseDamagedError, DatabaseError, ExportVersionError
 from collage_core.contract import BlobCache
 
 KEY = RecordKey(

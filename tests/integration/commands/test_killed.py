@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from collage.commands.load import load
-from collage.errors import DatabaseError
 from collage.runtime.package import load_package
 from collage.store import TuningRecord, open_database
+from collage.store.errors import DatabaseError
 from collage.temporary_folders import sweep
 from tests.integration.commands.conftest import BOTH, TINY_ARGUMENTS, check
 from tests.integration.commands.models import inputs, reference, written

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from collage.devices.this_host import this_host
-from collage.errors import DatabaseDamagedError, DatabaseDiskError
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.child import ChildProcess
 from collage.measure.driver.client import Worker
@@ -22,6 +21,7 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import BuildSettings, Failed, Measured, Stage, Tolerance
 from collage.setup.inputs.random_arrays import random_inputs
 from collage.store import MAX_ATTEMPTS, MemoryStore, TuningStore
+from collage.store.errors import DatabaseDamagedError, DatabaseDiskError
 from collage_core.contract import UNMEASURED, Protocol
 from tests.integration.measure.conftest import SOURCE, add_ask, faulty_target
 from tests.integration.measure.test_source import candidate, chain

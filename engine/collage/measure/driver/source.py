@@ -8,7 +8,6 @@ import datetime
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from collage.errors import DatabaseError
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.records import is_deadly, is_short_of_disk, is_short_of_memory, to_record
 from collage.measure.driver.settings import MeasureSettings
@@ -25,6 +24,7 @@ from collage.store import (
     StoredBlobs,
     TuningStore,
 )
+from collage.store.errors import DatabaseError
 from collage_core.contract import Host, Target
 from collage_core.fusion.spec import CandidateKernel
 from collage_core.fusion.sub_graph import SubGraph

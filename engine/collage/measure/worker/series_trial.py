@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -17,31 +16,22 @@ from collage.measure.worker.trial import Trial
 from collage.measure.worker.trials import Trials
 from collage.values.histogram import count_elements
 
-_Answer = TypeVar("_Answer")
 
-
-def series_of(trials: Trials, ask: AskSeries) -> Series | Refused | Failed:
-    """Return the outputs of each run.
+def answered(trials: Trials, ask: AskSeries) -> Series | Evaluated | Refused | Failed:
+    """Return the outputs of each run of the first variant that works, or the counts of each output over all runs.
 
     Args:
         trials: Tries candidates of the toolchain.
         ask: The request.
     """
-    trial = trials.trial(SeriesTrial, ask)
-    with trial:
-        return _of_first(trial, lambda bound: trial.outputs(bound, ask))
-
-
-def histograms_of(trials: Trials, ask: AskHistograms) -> Evaluated | Refused | Failed:
-    """Return the counts of each output over all runs; only one run's outputs are in memory at a time.
-
-    Args:
-        trials: Tries candidates of the toolchain.
-        ask: The request.
-    """
-    trial = trials.trial(SeriesTrial, ask)
-    with trial:
-        return _of_first(trial, lambda bound: trial.histograms(bound, ask))
+    with trials.trial(SeriesTrial, ask) as trial:
+        for artifact in trial.variants(1):
+            try:
+                bound = trial.bind(artifact)
+                return trial.histograms(bound, ask) if isinstance(ask, AskHistograms) else trial.outputs(bound, ask)
+            except Stopped as stopped:
+                trial.discard(artifact, stopped.outcome)
+        return trial.why_none()
 
 
 class SeriesTrial(Trial):
@@ -56,7 +46,7 @@ class SeriesTrial(Trial):
         return Series(runs=tuple(self.evaluated(bound).outputs for _ in self._runs(bound, ask)))
 
     def histograms(self, bound: Bound, ask: AskHistograms) -> Evaluated:
-        """Return the counts of each output over all runs.
+        """Return the counts of each output over all runs; only one run's outputs are in memory at a time.
 
         Raises:
             Stopped: If one fails.
@@ -78,13 +68,3 @@ class SeriesTrial(Trial):
                     buffer.put(decode_value(new, self._store))
             self.run(bound)
             yield
-
-
-def _of_first(trial: Trial, answer: Callable[[Bound], _Answer]) -> _Answer | Refused | Failed:
-    """Return what the first variant that works gives."""
-    for artifact in trial.variants(1):
-        try:
-            return answer(trial.bind(artifact))
-        except Stopped as stopped:
-            trial.discard(artifact, stopped.outcome)
-    return trial.why_none()

@@ -9,7 +9,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from collage.devices.opening import Devices
 from collage.measure.wire.blobs import BlobStore
@@ -73,7 +73,7 @@ class Trial:
         )
         self._values = [decode_value(value, store) for value in ask.inputs]
 
-    def __enter__(self) -> Trial:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

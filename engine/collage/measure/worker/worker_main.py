@@ -28,7 +28,6 @@ from collage.measure.wire.messages import (
     AskBuild,
     AskDevice,
     AskEvaluate,
-    AskHistograms,
     AskMeasure,
     AskProfile,
     AskQuery,
@@ -47,7 +46,7 @@ from collage.measure.wire.messages import (
     Targets,
 )
 from collage.measure.wire.outcomes import Failed, Refused, Stage
-from collage.measure.worker.series_trial import histograms_of, series_of
+from collage.measure.worker.series_trial import answered
 from collage.measure.worker.trials import Trials
 from collage_core.contract import Target, Unsupported
 from collage_core.errors import CollageError, PluginError
@@ -128,10 +127,8 @@ class WorkerMain:
                 return self._trials.build(message)
             case AskProfile():  # before what it is a kind of
                 return profiled(self._trials, self._toolchain, message)
-            case AskHistograms():  # likewise
-                return histograms_of(self._trials, message)
-            case AskSeries():
-                return series_of(self._trials, message)
+            case AskSeries():  # likewise
+                return answered(self._trials, message)
             case AskEvaluate():
                 return self._trials.evaluate(message)
             case AskDevice():

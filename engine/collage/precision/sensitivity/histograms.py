@@ -8,7 +8,7 @@ from typing import Final
 import onnx_ir
 
 from collage.measure.wire.values import encode_value
-from collage.precision.sensitivity.series import run_histograms
+from collage.precision.sensitivity.series import as_function, run_histograms
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
 from collage.values.histogram import Histogram
@@ -90,13 +90,7 @@ def returning(graph: DataflowGraph, names: Sequence[str]) -> KernelFunction:
             value = onnx_ir.Value(name=f"{name}.returned", shape=value.shape, type=value.type)
             body.append(onnx_ir.node("Identity", [values[name]], outputs=[value], name=f"{value.name}.node"))
         body.outputs.append(value)
-    made = DataflowGraph(model)
-    return KernelFunction(
-        name="activations",
-        model=model,
-        inputs=tuple(made.spec(value) for value in body.inputs),
-        outputs=tuple(made.spec(value) for value in body.outputs),
-    )
+    return as_function("activations", model)
 
 
 def _by_name(model: onnx_ir.Model) -> dict[str, onnx_ir.Value]:

@@ -12,6 +12,7 @@ import onnx_ir
 from collage.build.output_check import compared_outputs, random_values
 from collage.measure.driver.capture import Capture
 from collage.precision.sensitivity.groups import ProductGroup
+from collage.precision.sensitivity.series import as_function
 from collage.reference.conditioning import conditioning_of
 from collage_core.contract import KernelFunction
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -158,14 +159,7 @@ class _Building:
         self._body.outputs.clear()
         self._body.outputs.append(result)
         self._body.sort()
-        made = DataflowGraph(self._model)
-        function = KernelFunction(
-            name="probe",
-            model=self._model,
-            inputs=tuple(made.spec(value) for value in self._body.inputs),
-            outputs=(made.spec(result),),
-        )
-        return Probe(function=function, values=values)
+        return Probe(function=as_function("probe", self._model), values=values)
 
     def _error(self, value: onnx_ir.Value, expected: onnx_ir.Value, wanted: np.ndarray[Any, Any]) -> onnx_ir.Value:
         """Return the error of an output: the largest difference relative to its scale, or the share that differs."""

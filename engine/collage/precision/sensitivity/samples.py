@@ -17,12 +17,11 @@ from collage.precision.document_names import document_name
 from collage.precision.sensitivity.calibrators import CALIBRATORS, Calibrator
 from collage.precision.sensitivity.groups import products_of
 from collage.precision.sensitivity.histograms import activation_histograms
-from collage.precision.sensitivity.series import run_series
+from collage.precision.sensitivity.series import as_function, run_series
 from collage.reference import Evaluation
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
 from collage_core.contract import KernelFunction, Target
-from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.quantising import Range
 
 _RANGES: Final = "collage.ranges"
@@ -184,13 +183,7 @@ class Samples:
         if self._products:
             read = [copies[place[product.node]].inputs[0] for _, product in self._products]
             body.outputs.append(_ranges(body, [value for value in read if value is not None]))
-        indexed = DataflowGraph(model)
-        return KernelFunction(
-            name="samples",
-            model=model,
-            inputs=tuple(indexed.spec(value) for value in body.inputs),
-            outputs=tuple(indexed.spec(value) for value in body.outputs),
-        )
+        return as_function("samples", model)
 
 
 def _ranges(body: onnx_ir.Graph, values: Sequence[onnx_ir.Value]) -> onnx_ir.Value:

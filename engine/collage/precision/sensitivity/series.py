@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+import onnx_ir
 
 from collage.errors import PrecisionError
 from collage.measure.wire.function_codec import FunctionEncoder
@@ -15,9 +16,26 @@ from collage.measure.wire.wire_values import WireValue
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
 from collage_core.contract import KernelFunction, Target
+from collage_core.ir.graph.dataflow import DataflowGraph
 
 _DEADLINE_S: Final = 1200.0
 _LEAST_S: Final = 30.0
+
+
+def as_function(name: str, model: onnx_ir.Model) -> KernelFunction:
+    """Return a model as a function whose arguments are its inputs.
+
+    Args:
+        name: Name of the function.
+        model: The model; it is not copied.
+    """
+    graph = DataflowGraph(model)
+    return KernelFunction(
+        name=name,
+        model=model,
+        inputs=tuple(graph.spec(value) for value in model.graph.inputs),
+        outputs=tuple(graph.spec(value) for value in model.graph.outputs),
+    )
 
 
 def run_series(

@@ -12,6 +12,7 @@ class PrecisionFacts:
     Attributes:
         products: Number of its products whose precision was decided.
         int8: Names of those in 8-bit integers.
+        weights_alone: Whether only the weights of these are.
         error: Error that it is expected to add to the outputs, relative to their scale.
         share: Its share of the square of the plan's expected error.
         stopped: Names of the products that would be in 8-bit integers next, if the bound allowed it.
@@ -24,6 +25,7 @@ class PrecisionFacts:
     share: float
     stopped: tuple[str, ...] = ()
     stopped_error: float = 0.0
+    weights_alone: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

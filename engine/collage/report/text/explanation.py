@@ -135,17 +135,17 @@ def _regions(writer: _Writer, record: Record, everything: bool) -> None:
         writer.say(f"computes {summarize_operators(region.operators, width=80)}{pattern}", indent=4)
         writer.say(f"nodes {_some(region.nodes, everything)}", indent=4)
         if region.precision is not None:
-            writer.say(_precision(region.precision, region.target, record), indent=4)
+            writer.say(_precision(region.precision, record), indent=4)
         if (limited := _limited(region)) is not None:
             writer.say(limited, indent=4)
         for line in why(region, record):
             writer.say(line, indent=4)
 
 
-def _precision(precision: PrecisionFacts, target: str, record: Record) -> str:
+def _precision(precision: PrecisionFacts, record: Record) -> str:
     """Return in which precision a region's products are, and what that is expected to do to the outputs."""
     count = figures.counted(precision.products, "product")
-    what = "with weights in" if "int8-weights" in target else "in"
+    what = "with weights in" if precision.weights_alone else "in"
     text = (
         f"{len(precision.int8)} of {count} {what} 8-bit integers; expected to add {figures.error(precision.error)} "
         f"to the error of the outputs, {figures.whole_percent(precision.share)} of its square"
