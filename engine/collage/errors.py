@@ -1,4 +1,4 @@
-"""Errors raised by the engine in addition to core's: packages, plans and workers; those of the database are in `store`."""
+"""Errors raised by the engine in addition to core's: packages, plans, workers. Those of the database are in `store`."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import pytest
 from benchmarks import (
     cpu_seconds,
     expensive_attributes,
+    few_rows,
     lazy_search,
     measuring,
     metric_cases,
@@ -37,6 +38,7 @@ PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "bf16-emulated": lambda report: suite.markdown(report["models"]),
     "cpu-seconds": cpu_seconds.markdown,
     "expensive-attributes": expensive_attributes.markdown,
+    "few-rows": lambda report: few_rows.markdown(report["results"], report["environment"]),
     "lazy-search": lazy_search.markdown,
     "measuring": measuring.markdown,
     "metric": lambda report: metric_cases.markdown(report["cases"], report["environment"]),

@@ -46,8 +46,8 @@ def targets(version: str, capabilities: Collection[str], flags: Collection[str])
     What is not quantised is float32, or bfloat16 where the CPU has that, too.
 
     Weights alone are 8-bit integers in `int8-weights`: kernels of few rows read a quarter of the bytes, and multiply
-    in float32. With 1 row and 8 weights of 16 MB it takes 0.4 of the time of bfloat16 (measured, OpenVINO 2026.4.1,
-    AVX-512); without AVX-512 it is offered on request, since nothing was measured.
+    in float32. With 1 row it takes 0.36 of the time of bfloat16 (`benchmarks/few_rows.py`, with AVX-512); without
+    AVX-512 it is offered on request, since nothing was measured.
 
     Args:
         version: Version of OpenVINO.

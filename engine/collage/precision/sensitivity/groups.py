@@ -25,8 +25,8 @@ chosen for 8-bit integers one by one, but bfloat16 for all of a kernel, so its e
 _FEW_ROWS: Final = 4
 """Rows up to which reading a weight is taken to be the time of a product.
 
-With 8-bit weights, 1 row took 0.4 of the time in bfloat16, 2 rows 0.6, 4 rows 0.7, 8 rows 2.1 (EPYC with AVX512_BF16,
-OpenVINO 2026.4.1).
+With 8-bit weights, 1 row took 0.36 of the time in bfloat16, 2 rows 0.45, 4 rows 0.53, 8 rows 0.57, 32 rows 0.74 (EPYC
+with AVX512_BF16, OpenVINO 2026.4.1, `benchmarks/few_rows.py`). The more rows, the further ahead are 8-bit operands.
 """
 _LARGE_BYTES: Final = 1 << 20
 """Size of a weight from which it is worth it."""
