@@ -78,6 +78,8 @@ class Environment(Generic[W_co]):
         model = workload()
         progress.phase("asking toolchains")
         with Toolchains(choices, registry=registry) as toolchains, blamed_on(model.graph.model):
+            for sentence in toolchains.missed:
+                progress.message(sentence)
             yield cls(model, toolchains, choices, progress)
 
     @property

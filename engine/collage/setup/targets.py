@@ -177,6 +177,16 @@ def _checked(toolchain: Toolchain, host: Host) -> Supported | Unsupported:
         return Unsupported(str(error))
 
 
+def named_but_unusable(found: Iterable[ToolchainStatus], selection: Selection) -> tuple[str, ...]:
+    """Return a sentence for each toolchain that the user named and that has no usable target here."""
+    named = {spelling.toolchain for spelling in selection.wanted or ()}
+    return tuple(
+        f"{status.toolchain.name} takes no part: {status.unusable}"
+        for status in found
+        if status.unusable and status.toolchain.name in named
+    )
+
+
 def selected_targets(found: Sequence[ToolchainStatus]) -> tuple[Target, ...]:
     """Return the selected targets, by toolchain.
 

@@ -18,7 +18,14 @@ from collage.setup.copy_costs import HostCopies
 from collage.setup.device_figures import DeviceFigures, WorkerMeter, device_figures, warm_devices
 from collage.setup.library_clashes import kept_apart, loaded_clashes
 from collage.setup.settings import SetupChoices
-from collage.setup.targets import Selection, ToolchainStatus, check_reference, selected_targets, statuses
+from collage.setup.targets import (
+    Selection,
+    ToolchainStatus,
+    check_reference,
+    named_but_unusable,
+    selected_targets,
+    statuses,
+)
 from collage.store import open_database
 from collage.temporary_folders import TemporaryFolder, sweep
 from collage_core.contract import Target
@@ -44,6 +51,7 @@ class Toolchains:
         database: What is known already.
         pool: The workers, and the process that evaluates the model.
         statuses: Each wanted toolchain and its targets.
+        missed: A sentence for each toolchain that was named and has no usable target here.
         clashes: Libraries of those that take part which cannot be in one process; their targets exclude each other.
 
     Raises:
@@ -67,6 +75,7 @@ class Toolchains:
             sources = [PluginSource(toolchain=name) for name in selection.toolchains(self.registry)]
             self.pool = stack.enter_context(WorkerPool(sources, self.store, cache=database_cache(self.database)))
             found = statuses(self.registry, self.pool, self.host, selection)
+            self.missed = named_but_unusable(found, selection)
             loaded = self.pool.libraries()
             taking_part = {status.toolchain.name for status in found if status.selected}
             self.clashes = loaded_clashes({name: loaded[name] for name in taking_part}, self.providers.libraries)

@@ -7,7 +7,7 @@ import pytest
 
 from collage.devices.this_host import this_host
 from collage.measure.driver.worker_pool import WorkerPool
-from collage.setup.targets import Selection, ToolchainStatus, selected_targets, statuses
+from collage.setup.targets import Selection, ToolchainStatus, named_but_unusable, selected_targets, statuses
 from collage_core.contract import Host, Supported, Target, Unsupported
 from collage_core.entry_points import PluginFailure
 from collage_core.errors import UsageError
@@ -164,6 +164,14 @@ def test_an_unusable_toolchain_says_why(registry: Registry) -> None:
     assert asked(registry)[-1].unusable == "no NVIDIA device"
     with pytest.raises(UsageError, match=r"trt: no NVIDIA device.*collage doctor"):
         selected_targets(asked(registry, "trt"))
+
+
+def test_a_toolchain_that_is_named_and_unusable_is_reported(registry: Registry) -> None:
+    named = Selection.parse("ort,trt", (), inexact=False)
+    found = statuses(registry, cast(WorkerPool, FakePool()), this_host(), named)
+
+    assert named_but_unusable(found, named) == ("trt takes no part: no NVIDIA device",)
+    assert named_but_unusable(found, Selection()) == ()  # nobody asked for it
 
 
 @pytest.mark.parametrize("where", ["toolchains", "exclude"])

@@ -119,6 +119,7 @@ def story(optimized: Optimize, installed: Path) -> Story:
     "a kernel is right alone and wrong in a plan", "it is named and left out; searched again", area="toolchains"
 )
 def test_a_kernel_that_is_wrong_in_a_plan_is_named_and_left_out(story: Story) -> None:
+    assert "sly Relu" in story.first.lowered, (story.first.messages, story.first.optimized.record.refusals)
     assert story.first.placed == {"mul_0": "steady", "relu_0": "steady"}
     [said] = story.first.messages
     wrong = "sly is wrong on relu_0 (k0001): wrong numbers beside steady (mul_0) in one process: output "
