@@ -48,7 +48,7 @@ from benchmarks.models.__main__ import write_model
 from benchmarks.models.entry import Entry
 from benchmarks.models.stacked import ENTRY
 from benchmarks.page import environment, head, lines_of, noting, written
-from collage.build.output_check import compared_outputs
+from collage.build.output_check import bounded_values
 from collage.measure.driver.client import Worker
 from collage.measure.models.model_process import ModelProcess
 from collage.options import OptimizeOptions
@@ -161,7 +161,8 @@ class Singles:
         base = folder / "exact.onnx"
         model = graph.model.clone()
         values = {str(value.name): value for node in model.graph for value in node.outputs}
-        compared = [values[name] for name in dict.fromkeys(compared_outputs(graph).values()) if name in values]
+        names = dict.fromkeys(itertools.chain.from_iterable(bounded_values(graph).values()))
+        compared = [values[name] for name in names if name in values]
         model.graph.outputs.clear()
         model.graph.outputs.extend(compared)
         onnx_ir.save(model, base, external_data="weights.bin")

@@ -61,7 +61,8 @@ def compared_outputs(graph: DataflowGraph) -> dict[str, str]:
     """Return the reference value that each output is compared with: itself, or the input of its final Softmax.
 
     A final Softmax hides errors: once one class is certain, the logits of the others hardly affect the output.
-    Such an output is therefore compared before the Softmax.
+    Such an output is therefore compared before the Softmax; where it need not be correct, both count
+    (`bounded_values`).
 
     Args:
         graph: Graph of the prepared model.
@@ -76,13 +77,27 @@ def compared_outputs(graph: DataflowGraph) -> dict[str, str]:
     return found
 
 
+def bounded_values(graph: DataflowGraph) -> dict[str, tuple[str, ...]]:
+    """Return the reference values whose errors are an output's error where it need not be correct.
+
+    Flat probabilities change as much as their logits; logits of a certain class change without them. So both count.
+
+    Args:
+        graph: Graph of the prepared model.
+
+    Returns:
+        Names of the values, by output name: the output, and the input of a final Softmax.
+    """
+    return {name: tuple(dict.fromkeys((compared, name))) for name, compared in compared_outputs(graph).items()}
+
+
 class ValueJudge:
     """Judges values of a whole model: its outputs, and what its kernels pass on.
 
     Args:
         graph: Graph of the prepared model.
         evaluation: Reference values; must hold those that `needed` names.
-        correct: Whether values have to be correct; otherwise only their error counts.
+        correct: Whether values have to be correct; otherwise only their error counts, see `bounded_values`.
         relative: Largest error of numbers.
         mismatched: Largest share of differing elements, as for `Judge`.
         is_rounding_allowed: Whether values behind a QuantizeLinear may be quanta off.
@@ -99,6 +114,7 @@ class ValueJudge:
         is_rounding_allowed: bool = True,
     ) -> None:
         self._graph = graph
+        self._correct = correct
         self._evaluation = evaluation
         self._chance = random_values(graph)
         self._judge = Judge.over(
@@ -124,6 +140,8 @@ class ValueJudge:
             return Verdict(drawn.error, drawn.reason)
         conditioning = self._evaluation.conditioning.get(name)
         found = output_discrepancy(self._graph, name, actual, self._evaluation) if as_output else None
+        if found is not None and not self._correct:
+            found = _worse(found, compare(actual, right, conditioning))
         return self._judge.verdict(name, actual, right, conditioning, found)
 
 
@@ -177,6 +195,11 @@ def output_discrepancy(graph: DataflowGraph, name: str, actual: Any, evaluation:
     # a probability has a relative error of its own, which is an absolute one of its logit
     known = None if conditioning is None else conditioning.with_noise(_OF_PROBABILITIES * unit)
     return compare(np.where(usable, recovered, np.minimum(recovered, wanted)), wanted, known)
+
+
+def _worse(first: Discrepancy, second: Discrepancy) -> Discrepancy:
+    """Return the one of the larger error, or one that could not be compared."""
+    return max(first, second, key=lambda each: (bool(each.reason), each.error))
 
 
 def _logits(value: onnx_ir.Value) -> onnx_ir.Value | None:

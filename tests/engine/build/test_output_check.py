@@ -6,8 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage.build.output_check import compared_outputs, output_discrepancy, random_discrepancy, random_values
-from collage.reference import Evaluation, evaluate
+from collage.build.output_check import (
+    ValueJudge,
+    bounded_values,
+    compared_outputs,
+    output_discrepancy,
+    random_discrepancy,
+    random_values,
+)
+from collage.reference import Evaluation, compare, evaluate
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing.graphs import GraphBuilder
 
@@ -49,6 +56,32 @@ def test_a_softmax_of_another_domain_is_no_softmax() -> None:
     output.type, output.shape = value.type, value.shape
 
     assert compared_outputs(DataflowGraph(model)) == {"softmax_0": "softmax_0"}
+
+
+@pytest.mark.parametrize(
+    ("scale", "worse"),
+    [
+        pytest.param(0.5, "logits", id="flat"),
+        pytest.param(4.0, "probabilities", id="in between"),
+        pytest.param(200.0, "logits", id="certain"),
+    ],
+)
+def test_under_a_bound_the_larger_error_of_logits_and_probabilities_counts(scale: float, worse: str) -> None:
+    graph, rng = classifier(), np.random.default_rng(0)
+    logits = scale * rng.normal(size=(2, 8)).astype(np.float32)
+    reference = expected(logits)
+    actual = softmax(logits + 0.1 * scale * rng.normal(size=(2, 8)))
+    judges = {
+        correct: ValueJudge(graph, Evaluation(reference, {}), correct=correct, relative=1.0, mismatched=0.0)
+        for correct in (False, True)
+    }
+    errors = {"logits": error(actual, reference), "probabilities": compare(actual, reference["softmax_0"]).error}
+
+    found = {correct: judge.verdict("softmax_0", actual, as_output=True).error for correct, judge in judges.items()}
+
+    assert bounded_values(graph) == {"softmax_0": ("neg_0", "softmax_0")}
+    assert max(errors, key=errors.__getitem__) == worse
+    assert found == {False: errors[worse], True: errors["logits"]}
 
 
 def test_an_input_of_the_model_may_be_the_logits() -> None:

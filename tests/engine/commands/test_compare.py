@@ -101,7 +101,7 @@ def test_a_package_of_inexact_kernels_is_held_to_what_it_was_allowed(tmp_path: P
     inexact = dataclasses.replace(REFERENCE, exact=False)
     record = {"max_error": 1e-3, "max_error_allowed": 0.02}
 
-    report = compare(model, packaged(model, tmp_path, off_by=5e-3, record=record, target=inexact))
+    report = compare(model, packaged(model, tmp_path, off_by=1e-3, record=record, target=inexact))
 
     assert report.rtol == 0.02
     assert report.passed
@@ -109,7 +109,7 @@ def test_a_package_of_inexact_kernels_is_held_to_what_it_was_allowed(tmp_path: P
 
 def test_the_users_own_tolerance_holds_whatever_the_package_showed(tmp_path: Path) -> None:
     model = classifier(tmp_path)
-    package = packaged(model, tmp_path, off_by=1e-3, record={"max_error": 1e-6})
+    package = packaged(model, tmp_path, off_by=5e-4, record={"max_error": 1e-6})
 
     assert compare(model, package, rtol=0.01).passed
     assert not compare(model, package, rtol=1e-4).passed

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage.options import RANGES
-from collage.precision.sensitivity.calibrators import CALIBRATORS, LEVELS, SHARE, entropy, percentile
+from collage.precision.sensitivity.calibrators import CALIBRATORS, EXCEEDED, LEVELS, SHARE, entropy, headroom, percentile
 from collage.values.histogram import Histogram, count_elements
 from collage_core.ir.operators.quantising import Range
 
@@ -33,6 +33,33 @@ DRAWS: dict[str, Callable[[np.random.Generator, int], Array]] = {
     "negative": lambda rng, count: -rng.exponential(size=count),
 }
 OUTLIERS: dict[str, Sequence[float]] = {"none": (), "one": (40.0,), "both signs": (30.0, -25.0, -25.5)}
+
+
+@pytest.mark.parametrize("kind", ["normal", "laplace", "skew", "after a ReLU"])
+@pytest.mark.parametrize("samples", [8, 20, 50])
+def test_about_one_further_sample_in_a_hundred_exceeds_the_headroom(kind: str, samples: int) -> None:
+    """The largest of many such numbers has nearly a Gumbel distribution; 20,000 activations are looked at."""
+    rng, count = np.random.default_rng(samples), 20_000
+    largest = np.stack([DRAWS[kind](rng, 200 * count).reshape(count, 200).max(axis=1) for _ in range(samples)])
+    further = DRAWS[kind](rng, 200 * count).reshape(count, 200).max(axis=1)
+
+    without = np.mean(further > largest.max(axis=0))
+    found = np.mean(further > largest.max(axis=0) + headroom(largest))
+
+    assert without == pytest.approx(1 / (samples + 1), rel=0.15)
+    assert EXCEEDED / 3 < found < 3 * EXCEEDED
+
+
+def test_there_is_no_headroom_of_one_sample_or_beside_many() -> None:
+    rng = np.random.default_rng(0)
+
+    assert not headroom(rng.normal(size=(1, 3))).any()
+    assert not headroom(rng.normal(size=(99, 3))).any()
+    assert headroom(rng.normal(size=(98, 3))).all()
+
+
+def test_what_all_samples_have_alike_has_no_headroom() -> None:
+    assert not headroom(np.tile([0.0, 6.0], (8, 1))).any()  # a ReLU, a Clip
 
 
 def elements(kind: str, outliers: str, seed: int, count: int) -> Array:

@@ -27,7 +27,7 @@ from collage_testing import GraphBuilder
 pytestmark = pytest.mark.plugins("openvino")
 
 CLASSES, ROWS, SAMPLES = 64, 64, 8
-RANGE = 20
+RANGE = 16
 METRIC = """
 import numpy as np
 
@@ -41,7 +41,7 @@ def fails(outputs, samples):
 
 
 def net() -> onnx_ir.Model:
-    """Six layers, the first of which reads numbers whose size differs by a factor of 20: 8 bits lose the small."""
+    """Six layers, the first of which reads numbers whose size differs by a factor of 16: 8 bits lose the small."""
     g = GraphBuilder("net")
     value = g.input("x", ROWS, CLASSES)
     for number in range(6):

@@ -17,6 +17,7 @@ from collage.precision import within_bound as searching
 from collage.precision.plans.bound import MARGIN, Bound
 from collage.precision.plans.plan_errors import PlanErrors
 from collage.precision.plans.plan_runs import PlanRuns
+from collage.precision.sensitivity.calibrators import headroom
 from collage.precision.sensitivity.groups import ProductGroup, product_groups, products_of
 from collage.precision.sensitivity.prober import Choice, Prober
 from collage.precision.sensitivity.samples import Samples
@@ -129,7 +130,7 @@ def error_by_reference(environment: Opened, kernel: CandidateKernel, inputs: dic
     return compare(made, right(environment, None, inputs).values[str(name)]).error
 
 
-def test_ranges_are_those_of_all_samples(environment: Opened, samples: Samples) -> None:
+def test_ranges_are_those_of_all_samples_and_headroom(environment: Opened, samples: Samples) -> None:
     found = samples.ranges()
 
     wanted: dict[int, list[np.ndarray[Any, Any]]] = {}
@@ -141,9 +142,10 @@ def test_ranges_are_those_of_all_samples(environment: Opened, samples: Samples) 
     assert len(environment.workload.calibration) == 8
     assert found.keys() == wanted.keys()
     for index, span in found.items():
-        low, high = min(map(np.min, wanted[index])), max(map(np.max, wanted[index]))
-        assert span.low == pytest.approx(low, rel=1e-4)
-        assert span.high == pytest.approx(high, rel=1e-4)
+        extremes = np.array([(-np.min(each), np.max(each)) for each in wanted[index]], np.float64)
+        low, high = extremes.max(axis=0) + headroom(extremes)
+        assert span.low == pytest.approx(-low, rel=1e-3)
+        assert span.high == pytest.approx(high, rel=1e-3)
 
 
 def test_ranges_that_are_known_are_not_looked_for_again(

@@ -29,7 +29,7 @@ class PlanError:
     """
 
     KIND: ClassVar[str] = "plan-error"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     error: float
     reason: str = ""

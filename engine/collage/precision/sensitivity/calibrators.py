@@ -1,6 +1,6 @@
-"""Ranges of 8-bit integers from histograms of activations.
+"""Ranges of 8-bit integers from extremes and histograms of activations.
 
-A range that leaves out the few largest elements has smaller steps for all others, which are off by less; those few
+A range of all elements has headroom for samples that nobody has seen. A range that leaves out the few largest elements has smaller steps for all others, which are off by less; those few
 saturate. How much to leave out is the calibrator's choice. H. Wu et al. compare the three that users can choose from
 ("Integer Quantization for Deep Learning Inference: Principles and Empirical Evaluation", 2020, arXiv:2004.09602).
 """
@@ -19,6 +19,11 @@ from collage_core.ir.operators.quantising import Range
 
 Array = np.ndarray[Any, Any]
 
+EXCEEDED: Final = 0.01
+"""Share of further samples of which the largest number may be outside the range of all elements, which saturates it.
+
+It is 0.11 for eight samples without headroom.
+"""
 SHARE: Final = 0.9999
 """Share of the elements that `percentile` keeps, one of those that Wu et al. compare (99.9 % to 99.9999 %)."""
 LEVELS: Final = 256
@@ -44,6 +49,31 @@ class Calibrator:
     key: str
     bins: int
     choose: Callable[[Histogram, Range], Range]
+
+
+def headroom(largest: Array) -> Array:
+    """Return how far beyond the largest number of all samples that of a further one may lie, up to `EXCEEDED` of them.
+
+    Largest numbers of samples are taken to have a Gumbel distribution, of which the standard deviation is the scale
+    times pi / sqrt(6), and which falls off like an exponential one (E. J. Gumbel, "Statistics of Extremes", 1958).
+    Without headroom, one further sample in n + 1 exceeds n samples.
+
+    Args:
+        largest: Largest number in each sample, by row, of each activation, by column; for least ones, their negatives.
+
+    Returns:
+        A number of at least 0 for each activation; 0 for one sample, whose spread is unknown, and for 99 or more.
+
+    Examples:
+        >>> headroom(np.array([[2.0, 0.0], [3.0, 0.0], [2.0, 0.0], [3.0, 0.0]])).round(2).tolist()
+        [1.35, 0.0]
+    """
+    samples = len(largest)
+    if samples < 2:
+        return np.zeros(largest.shape[1:])
+    scale = largest.std(axis=0, ddof=1) * math.sqrt(6) / math.pi
+    headroom: Array = scale * max(0.0, -math.log(EXCEEDED * (samples + 1)))
+    return headroom
 
 
 def percentile(histogram: Histogram, observed: Range, share: float = SHARE) -> Range:
@@ -105,7 +135,7 @@ CALIBRATORS: Final[Mapping[str, Calibrator | None]] = {
     "percentile": Calibrator(key=f"percentile {SHARE} {_PERCENTILE_BINS}", bins=_PERCENTILE_BINS, choose=percentile),
     "entropy": Calibrator(key=f"entropy {LEVELS} {_ENTROPY_BINS}", bins=_ENTROPY_BINS, choose=entropy),
 }
-"""By the name of the option; None where the range of all elements is taken, for which no histogram is needed."""
+"""By the name of the option; None for the range of all elements with headroom, for which no histogram is needed."""
 
 
 def _sums(counts: Array) -> Array:

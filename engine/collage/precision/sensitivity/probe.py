@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import onnx_ir
 
-from collage.build.output_check import compared_outputs, random_values
+from collage.build.output_check import bounded_values, random_values
 from collage.measure.driver.capture import Capture
 from collage.precision.sensitivity.groups import ProductGroup
 from collage.precision.sensitivity.series import as_function
@@ -135,8 +136,8 @@ class _Building:
         chance = random_values(self._graph)
         errors: list[onnx_ir.Value] = []
         values = {str(value.name): str(value.name) for value in self._body.inputs if constant_of(value) is None}
-        outputs = compared_outputs(self._graph)
-        for compared in dict.fromkeys(outputs[output] for output in outputs if output not in chance):
+        known = [names for output, names in bounded_values(self._graph).items() if output not in chance]
+        for compared in dict.fromkeys(itertools.chain.from_iterable(known)):
             value = by_name.get(compared)
             if value is None or compared not in capture or value.dtype is None:
                 continue

@@ -51,7 +51,7 @@ class ProbedErrors:
     """
 
     KIND: ClassVar[str] = "probed-errors"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     errors: Mapping[str, float]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -14,7 +15,7 @@ from collage.build.output_check import needed
 from collage.measure.wire.value_files import write_values
 from collage.measure.wire.values import encode_value
 from collage.precision.document_names import document_name
-from collage.precision.sensitivity.calibrators import CALIBRATORS, Calibrator
+from collage.precision.sensitivity.calibrators import CALIBRATORS, EXCEEDED, Array, Calibrator, headroom
 from collage.precision.sensitivity.groups import products_of
 from collage.precision.sensitivity.histograms import activation_histograms
 from collage.precision.sensitivity.series import as_function, run_series
@@ -81,10 +82,11 @@ class Samples:
         """
         if not self._products:
             return {}
-        found = self._remembered("minmax", self._extremes)
-        spans = {index: Range.around(low, high) for index, (low, high) in found.items() if low < 0 or high > 0}
         calibrator = self._calibrator
-        if calibrator is None or not spans:
+        if calibrator is None:
+            return _spans(self._remembered(f"minmax {EXCEEDED}", self._all_and_more))
+        spans = _spans(self._remembered("extremes", self._all))
+        if not spans:
             return spans
         found = self._remembered(calibrator.key, lambda: self._chosen(calibrator, spans))
         return {index: Range(low, high) for index, (low, high) in found.items()}
@@ -101,17 +103,31 @@ class Samples:
             environment.toolchains.database.put_document(name, known)
         return {environment.graph.index_of(name): span for name, span in known.ranges.items()}
 
-    def _extremes(self) -> dict[int, tuple[float, float]]:
+    def _all(self) -> dict[int, tuple[float, float]]:
         """Return the least and the largest number that each product reads in any sample, where both are finite."""
-        further = self._environment.workload.calibration[_JUDGED:]
-        runs = [*self._judged_runs(), *(self._run(further, outputs=False) if further else [])]
-        rows = np.stack([np.asarray(run[_RANGES]) for run in runs])
-        lows, highs = rows[:, 0].min(axis=0), rows[:, 1].max(axis=0)
+        lows, highs = self._extremes
+        return self._by_product(lows.min(axis=0), highs.max(axis=0))
+
+    def _all_and_more(self) -> dict[int, tuple[float, float]]:
+        """Return these with headroom for samples that nobody has seen."""
+        lows, highs = self._extremes
+        with np.errstate(invalid="ignore"):  # infinities are left out
+            return self._by_product(lows.min(axis=0) - headroom(-lows), highs.max(axis=0) + headroom(highs))
+
+    def _by_product(self, lows: Array, highs: Array) -> dict[int, tuple[float, float]]:
         return {
             index: (float(low), float(high))
             for (index, _), low, high in zip(self._products, lows, highs, strict=True)
             if np.isfinite(low) and np.isfinite(high)
         }
+
+    @functools.cached_property
+    def _extremes(self) -> tuple[Array, Array]:
+        """Return the least and the largest number that each product reads, by column, in each sample, by row."""
+        further = self._environment.workload.calibration[_JUDGED:]
+        runs = [*self._judged_runs(), *(self._run(further, outputs=False) if further else [])]
+        rows = np.stack([np.asarray(run[_RANGES], np.float64) for run in runs])
+        return rows[:, 0], rows[:, 1]
 
     def _chosen(self, calibrator: Calibrator, spans: Mapping[int, Range]) -> dict[int, tuple[float, float]]:
         """Return the ranges that a calibrator chooses within those of all elements."""
@@ -184,6 +200,11 @@ class Samples:
             read = [copies[place[product.node]].inputs[0] for _, product in self._products]
             body.outputs.append(_ranges(body, [value for value in read if value is not None]))
         return as_function("samples", model)
+
+
+def _spans(found: Mapping[int, tuple[float, float]]) -> dict[int, Range]:
+    """Return the ranges of products that read other numbers than zeros."""
+    return {index: Range.around(low, high) for index, (low, high) in found.items() if low < 0 or high > 0}
 
 
 def _ranges(body: onnx_ir.Graph, values: Sequence[onnx_ir.Value]) -> onnx_ir.Value:
