@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from collage.errors import PrecisionError
@@ -19,7 +19,7 @@ from collage_core.contract import INVALID, Joins, Target, Unmeasured
 from collage_core.fusion import CandidateKernel, Partitioning
 from collage_core.ir.graph.masks import mask_of
 
-_ATTEMPTS: Final = 3
+_ATTEMPTS: Final = 5
 """Forms of a whole model that are built for each target until one uses the bound up without exceeding it."""
 _NEARLY: Final = 0.8
 """Share of what may be used up above which no other form is tried."""
@@ -93,23 +93,24 @@ class WholeModels:
             target: The target.
             sensitivities: What each group of products does to the outputs.
         """
-        tried: set[int] = set()
+        order = sensitivities.by_price(target)
+        tried: dict[int, WholeModel] = {}
         for _ in range(_ATTEMPTS):
             if self._environment.budget.exploring.is_spent:
                 break
-            count = sensitivities.most_within(self.pool.graph, self.pool.whole, target, self.bound.error)
+            forms = [self._whole(target, sensitivities, count) for count in range(len(order) + 1)]
+            count = next_count(list(map(sensitivities.square, forms)), self.bound.error, tried)
             if count in tried or count < 0 or (count == 0 and not target.rounded_precision):
                 break
-            tried.add(count)
-            candidate = self._whole(target, sensitivities, count)
+            candidate = forms[count]
             cost_us = self._measured(candidate)
             if cost_us is None or cost_us >= self.best_us:
                 break
-            found = self._run(candidate, cost_us)
+            tried[count] = found = self._run(candidate, cost_us)
             sensitivities = sensitivities.learning(candidate, found.error)
             if found.kept:
                 self._take(candidate, cost_us)
-                if found.error >= _NEARLY * self.bound.error or count == len(sensitivities.groups):
+                if found.error >= _NEARLY * self.bound.error or count == len(order):
                     break
         return sensitivities
 
@@ -154,6 +155,41 @@ class WholeModels:
         pool = self.pool.with_candidates([candidate])
         self.pool = pool.with_costs(pool.costs.reaching([pool.cache_key(candidate)]))
         self.best_us = min(self.best_us, cost_us)
+
+
+def next_count(squares: Sequence[float], bound: float, tried: Mapping[int, WholeModel]) -> int:
+    """Return how many groups to quantise next.
+
+    It is the number that is expected to use up the bound. Once one form keeps to the bound and a larger one does not, it
+    is between them, interpolated in their squared errors: what is rounded and what is quantised may be off from
+    expectation by different factors.
+
+    Args:
+        squares: Expected square of the error, by number of groups quantised; after a run, in proportion to its error.
+        bound: Largest error.
+        tried: What was found out of forms, by number of groups.
+
+    Returns:
+        The number; -1, or one that was tried, if there is nothing more to try.
+
+    Examples:
+        >>> next_count([1.0, 2.0, 3.0, 4.0, 5.0], 2.0, {})
+        3
+        >>> failed = WholeModel(cost_us=1.0, error=3.0, kept=False)
+        >>> next_count([1.0, 2.0, 3.0, 4.0, 5.0], 2.0, {4: failed, 0: WholeModel(cost_us=2.0, error=1.0, kept=True)})
+        1
+    """
+    good = max((count for count, each in tried.items() if each.kept), default=-1)
+    bad = min((count for count, each in tried.items() if not each.kept and count > good), default=len(squares))
+    limit = bound**2
+    if good >= 0 and bad < len(squares):
+        least, most = tried[good].error ** 2, tried[bad].error ** 2
+        share = (limit - least) / (most - least) if most > least else 0.5
+        limit = squares[good] + min(max(share, 0.0), 1.0) * (squares[bad] - squares[good])
+    expected = max((count for count, square in enumerate(squares) if square <= limit), default=-1)
+    if bad < len(squares):
+        expected = min(max(expected, good + 1), bad - 1)
+    return expected
 
 
 def fastest_exact(pool: CandidatePool) -> tuple[CandidateKernel, float] | None:
