@@ -6,16 +6,18 @@ Usage:
 Kernels of generated models (`benchmarks.regret`), spread evenly over what they cost, are measured as users' are, all of
 them in every round, so that measurements of one are minutes apart. The long-run cost of a kernel is the median over its
 measurements. Each measurement also gives an interval. The share of intervals that contain the long-run cost is the
-coverage. Both are computed of the same samples in two ways: with all samples of a measurement as if they were
-independent, and with the medians of its blocks, brought to the machine's usual speed by the calibration kernel.
+coverage. Both are computed of the same samples in three ways: with all samples of a measurement as if they were
+independent; with the medians of its blocks, brought to the machine's usual speed by the calibration kernel; and as
+reports have them, by how far apart two measurements of one kernel are, which the first two of each kernel say.
 
-Exits with 1 if the intervals of normalised costs contain the long-run cost less often than wanted.
+Exits with 1 if the intervals of reports contain the long-run cost less often than wanted.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import statistics
 import sys
@@ -27,6 +29,7 @@ from benchmarks.page import environment, head, lines_of, noting, written
 from benchmarks.regret.generator import all_grafted
 from benchmarks.regret.searches import DEFAULT
 from benchmarks.replay.bench import Bench
+from collage.measure.driver.repeats import Repeats
 from collage.measure.driver.source import MeasuringCostSource
 from collage.measure.statistics import median_interval
 from collage.report.progress import SilentProgress
@@ -53,6 +56,9 @@ WAYS: Final[Mapping[str, Values]] = {
     "normalised blocks": lambda record, usual_us: block_medians_us(record.samples_us, record.blocks, usual_us),
 }
 """What a measurement is reduced to before its median and interval are taken."""
+REPORTED: Final = "reports"
+"""The way of reports: an interval around the median of the normalised blocks, by what other measurements say."""
+_TWO: Final = 2
 
 
 def judged(records: Sequence[TuningRecord], usual_us: float | None, values: Values) -> dict[str, float]:
@@ -75,6 +81,29 @@ def judged(records: Sequence[TuningRecord], usual_us: float | None, values: Valu
         "half_width": statistics.median((each.high - each.low) / 2 for each in intervals) / long_run,
         "off": statistics.median(abs(each.value - long_run) for each in intervals) / long_run,
     }
+
+
+def with_reported(kernels: Sequence[dict[str, Any]]) -> None:
+    """Add the intervals that reports give, of all measurements but the first two, which are what is known before.
+
+    Args:
+        kernels: Results with all costs of each kernel; they are changed.
+    """
+    known = Repeats()
+    for kernel in kernels:
+        for before_us, after_us in itertools.pairwise(kernel["costs_us"][:_TWO]):
+            known = known.adding(before_us, after_us)
+    for kernel in kernels:
+        normalised = kernel["ways"]["normalised blocks"]
+        intervals = [known.interval(cost_us) for cost_us in kernel["costs_us"][_TWO:]]
+        found = [each for each in intervals if each is not None]
+        long_run = statistics.median(kernel["costs_us"])
+        kernel["ways"][REPORTED] = {
+            "us": long_run,
+            "covered": statistics.fmean(low <= long_run <= high for low, high in found) if found else 0.0,
+            "half_width": statistics.median((high - low) / 2 for low, high in found) / long_run if found else 0.0,
+            "off": normalised["off"],
+        }
 
 
 def kernels_of(bench: Bench, source: MeasuringCostSource, count: int) -> list[CandidateKernel]:
@@ -107,7 +136,9 @@ def measured(work: Path, kernels: int, times: int) -> list[dict[str, Any]]:
             for _, source, kernel in cases:
                 source.measure([kernel], "confirm")
             print(f"round {turn + 1} of {times}", flush=True)
-        return [_result(name, source, kernel) for name, source, kernel in cases]
+        found = [_result(name, source, kernel) for name, source, kernel in cases]
+        with_reported(found)
+        return found
 
 
 def _result(name: str, source: MeasuringCostSource, kernel: CandidateKernel) -> dict[str, Any]:
@@ -117,6 +148,10 @@ def _result(name: str, source: MeasuringCostSource, kernel: CandidateKernel) -> 
         "target": kernel.target.name,
         "nodes": list(kernel.sub_graph.names),
         "times": len(records),
+        "costs_us": [
+            statistics.median(block_medians_us(record.samples_us, record.blocks, source.usual_calibration_us))
+            for record in records
+        ],
         "ways": {way: judged(records, source.usual_calibration_us, values) for way, values in WAYS.items()},
     }
 
@@ -134,14 +169,17 @@ def summary(kernels: Sequence[Mapping[str, Any]], way: str) -> dict[str, float]:
 def markdown(report: Mapping[str, Any]) -> str:
     """Format the results as a page."""
     kernels = report["kernels"]
+    ways = [way for way in (*WAYS, REPORTED) if way in kernels[0]["ways"]]
     how = (
         f"{len(kernels)} kernels, each measured {report['times']} times with the default preset, all in every round. "
         "Intervals are at 95 %, of one measurement. Covered is the share of them that contain the long-run cost, "
         "half-width half their width and off the distance of one cost, both relative to it and medians."
     )
+    if REPORTED in ways:
+        how += " Intervals of reports go by how far apart the first two measurements of each kernel are."
     lines = head("How far one measurement can be trusted", report["environment"], how, "one process a toolchain")
     rows = []
-    for way in WAYS:
+    for way in ways:
         of = summary(kernels, way)
         rows.append((way, f"{of['covered']:.1%}", f"{of['half_width']:.2%}", f"{of['off']:.2%}"))
     lines += lines_of(("interval of", "covered", "half-width", "off"), rows)
@@ -151,6 +189,7 @@ def markdown(report: Mapping[str, Any]) -> str:
         "nodes",
         "us",
         *(f"{figure}, {way}" for way in WAYS for figure in ("covered", "off")),
+        *(f"covered, {way}" for way in ways if way not in WAYS),
     )
     rows = [
         (
@@ -163,6 +202,7 @@ def markdown(report: Mapping[str, Any]) -> str:
                 for way in WAYS
                 for figure in ("covered", "off")
             ),
+            *(f"{kernel['ways'][way]['covered']:.0%}" for way in ways if way not in WAYS),
         )
         for kernel in kernels
     ]
@@ -183,9 +223,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = {"schema_version": 1, "environment": environment(), "times": options.times, "kernels": kernels}
     if options.results:
         written(options.results, json.loads(json.dumps(report)), markdown(report), options.note, afresh=True)
-    for way in WAYS:
+    for way in (*WAYS, REPORTED):
         print(way, json.dumps(summary(kernels, way)), flush=True)
-    return 0 if summary(kernels, "normalised blocks")["covered"] >= COVERED else 1
+    return 0 if summary(kernels, REPORTED)["covered"] >= COVERED else 1
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import itertools
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.measuring import WAYS, judged, markdown, summary
+from benchmarks.measuring import REPORTED, WAYS, judged, markdown, summary, with_reported
+from collage.measure.driver.repeats import LEAST
 from collage.store import RecordKey, TuningRecord
 from collage_core.contract import Block
 
@@ -58,3 +59,18 @@ def test_the_page_has_a_row_for_each_way_and_each_kernel() -> None:
     assert "| normalised blocks | 90.0% | 2.00% | 2.00% |" in page
     assert "| m | a | 2 | 12.5 | 80% | 1.0% | 80% | 1.0% |" in page
     assert "| m | a | 2 | 12.5 | 100% | 3.0% | 100% | 3.0% |" in page
+
+
+def test_reports_go_by_the_first_two_measurements_of_all_kernels_and_are_judged_by_the_others() -> None:
+    def kernel(*costs_us: float) -> dict[str, Any]:
+        return {"costs_us": costs_us, "ways": {"normalised blocks": {"off": 0.1}}}
+
+    kernels = [kernel(10.0, 12.0, 11.0, 9.0, 30.0), *(kernel(10.0, 10.0, 10.0, 10.0, 10.0) for _ in range(LEAST))]
+
+    with_reported(kernels)
+
+    # the first kernel changed by a fifth, the others not at all: that is what 95 % of nine say
+    first, second = kernels[0]["ways"][REPORTED], kernels[1]["ways"][REPORTED]
+    assert first["us"] == 11.0
+    assert first["covered"] == pytest.approx(1 / 3), "9.0 is more than a fifth below, 30.0 far above"
+    assert second == {"us": 10.0, "covered": 1.0, "half_width": pytest.approx((1.2 - 1 / 1.2) / 2), "off": 0.1}

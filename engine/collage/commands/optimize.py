@@ -34,6 +34,7 @@ from collage.explore.certificate import certified
 from collage.explore.exploration import Explored
 from collage.explore.fixed_plan import measured_plan
 from collage.measure.budget import Budget
+from collage.measure.driver.repeats import repeats_of
 from collage.measure.models.preparing import prepared_apart
 from collage.options import OptimizeOptions, Preset
 from collage.peaks.limits import PlanLimits
@@ -54,6 +55,7 @@ from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import TargetRule
 from collage_core.contract import Obstacle
+from collage_core.fusion import CandidateKernel
 from collage_core.plugin_guards import left_out
 from collage_core.registry import Registry
 from collage_core.search.two_level import TwoLevelLimits
@@ -223,9 +225,15 @@ class _Optimization:
             precision={} if precision is None else blamed(kept.assembled.plan, precision.sensitivities),
             metric=None if precision is None else precision.facts,
             ranges=self._options.ranges if self._given is None else self._given.ranges,
+            interval=self._interval,
         )
         origin = self._origin if self._is_final(explored, record) else None
         return Optimized(record=record, assembled=kept.assembled, pool=explored.pool, trace=self._trace, origin=origin)
+
+    def _interval(self, kernel: CandidateKernel, cost_us: float) -> tuple[float, float] | None:
+        """Return an interval around a kernel's cost; see `Repeats.interval`."""
+        key = self._environment.source.record_key(kernel)
+        return repeats_of(self._environment.toolchains.database, key).interval(cost_us)
 
     def _is_final(self, explored: Explored, record: Record) -> bool:
         """Return whether nothing failed that the next run would try again: the cause may have passed by then."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from collage.decide.compatible_sets import compatible_set_facts
 from collage.decide.kept import Kept
@@ -38,6 +38,7 @@ def record_of(
     precision: Mapping[CandidateKernel, PrecisionFacts],
     metric: MetricFacts | None,
     ranges: str,
+    interval: Callable[[CandidateKernel, float], tuple[float, float] | None],
 ) -> Record:
     """Return the record.
 
@@ -55,6 +56,7 @@ def record_of(
         precision: What lower precision of the plan's kernels does to the outputs.
         metric: What the plan reaches in the user's metric; None without one.
         ranges: How ranges of 8-bit integers were chosen; empty if that is not known.
+        interval: As for `regions`.
     """
     workload, toolchains = environment.workload, environment.toolchains
     pool, plan, verified = explored.pool, kept.assembled.plan, kept.verified
@@ -91,6 +93,7 @@ def record_of(
             verified.measured_us,
             limits.kernels if limits is not None else (),
             precision,
+            interval,
         ),
         refusals=refusals(explored.proposals.values(), failures, pool=pool),
         unchecked=verified.unchecked,

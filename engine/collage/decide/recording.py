@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from collage.decide.decision import Decision, Timed
 from collage.decide.end_to_end import EndToEndTimings
@@ -148,6 +148,7 @@ def regions(
     measured_us: Mapping[str, float],
     limits: Sequence[LimitFacts] = (),
     precision: Mapping[CandidateKernel, PrecisionFacts] | None = None,
+    interval: Callable[[CandidateKernel, float], tuple[float, float] | None] = lambda kernel, cost_us: None,
 ) -> tuple[RegionFacts, ...]:
     """Describe the kernels of a plan, each with the alternatives on every other target.
 
@@ -159,6 +160,7 @@ def regions(
         measured_us: Time of each in place, by call site.
         limits: What the machine allows each kernel, in execution order; none if nothing is known of it.
         precision: What lower precision of kernels does to the outputs.
+        interval: Returns an interval around the cost of a kernel; see `Repeats.interval`.
     """
     found = []
     costs = plan.cost_of
@@ -175,6 +177,7 @@ def regions(
                 nodes=sub_graph.names,
                 operators=tuple(pool.graph.nodes[index].op_type for index in iterate_bits(sub_graph.nodes)),
                 cost_us=costs[sub_graph.nodes],
+                cost_ci95_us=interval(kernel, costs[sub_graph.nodes]),
                 measured_us=measured_us.get(site, 0.0),
                 error=errors.get(site, 0.0),
                 limit=limits[number] if limits else None,

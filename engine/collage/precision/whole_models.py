@@ -160,8 +160,8 @@ class WholeModels:
 def next_count(squares: Sequence[float], bound: float, tried: Mapping[int, WholeModel]) -> int:
     """Return how many groups to quantise next.
 
-    It is the number that is expected to use up the bound. Once one form keeps to the bound and a larger one does not, it
-    is between them, interpolated in their squared errors: what is rounded and what is quantised may be off from
+    It is the number that is expected to use up the bound. Once one form keeps to the bound and a larger one does not,
+    it is between them, interpolated in their squared errors: what is rounded and what is quantised may be off from
     expectation by different factors.
 
     Args:

@@ -15,7 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage.options import RANGES
-from collage.precision.sensitivity.calibrators import CALIBRATORS, EXCEEDED, LEVELS, SHARE, entropy, headroom, percentile
+from collage.precision.sensitivity.calibrators import (
+    CALIBRATORS,
+    EXCEEDED,
+    LEVELS,
+    SHARE,
+    entropy,
+    headroom,
+    percentile,
+)
 from collage.values.histogram import Histogram, count_elements
 from collage_core.ir.operators.quantising import Range
 

@@ -36,6 +36,14 @@ def test_no_line_is_wider_than_asked_unless_one_word_is(width: int) -> None:
         assert "\x1b" not in line
 
 
+def test_a_cost_has_an_interval_where_it_is_known_how_far_measurements_repeat() -> None:
+    region = dataclasses.replace(RECORD.regions[0], cost_ci95_us=(50_100.4, 54_701.2), measured_us=0.0)
+
+    text = explain(dataclasses.replace(RECORD, regions=(region,)))
+
+    assert "52,340 us predicted [50,100, 54,701] by how far measurements repeat here;" in " ".join(text.split())
+
+
 def test_every_region_says_where_it_went_what_it_cost_and_what_else_there_was() -> None:
     text = explain(RECORD)
 

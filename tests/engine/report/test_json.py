@@ -125,7 +125,7 @@ def test_an_optimisation_has_the_promised_keys() -> None:
     ]
     assert list(document["search"]["seconds"]) == ["prepare", "candidates", "measure", "search", "refine", "total"]
     assert [list(region) for region in document["regions"]] == [
-        ["id", "toolchain", "target", "composite", "nodes", "cost_us", "precision"]
+        ["id", "toolchain", "target", "composite", "nodes", "cost_us", "cost_ci95_us", "precision"]
     ] * 3
     assert document["regions"][1] == {
         "id": "k0001",
@@ -134,6 +134,7 @@ def test_an_optimisation_has_the_promised_keys() -> None:
         "composite": "argmax",
         "nodes": ["head/argmax"],
         "cost_us": 35800.0,
+        "cost_ci95_us": None,
         "precision": None,
     }
 

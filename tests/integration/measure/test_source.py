@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import itertools
+import math
 import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +19,7 @@ from collage.measure.driver import records
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.driver.fallback import worker_fallback
+from collage.measure.driver.repeats import LEAST, repeats_of
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.driver.source import MeasuringCostSource, database_cache
 from collage.measure.driver.worker_pool import WorkerPool
@@ -156,6 +159,23 @@ def test_fresh_samples_displace_those_that_selected(make: Make, graph: DataflowG
     assert source.cost(add) == statistics.median(
         block_medians_us(confirmed[0].samples_us, confirmed[0].blocks, source.usual_calibration_us)
     )
+
+
+def test_it_is_remembered_how_far_measurements_repeat(make: Make, graph: DataflowGraph, database: TuningStore) -> None:
+    source, add = make(), candidate(graph, 0)
+    source.measure([add])
+    costs_us = [statistics.median(source.medians_us(add))]
+    for _ in range(LEAST):
+        assert repeats_of(database, source.record_key(add)).interval(100.0) is None
+        source.measure([add], "confirm")
+        last = database.records(source.record_key(add))[-1]
+        costs_us.append(statistics.median(block_medians_us(last.samples_us, last.blocks, source.usual_calibration_us)))
+
+    found = repeats_of(database, make().record_key(add)).interval(100.0)  # another run over the same database
+
+    largest = max(abs(math.log(after / before)) for before, after in itertools.pairwise(costs_us))
+    assert found is not None
+    assert found == pytest.approx((100.0 * math.exp(-largest), 100.0 * math.exp(largest)))
 
 
 def test_samples_are_taken_in_blocks_beside_the_calibration_kernel(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.records import is_of_this_judge, objection, to_outcome, usable_records
 from collage.measure.driver.settings import MeasureSettings
-from collage.measure.wire.outcomes import Failed, Outcome, Refused, Stage
+from collage.measure.wire.outcomes import Failed, Measured, Outcome, Refused, Stage
 from collage.store import (
     MachineSpeed,
     RecordKey,
@@ -142,6 +142,11 @@ class RecordedCosts:
         if self._speed is None:
             self._speed = self._database.get_document(MachineSpeed, self._speed_name)
         return None if self._speed is None else self._speed.calibration_us
+
+    def _learn_speed(self, outcome: Outcome) -> None:
+        """Take the machine's speed beside the first measurement for usual, if the database knows of none."""
+        if isinstance(outcome, Measured) and outcome.blocks and self.usual_calibration_us is None:
+            self._database.put_document(self._speed_name, MachineSpeed.of(outcome.blocks))
 
     @property
     def _speed_name(self) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.records import is_deadly, is_short_of_disk, is_short_of_memory, to_record
+from collage.measure.driver.repeats import note_repeat
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.profiling.profiling_costs import ProfilingCosts
@@ -18,7 +20,6 @@ from collage.measure.wire.outcomes import Built, Failed, Measured, Outcome, Refu
 from collage.store import (
     MAX_ATTEMPTS,
     BlobSpace,
-    MachineSpeed,
     Purpose,
     RecordKey,
     StoredBlobs,
@@ -26,8 +27,7 @@ from collage.store import (
 )
 from collage.store.errors import DatabaseError
 from collage_core.contract import Host, Target
-from collage_core.fusion.spec import CandidateKernel
-from collage_core.fusion.sub_graph import SubGraph
+from collage_core.fusion import CandidateKernel, SubGraph
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,12 +210,16 @@ class MeasuringCostSource(ProfilingCosts):
             raise
         self._tried.add(key)
         self.read_anew(key)
+        if purpose == "confirm" and isinstance(outcome, Measured):
+            self._learn_repeat(candidate)
         return outcome
 
-    def _learn_speed(self, outcome: Outcome) -> None:
-        """Take the machine's speed beside the first measurement for usual, if the database knows of none."""
-        if isinstance(outcome, Measured) and outcome.blocks and self.usual_calibration_us is None:
-            self._database.put_document(self._speed_name, MachineSpeed.of(outcome.blocks))
+    def _learn_repeat(self, candidate: CandidateKernel) -> None:
+        """Take the last two measurements of a candidate for how far measurements repeat on this machine."""
+        measured = [record for record in self.usable(candidate) if record.outcome == "measured" and record.samples_us]
+        if len(measured) > 1:
+            costs_us = [statistics.median(self._medians_us([record])) for record in measured[-2:]]
+            note_repeat(self._database, self.record_key(candidate), *costs_us)
 
     def _attempted(self, key: RecordKey, ask: AskMeasure) -> Outcome:
         """Measure; what kills its worker is begun `MAX_ATTEMPTS` times, attempts of runs that were killed included."""

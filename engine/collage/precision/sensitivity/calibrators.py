@@ -1,8 +1,9 @@
 """Ranges of 8-bit integers from extremes and histograms of activations.
 
-A range of all elements has headroom for samples that nobody has seen. A range that leaves out the few largest elements has smaller steps for all others, which are off by less; those few
-saturate. How much to leave out is the calibrator's choice. H. Wu et al. compare the three that users can choose from
-("Integer Quantization for Deep Learning Inference: Principles and Empirical Evaluation", 2020, arXiv:2004.09602).
+A range of all elements has headroom for samples that nobody has seen. A range that leaves out the few largest elements
+has smaller steps for all others, which are off by less; those few saturate. How much to leave out is the calibrator's
+choice. H. Wu et al. compare the three that users can choose from ("Integer Quantization for Deep Learning Inference:
+Principles and Empirical Evaluation", 2020, arXiv:2004.09602).
 """
 
 from __future__ import annotations

@@ -110,6 +110,7 @@ def _region(region: RegionFacts) -> dict[str, Any]:
         "composite": region.composite,
         "nodes": list(region.nodes),
         "cost_us": round(float(region.cost_us), 3),
+        "cost_ci95_us": None if region.cost_ci95_us is None else [round(each, 3) for each in region.cost_ci95_us],
         "precision": to_jsonable(region.precision),
     }
 

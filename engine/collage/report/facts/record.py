@@ -195,6 +195,8 @@ class RegionFacts:
         nodes: Names of its nodes in the prepared model, in execution order.
         operators: Operator type of each node.
         cost_us: Predicted cost: measured alone, as deployed.
+        cost_ci95_us: Interval in which another measurement would be, by how far measurements repeat on this machine;
+            None if that is not known.
         measured_us: Median in place, from the per-kernel profile of the final plan; 0 if not profiled.
         error: Largest error at its boundary relative to the tensor's scale.
         alternatives: The other targets.
@@ -209,6 +211,7 @@ class RegionFacts:
     nodes: tuple[str, ...]
     operators: tuple[str, ...]
     cost_us: float
+    cost_ci95_us: tuple[float, float] | None = None
     measured_us: float = 0.0
     error: float = 0.0
     alternatives: tuple[AlternativeFacts, ...] = ()

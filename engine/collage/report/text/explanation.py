@@ -127,6 +127,9 @@ def _regions(writer: _Writer, record: Record, everything: bool) -> None:
         nodes = figures.counted(len(region.nodes), "node")
         writer.say(f"{region.id}  {region.target}: {nodes}, {share} of the time", indent=0)
         times = f"{figures.microseconds(region.cost_us)} us predicted"
+        if region.cost_ci95_us is not None:
+            low, high = map(figures.microseconds, region.cost_ci95_us)
+            times += f" [{low}, {high}] by how far measurements repeat here"
         if profiled:
             change = figures.change(region.measured_us, region.cost_us)
             times += f", {figures.microseconds(region.measured_us)} us in place ({change})"
