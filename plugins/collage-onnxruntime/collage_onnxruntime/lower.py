@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir
 
 from collage_core.contract import Artifact, BuildContext, Host, KernelFunction, Requirement, TensorSpec, Unsupported
+from collage_onnxruntime.float_weights import with_float_weights
 from collage_onnxruntime.kernel import BLOCKED_DOMAIN, MODEL, one_line, vector_isa
 from collage_onnxruntime.weights import (
     INLINE_BYTES,
@@ -76,7 +77,7 @@ class _Lowering:
         self._function = function
         self._build = build
         self._library = library
-        self._model, self._weights = detach(_named_by_outputs(function.model))
+        self._model, self._weights = detach(with_float_weights(_named_by_outputs(function.model)))
         self._known = Known(self._weights, function.constants)
         self.may_block = build.effort >= 1 and any(
             node.op_type in _BLOCKED_OPERATORS for node in function.model.graph.all_nodes()
