@@ -305,9 +305,10 @@ class _Descriptors:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for copy, _ in self._copies.values():
-            with contextlib.suppress(OSError):
-                os.close(copy)
+        for copy, known in self._copies.values():
+            if _is(copy, known):  # otherwise it was closed, and its number may be somebody else's by now
+                with contextlib.suppress(OSError):
+                    os.close(copy)
 
     def restored(self) -> bool:
         """Restore the standard descriptors, and return whether one had changed."""

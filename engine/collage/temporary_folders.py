@@ -34,7 +34,12 @@ class TemporaryFolder:
 
     def __init__(self, kind: str = "") -> None:
         self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-" if kind else PREFIX))
-        self._remove = weakref.finalize(self, _remove, self.path, _locked(self.path), os.getpid())
+        try:
+            lock = _locked(self.path)
+        except OSError:  # nobody would sweep a folder without an owner
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise
+        self._remove = weakref.finalize(self, _remove, self.path, lock, os.getpid())
 
     def __enter__(self) -> Path:
         return self.path

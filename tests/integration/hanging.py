@@ -25,6 +25,11 @@ class HangClock:
         self._leaps = self._looks = 0
         note.touch()
 
+    @property
+    def owed(self) -> int:
+        """Processes that said that they hang, and that nobody waited for."""
+        return self.note.stat().st_size - self._leaps
+
     def __call__(self) -> float:
         hangs = self.note.stat().st_size
         if hangs > self._leaps:

@@ -141,12 +141,18 @@ class Worker:
         self._ask(Ping(), deadline_s, Pong)
 
     def targets(self, host: Host, deadline_s: float | None = None) -> tuple[Target, ...] | Unsupported:
-        """Query the toolchain's targets on `host`; a failure to answer is returned as a refusal."""
+        """Query the toolchain's targets on `host`; a failure to answer is returned as a refusal.
+
+        A process that ends is started once more, as for a candidate's measurement: it costs the whole toolchain.
+        """
         limit_s = TARGETS_DEADLINE_S if deadline_s is None else deadline_s
-        try:
-            answer = self._ask(AskTargets(host=host), limit_s, Targets, Refused, Failed)
-        except WorkerError as error:
-            return Unsupported(error.reason if error.kind == "start" else _describe(error))
+        for attempt in range(1, _STARTS + 1):
+            try:
+                answer = self._ask(AskTargets(host=host), limit_s, Targets, Refused, Failed)
+                break
+            except WorkerError as error:
+                if attempt == _STARTS or error.kind == "deadline" or self._unusable is not None:
+                    return Unsupported(error.reason if error.kind == "start" else _describe(error))
         if isinstance(answer, Targets):
             self._libraries = answer.libraries
             return answer.targets
