@@ -83,7 +83,7 @@ def test_optimize_writes_the_json_that_is_promised(ran: Ran) -> None:
         "seconds",
     }
     assert {"prepare", "candidates", "measure", "search", "refine", "total"} <= set(facts["search"]["seconds"])
-    promised = {"id", "toolchain", "target", "composite", "nodes", "cost_us", "precision"}
+    promised = {"id", "toolchain", "target", "composite", "nodes", "cost_us", "cost_ci95_us", "precision"}
     assert all(set(region) == promised for region in facts["regions"])
     timed = [each["latency_ms"] for each in facts["contenders"] if "latency_ms" in each]
     assert all(set(each) == {"p50", "p90", "p99", "mean", "min", "n", "ci95"} for each in timed)
