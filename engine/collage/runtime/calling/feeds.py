@@ -46,6 +46,11 @@ class Input:
         self._at_once = self._in_place and buffer.spec.nbytes >= READ_AT_ONCE_BYTES
         self._recent: deque[int] = deque(maxlen=_RECENT_RUNS)
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether it may be read where the caller has it."""
+        return self._in_place
+
     def checked(self, value: Any) -> Any:
         """Check a value and return it in the form that the other methods take."""
         plain = self._array is not None and type(value) is np.ndarray
