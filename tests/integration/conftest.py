@@ -5,6 +5,7 @@ What every run of `optimize` does that takes seconds and decides nothing is done
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -12,11 +13,13 @@ import pytest
 from collage.commands import optimize
 from collage.measure import budget
 from collage.measure.driver.child import ChildProcess
+from collage.measure.driver.client import Worker
 from collage.peaks import measured_limits
 from collage.peaks.machine_peaks import MEMORY, LevelSpeed, MachinePeaks, ProductSpeed
 from collage.prepare.steps import prepare
 from collage.setup import workload
 from collage_core import plugin_calls
+from collage_core.contract import Host, Target, Unsupported
 from tests.integration.hanging import HANGS, HangClock
 
 PEAKS = MachinePeaks(
@@ -42,6 +45,22 @@ def tried_models() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (workload, optimize):
             patch.setattr(module, "prepared_apart", lambda model, shapes, **_: prepare(model, input_shapes=shapes))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def refusals_are_printed() -> Iterator[None]:
+    """What a worker refuses of the whole machine is printed, which shows where a test fails for want of a toolchain."""
+    targets = Worker.targets
+
+    def printed(self: Worker, host: Host, deadline_s: float | None = None) -> tuple[Target, ...] | Unsupported:
+        answer = targets(self, host, deadline_s)
+        if isinstance(answer, Unsupported):
+            print(f"{self.source.toolchain} has no targets: {answer.reason}", file=sys.stderr)
+        return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Worker, "targets", printed)
         yield
 
 

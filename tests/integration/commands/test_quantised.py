@@ -63,7 +63,8 @@ def optimized(model: Path, folder: Path, feeds: Arrays) -> Path:
     groups = quantised_groups(graph)
     regions = [mask_of(map(graph.index_of, region.nodes)) for region in found.record.regions]
     assert all(not group & nodes or not group & ~nodes for group in groups for nodes in regions)
-    assert {region.toolchain for region in found.record.regions} == {"onnxruntime", "openvino"}
+    used = {region.toolchain for region in found.record.regions}
+    assert used == {"onnxruntime", "openvino"}, (found.record.refusals, found.record.comparison, found.record.notes)
     assert "fall apart" not in found.record.search.left_out
     session = found.session()
     names = [each.name for each in session.get_outputs()]
