@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("package", type=Path)
     parser.add_argument("picture", type=Path)
     options = parser.parse_args(arguments)
-    record = record_from_document(load_package(options.package).record, str(options.package))
+    record = record_from_document(load_package(options.package).plan.record, str(options.package))
     console = Console(record=True, width=104, file=io.StringIO())
     console.print(comparison_table(record.comparison))
     console.print(regions_table(record))

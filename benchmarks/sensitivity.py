@@ -11,14 +11,16 @@ that a toolchain is given.
 Then the same is done for smaller models, with as many groups in proportion as a BERT of 12 or of 24 layers gets, and
 compared with one product at a time: a model of its own for each product, with QuantizeLinear and DequantizeLinear, or
 with Cast to bfloat16 and back, around the operands of this one, run by ONNX Runtime on the same inputs. Errors are
-those of the outputs relative to their scale, as everywhere; an output that is a Softmax is compared before that. Models
-whose result is in DIR are not compared again.
+those of the outputs relative to their scale, as everywhere; of an output that is a Softmax what it is taken of counts
+as well. Models whose result is in DIR are not compared again.
 
 Columns are Spearman's rank correlations with one product at a time. `int8` and `bf16` compare the errors of products,
 where products share the error of a group, or of what is rounded together. `bf16, regions` compares what is rounded
-together with the root of the sum of squares of its products. `order` compares the order in which products are put into
-8-bit integers: by squared error, less that of bfloat16, for each operation. `other sample` compares the errors in int8
-with those of one product at a time on another sample, and `itself` one product at a time on both.
+together with one such region at a time: a model with all products of the region rounded, and no others. `bf16, sums`
+compares it with the root of the sum of squares of its products, one at a time. `order` compares the order in which
+products are put into 8-bit integers: by squared error, less that of bfloat16, for each operation. `other sample`
+compares the errors in int8 with those of one product at a time on another sample, and `itself` one product at a time on
+both.
 
 Exits with 1 if it takes more than 120 forward passes or 20 compilations, if the second time takes any, or if for a
 model `int8`, `bf16, regions` or `order` are below 0.9 with the groups of 12 layers.
@@ -70,7 +72,7 @@ from collage_core.ir.operators.quantising import Range, quantisable, quantise_pr
 NAMES: Final = ("bert_base_6", "mobilenet_v2", "resnet50")
 MOST_PASSES, MOST_COMPILATIONS, LEAST = 120, 20, 0.9
 """What the acceptance allows, and the least correlation."""
-RANKED: Final = ("int8", "bf16", "bf16, regions", "order", "other sample", "itself")
+RANKED: Final = ("int8", "bf16", "bf16, regions", "bf16, sums", "order", "other sample", "itself")
 _HELD: Final = ("int8", "bf16, regions", "order")
 """Correlations that have to be at least that with the groups of 12 layers."""
 LAYERS: Final[Mapping[int, int]] = {12: 73, 24: 145}
@@ -181,18 +183,21 @@ class Singles:
         quantise_products(model.graph, [(node, span, product)], constants_are_nodes=False)
         return self._errors(model, exact=False)
 
-    def bf16(self, index: int) -> list[float]:
-        """Return the error on each sample with the operands of a product rounded to bfloat16."""
+    def bf16(self, *indices: int) -> list[float]:
+        """Return the error on each sample with the operands of some products rounded to bfloat16."""
         model = self._model.clone()
-        node = list(model.graph)[self._place[index]]
-        for place, value in enumerate(node.inputs[:2]):
-            for to in (onnx_ir.DataType.BFLOAT16, onnx_ir.DataType.FLOAT):
-                cast = onnx_ir.Value(name=f"single.{place}.{to.name}", type=onnx_ir.TensorType(to))
-                model.graph.insert_before(
-                    node, onnx_ir.node("Cast", [value], {"to": int(to)}, outputs=[cast], name=f"{cast.name}.node")
-                )
-                value = cast
-            node.replace_input_with(place, value)
+        nodes = list(model.graph)
+        for index in indices:
+            node = nodes[self._place[index]]
+            for place, value in enumerate(node.inputs[:2]):
+                for to in (onnx_ir.DataType.BFLOAT16, onnx_ir.DataType.FLOAT):
+                    name = f"single.{index}.{place}.{to.name}"
+                    cast = onnx_ir.Value(name=name, type=onnx_ir.TensorType(to))
+                    model.graph.insert_before(
+                        node, onnx_ir.node("Cast", [value], {"to": int(to)}, outputs=[cast], name=f"{name}.node")
+                    )
+                    value = cast
+                node.replace_input_with(place, value)
         return self._errors(model, exact=True)
 
     def _errors(self, model: onnx_ir.Model, *, exact: bool) -> list[float]:
@@ -225,12 +230,15 @@ def spearman(first: ArrayLike, second: ArrayLike) -> float:
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
-def correlations(single: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, float]:
+def correlations(
+    single: Mapping[str, Any], result: Mapping[str, Any], regions_alone: Sequence[float]
+) -> dict[str, float]:
     """Return the correlations of grouped errors with those of one product at a time.
 
     Args:
         single: Errors of one product at a time: `int8` and `bf16` by product and sample, and `flops`.
         result: Errors by product, `int8` and `bf16`, and `regions`: numbers of products that were rounded together.
+        regions_alone: Error with the products of each of these regions rounded to bfloat16, one region at a time.
     """
     eight, sixteen, flops = (np.asarray(single[name]) for name in ("int8", "bf16", "flops"))
     mine = {name: np.asarray(result[name]) for name in ("int8", "bf16")}
@@ -245,7 +253,8 @@ def correlations(single: Mapping[str, Any], result: Mapping[str, Any]) -> dict[s
     return {
         "int8": spearman(mine["int8"], eight[:, 0]),
         "bf16": spearman(mine["bf16"], sixteen[:, 0]),
-        "bf16, regions": spearman(*regions),
+        "bf16, regions": spearman(regions[0], regions_alone),
+        "bf16, sums": spearman(*regions),
         "order": spearman(*prices),
         "other sample": spearman(mine["int8"], eight[:, 1]),
         "itself": spearman(eight[:, 0], eight[:, 1]),
@@ -285,12 +294,17 @@ def compared(path: Path, entry: Entry, work: Path) -> dict[str, Any]:
             "bf16": [singles.bf16(index) for index in sorted(ranges)],
             "flops": [max(1.0, node_flops(made.graph, index) or 0.0) for index in sorted(ranges)],
         }
+        order = sorted(ranges)
+        alone = {
+            layers: [singles.bf16(*(order[number] for number in members))[0] for members in result["regions"]]
+            for layers, result in grouped.items()
+        }
     rows = [
         {
             "layers": layers,
             "groups": result["groups"],
             "regions": len(result["regions"]),
-            "correlations": correlations(single, result),
+            "correlations": correlations(single, result, alone[layers]),
         }
         for layers, result in grouped.items()
     ]

@@ -39,10 +39,11 @@ def test_ranks_of_equal_values_are_their_mean() -> None:
 def test_what_is_found_of_single_products_correlates_by_type_and_region() -> None:
     found = {"int8": [1.0, 2.0, 3.0, 5.0], "bf16": [0.2, 0.1, 0.5, 0.5], "regions": [[0, 1], [2, 3]]}
 
-    result = correlations(SINGLE, found)
+    result = correlations(SINGLE, found, [0.9, 0.7])
 
     assert result["int8"] == pytest.approx(1.0)
-    assert result["bf16, regions"] == pytest.approx(1.0), "sums of squares are in the same order"
+    assert result["bf16, regions"] == pytest.approx(-1.0), "one region at a time is in the opposite order"
+    assert result["bf16, sums"] == pytest.approx(1.0), "sums of squares are in the same order"
     assert result["bf16"] == pytest.approx(spearman([2, 1, 3, 3], [1, 2, 4, 3]))
     assert result["order"] == pytest.approx(1.0)
     assert result["other sample"] == result["itself"] == pytest.approx(0.8)
