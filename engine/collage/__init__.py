@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     import onnx_ir
 
-    from collage.commands.optimized import Optimized
+    from collage.commands.optimizing.optimized import Optimized
+    from collage.commands.optimizing.several_shapes import OptimizedShapes
     from collage.options import OptimizeOptions
     from collage.report.facts.record import Record
     from collage.report.progress import Progress
@@ -34,6 +35,7 @@ __all__ = [
     "CollageError",
     "OptimizeOptions",
     "Optimized",
+    "OptimizedShapes",
     "Record",
     "Session",
     "__version__",
@@ -44,7 +46,8 @@ __all__ = [
 _LAZY: Mapping[str, str] = {
     "CollageError": "collage_core.errors",
     "OptimizeOptions": "collage.options",
-    "Optimized": "collage.commands.optimized",
+    "Optimized": "collage.commands.optimizing.optimized",
+    "OptimizedShapes": "collage.commands.optimizing.several_shapes",
     "Record": "collage.report.facts.record",
     "Session": "collage.runtime.session",
 }
@@ -56,21 +59,24 @@ def optimize(
     *,
     toolchains: Sequence[str] | str | None = None,
     exclude: Sequence[str] = (),
+    input_shapes: Mapping[str, tuple[int, ...]] | Sequence[Mapping[str, tuple[int, ...]]] | None = None,
     progress: Progress | None = None,
     **options: Any,
-) -> Optimized:
+) -> Optimized | OptimizedShapes:
     """Find the fastest plan for a model by search and measurement, and verify its outputs.
 
     Args:
         model: Path of an ONNX model, or a model in memory.
         toolchains: Targets to use, such as `"openvino(precision=bf16)"`; all that are installed if None.
         exclude: Toolchains or targets to leave out.
+        input_shapes: Shape to bind, by input name; or several such mappings, for a plan for each.
         progress: Receives progress updates; none are reported if None.
         **options: Any other field of `OptimizeOptions`, such as `preset`, `threads`, `max_error`, or user decisions
             (docs/user/user-control.md): `pins`, `prefer`, `fusion_specs`, `load_plan`.
 
     Returns:
-        The plan: `save` it as a package, get a `session` to run it now, or read its `record`.
+        The plan: `save` it as a package, get a `session` to run it now, or read its `record`. For several shapes the
+        plans: they are saved as one package, and the session chooses one by the inputs.
 
     Raises:
         CollageError: If the model cannot be read, no toolchain runs part of it, or an option is invalid.
@@ -80,11 +86,13 @@ def optimize(
     from collage.report.progress import SilentProgress
 
     wanted = toolchains if toolchains is None or isinstance(toolchains, str) else ",".join(toolchains)
-    return optimize_model(
-        model,
-        Options(toolchains=wanted, exclude=tuple(exclude), **options),
-        progress=progress or SilentProgress(),
-    )
+    progress = progress or SilentProgress()
+    options = {"toolchains": wanted, "exclude": tuple(exclude), **options}
+    if input_shapes is None or isinstance(input_shapes, Mapping):
+        return optimize_model(model, Options(input_shapes=dict(input_shapes or {}), **options), progress=progress)
+    from collage.commands.optimizing.several_shapes import optimize_shapes
+
+    return optimize_shapes(model, [Options(input_shapes=each, **options) for each in input_shapes], progress=progress)
 
 
 def load(
@@ -92,22 +100,27 @@ def load(
     *,
     threads: int | None = None,
     verify: bool | str | Path | Mapping[str, Any] = False,
+    strict: bool = False,
 ) -> Session:
     """Load a package for execution, as `onnxruntime.InferenceSession` loads a model.
+
+    A package of several plans gives a session that chooses one by the shapes of the inputs.
 
     Args:
         path: A `.collage` file.
         threads: CPU threads; the number the package was optimized for, and verified with, if None.
         verify: Whether to run it a few times and compare its outputs with the reference's, on random inputs; or values
             of its inputs to do so with, by name or in an NPZ file.
+        strict: Whether to refuse a package of which a kernel does not load here, because its toolchain is not installed
+            for one. Otherwise another installed toolchain runs it, with a warning, and `Session.report` says which.
 
     Raises:
-        CollageError: If the file is not a package, a requirement is missing on this machine, or it is verified and
-            wrong.
+        CollageError: If the file is not a package, a kernel does not load and none in its place does, or it is verified
+            and wrong.
     """
     from collage.commands.load import load as load_session
 
-    return load_session(path, threads=threads, verify=verify)
+    return load_session(path, threads=threads, verify=verify, strict=strict)
 
 
 def __getattr__(name: str) -> Any:

@@ -126,8 +126,8 @@ class LibraryClashError(KernelError):
         )
 
 
-class LoweredAgainWarning(UserWarning):
-    """Kernels of a package did not fit this machine, or are code of another, and were lowered again, unmeasured."""
+class SubstituteWarning(UserWarning):
+    """Kernels of a package do not load here, and others that were lowered here run in their place, unmeasured."""
 
 
 class OtherThreadsWarning(UserWarning):

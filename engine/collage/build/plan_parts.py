@@ -35,7 +35,7 @@ def parts_call(
     """
 
     def call() -> None:
-        opened = load_package(package)
+        opened = load_package(package).plan
         model = apart(opened.model, only) if only else with_values_between(opened.model, before)
         session = Session(executable_of(opened, model, threads=threads, trusted=True))
         values = read_values(Path(inputs))

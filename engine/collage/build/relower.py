@@ -1,65 +1,113 @@
-"""Lower a call site of a package again, in its toolchain's worker."""
+"""Lower call sites of a package that do not load here: for their own target, or for another toolchain's."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Self
 
-from collage.devices.this_host import this_host
-from collage.measure.driver.client import PluginSource, Worker
-from collage.measure.wire.artifact_codec import artifact_of
-from collage.measure.wire.blobs import BlobStore
-from collage.measure.wire.function_codec import FunctionEncoder
-from collage.measure.wire.messages import AskBuild
-from collage.measure.wire.outcomes import BuildSettings, Built, Tolerance
-from collage.runtime.package import Package
-from collage.temporary_folders import TemporaryFolder
-from collage_core.contract import Artifact
-from collage_core.errors import KernelLoadError
+from collage.build.lowering_workers import LoweringWorkers
+from collage.build.packaged_facts import PackagedFacts
+from collage.build.whole_kernels import refusal_of
+from collage.measure.wire.outcomes import BuildSettings
+from collage.runtime import Lowered
+from collage.runtime.package import PackagedPlan
+from collage.setup.targets import ON_REQUEST
+from collage_core.contract import KernelFunction, Target, Unsupported
 from collage_core.passes.call_sites import CallSite
+from collage_core.registry import Registry, Toolchain
 
-_DEADLINE_S = 600.0
 
-
-def lower_again(package: Package, site: CallSite, threads: int) -> Artifact:
-    """Lower a call site for this machine from the packaged function.
+class Relowering:
+    """Lowers call sites of a plan in the workers of installed toolchains, which stay until it is closed.
 
     Args:
-        package: Package that holds the call site.
-        site: Call site to lower.
-        threads: CPU threads of the kernel.
+        plan: The plan of a package.
+        threads: CPU threads of each kernel.
+        discover: Finds the installed toolchains.
 
-    Raises:
-        KernelLoadError: If its toolchain does not offer its target here, or refuses.
+    Attributes:
+        facts: What the plan says of its kernels.
     """
-    target = package.targets[site.name]
-    with contextlib.ExitStack() as stack:
-        store = BlobStore(stack.enter_context(TemporaryFolder()))
-        worker = Worker(PluginSource(toolchain=site.toolchain), store)
-        stack.callback(worker.close)
-        here = worker.targets(this_host())
+
+    def __init__(
+        self, plan: PackagedPlan, threads: int, *, discover: Callable[[], Registry] = Registry.discover
+    ) -> None:
+        self._plan = plan
+        self.facts = PackagedFacts(plan)
+        self._discover = discover
+        settings = BuildSettings(threads=threads, deterministic=self.facts.is_deterministic)
+        self._workers = LoweringWorkers(self.installed, settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._workers.__exit__(kind, error, trace)
+
+    @functools.cached_property
+    def installed(self) -> Mapping[str, Toolchain]:
+        """The installed toolchains, by name."""
+        return self._discover().toolchains
+
+    def __call__(self, site: CallSite, target: Target) -> Iterator[Lowered | Unsupported]:
+        """Lower a call site for its target, then for others: those that were cheapest where it was made come first.
+
+        Others compute in the model's own dtypes and take the whole function as one kernel, by their own predicates.
+        The built-in reference, which takes nearly everything, is the last.
+        """
+        function = site.kernel_function()
+        offered = self._workers.offered(target.toolchain)
         wanted = (target.device, target.options)
-        same = [t for t in here if (t.device, t.options) == wanted] if isinstance(here, tuple) else []
-        if not same:
-            raise KernelLoadError(site.name, target.name, site.nodes, "its toolchain does not offer that target here")
-        built = worker.build(
-            AskBuild(
-                target=same[0],
-                function=FunctionEncoder(store).encode(site.kernel_function()),
-                variant=None,
-                inputs=(),
-                expected=(),
-                build=BuildSettings(threads=threads, deterministic=_is_deterministic(package)),
-                tolerance=Tolerance(),
-                deadline_s=_DEADLINE_S,
-            )
-        )
-        if not isinstance(built, Built):
-            raise KernelLoadError(site.name, target.name, site.nodes, built.reason)
-        return artifact_of(built.artifact, store)
+        same = [] if isinstance(offered, Unsupported) else [t for t in offered if (t.device, t.options) == wanted]
+        if same:
+            yield self._lowered(function, same[0])
+        elif isinstance(offered, Unsupported):
+            yield Unsupported(f"{target.toolchain} offers no target here: {offered.reason}")
+        else:
+            yield Unsupported(f"{target.toolchain} offers {', '.join(each.name for each in offered)} here")
+        for other in self._others(site, target):
+            refusal = refusal_of(self.installed[other.toolchain], other, function)
+            yield self._lowered(function, other) if not refusal else Unsupported(f"{other.name}: {refusal}")
+
+    def _others(self, site: CallSite, target: Target) -> Iterator[Target]:
+        """Yield the targets that may take a kernel of another one, the most promising first."""
+        costs = self.facts.costs_us(site.name)
+        wanted = (target.toolchain, target.device, target.options)
+        staying = [each for each in self._plan.targets.values() if each.toolchain != target.toolchain]
+        present = {each.toolchain for each in staying}
+
+        def rank(toolchain: str) -> tuple[bool, float, bool, str]:
+            cost = min((us for name, us in costs.items() if _toolchain_of(name) == toolchain), default=math.inf)
+            return toolchain in ON_REQUEST, cost, toolchain not in present, toolchain
+
+        for name in sorted(self.installed, key=rank):
+            offered = self._workers.offered(name)
+            if isinstance(offered, Unsupported):
+                continue
+            possible = [
+                each
+                for each in offered
+                if each.exact
+                and each.mixable
+                and not each.on_request
+                and (each.toolchain, each.device, each.options) != wanted
+                and not each.excludes & present
+                and not any(name in other.excludes for other in staying)
+            ]
+            yield from sorted(possible, key=lambda each: costs.get(each.name, math.inf))
+
+    def _lowered(self, function: KernelFunction, target: Target) -> Lowered | Unsupported:
+        artifact = self._workers.lowered(function, target)
+        if isinstance(artifact, Unsupported):
+            return Unsupported(f"lowering it again for {target.name} failed: {artifact.reason}")
+        return Lowered(target=target, artifact=artifact)
 
 
-def _is_deterministic(package: Package) -> bool:
-    """Return whether the package was made with `--deterministic`."""
-    record = package.record
-    return isinstance(record, Mapping) and record.get("deterministic") is True
+def _toolchain_of(target: str) -> str:
+    """Return the toolchain in the name of a target."""
+    return target.partition("(")[0].partition("@")[0]

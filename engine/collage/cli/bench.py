@@ -16,7 +16,7 @@ from collage.cli.options.common import (
     threads_option,
     verbose_option,
 )
-from collage.cli.options.parameters import check_overwriting, shapes_by_name, split_names
+from collage.cli.options.parameters import GivenShapes, check_overwriting, shapes_by_name, split_names
 from collage.cli.output import results_console, shown_progress, write_json
 
 
@@ -47,7 +47,7 @@ def bench(
     plans: tuple[Path, ...],
     toolchains: str | None,
     exclude: tuple[str, ...],
-    input_shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    input_shapes: GivenShapes,
     inputs: Path | None,
     threads: int | None,
     rounds: int | None,

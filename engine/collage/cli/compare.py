@@ -8,6 +8,7 @@ import click
 
 from collage.cli.options.common import (
     existing_file,
+    input_shapes_option,
     inputs_option,
     is_verbose,
     json_option,
@@ -15,7 +16,7 @@ from collage.cli.options.common import (
     seed_option,
     verbose_option,
 )
-from collage.cli.options.parameters import FiniteRange, check_overwriting
+from collage.cli.options.parameters import FiniteRange, GivenShapes, check_overwriting, shapes_by_name
 from collage.cli.output import results_console, write_json
 
 
@@ -38,6 +39,7 @@ from collage.cli.output import results_console, write_json
     help="Absolute difference that always passes.",
 )
 @inputs_option
+@input_shapes_option
 @reference_option
 @seed_option
 @json_option
@@ -50,11 +52,14 @@ def compare(
     rtol: float | None,
     atol: float,
     inputs: Path | None,
+    input_shapes: GivenShapes,
     reference: str | None,
     seed: int,
     json_to: Path | None,
 ) -> None:
     """Compare what PACKAGE computes with the reference of MODEL, at the outputs and between kernels.
+
+    `--input-shapes` chooses the plan of a package that has several.
 
     Exits with 1 beyond the tolerance.
     """
@@ -63,7 +68,10 @@ def compare(
     from collage.report.text.fact_tables import compare_summary, compare_verdict
 
     check_overwriting({"--json": json_to}, [model, package, inputs])
-    report = compare_models(model, package, rtol=rtol, atol=atol, seed=seed, inputs=inputs, reference=reference)
+    shapes = shapes_by_name(input_shapes)
+    report = compare_models(
+        model, package, rtol=rtol, atol=atol, seed=seed, inputs=inputs, reference=reference, input_shapes=shapes
+    )
     results_console(json_to).print(compare_summary(report, everything=is_verbose(ctx)))
     write_json(json_to, compare_json(report))
     if not report.passed:

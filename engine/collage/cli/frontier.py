@@ -18,7 +18,7 @@ from collage.cli.options.common import (
     threads_option,
     tuning_db_option,
 )
-from collage.cli.options.parameters import check_overwriting, shapes_by_name, split_names
+from collage.cli.options.parameters import GivenShapes, check_overwriting, shapes_by_name, split_names
 from collage.cli.output import results_console, shown_progress, write_json
 
 
@@ -69,7 +69,7 @@ def frontier(
     no_plot: bool,
     toolchains: str | None,
     exclude: tuple[str, ...],
-    input_shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    input_shapes: GivenShapes,
     inputs: Path | None,
     calibration: Path | None,
     ranges: str,

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from collage.cli.options.common import existing_file, is_verbose, json_option, selection_options, verbose_option
-from collage.cli.options.parameters import check_overwriting, duration, shapes_by_name, split_names
+from collage.cli.options.parameters import GivenShapes, check_overwriting, duration, shapes_by_name, split_names
 from collage.cli.output import results_console, write_json
 
 
@@ -25,7 +25,7 @@ def inspect(
     model: Path,
     toolchains: str | None,
     exclude: tuple[str, ...],
-    input_shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    input_shapes: GivenShapes,
     budget: float,
     json_to: Path | None,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,10 +25,11 @@ from collage.cli.options.common import (
 )
 from collage.cli.options.parameters import (
     FiniteRange,
+    GivenShapes,
     check_overwriting,
     duration,
     output_file,
-    shapes_by_name,
+    shape_sets,
     split_names,
     targets,
 )
@@ -129,7 +131,7 @@ def optimize(
     output: Path,
     toolchains: str | None,
     exclude: tuple[str, ...],
-    input_shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    input_shapes: GivenShapes,
     inputs: Path | None,
     calibration: Path | None,
     ranges: str,
@@ -159,12 +161,15 @@ def optimize(
     json_to: Path | None,
 ) -> None:
     """Search the fastest plan for MODEL, measure and verify it, and save it as a package."""
-    from collage.commands.up_to_date import remember, up_to_date
+    from collage.commands.optimizing.possible_shapes import possible_shapes
+    from collage.commands.optimizing.to_package import optimize_to
+    from collage.commands.optimizing.up_to_date import up_to_date
     from collage.options import OptimizeOptions
-    from collage.report.documents.optimize_json import optimize_json
+    from collage.report.documents.optimize_json import optimize_json, shapes_json
     from collage.report.figures import size
+    from collage.report.text.shapes_summary import shapes_summary
     from collage.report.text.tables import optimize_summary
-    from collage.report.text.trace_plot import PICTURE, write_trace
+    from collage.report.text.trace_plot import PICTURE
     from collage.store import database_file
 
     if trace is not None and search != "two-level":
@@ -180,57 +185,55 @@ def optimize(
         },
         [model, inputs, database_file(tuning_db), load_plan, *_given_files(metric, calibration, labelled)],
     )
-    options = OptimizeOptions(
-        toolchains=toolchains,
-        exclude=split_names(exclude),
-        input_shapes=shapes_by_name(input_shapes),
-        inputs=inputs,
-        calibration=calibration,
-        ranges=ranges,
-        preset=preset,
-        search=search,
-        budget_s=budget,
-        max_error=max_error,
-        metric=metric,
-        max_drop=max_drop,
-        labelled=labelled,
-        tuning_db=tuning_db,
-        threads=threads,
-        seed=seed,
-        rtol=rtol,
-        reference=reference,
-        deterministic=deterministic,
-        warmup=warmup,
-        iterations=iterations,
-        duration_s=duration,
-        pins=pins,
-        prefer=prefer,
-        load_plan=load_plan,
-        retry_failed=retry_failed,
-    )
+    options: dict[str, Any] = {
+        "toolchains": toolchains,
+        "exclude": split_names(exclude),
+        "inputs": inputs,
+        "calibration": calibration,
+        "ranges": ranges,
+        "preset": preset,
+        "search": search,
+        "budget_s": budget,
+        "max_error": max_error,
+        "metric": metric,
+        "max_drop": max_drop,
+        "labelled": labelled,
+        "tuning_db": tuning_db,
+        "threads": threads,
+        "seed": seed,
+        "rtol": rtol,
+        "reference": reference,
+        "deterministic": deterministic,
+        "warmup": warmup,
+        "iterations": iterations,
+        "duration_s": duration,
+        "pins": pins,
+        "prefer": prefer,
+        "load_plan": load_plan,
+        "retry_failed": retry_failed,
+    }
+    each = [
+        OptimizeOptions(input_shapes=shapes, **options) for shapes in possible_shapes(model, shape_sets(input_shapes))
+    ]
+    if len(each) > 1 and (save_plan is not None or trace is not None):
+        raise click.UsageError("--save-plan and --trace are of one plan, and --input-shapes asks for several")
     only_the_package = save_plan is None and trace is None
-    found = up_to_date(model, options, output) if only_the_package and not anew else None
+    found = up_to_date(model, each, output) if only_the_package and not anew else None
     if found is None:
-        from collage.commands.optimize import optimize as optimize_model
-
         with shown_progress() as progress:
-            optimized = optimize_model(model, options, progress=progress)
-            optimized.save(output)
-            if save_plan is not None:
-                optimized.save_plan(save_plan)
-            if trace is not None and optimized.trace is not None:
-                write_trace(trace, optimized.trace, title=model.name)
-        if optimized.origin is not None:
-            remember(optimized.origin, output, tuning_db)
-        record, done = optimized.record, "saved"
+            records = optimize_to(output, model, each, progress, save_plan=save_plan, trace=trace)
+        done = "saved"
     else:
-        record = found.record
+        records = found.records
         how = "kept" if found.copied_from is None else f"copied from {found.copied_from}:"
-        done = f"optimized on {record.created}, and nothing has changed (--anew does it again): {how}"
+        done = f"optimized on {records[0].created}, and nothing has changed (--anew does it again): {how}"
     console = results_console(json_to)
-    console.print(optimize_summary(record, everything=is_verbose(ctx)))
+    if len(records) == 1:
+        console.print(optimize_summary(records[0], everything=is_verbose(ctx)))
+    else:
+        console.print(shapes_summary(records))
     console.print(f"{done} {output} ({size(output.stat().st_size)}); why it is so: collage explain {output}")
-    write_json(json_to, optimize_json(record))
+    write_json(json_to, optimize_json(records[0]) if len(records) == 1 else shapes_json(records))
 
 
 def _given_files(metric: str | None, *samples: Path | None) -> list[Path]:

@@ -10,7 +10,7 @@ import click
 
 from collage.cli.options.common import existing_file, is_verbose, json_option, verbose_option
 from collage.cli.options.parameters import check_overwriting
-from collage.cli.output import write_json
+from collage.cli.output import results_console, write_json
 
 
 @click.command(short_help="Say why each region went where it did.")
@@ -21,19 +21,26 @@ from collage.cli.output import write_json
 def explain(ctx: click.Context, package: Path, json_to: Path | None) -> None:
     """Say why each region of PACKAGE went where it did.
 
-    `--json` writes the whole record of the optimisation.
+    `--json` writes the whole record of the optimisation, or a list of them if PACKAGE has plans for several shapes.
     """
-    from collage.report.documents.codec import record_from_document, to_json
+    from collage.report.documents.codec import dumps, record_from_document, to_json, to_jsonable
     from collage.report.text.explanation import WIDTH
     from collage.report.text.explanation import explain as explanation
+    from collage.report.text.shapes_summary import shapes_of, shapes_summary
     from collage.runtime.package import load_package
 
     check_overwriting({"--json": json_to}, [package])
-    record = record_from_document(load_package(package).record, str(package))
+    records = [record_from_document(plan.record, str(package)) for plan in load_package(package).plans]
     width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
-    text = explanation(record, width=width, everything=is_verbose(ctx))
-    click.echo(text, nl=False, err=json_to == Path("-"))
-    write_json(json_to, to_json(record))
+    console = results_console(json_to)
+    if len(records) > 1:
+        console.print(shapes_summary(records))
+    for record in records:
+        if len(records) > 1:
+            console.rule(shapes_of(record), align="left")
+        text = explanation(record, width=width, everything=is_verbose(ctx))
+        click.echo(text, nl=False, err=json_to == Path("-"))
+    write_json(json_to, to_json(records[0]) if len(records) == 1 else dumps([to_jsonable(each) for each in records]))
 
 
 @click.command(short_help="Accept packages of others, code in them included.")

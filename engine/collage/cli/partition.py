@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from collage.cli.options.common import existing_file, input_shapes_option, is_verbose, verbose_option
-from collage.cli.options.parameters import check_overwriting, output_file, shapes_by_name, targets
+from collage.cli.options.parameters import GivenShapes, check_overwriting, output_file, shapes_by_name, targets
 from collage.cli.output import results_console
 
 _REFUSALS_SHOWN = 12
@@ -21,7 +21,11 @@ _REFUSALS_SHOWN = 12
 @verbose_option
 @click.pass_context
 def partition(
-    ctx: click.Context, model: Path, target: str, output: Path, input_shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    ctx: click.Context,
+    model: Path,
+    target: str,
+    output: Path,
+    input_shapes: GivenShapes,
 ) -> None:
     """Mark all that one toolchain takes of MODEL, as functions, and write it as a model; measures nothing.
 

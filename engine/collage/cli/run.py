@@ -37,6 +37,11 @@ from collage.cli.output import results_console, write_json
     help="Compare outputs with the reference first, on the inputs given or random ones: with other threads than the "
     "package was made with, its numbers are not known to be right.",
 )
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Refuse a package of which a kernel does not load here, instead of running another in its place.",
+)
 @threads_option
 @seed_option
 @json_option
@@ -47,6 +52,7 @@ def run(
     save_outputs: Path | None,
     trace_to: Path | None,
     verify: bool,
+    strict: bool,
     threads: int | None,
     seed: int,
     json_to: Path | None,
@@ -62,23 +68,32 @@ def run(
     from collage.report.facts.run_facts import RunReport, describe_outputs, describe_profile
     from collage.report.files import write_text
     from collage.report.text.fact_tables import run_summary
+    from collage.runtime.shaped_session import ShapedSession
 
     written = {"--save-outputs": save_outputs, "--profile": trace_to, "--json": json_to}
     check_overwriting(written, [package, inputs])
     notes: list[str] = []
-    session = load(package, threads=threads, verify=(inputs or True) if verify else False, tell=notes.append)
+    verifying = (inputs or True) if verify else False
+    session = load(package, threads=threads, verify=verifying, strict=strict, tell=notes.append)
     arguments = session.get_inputs()
-    feeds = random_arrays(arguments, seed) if inputs is None else read_values(inputs, arguments)
-    names = [output.name for output in session.get_outputs()]
-    outputs = dict(zip(names, session.run(None, feeds), strict=True))
-    profile = session.profile(feeds) if trace_to is not None else None
+    if inputs is None:
+        # of several plans the first, as random values have some shape
+        first = session.sessions[0] if isinstance(session, ShapedSession) else session
+        feeds = random_arrays(first.get_inputs(), seed)
+    else:
+        feeds = read_values(inputs, arguments)
+    one = session.session_for(feeds) if isinstance(session, ShapedSession) else session
+    names = [output.name for output in one.get_outputs()]
+    outputs = dict(zip(names, one.run(None, feeds), strict=True))
+    profile = one.profile(feeds) if trace_to is not None else None
     report = RunReport(
         package=package.name,
         seed=seed if inputs is None else None,
         outputs=describe_outputs(outputs),
         steps=describe_profile(profile) if profile is not None else (),
-        device_work=describe_work(session.device_work()),
+        device_work=describe_work(one.device_work()),
         notes=tuple(notes),
+        substitutes=session.report().substitutes,
     )
     console = results_console(json_to)
     console.print(run_summary(report))

@@ -27,6 +27,7 @@ from collage.setup.facts import host_facts
 from collage.setup.settings import SetupChoices
 from collage.setup.workload import Workload
 from collage_core.errors import UsageError
+from collage_core.ir.io.inference import static_input_shapes
 from collage_core.passes.call_sites import call_sites
 from collage_core.registry import Registry
 
@@ -61,7 +62,7 @@ def bench(
 
     def workload() -> Workload:
         return Workload(
-            model_of(models[0] if models else packages[0]),
+            model_of(models[0] if models else packages[0], options.input_shapes),
             input_shapes=options.input_shapes,
             inputs=options.inputs,
             seed=options.seed,
@@ -157,16 +158,17 @@ class _Bench:
         failed: Mapping[str, str],
     ) -> Comparison:
         timed = {name: answer for name, answer in rounds.items() if not isinstance(answer, Failed)}
-        opened = {name: load_package(path) for name, path in paths.items()}
+        shapes = static_input_shapes(self._workload.graph.model)
+        opened = {name: load_package(path).plan_for(shapes) for name, path in paths.items()}
         inexact = {name for name, each in opened.items() if not all(target.exact for target in each.targets.values())}
         # a toolchain that computes in a lower precision is the measure of nobody who does not
         rivals = (set(timed) - own) if not own or inexact & own else set(timed) - own - inexact
         best, ratios = _against_best(timed, rivals)
         best_called, called_ratios = _against_best({name: called[name] for name in timed if name in called}, rivals)
         contenders = []
-        for name, package in opened.items():
+        for name, plan in opened.items():
             answer = rounds[name]
-            sites = call_sites(package.model)
+            sites = call_sites(plan.model)
             toolchains = tuple(sorted({site.toolchain for site in sites}))
             ratio = ratios.get(name)
             contenders.append(

@@ -22,7 +22,7 @@ from collage.reference import Evaluation
 from collage.reference.judge import Verdict
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
 from collage.runtime.load import executable_of, threads_here
-from collage.runtime.package import Package, load_package
+from collage.runtime.package import PackagedPlan, load_package
 from collage.runtime.session import Session
 from collage.setup.environment import Environment
 from collage.setup.facts import opened
@@ -58,6 +58,7 @@ def compare(
     seed: int = 0,
     inputs: Given | None = None,
     reference: str | None = None,
+    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
     registry: Registry | None = None,
 ) -> CompareReport:
     """Run a package and the reference in this process and compare every value that both produce.
@@ -73,6 +74,7 @@ def compare(
         seed: Seed of the random inputs.
         inputs: Input values, or the NPZ file that holds them; random arrays if None.
         reference: Toolchain that computes what ONNX's evaluator cannot; the first exact one if None.
+        input_shapes: Which plan of a package that has several.
         registry: Toolchains to use; those the package needs if None.
 
     Raises:
@@ -80,32 +82,32 @@ def compare(
     """
     if reference is not None:
         check_reference(reference, registry or Registry.discover())
-    opened_package = load_package(package)
+    plan = load_package(package).plan_for(input_shapes or {})
     given, name, _ = opened(model)
-    given = without_defaults(given, _input_names(opened_package.model))
+    given = without_defaults(given, _input_names(plan.model))
     other = f"{package} was not made from {model}"
-    if (theirs := _input_names(opened_package.model)) != (ours := _input_names(given)):
+    if (theirs := _input_names(plan.model)) != (ours := _input_names(given)):
         raise UsageError(f"{other}: it has the inputs {theirs}, and the model {ours}")
-    shapes, free = _shapes(opened_package.model), free_inputs(given)
+    shapes, free = plan.input_shapes, free_inputs(given)
     try:
         graph = DataflowGraph(prepared_apart(given, {name: shapes[name] for name in shapes if name in free}))
     except InputShapeError as error:  # nobody gave shapes but the package
         raise UsageError(f"{other}: {error}") from error
     feeds = load_inputs(graph, inputs) if inputs is not None else random_inputs(graph, seed)
-    sites = call_sites(opened_package.model)
+    sites = call_sites(plan.model)
     boundaries = {
         str(value.name): site for site in sites for value in site.outputs if value.name and not value.is_graph_output()
     }
     names = {str(value.name) for node in graph.nodes for value in node.outputs}
     unknown = sorted(set(boundaries) - names)
     outputs = [str(value.name) for value in graph.model.graph.outputs]
-    if unknown or outputs != [str(value.name) for value in opened_package.model.graph.outputs]:
+    if unknown or outputs != [str(value.name) for value in plan.model.graph.outputs]:
         raise UsageError(f"{other}: they do not have the same values")
     evaluation = evaluated(graph, feeds, needed(graph, [*boundaries, *outputs]), reference, registry)
-    actual = _run(opened_package, tuple(boundaries), feeds, registry)
+    actual = _run(plan, tuple(boundaries), feeds, registry)
     chance = random_values(graph)
     by_output = {str(value.name): site for site in sites for value in site.outputs}
-    limits = _Limits.of(opened_package, rtol, atol)
+    limits = _Limits.of(plan, rtol, atol)
     judge = ValueJudge(
         graph,
         evaluation,
@@ -160,12 +162,12 @@ class _Limits:
     correct: bool = False
 
     @classmethod
-    def of(cls, package: Package, rtol: float | None, atol: float) -> _Limits:
+    def of(cls, plan: PackagedPlan, rtol: float | None, atol: float) -> _Limits:
         if rtol is not None:
             return cls(rtol=rtol, share=rtol, atol=atol)
-        record = package.record if isinstance(package.record, dict) else {}
+        record = plan.record if isinstance(plan.record, dict) else {}
         allowed = float(record.get("max_error_allowed", 0.0))
-        if not all(target.exact for target in package.targets.values()):
+        if not all(target.exact for target in plan.targets.values()):
             most = max(allowed, _MOST_RTOL)
             return cls(rtol=most, share=most, atol=atol)
         shown = [float(record.get("max_error", 0.0))]
@@ -210,13 +212,13 @@ def evaluated(
 
 
 def _run(
-    package: Package, boundaries: tuple[str, ...], feeds: Mapping[str, Any], registry: Registry | None
+    plan: PackagedPlan, boundaries: tuple[str, ...], feeds: Mapping[str, Any], registry: Registry | None
 ) -> dict[str, Any]:
-    """Run a package and return the values of its outputs and of the tensors passed between its kernels."""
-    model = package.model.clone()
+    """Run a plan and return the values of its outputs and of the tensors passed between its kernels."""
+    model = plan.model.clone()
     values = {str(value.name): value for node in model.graph for value in node.outputs}
     model.graph.outputs.extend(values[name] for name in boundaries)
-    executable = executable_of(package, model, threads=threads_here(package), registry=registry)
+    executable = executable_of(plan, model, threads=threads_here(plan), registry=registry)
     names = [str(value.name) for value in model.graph.outputs]
     return dict(zip(names, Session(executable).run(None, feeds), strict=True))
 
@@ -251,12 +253,3 @@ def _scale(expected: Any) -> float | None:
 def _input_names(model: onnx_ir.Model) -> list[str]:
     """Return the names of the inputs that are not constants."""
     return [str(value.name) for value in model.graph.inputs if not value.is_initializer()]
-
-
-def _shapes(model: onnx_ir.Model) -> dict[str, tuple[int, ...]]:
-    """Return the static shape of each input that has one."""
-    found = {}
-    for value in model.graph.inputs:
-        if value.shape is not None and value.shape.is_static():
-            found[str(value.name)] = tuple(int(extent) for extent in value.shape.numpy())
-    return found

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from collage.commands.optimize import optimize
-from collage.commands.up_to_date import remember, up_to_date
+from collage.commands.optimizing.up_to_date import remember, up_to_date
 from collage.decide.contenders import package_contender
 from collage.decide.recording import latency_facts
 from collage.measure.contenders.interleaved import Rounds, interleaved
@@ -102,13 +102,13 @@ def file_name(bound: float | None) -> str:
 def _optimized(
     model: Path, package: Path, options: OptimizeOptions, progress: Progress, registry: Registry | None
 ) -> Record:
-    known = up_to_date(model, options, package) if registry is None else None
+    known = up_to_date(model, [options], package) if registry is None else None
     if known is not None:
-        return known.record
+        return known.records[0]
     optimized = optimize(model, options, progress=progress, registry=registry)
     optimized.save(package)
     if optimized.origin is not None:
-        remember(optimized.origin, package, options.tuning_db)
+        remember([optimized.origin], package, options.tuning_db)
     return optimized.record
 
 

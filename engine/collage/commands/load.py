@@ -1,26 +1,33 @@
-"""`load`: make a package ready to run, lowering artifacts again where they do not fit this machine."""
+"""`load`: make a package ready to run, with substitutes for kernels that do not load on this machine."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from collage.errors import LoweredAgainWarning, OtherThreadsWarning
-from collage.runtime import LoweredAgain
+from collage.errors import OtherThreadsWarning, SubstituteWarning
+from collage.runtime import KernelReport, Lowered, Relower, SessionReport
 from collage.runtime.load import load as load_as_is
 from collage.runtime.load import threads_here
-from collage.runtime.package import Package, load_package
+from collage.runtime.package import Package, PackagedPlan, load_package
+from collage.runtime.package.plan import described
 from collage.runtime.session import Session
-from collage_core.contract import Artifact
+from collage.runtime.shaped_session import ShapedSession
+from collage_core.contract import Target, Unsupported
 from collage_core.passes.call_sites import CallSite
 
 if TYPE_CHECKING:
+    from collage.build.relower import Relowering
     from collage.setup.inputs.random_arrays import Given
 
 _CALLER = 3
 """Stack frames between the warning and the caller of `collage.load`."""
+_SHOWN = 6
+"""Kernels that a message names."""
 _ADVICE = (
     "whether its numbers are right so is not known. Check them with `collage run --verify` or load(verify=True); "
     "optimize the model with as many threads for the best plan"
@@ -32,41 +39,45 @@ def load(
     *,
     threads: int | None = None,
     verify: bool | Given = False,
+    strict: bool = False,
     tell: Callable[[str], None] | None = None,
 ) -> Session:
     """Load a package for this machine.
 
-    An artifact whose requirements do not hold here, because a library was upgraded or the processor lacks an
-    instruction set, is lowered again from the packaged function in the toolchain's worker. That takes as long as a
-    build, and the new kernel is unmeasured. So is an artifact that is code, of a package that was neither written on
-    this machine nor accepted with `collage trust`.
+    A kernel may not load: its toolchain is not installed, its library was upgraded, the processor lacks an instruction
+    set, or it is code of a package that was neither written on this machine nor accepted with `collage trust`. Its
+    packaged function is lowered again then, in a worker: for its own target if that is possible, or else for another
+    toolchain's, ONNX's evaluator as the last resort. That takes as long as a build, and the new kernel is unmeasured.
+    `Session.report` says which these are.
 
     Args:
         package: A `.collage` file.
         threads: CPU threads of each kernel; the number it was measured with if None, or of CPUs if there are fewer.
         verify: Whether to run it a few times and compare its outputs with the reference's: with other threads than it
-            was made with, or lowered again, its numbers are not known to be right. Values of its inputs, or the NPZ
+            was made with, or with substitutes, its numbers are not known to be right. Values of its inputs, or the NPZ
             file that holds them, if random ones make no sense.
-        tell: Receives a message for each group of kernels that were lowered again, with the reason, and for other
-            threads than it was verified with; warnings are issued if None.
+        strict: Whether to refuse a package of which a kernel does not load.
+        tell: Receives one message about all substitutes, with what they cost and how to get the packaged kernels back,
+            and one for other threads than it was verified with; warnings are issued if None.
 
     Raises:
         UsageError: If the number of threads is invalid.
         PackageError: If the file is not a valid package.
-        KernelLoadError: If a toolchain is missing or refuses; it says which and why.
+        KernelLoadError: If a kernel does not load, and neither does a substitute; it has the reasons.
         FeedError: If the values to verify on do not fit.
         VerificationError: If it was verified and is wrong.
     """
     opened = load_package(package)
     wanted = threads_here(opened) if threads is None else threads
-    session = load_as_is(opened, threads=wanted, relower=lambda site: _lower_again(opened, site, wanted))
-    if verify is not False:
-        _verify(session, opened, wanted, None if verify is True else verify)
-    verified = verify is not False
-    said: list[tuple[str, type[Warning]]] = [
-        (message, LoweredAgainWarning) for message in lowered_again_messages(session.lowered_again, verified=verified)
-    ]
-    if not verified and wanted != (measured := opened.manifest.threads):
+    said: list[tuple[str, type[Warning]]] = []
+    with contextlib.ExitStack() as stack:
+        again = _Again(wanted, stack)
+        session = load_as_is(opened, threads=wanted, relowering=None if strict else again.of)
+        if verify is not False:
+            _verify(session, opened, wanted, None if verify is True else verify)
+        if again.started:
+            said.append((substitute_message(session.report(), again.started), SubstituteWarning))
+    if not session.verified and wanted != (measured := opened.manifest.threads):
         why = ", one for each CPU" if threads is None else ""
         said.append(
             (
@@ -82,34 +93,92 @@ def load(
     return session
 
 
-def lowered_again_messages(kernels: Iterable[LoweredAgain], *, verified: bool = False) -> tuple[str, ...]:
-    """Return one message per target and reason for the kernels that were lowered again.
+class _Again:
+    """Lowers call sites again; what that takes is imported and started when the first is asked for.
+
+    A process that only runs a package starts no workers and needs none of their code.
+
+    Attributes:
+        started: What lowered some, by the shapes that its plan is for.
+    """
+
+    def __init__(self, threads: int, stack: contextlib.ExitStack) -> None:
+        self._threads = threads
+        self._stack = stack
+        self.started: dict[str, Relowering] = {}
+
+    def of(self, plan: PackagedPlan) -> Relower:
+        """Return what lowers call sites of a plan again."""
+        shapes = described(plan.input_shapes) if len(plan.package.plans) > 1 else ""
+
+        def relower(site: CallSite, target: Target) -> Iterator[Lowered | Unsupported]:
+            if shapes not in self.started:
+                from collage.build.relower import Relowering
+
+                self.started[shapes] = self._stack.enter_context(Relowering(plan, self._threads))
+            return self.started[shapes](site, target)
+
+        return relower
+
+
+def substitute_message(report: SessionReport, relowering: Mapping[str, Relowering]) -> str:
+    """Return what the user should know about the substitutes in a session: which, why, their cost, and what to do.
 
     Args:
-        kernels: Those that were lowered again.
-        verified: Whether what they compute was compared with the reference since.
+        report: The session's report, with at least one substitute.
+        relowering: What lowered them, by the shapes that its plan is for.
     """
-    unknown = "not measured" if verified else "neither measured nor verified"
-    groups: dict[tuple[str, str], list[str]] = {}
-    for kernel in kernels:
-        groups.setdefault((kernel.target, kernel.reason), []).append(kernel.site)
-    return tuple(
-        f"{', '.join(sites)} of {target} {'was' if len(sites) == 1 else 'were'} not loaded ({reason}) but lowered "
-        f"again from the package, {unknown} here; "
-        "optimize the model again for a plan that is"
-        for (target, reason), sites in groups.items()
+    groups: dict[tuple[str, str, str], list[KernelReport]] = {}
+    for kernel in report.substitutes:
+        groups.setdefault((kernel.packaged, kernel.target, kernel.reason), []).append(kernel)
+    unknown = "not measured" if report.verified else "neither measured nor verified"
+    said = []
+    for (packaged, target, reason), kernels in groups.items():
+        one = len(kernels) == 1
+        which = f"{_listed(kernels)} of {packaged} {'was' if one else 'were'} not loaded ({reason})"
+        if target == packaged:
+            said.append(f"{which} but lowered again from the package, {unknown} here")
+        else:
+            costs = [relowering[each.input_shapes].facts.costs_us(each.site) for each in kernels]
+            instead = f"{target} runs {'it' if one else 'them'} instead, {unknown} here"
+            said.append(f"{which}; {instead}{_cost(packaged, target, costs)}")
+    advice = "optimize the model again for the best plan of this machine"
+    missing = dict.fromkeys(
+        name
+        for each in report.substitutes
+        for again in (relowering[each.input_shapes],)
+        for name in again.facts.missing_distributions(each.site, again.installed)
     )
+    if missing:
+        advice = f"`pip install {shlex.join(missing)}` brings packaged kernels back, or {advice}"
+    return "; ".join([*said, advice])
 
 
-def _lower_again(package: Package, site: CallSite, threads: int) -> Artifact:
-    # imported when needed: a process that only runs a package starts no workers and needs none of their code
-    from collage.build.relower import lower_again
+def _listed(kernels: Sequence[KernelReport]) -> str:
+    """Return the names of kernels, of the first few if there are many."""
+    names = [kernel.name for kernel in kernels[:_SHOWN]]
+    more = len(kernels) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
 
-    return lower_again(package, site, threads)
+
+def _cost(packaged: str, target: str, costs_us: Sequence[Mapping[str, float]]) -> str:
+    """Return what kernels cost on both targets where the package was made; empty if that is not known."""
+    if not all({packaged, target} <= set(each) for each in costs_us):
+        return ""
+    before, now = (sum(each[name] for each in costs_us) / 1e3 for name in (packaged, target))
+    return f", {now:.3g} ms instead of {before:.3g} ms where the package was made"
 
 
 def _verify(session: Session, package: Package, threads: int, inputs: Given | None) -> None:
     # imported when needed, as above
     from collage.commands.verify_session import verify_session
+    from collage.setup.inputs import given_values
 
-    verify_session(session, package, threads, inputs)
+    if not isinstance(session, ShapedSession):
+        verify_session(session, package.plan, threads, inputs)
+        return
+    # values have one shape, and say nothing of other plans
+    chosen = session.sessions if inputs is None else (session.session_for(given_values(inputs)),)
+    for plan, each in zip(package.plans, session.sessions, strict=True):
+        if each in chosen:
+            verify_session(each, plan, threads, inputs)

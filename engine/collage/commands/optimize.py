@@ -14,8 +14,8 @@ import onnx_ir
 
 from collage.build.plan_builder import PlanBuilder
 from collage.command_start import command_began
-from collage.commands.optimized import Optimized
-from collage.commands.origin import origin_of
+from collage.commands.optimizing.optimized import Optimized
+from collage.commands.optimizing.origin import origin_of
 from collage.control.choices import GraphChoices, UserChoices
 from collage.control.plan_file import PlanFile
 from collage.control.plan_of_file import planned

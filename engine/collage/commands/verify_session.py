@@ -11,7 +11,7 @@ from collage.build.verify import largest_error
 from collage.commands.compare import evaluated
 from collage.errors import VerificationError
 from collage.measure.wire.outcomes import Tolerance
-from collage.runtime.package import Package
+from collage.runtime.package import PackagedPlan
 from collage.runtime.session import Session
 from collage.setup.inputs.random_arrays import Given, load_inputs, random_inputs
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -22,12 +22,12 @@ _SEED = 2
 """Seed of inputs that an optimization with the default seed did not see."""
 
 
-def verify_session(session: Session, package: Package, threads: int, inputs: Given | None = None) -> None:
-    """Run a session several times and compare its outputs with those of the reference.
+def verify_session(session: Session, plan: PackagedPlan, threads: int, inputs: Given | None = None) -> None:
+    """Run a session several times, compare its outputs with those of the reference, and note that it was verified.
 
     Args:
-        session: The package, loaded.
-        package: The package; its model is what the reference computes.
+        session: The plan, loaded.
+        plan: The plan that it runs; its model is what the reference computes.
         threads: CPU threads of each kernel, for messages.
         inputs: Input values, or the NPZ file that holds them; random ones if None.
 
@@ -36,30 +36,31 @@ def verify_session(session: Session, package: Package, threads: int, inputs: Giv
         EvaluationError: If neither the reference nor an installed toolchain computes the model.
         VerificationError: If an output is wrong.
     """
-    model = package.model.clone()
+    model = plan.model.clone()
     InlinePass()(model)
     graph = DataflowGraph(model)
     feeds = random_inputs(graph, _SEED) if inputs is None else load_inputs(graph, inputs)
     names = [output.name for output in session.get_outputs()]
     right = evaluated(graph, feeds, needed(graph, names))
-    correct = all(target.exact for target in package.targets.values())
+    correct = all(target.exact for target in plan.targets.values())
     for _ in range(_RUNS):
         made = dict(zip(names, session.run(None, feeds), strict=True))
         try:
-            largest_error(graph, made, right, correct=correct, tolerance=_tolerance(package))
+            largest_error(graph, made, right, correct=correct, tolerance=_tolerance(plan))
         except VerificationError as error:
             with_threads = f"{threads} thread" if threads == 1 else f"{threads} threads"
-            other = package.manifest.threads
+            other = plan.manifest.threads
             advice = "Optimize the model again" + (
                 f" with --threads {threads}, or load it with {other}, as it was verified." if threads != other else "."
             )
-            raise VerificationError(f"{package.path!r} with {with_threads} is wrong: {error}. {advice}") from error
+            raise VerificationError(f"{plan.path!r} with {with_threads} is wrong: {error}. {advice}") from error
+    session.verified = True
 
 
-def _tolerance(package: Package) -> float:
-    """Return the largest error that the package's kernels were allowed."""
+def _tolerance(plan: PackagedPlan) -> float:
+    """Return the largest error that the plan's kernels were allowed."""
     exact = Tolerance().relative
-    if all(target.exact for target in package.targets.values()):
+    if all(target.exact for target in plan.targets.values()):
         return exact
-    record = package.record if isinstance(package.record, Mapping) else {}
+    record = plan.record if isinstance(plan.record, Mapping) else {}
     return max(exact, float(record.get("max_error_allowed", 0.0)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnx_ir
@@ -23,15 +24,20 @@ def is_package(path: Path) -> bool:
     return path.suffix == PACKAGE_SUFFIX
 
 
-def model_of(path: Path) -> Path | onnx_ir.Model:
+def model_of(path: Path, input_shapes: Mapping[str, tuple[int, ...]]) -> Path | onnx_ir.Model:
     """Return the model of a path: the path itself, or the prepared model that a package was made from.
+
+    Args:
+        path: Path of a model or a package.
+        input_shapes: Which plan of a package that has several.
 
     Raises:
         PackageError: If a package cannot be read.
+        UsageError: If it has several plans, and not exactly one of them is for these shapes.
     """
     if not is_package(path):
         return path
-    model = load_package(path).model.clone()
+    model = load_package(path).plan_for(input_shapes).model.clone()
     InlinePass()(model)
     return model
 

@@ -26,13 +26,6 @@ def bound_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> 
         InvalidModelError: If the model itself declares an invalid shape.
     """
     inputs = {str(value.name): value for value in model.graph.inputs if not value.is_initializer()}
-    for name in input_shapes:
-        if name not in inputs:
-            raise InputShapeError(
-                name,
-                f"the model has no such input to give a shape to; it has {', '.join(map(repr, inputs)) or 'none'}"
-                f"{did_you_mean(name, inputs)}",
-            )
     shapes, symbols = _given_shapes(inputs, input_shapes)
     for name, value in inputs.items():
         if name in shapes or not isinstance(value.type, (ir.TensorType, ir.SparseTensorType)):
@@ -51,6 +44,15 @@ def bound_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> 
         if min(shapes[name], default=0) < 0:
             raise InvalidModelError(f"its input {name!r} is declared as {value.shape}, which has a negative extent")
     return shapes
+
+
+def check_given_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> None:
+    """Check that shapes fit the inputs they are given to, and each other; inputs without one do not matter.
+
+    Raises:
+        InputShapeError: If a shape contradicts the model or another shape, or a name is not an input of the model.
+    """
+    _given_shapes({str(value.name): value for value in model.graph.inputs if not value.is_initializer()}, input_shapes)
 
 
 def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> None:
@@ -85,7 +87,18 @@ def free_inputs(model: ir.Model) -> frozenset[str]:
 def _given_shapes(
     inputs: Mapping[str, ir.Value], input_shapes: Mapping[str, Sequence[int]]
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
-    """Return the shapes that the user gave by input, and the value they assign to each symbol."""
+    """Return the shapes that the user gave by input, and the value they assign to each symbol.
+
+    Raises:
+        InputShapeError: See `check_given_shapes`.
+    """
+    for name in input_shapes:
+        if name not in inputs:
+            raise InputShapeError(
+                name,
+                f"the model has no such input to give a shape to; it has {', '.join(map(repr, inputs)) or 'none'}"
+                f"{did_you_mean(name, inputs)}",
+            )
     shapes: dict[str, tuple[int, ...]] = {}
     symbols: dict[str, int] = {}
     owners: dict[str, str] = {}

@@ -3,8 +3,9 @@
 from collage.runtime.bound_run import BoundRun
 from collage.runtime.executable import Executable
 from collage.runtime.kernels.launching import BoundStep, DeviceWork, Does, Launch
-from collage.runtime.kernels.loading import Load, LoweredAgain, Relower
-from collage.runtime.load import loader
+from collage.runtime.kernels.loading import Load, Lowered, Relower
+from collage.runtime.kernels.reports import KernelReport, SessionReport
+from collage.runtime.kernels.toolchains import loader
 from collage.runtime.profiling import Profile, StepProfile
 from collage.runtime.session import NodeArg
 
@@ -14,12 +15,14 @@ __all__ = [
     "DeviceWork",
     "Does",
     "Executable",
+    "KernelReport",
     "Launch",
     "Load",
-    "LoweredAgain",
+    "Lowered",
     "NodeArg",
     "Profile",
     "Relower",
+    "SessionReport",
     "StepProfile",
     "loader",
 ]

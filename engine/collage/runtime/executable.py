@@ -14,7 +14,7 @@ from collage.runtime.bound_run import BoundRun
 from collage.runtime.kernel_source import KernelSource
 from collage.runtime.kernels.admission import Admission, EverythingAdmitted
 from collage.runtime.kernels.launching import BoundStep
-from collage.runtime.kernels.loading import Load, Loaded, LoweredAgain, Relower
+from collage.runtime.kernels.loading import Load, Loaded, Relower
 from collage.runtime.places import Given, Places, Rim, homes
 from collage.runtime.schedule import Schedule, schedule
 from collage.runtime.wiring import Wiring, wire
@@ -117,9 +117,9 @@ class Executable:
         return {device: plan.nbytes for device, plan in self._memory.places.plans.items()}
 
     @property
-    def lowered_again(self) -> tuple[LoweredAgain, ...]:
-        """Kernels that were lowered again because their artifacts were not loaded."""
-        return self._source.lowered_again
+    def source(self) -> KernelSource:
+        """Source of its kernels, which knows what runs at each call site."""
+        return self._source
 
     def spec(self, value: ir.Value) -> TensorSpec:
         """Return the tensor spec of an input or output."""

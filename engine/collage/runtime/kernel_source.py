@@ -13,7 +13,8 @@ from collage.devices.providers import Providers
 from collage.devices.this_host import this_host
 from collage.runtime.kernels.admission import Admission
 from collage.runtime.kernels.clashes import LibraryWatch
-from collage.runtime.kernels.loading import Load, Loaded, Loader, LoweredAgain, Relower
+from collage.runtime.kernels.loading import Load, Loaded, Loader, Relower
+from collage.runtime.kernels.reports import KernelReport
 from collage.temporary_folders import TemporaryFolder
 from collage_core.contract import Artifact, Host, ReentrantKernel, Target
 from collage_core.errors import KernelError
@@ -84,12 +85,27 @@ class KernelSource:
     @property
     def places(self) -> dict[str, str]:
         """Device of each call site."""
-        return {name: target.device for name, target in self._targets.items()}
+        return {name: self._target(name).device for name in self._targets}
 
     @property
-    def lowered_again(self) -> tuple[LoweredAgain, ...]:
-        """Kernels that were lowered again because their artifacts were not loaded."""
-        return tuple(self._loader.again.values())
+    def reports(self) -> tuple[KernelReport, ...]:
+        """What runs at each call site, in order."""
+        substitutes = self._loader.substitutes
+        return tuple(
+            KernelReport(
+                site=name,
+                packaged=self._targets[name].name,
+                target=self._target(name).name,
+                nodes=site.nodes,
+                reason=substitutes[name].reason if name in substitutes else "",
+            )
+            for name, site in self._sites.items()
+        )
+
+    def _target(self, name: str) -> Target:
+        """Return the target that runs a call site: the packaged one, or that of its substitute."""
+        substitute = self._loader.substitutes.get(name)
+        return self._targets[name] if substitute is None else substitute.lowered.target
 
     def all(self) -> dict[str, Loaded]:
         """Load the kernel of every call site, and look after each for libraries that get into each other's way.
@@ -102,7 +118,7 @@ class KernelSource:
         kernels: dict[str, Loaded] = {}
         for name in self._sites:
             kernels[name] = self.load(name)
-            watch.look(self._targets[name].toolchain)
+            watch.look(self._target(name).toolchain)
         watch.look_again()
         return kernels
 
@@ -123,5 +139,5 @@ class KernelSource:
 
     def for_clone(self, name: str, loaded: Loaded) -> Loaded:
         """Return a clone's kernel of a call site: the same if it is reentrant and on the CPU, else one of its own."""
-        shared = isinstance(loaded.kernel, ReentrantKernel) and self._targets[name].device == "cpu"
+        shared = isinstance(loaded.kernel, ReentrantKernel) and self._target(name).device == "cpu"
         return loaded if shared else self.load(name)

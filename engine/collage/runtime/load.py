@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import onnx_ir as ir
 
@@ -11,12 +12,13 @@ from collage.devices.this_host import usable_cpus
 from collage.errors import PackageDamagedError
 from collage.runtime.executable import Executable
 from collage.runtime.kernels.admission import PackageAdmission
-from collage.runtime.kernels.loading import Load, Relower
-from collage.runtime.package import MOST_THREADS, Package, TrustedPackages, load_package
+from collage.runtime.kernels.loading import Relower
+from collage.runtime.kernels.toolchains import InstalledToolchains
+from collage.runtime.package import MOST_THREADS, Package, PackagedPlan, TrustedPackages, load_package
 from collage.runtime.session import Session
-from collage_core.contract import Artifact, Kernel, RunContext, Target, Unsupported
-from collage_core.errors import ModelError, PluginError, UsageError
-from collage_core.registry import Registry, Toolchain, load_toolchain
+from collage.runtime.shaped_session import ShapedSession
+from collage_core.errors import ModelError, UsageError
+from collage_core.registry import Registry
 
 
 def load(
@@ -24,7 +26,7 @@ def load(
     *,
     threads: int | None = None,
     registry: Registry | None = None,
-    relower: Relower | None = None,
+    relowering: Callable[[PackagedPlan], Relower] | None = None,
     providers: Providers | None = None,
     trusted: bool = False,
 ) -> Session:
@@ -36,9 +38,13 @@ def load(
         package: A `.collage` file, or one already open.
         threads: CPU threads of each kernel, up to `MOST_THREADS`; None for `threads_here`.
         registry: Where toolchains come from; None to import those the package needs and no others.
-        relower: Lowers a call site again when its artifact does not load on this machine; None to fail then.
+        relowering: Returns, for a plan of the package, what lowers a call site again whose artifact does not load on
+            this machine; None to fail then.
         providers: Who provides devices; those installed if None.
         trusted: Whether the caller vouches for the package, having just written it.
+
+    Returns:
+        A session; one that chooses among several by the shapes of the inputs if the package has several plans.
 
     Raises:
         UsageError: If that is no number of threads.
@@ -51,21 +57,27 @@ def load(
     if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):
         raise UsageError(f"the number of threads is from 1 to {MOST_THREADS}, not {threads!r}")
     opened = package if isinstance(package, Package) else load_package(package)
-    return Session(
-        executable_of(
-            opened,
-            opened.model,
-            threads=threads_here(opened) if threads is None else threads,
-            registry=registry,
-            relower=relower,
-            providers=providers,
-            trusted=trusted,
+    sessions = [
+        Session(
+            executable_of(
+                plan,
+                plan.model,
+                threads=threads_here(opened) if threads is None else threads,
+                registry=registry,
+                relower=None if relowering is None else relowering(plan),
+                providers=providers,
+                trusted=trusted,
+            )
         )
-    )
+        for plan in opened.plans
+    ]
+    if len(sessions) == 1:
+        return sessions[0]
+    return ShapedSession(sessions, [plan.input_shapes for plan in opened.plans])
 
 
 def executable_of(
-    package: Package,
+    plan: PackagedPlan,
     model: ir.Model,
     *,
     threads: int,
@@ -74,78 +86,41 @@ def executable_of(
     providers: Providers | None = None,
     trusted: bool = False,
 ) -> Executable:
-    """Load the kernels of a package, the only way to: it decides what of the package may be loaded.
+    """Load the kernels of a packaged plan, the only way to: it decides what of the package may be loaded.
 
     Args:
-        package: The package.
+        plan: The plan.
         model: Its model, or a copy with more outputs.
         threads: CPU threads of each kernel.
         registry: See `load`.
-        relower: See `load`.
+        relower: Lowers a call site again whose artifact does not load on this machine; None to fail then.
         providers: See `load`.
         trusted: See `load`.
 
     Raises:
         PackageError: See `load`, which says what else is raised.
     """
-    toolchains = _Toolchains(registry)
-    trusted = trusted or package.digest in TrustedPackages()
+    toolchains = InstalledToolchains(registry)
+    trusted = trusted or plan.package.digest in TrustedPackages()
     try:
         return Executable.build(
             model,
-            package.artifacts,
-            package.targets,
+            plan.artifacts,
+            plan.targets,
             toolchains.load,
             threads=threads,
             relower=relower,
-            weights=package.weights,
+            weights=plan.weights,
             providers=providers,
-            admission=PackageAdmission(toolchains, package.path, trusted=trusted),
+            admission=PackageAdmission(toolchains, plan.path, trusted=trusted),
         )
     except ModelError as error:
-        raise PackageDamagedError(package.path, f"its model cannot be run: {error}") from error
+        raise PackageDamagedError(plan.path, f"its model cannot be run: {error}") from error
 
 
-def threads_here(package: Package) -> int:
+def threads_here(package: Package | PackagedPlan) -> int:
     """Return as many threads as a package was measured with, but no more than this process has CPUs.
 
     More are only slower, and a package that names thousands would have every kernel start them.
     """
     return min(package.manifest.threads, usable_cpus())
-
-
-def loader(registry: Registry | None) -> Load:
-    """Return a loader of artifacts that this process has built; those of packages are for `executable_of`.
-
-    Args:
-        registry: Source of toolchains; None to import each when it is first needed.
-    """
-    return _Toolchains(registry).load
-
-
-class _Toolchains:
-    """Toolchains by name, or the reason why one is missing."""
-
-    def __init__(self, registry: Registry | None) -> None:
-        self._registry = registry
-        self._known: dict[str, Toolchain] = {}
-
-    def __call__(self, name: str) -> Toolchain | Unsupported:
-        if name in self._known:
-            return self._known[name]
-        if self._registry is None:
-            try:
-                self._known[name] = load_toolchain(name)
-            except PluginError as error:
-                return Unsupported(f"toolchain {name!r} is not usable: {error.reason}")
-        elif name in self._registry.toolchains:
-            self._known[name] = self._registry.toolchains[name]
-        else:
-            failed = [failure.reason for failure in self._registry.failures if failure.name == name]
-            return Unsupported(f"toolchain {name!r} is not installed{f': {failed[0]}' if failed else ''}")
-        return self._known[name]
-
-    def load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
-        """Call the `load` of the toolchain that a target belongs to."""
-        toolchain = self(target.toolchain)
-        return toolchain if isinstance(toolchain, Unsupported) else toolchain.load(target, artifact, run)

@@ -16,7 +16,7 @@ from collage.runtime.calling.lending import LENT_BYTES, Block, Lender
 from collage.runtime.calling.rebinding import Rebinding
 from collage.runtime.executable import Executable
 from collage.runtime.kernels.launching import BoundStep, DeviceWork, Launch
-from collage.runtime.kernels.loading import LoweredAgain
+from collage.runtime.kernels.reports import SessionReport
 from collage.runtime.places import Given
 from collage.runtime.profiling import Profile
 from collage_core.contract import BoundCall, ValueKind
@@ -47,10 +47,14 @@ class Session:
 
     Args:
         executable: The executable to run. The session takes ownership.
+
+    Attributes:
+        verified: Whether its outputs were compared with the reference's since it was loaded.
     """
 
     def __init__(self, executable: Executable) -> None:
         self._executable = executable
+        self.verified = False
         self._lock = threading.Lock()
         self._default = executable.bind()
         self._rebinding = Rebinding(executable, self._default)
@@ -195,17 +199,18 @@ class Session:
                 self._default.run()
             return self._default.device_work
 
-    @property
-    def lowered_again(self) -> tuple[LoweredAgain, ...]:
-        """Kernels that were lowered again because their artifacts do not fit this machine or are not trusted."""
-        return self._executable.lowered_again
+    def report(self) -> SessionReport:
+        """Return what runs where, and which kernels are not those of the package."""
+        return SessionReport(kernels=self._executable.source.reports, verified=self.verified)
 
     def clone(self) -> Session:
         """Return a session with memory of its own, to run in another thread.
 
         Reentrant kernels are shared, weights and threads included; other kernels are loaded again.
         """
-        return Session(self._executable.clone())
+        twin = Session(self._executable.clone())
+        twin.verified = self.verified
+        return twin
 
     def _checked(self, feeds: Mapping[str, Any]) -> list[tuple[Input, Any]]:
         places = self._inputs

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from collage.reference import evaluate
-from collage.runtime import Executable, loader
-from collage.runtime.kernels.loading import Relower
+from collage.runtime import Executable, Lowered, Relower, loader
 from collage.runtime.session import Session
 from collage.setup.inputs.random_arrays import random_inputs
-from collage_core.contract import Artifact, BuildContext
+from collage_core.contract import Artifact, BuildContext, Target
 from collage_core.errors import DeviceMemoryError, KernelLoadError
 from collage_core.fusion import Partitioning
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -76,12 +75,18 @@ def test_a_plan_of_another_version_asks_the_heuristic_of_this_one_again(build: B
     case, emulator = Case(build), Emulator(Later())
     plugin = plugin_over(emulator)
 
-    executable = case.loaded(plugin, lambda site: case.lowered(plugin, site)[0])
+    made: list[Artifact] = []
 
-    [again] = executable.lowered_again
+    def relower(site: CallSite, target: Target) -> Iterator[Lowered]:
+        made.append(case.lowered(plugin, site)[0])
+        yield Lowered(target=target, artifact=made[-1])
+
+    executable = case.loaded(plugin, relower)
+
+    [again] = executable.source.reports
     assert "one of cuBLASLt 13.0.0, which keeps it for no other version; this is 13.1.0" in again.reason
     assert emulator.asked
-    assert again.artifact.metadata["version"] == 130100
+    assert made[0].metadata["version"] == 130100
     [found] = Session(executable).run(None, case.feeds)
     np.testing.assert_allclose(found, case.expected, atol=1e-5)
 
@@ -91,7 +96,7 @@ def test_a_plan_of_this_version_asks_nothing(build: BuildContext) -> None:
 
     executable = case.loaded(plugin_over(emulator), None)
 
-    assert executable.lowered_again == ()
+    assert not executable.source.reports[0].reason
     assert emulator.asked == []
     [found] = Session(executable).run(None, case.feeds)
     np.testing.assert_allclose(found, case.expected, atol=1e-5)

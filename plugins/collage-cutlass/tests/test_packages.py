@@ -64,9 +64,9 @@ def test_what_was_compiled_elsewhere_runs_without_a_compiler(name: str, build: B
     opened = load_package(path)
     session = Session(
         Executable.build(
-            opened.model,
-            opened.artifacts,
-            opened.targets,
+            opened.plan.model,
+            opened.plan.artifacts,
+            opened.plan.targets,
             loader(Registry.of(toolchain)),
             threads=1,
             weights=opened.weights,
@@ -78,7 +78,7 @@ def test_what_was_compiled_elsewhere_runs_without_a_compiler(name: str, build: B
 
     assert [compare(each, right).error < tolerance for each in found] == [True] * 3
     assert [launch.mode for launch in session.launches] == ["graph"]
-    assert session.lowered_again == ()
+    assert session.report().substitutes == ()
     offered = toolchain.targets(HOST)
     assert isinstance(offered, Unsupported)
     assert (offered.reason, offered.obstacle) == ("there is no nvcc", Obstacle.NO_LIBRARY)

@@ -90,9 +90,9 @@ def a_saved_plan_is_one_graph(machine: DeviceMachine, folder: Path) -> None:
 
     package = load_package(path)
     executable = Executable.build(
-        package.model,
-        package.artifacts,
-        package.targets,
+        package.plan.model,
+        package.plan.artifacts,
+        package.plan.targets,
         loader(Registry.of(machine.toolchain)),
         threads=1,
         weights=package.weights,

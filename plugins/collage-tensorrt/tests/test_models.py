@@ -211,6 +211,6 @@ def check_saved(graph: DataflowGraph, count: int, rtx: Any, build: BuildContext,
 
     package = load_package(path)
 
-    assert {name: package.artifacts[name] for name in made} == made
-    assert all(package.artifacts[name].files[ENGINE] == each.files[ENGINE] for name, each in made.items())
-    assert dict(package.targets) == targets
+    assert {name: package.plan.artifacts[name] for name in made} == made
+    assert all(package.plan.artifacts[name].files[ENGINE] == each.files[ENGINE] for name, each in made.items())
+    assert dict(package.plan.targets) == targets

@@ -11,8 +11,8 @@ import pytest
 from collage.build.plan_parts import apart, made_by, with_values_between
 from collage.prepare.steps import prepare
 from collage.reference.plugin import ReferencePlugin
+from collage.runtime import loader
 from collage.runtime.executable import Executable
-from collage.runtime.load import loader
 from collage.runtime.session import Session
 from collage_core.contract import Target
 from collage_core.fusion import Partitioning

@@ -13,11 +13,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from collage.cli import main
+from collage.commands.optimizing import to_package
 from collage.report.documents.bench_json import BenchReport
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
 from collage.report.facts.doctor_facts import DoctorReport
 from collage.report.facts.inspect_facts import InspectReport, TargetCoverage
-from collage.runtime import DeviceWork, Launch
+from collage.runtime import DeviceWork, Launch, SessionReport
 from tests.engine.report.records import COMPARISON, HOST, MODEL, RECORD
 
 
@@ -42,6 +43,9 @@ class FakeSession:
     def run(self, names: None, feeds: dict[str, Any]) -> list[Any]:
         return [feeds["x"] * 2]
 
+    def report(self) -> SessionReport:
+        return SessionReport(kernels=(), verified=False)
+
     def device_work(self) -> DeviceWork:
         launch = Launch(device="cuda:0", steps=("k0000",), kernels=1, mode="eager", reason="it allocates")
         return DeviceWork(launches=(launch,), copies=2, synchronisations=1)
@@ -58,7 +62,7 @@ class FakePipeline(types.ModuleType):
         calls: Name of each function called, with its arguments.
         error: What every function raises; None to answer.
         copied_from: Package that makes every optimization unnecessary; None if there is none.
-        remembered: What optimizations ended with: origin, package and database.
+        remembered: What optimizations ended with: origins, package and database.
     """
 
     def __init__(self) -> None:
@@ -68,7 +72,7 @@ class FakePipeline(types.ModuleType):
         self.OptimizeOptions = Options
         self.BenchOptions = Options
         self.copied_from: Path | None = None
-        self.remembered: list[tuple[str, Path, str | None]] = []
+        self.remembered: list[tuple[tuple[str, ...], Path, str | None]] = []
         self.compare_passes = True
         self.load_notes: tuple[str, ...] = ()
 
@@ -82,6 +86,14 @@ class FakePipeline(types.ModuleType):
         if self.error is not None:
             raise self.error
 
+    def late(self, name: str) -> Callable[..., Any]:
+        """A function that is looked up when it is called, as tests replace some."""
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            return getattr(self, name)(*arguments, **options)
+
+        return call
+
     def optimize(self, model: Path, options: Any, *, progress: Any) -> Any:
         progress.phase("measuring", 2)
         progress.advance()
@@ -93,15 +105,15 @@ class FakePipeline(types.ModuleType):
             save_plan=lambda path: path.write_text("a plan"),
         )
 
-    def up_to_date(self, model: Path, options: Any, output: Path) -> Any:
+    def up_to_date(self, model: Path, each: Any, output: Path) -> Any:
         if self.copied_from is None:
             return None
         output.write_bytes(b"1" * 1024)
         elsewhere = self.copied_from if output != self.copied_from else None
-        return types.SimpleNamespace(record=RECORD, copied_from=elsewhere)
+        return types.SimpleNamespace(records=(RECORD,), copied_from=elsewhere)
 
-    def remember(self, origin: str, package: Path, tuning_db: str | None) -> None:
-        self.remembered.append((origin, package, tuning_db))
+    def remember(self, origins: tuple[str, ...], package: Path, tuning_db: str | None) -> None:
+        self.remembered.append((origins, package, tuning_db))
 
     def inspect(self, model: Path, options: Any) -> InspectReport:
         self._note("inspect", model=model, options=options)
@@ -131,9 +143,10 @@ class FakePipeline(types.ModuleType):
         *,
         threads: int | None = None,
         verify: bool | Path = False,
+        strict: bool = False,
         tell: Callable[[str], None] | None = None,
     ) -> FakeSession:
-        self._note("load", path=path, threads=threads, verify=verify)
+        self._note("load", path=path, threads=threads, verify=verify, strict=strict)
         for note in self.load_notes:
             assert tell is not None
             tell(note)
@@ -143,8 +156,10 @@ class FakePipeline(types.ModuleType):
 @pytest.fixture
 def pipeline(monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
     fake = FakePipeline()
-    for name in ("optimize", "inspect", "doctor", "bench", "compare", "load", "up_to_date"):
+    for name in ("optimize", "inspect", "doctor", "bench", "compare", "load", "optimizing.up_to_date"):
         monkeypatch.setitem(sys.modules, f"collage.commands.{name}", fake)
+    monkeypatch.setattr(to_package, "optimize", fake.late("optimize"))
+    monkeypatch.setattr(to_package, "remember", fake.late("remember"))
     monkeypatch.setitem(sys.modules, "collage.options", fake)
     return fake
 

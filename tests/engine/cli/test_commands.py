@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import Result
 
 from collage.report.documents.codec import record_from_document, to_jsonable
+from collage.report.facts.record import Record
 from tests.engine.cli.conftest import FakePipeline
-from tests.engine.report.records import RECORD
+from tests.engine.report.records import MODEL, RECORD
 
 Collage = Callable[..., Result]
 
@@ -109,7 +112,7 @@ def test_optimize_saves_and_shows_the_result(collage: Collage, pipeline: FakePip
     assert RECORD.decision in result.stdout
     assert "saved out.collage (2.0 KiB)" in result.stdout
     assert "measuring (0/2) ..." in result.stderr
-    assert pipeline.remembered == [("ab12", Path("out.collage"), None)]
+    assert pipeline.remembered == [(("ab12",), Path("out.collage"), None)]
 
 
 @pytest.mark.parametrize(
@@ -229,11 +232,21 @@ def test_doctor_fails_when_nothing_is_usable(collage: Collage, pipeline: FakePip
     assert "No toolchain is usable" in result.stderr
 
 
+def packaged(*records: Any) -> Any:
+    """A package of plans with these records."""
+    return types.SimpleNamespace(plans=[types.SimpleNamespace(record=record) for record in records])
+
+
+def with_batch(batch: int) -> Record:
+    """The record of a plan for another shape."""
+    return dataclasses.replace(RECORD, model=dataclasses.replace(MODEL, input_shapes={"x": (batch, 3)}))
+
+
 def test_explain_reads_the_record_of_a_package(
     collage: Collage, monkeypatch: pytest.MonkeyPatch, package: Path
 ) -> None:
     runtime = types.ModuleType("collage.runtime.package")
-    runtime.load_package = lambda path: types.SimpleNamespace(record=to_jsonable(RECORD))  # type: ignore[attr-defined]
+    runtime.load_package = lambda path: packaged(to_jsonable(RECORD))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "collage.runtime.package", runtime)
 
     result = collage("explain", package, "--json", "record.json")
@@ -244,11 +257,29 @@ def test_explain_reads_the_record_of_a_package(
     assert record_from_document(json.loads(Path("record.json").read_text())) == RECORD
 
 
+def test_explain_shows_plans_for_several_shapes_beside_each_other(
+    collage: Collage, monkeypatch: pytest.MonkeyPatch, package: Path
+) -> None:
+    records = [with_batch(1), with_batch(4)]
+    runtime = types.ModuleType("collage.runtime.package")
+    runtime.load_package = lambda path: packaged(*map(to_jsonable, records))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "collage.runtime.package", runtime)
+
+    result = collage("explain", package, "--json", "records.json")
+
+    assert result.exit_code == 0, result.output
+    cells = [line.split() for line in result.stdout.splitlines() if line.startswith(" x:[")]
+    assert [each[:3] for each in cells] == [["x:[1,3]", "96", "openvino"], ["x:[4,3]", "96", "openvino"]]
+    assert "as above" in result.stdout, "both plans give the same nodes to the same targets"
+    assert result.stdout.count("k0001  openvino: 1 node, 40.1 % of the time") == 2
+    assert [record_from_document(each) for each in json.loads(Path("records.json").read_text())] == records
+
+
 def test_explain_refuses_a_record_of_another_version(
     collage: Collage, monkeypatch: pytest.MonkeyPatch, package: Path
 ) -> None:
     runtime = types.ModuleType("collage.runtime.package")
-    runtime.load_package = lambda path: types.SimpleNamespace(record={"schema_version": 9})  # type: ignore[attr-defined]
+    runtime.load_package = lambda path: packaged({"schema_version": 9})  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "collage.runtime.package", runtime)
 
     result = collage("explain", package)

@@ -121,7 +121,7 @@ def test_what_is_ignored_stays_ignored(
         (["optimize", "MODEL", "-o", "x", "--input-shapes", "x:1;3"], "'x:1;3' is not an input shape"),
         (["optimize", "MODEL", "-o", "x", "--input-shapes", "[1,3]"], "'[1,3]' is not an input shape"),
         (
-            ["optimize", "MODEL", "-o", "x", "--input-shapes", "x:[1]", "--input-shapes", "x:[2]"],
+            ["inspect", "MODEL", "--input-shapes", "x:[1]", "--input-shapes", "x:[2]"],
             "input 'x' is given two shapes",
         ),
         (["optimize", "MODEL", "-o", "x", "--toolchains", "openvino("], "'openvino(' is not a target"),

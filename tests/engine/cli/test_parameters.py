@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import click
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collage.cli.options.parameters import FiniteRange, check_overwriting, duration, input_shape
+from collage.cli.options.parameters import FiniteRange, check_overwriting, duration, input_shape, shape_sets
 
 
 @pytest.mark.parametrize(
@@ -29,17 +30,36 @@ def test_what_is_no_time(text: str) -> None:
     st.lists(st.integers(0, 10**6), max_size=5),
 )
 def test_shapes_are_read_back_whatever_the_name(name: str, shape: list[int]) -> None:
-    assert input_shape(f"{name}:[{', '.join(map(str, shape))}]") == (name, tuple(shape))
+    assert input_shape(f"{name}:[{', '.join(map(str, shape))}]") == (name, (tuple(shape),))
 
 
-@pytest.mark.parametrize("text", ["x", "x:", ":[1]", "x:[1", "x:[a]", "x:[-1]", "x:[1,,2]", "x:1x", "x:[1.5]"])
+@pytest.mark.parametrize(
+    "text", ["x", "x:", ":[1]", "x:[1", "x:[a]", "x:[-1]", "x:[1,,2]", "x:1x", "x:[1.5]", "x:[1|]", "x:[|2]"]
+)
 def test_what_is_no_shape(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not an input shape"):
         input_shape(text)
 
 
 def test_a_scalar_has_an_empty_shape() -> None:
-    assert input_shape("x:[]") == ("x", ())
+    assert input_shape("x:[]") == ("x", ((),))
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=3), max_size=3))
+def test_alternatives_make_every_shape_once(axes: list[list[int]]) -> None:
+    text = ",".join("|".join(map(str, axis)) for axis in axes)
+
+    _, shapes = input_shape(f"x:[{text}]")
+
+    assert sorted(shapes) == sorted(set(itertools.product(*axes)))
+
+
+def test_too_many_shapes_are_refused() -> None:
+    numbers = "|".join(map(str, range(9)))
+    with pytest.raises(click.BadParameter, match="more than 64 shapes"):
+        input_shape(f"x:[{numbers},{numbers}]")
+    with pytest.raises(click.BadParameter, match="more than 64 sets"):
+        shape_sets(tuple(input_shape(f"{name}:[{numbers}]") for name in "xy"))
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-1", "x"])

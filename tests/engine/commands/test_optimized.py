@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from collage.commands.optimized import Optimized
+from collage.commands.optimizing.optimized import Optimized
 from collage.errors import UnrecordedPackageWarning
 from collage.runtime.package import TrustedPackages
 from tests.engine.report.records import RECORD

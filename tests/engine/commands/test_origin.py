@@ -12,8 +12,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from collage.commands import origin
-from collage.commands.origin import origin_of
+from collage.commands.optimizing import origin
+from collage.commands.optimizing.origin import origin_of
 from collage.options import OptimizeOptions
 from collage_core.contract import Host
 from tests.from_source import metadata

@@ -8,8 +8,8 @@ from pathlib import Path
 import onnx_ir as ir
 import pytest
 
-from collage.commands.origin import origin_of
-from collage.commands.up_to_date import UpToDate, remember, up_to_date
+from collage.commands.optimizing.origin import origin_of
+from collage.commands.optimizing.up_to_date import UpToDate, remember, up_to_date
 from collage.options import OptimizeOptions
 from collage.report.documents.codec import to_jsonable
 from collage.runtime.package import TrustedPackages, load_package
@@ -34,10 +34,10 @@ class Case:
         origin = origin_of(self.model, self.options)
         assert origin is not None
         self.origin: str = origin
-        remember(origin, self.package, str(self.database))
+        remember([origin], self.package, str(self.database))
 
     def found(self, output: Path, options: OptimizeOptions | None = None) -> UpToDate | None:
-        return up_to_date(self.model, options or self.options, output)
+        return up_to_date(self.model, [options or self.options], output)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def case(tmp_path: Path, parsed: Callable[[str], ir.Model]) -> Case:
 def test_what_is_there_is_kept(case: Case) -> None:
     before = case.package.read_bytes()
 
-    assert case.found(case.package) == UpToDate(record=RECORD, copied_from=None)
+    assert case.found(case.package) == UpToDate(records=(RECORD,), copied_from=None)
     assert case.package.read_bytes() == before
 
 
@@ -58,7 +58,7 @@ def test_what_is_elsewhere_is_copied(already: bytes | None, case: Case, tmp_path
     if already is not None:
         output.write_bytes(already)
 
-    assert case.found(output) == UpToDate(record=RECORD, copied_from=case.package)
+    assert case.found(output) == UpToDate(records=(RECORD,), copied_from=case.package)
     assert output.read_bytes() == case.package.read_bytes()
     assert load_package(output).digest in TrustedPackages()
 
@@ -123,9 +123,9 @@ def test_an_output_that_cannot_be_written_is_left_to_the_optimization_to_say(cas
 
 
 def test_what_cannot_be_remembered_does_not_fail(case: Case, tmp_path: Path) -> None:
-    remember(case.origin, tmp_path / "no.collage", str(case.database))
-    assert case.found(case.package) == UpToDate(record=RECORD, copied_from=None)
+    remember([case.origin], tmp_path / "no.collage", str(case.database))
+    assert case.found(case.package) == UpToDate(records=(RECORD,), copied_from=None)
 
     case.database.write_bytes(b"no database" * 100)
-    remember(case.origin, case.package, str(case.database))
+    remember([case.origin], case.package, str(case.database))
     assert case.found(case.package) is None

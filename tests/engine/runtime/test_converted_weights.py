@@ -126,7 +126,7 @@ def test_a_package_holds_the_weight_once_and_as_the_model_has_it(tmp_path: Path)
     w = model.graph.initializers["w"].const_value
     assert w is not None
     assert kept == {content_hash(w.numpy()): ("FLOAT", (32, 32))}
-    wanted = {key for artifact in package.artifacts.values() for key in artifact.constants.values()}
+    wanted = {key for artifact in package.plan.artifacts.values() for key in artifact.constants.values()}
     assert wanted == {converted(content_hash(w.numpy()), ir.DataType.FLOAT16)}
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
+from collage.runtime import Lowered
 from collage.runtime.kernels.launching import Stretch
 from collage.runtime.session import Session
-from collage_core.contract import Artifact
+from collage_core.contract import Target
 from collage_core.errors import DeviceLostError, DeviceMemoryError, FeedError, KernelLoadError, KernelRunError
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.passes.call_sites import CallSite
@@ -312,7 +313,7 @@ def test_weights_that_do_not_fit_are_the_kernel_s_reason(parsed: Parse) -> None:
 def test_what_a_device_has_no_room_for_is_not_lowered_again(parsed: Parse) -> None:
     asked: list[str] = []
 
-    def relower(site: CallSite) -> Artifact:
+    def relower(site: CallSite, target: Target) -> Iterator[Lowered]:
         asked.append(site.name)
         raise AssertionError
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from collage.runtime import Executable
+from collage.runtime import Executable, Lowered
 from collage.runtime.session import Session
 from collage_core.contract import (
-    Artifact,
     Host,
     Requirement,
+    Target,
+    Unsupported,
 )
 from collage_core.errors import KernelLoadError, ModelError
 from collage_core.passes.call_sites import CallSite
@@ -33,9 +35,9 @@ def test_a_refused_artifact_is_lowered_again(parsed: Parse) -> None:
     toolchain = ExecutingMock(refuse=["made for another CPU"])
     asked = []
 
-    def relower(site: CallSite) -> Artifact:
+    def relower(site: CallSite, target: Target) -> Iterator[Lowered]:
         asked.append(site.name)
-        return toolchain.lower(site)
+        yield Lowered(target=target, artifact=toolchain.lower(site))
 
     executable = toolchain.build(model, relower=relower)
 
@@ -58,11 +60,56 @@ def test_a_refused_artifact_without_relowering_is_one_error(parsed: Parse) -> No
 def test_what_cannot_be_lowered_again_is_refused_with_both_reasons(parsed: Parse) -> None:
     model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
 
-    def relower(site: CallSite) -> Artifact:
+    def relower(site: CallSite, target: Target) -> Iterator[Lowered]:
         raise RuntimeError("the library is gone")
 
     with pytest.raises(KernelLoadError, match="made for another CPU; lowering it again failed: the library is gone"):
         ExecutingMock(refuse=["made for another CPU"]).build(model, relower=relower)
+
+
+def test_what_does_not_load_for_its_own_target_loads_for_the_next_one(parsed: Parse) -> None:
+    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { a = Neg(x) y = Exp(a) }"))
+    other = dataclasses.replace(MOCK, options=(("for", "rescue"),))
+    toolchain = ExecutingMock(refuse=["made for yet another CPU", "made for another CPU"])
+    asked = []
+
+    def relower(site: CallSite, target: Target) -> Iterator[Lowered | Unsupported]:
+        for each in (target, None, other):
+            asked.append(each)
+            if each is None:
+                yield Unsupported("nobody else takes it")
+            else:
+                yield Lowered(target=each, artifact=toolchain.lower(site))
+
+    executable = toolchain.build(model, relower=relower)
+
+    assert asked == [MOCK, None, other]
+    first, second = executable.source.reports
+    assert (first.site, first.packaged, first.target) == ("k0000", "mock", "mock(for=rescue)")
+    assert first.reason == "made for another CPU"
+    assert (second.packaged, second.target, second.reason) == ("mock", "mock", "")
+    session = Session(executable)
+    assert_same(session.run(None, {"x": X}), [np.exp(-X)])
+    twin = session.clone()
+    assert twin.report() == session.report()
+    assert str(twin.report()).splitlines() == [
+        "2 kernels, 1 of them not as packaged",
+        "k0000 of mock: on mock(for=rescue) in its place, not verified (made for another CPU)",
+    ]
+
+
+def test_where_nothing_loads_each_way_has_its_reason(parsed: Parse) -> None:
+    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
+    other = dataclasses.replace(MOCK, options=(("for", "rescue"),))
+    toolchain = ExecutingMock(refuse=["not it either", "made for another CPU"])
+
+    def relower(site: CallSite, target: Target) -> Iterator[Lowered | Unsupported]:
+        yield Unsupported("its library is gone")
+        yield Lowered(target=other, artifact=toolchain.lower(site))
+
+    reasons = r"made for another CPU; its library is gone; lowered again for mock\(for=rescue\): not it either"
+    with pytest.raises(KernelLoadError, match=reasons):
+        toolchain.build(model, relower=relower)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tracemalloc
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from collage.commands.compare import compare
 from collage.devices.this_host import usable_cpus
 from collage.errors import PackageDamagedError
 from collage.reference.plugin import ReferencePlugin
+from collage.runtime import Lowered
 from collage.runtime.load import load
 from collage.runtime.package import TrustedPackages, load_package, save_package
 from collage_core.contract import Artifact, Kernel, RunContext, Supported, Target, Unsupported
@@ -157,7 +158,7 @@ def claims_to_be_data(scene: Scene) -> None:
 
     def claim(entries: Entries, manifest: dict[str, Any]) -> None:
         manifest.update(trusted=True, code=False)
-        for kernel in manifest["kernels"].values():
+        for kernel in manifest["plans"][0]["kernels"].values():
             kernel.update(trusted=True, code=False)
             kernel["artifact"].update(trusted=True, code=False, metadata={"data": True})
 
@@ -170,7 +171,7 @@ def is_retold(scene: Scene) -> None:
 
     def retell(entries: Entries, manifest: dict[str, Any]) -> None:
         manifest["targets"] = {"native": {**manifest["targets"]["data"], "toolchain": "native"}}
-        for kernel in manifest["kernels"].values():
+        for kernel in manifest["plans"][0]["kernels"].values():
             kernel["target"] = "native"
         model = onnx.ModelProto.FromString(entries["model.onnx"])
         for function in model.functions:
@@ -232,13 +233,13 @@ def test_code_of_others_is_lowered_again_where_that_is_possible(kind: str, scene
     CODE[kind](scene)
     own = library_leaving(tmp_path / "own", tmp_path)
 
-    def relower(site: CallSite) -> Artifact:
-        return Artifact(files={**ExecutingMock().lower(site).files, LIBRARY: own})
+    def relower(site: CallSite, target: Target) -> Iterator[Lowered]:
+        yield Lowered(target=target, artifact=Artifact(files={**ExecutingMock().lower(site).files, LIBRARY: own}))
 
-    session = load(scene.path, registry=scene.registry, relower=relower)
+    session = load(scene.path, registry=scene.registry, relowering=lambda plan: relower)
 
     np.testing.assert_array_equal(session.run(None, {"x": X})[0], np.exp(-X))
-    assert "it is code" in session.lowered_again[0].reason
+    assert "it is code" in session.report().substitutes[0].reason
     assert (tmp_path / "own").exists()
     session.clone().run(None, {"x": X})
     assert not scene.mark.exists()
@@ -287,7 +288,8 @@ def test_a_library_changed_in_the_file_after_opening_is_refused(scene: Scene) ->
 
 @pytest.mark.guards(
     "a package of a target that its toolchain does not offer on this machine",
-    "refused before anything of it is loaded, even if the package is trusted",
+    "nothing of it is loaded, even if the package is trusted; another target runs its kernels, and a warning says so, "
+    "or `strict=True` refuses",
     area="packages and files",
 )
 def test_a_toolchain_without_a_device_here_loads_nothing(scene: Scene) -> None:
@@ -307,7 +309,7 @@ def test_a_target_that_is_not_offered_is_refused_before_loading(change: dict[str
 
     def retell(entries: Entries, manifest: dict[str, Any]) -> None:
         manifest["targets"] = {odd: {**manifest["targets"]["data"], **change}}
-        for kernel in manifest["kernels"].values():
+        for kernel in manifest["plans"][0]["kernels"].values():
             kernel["target"] = odd
         model = onnx.ModelProto.FromString(entries["model.onnx"])
         for function in model.functions:
@@ -386,7 +388,7 @@ def test_one_entry_under_2000_names_of_an_artifact_is_held_once(scene: Scene) ->
     scene.save(DATA)
 
     def name_again(entries: Entries, manifest: dict[str, Any]) -> None:
-        for kernel in manifest["kernels"].values():
+        for kernel in manifest["plans"][0]["kernels"].values():
             files = kernel["artifact"]["files"]
             files.update({f"file{number}": files[LIBRARY] for number in range(2000)})
 

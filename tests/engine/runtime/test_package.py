@@ -5,7 +5,7 @@ import mmap
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from onnx.reference import ReferenceEvaluator
 
 import collage
 from collage.errors import PackageError
+from collage.runtime import Lowered
 from collage.runtime.load import load
 from collage.runtime.package import export_model, load_package, save_package
 from collage_core.contract import Artifact, Requirement, Target
 from collage_core.errors import KernelLoadError, UsageError
-from collage_core.passes.call_sites import call_sites
+from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.registry import Registry
 from tests.engine.runtime.mocks import MOCK, ExecutingMock, partition, reference
 from tests.engine.runtime.packages import X, registry, save, three_products
@@ -83,7 +84,7 @@ def test_equal_artifact_files_are_stored_once(tmp_path: Path, model: ir.Model) -
 
     package = load_package(path)
     assert [name for name in package.manifest.entries if name.startswith("artifacts/")] == ["artifacts/k0000/kernel.so"]
-    assert all(artifact == same for artifact in package.artifacts.values())
+    assert all(artifact == same for artifact in package.plan.artifacts.values())
 
 
 def test_everything_about_an_artifact_and_its_target_comes_back(tmp_path: Path, parsed: Parse) -> None:
@@ -113,9 +114,9 @@ def test_everything_about_an_artifact_and_its_target_comes_back(tmp_path: Path, 
     )
 
     package = load_package(path)
-    assert package.artifacts["k0000"] == artifact
-    assert package.targets == {"k0000": MOCK}
-    assert package.record == [1]
+    assert package.plan.artifacts["k0000"] == artifact
+    assert package.plan.targets == {"k0000": MOCK}
+    assert package.plan.record == [1]
     manifest = package.manifest
     assert (manifest.threads, manifest.model_name, manifest.model_sha256) == (2, "n", "cd")
     assert manifest.created == "2026-01-02T00:00:00+00:00"
@@ -248,7 +249,10 @@ def test_what_is_no_number_of_threads_is_refused(saved: Path, threads: Any) -> N
 def test_what_does_not_load_is_lowered_again_from_the_package(saved: Path, model: ir.Model) -> None:
     toolchain = ExecutingMock(refuse=["made for another CPU"])
 
-    session = load(saved, registry=registry(toolchain), relower=ExecutingMock(embed=True).lower)
+    def relower(site: CallSite, target: Target) -> Iterator[Lowered]:
+        yield Lowered(target=target, artifact=ExecutingMock(embed=True).lower(site))
+
+    session = load(saved, registry=registry(toolchain), relowering=lambda plan: relower)
 
     np.testing.assert_array_equal(session.run(None, {"x": X})[0], reference(model, {"x": X})[0])
 

@@ -66,7 +66,7 @@ def is_refused(path: Path, expected: np.ndarray[Any, Any]) -> bool:
     try:
         package = load_package(path)
         got = load(package, registry=registry()).run(None, {"x": X})[0]
-        assert package.record == {"decision": "so"}
+        assert package.plan.record == {"decision": "so"}
     except PackageError:
         return True
     np.testing.assert_array_equal(got, expected)
@@ -293,7 +293,7 @@ def test_a_record_made_to_exhaust_is_refused(
     rewrite(saved, consistently(lambda entries, manifest: entries.update({"record.json": record})))
 
     with pytest.raises(PackageDamagedError, match=reason):
-        _ = load_package(saved).record
+        _ = load_package(saved).plan.record
 
 
 @pytest.mark.guards(
@@ -339,7 +339,7 @@ def rename_file(manifest: dict[str, Any], name: str) -> None:
 
 
 def an_artifact(manifest: dict[str, Any]) -> dict[str, Any]:
-    artifact: dict[str, Any] = first(manifest["kernels"])["artifact"]
+    artifact: dict[str, Any] = first(manifest["plans"][0]["kernels"])["artifact"]
     return artifact
 
 
@@ -387,7 +387,7 @@ def name_twice(proto: onnx.ModelProto, manifest: dict[str, Any]) -> None:
 
 
 def forget_an_artifact(proto: onnx.ModelProto, manifest: dict[str, Any]) -> None:
-    del manifest["kernels"]["k0001"]
+    del manifest["plans"][0]["kernels"]["k0001"]
 
 
 @pytest.mark.guards(

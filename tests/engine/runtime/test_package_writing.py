@@ -82,7 +82,7 @@ def test_a_process_killed_while_it_saves_leaves_the_old_package(tmp_path: Path) 
             time.sleep(draw.uniform(0.0, 0.05))
             process.kill()
         package = load_package(path)
-        number = package.record["number"]
+        number = package.plan.record["number"]
         assert package.manifest.model_name == str(number)
         [weight] = package.weights.values()
         np.testing.assert_array_equal(weight, np.float32(number))

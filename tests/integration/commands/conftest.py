@@ -97,7 +97,7 @@ def _untimed(contenders: Sequence[Contender], *, rounds: int, **_: Any) -> dict[
     """Stands for the timing of whole plans: the more kernels, the faster."""
     found = {}
     for contender in contenders:
-        kernels = len(call_sites(load_package(str(contender.arguments["package"])).model))
+        kernels = len(call_sites(load_package(str(contender.arguments["package"])).plan.model))
         found[contender.name] = tuple((1000.0 / kernels,) * 3 for _ in range(rounds))
     return found
 

@@ -113,7 +113,7 @@ class Workshop:
     def mutated(self, path: Path, mutation: Mutation, random: np.random.Generator, out: Path) -> None:
         """Saves a package with one thing wrong in it."""
         package = load_package(path)
-        model = package.model
+        model = package.plan.model
         site = next(site for site in call_sites(model) if site.name == mutation.site)
         if mutation.kind == "weight":
             _swap_channels(site, mutation, random)
@@ -125,14 +125,14 @@ class Workshop:
         elif mutation.kind == "bias":
             _lose_bias(node)
             RemoveUnusedNodesPass()(function.model)  # of a bias ONNX Runtime is not to replace: it has none any more
-        artifact = self.lowered(package.targets[site.name], function)
-        _save(out, model, {**package.artifacts, site.name: artifact}, package.targets)
+        artifact = self.lowered(package.plan.targets[site.name], function)
+        _save(out, model, {**package.plan.artifacts, site.name: artifact}, package.plan.targets)
 
 
 def mutations(path: Path) -> Mapping[Kind, Sequence[Mutation]]:
     """Everything that can be made wrong in a package, by kind."""
     found: dict[Kind, list[Mutation]] = {"activation": [], "weight": [], "bias": []}
-    for site in call_sites(load_package(path).model):
+    for site in call_sites(load_package(path).plan.model):
         for place, node in enumerate(site.kernel_function().model.graph):
             for kind, name in _concerned(node, site):
                 found[kind].append(Mutation(kind, site.name, place, f"{node.op_type} {name}"))

@@ -138,7 +138,7 @@ def test_explain_reads_what_the_package_keeps(ran: Ran) -> None:
     for region in ran.second["regions"]:
         assert region["id"] in said
         assert region["toolchain"] in said
-    assert json.loads(facts.stdout) == load_package(ran.folder / "2.collage").record
+    assert json.loads(facts.stdout) == load_package(ran.folder / "2.collage").plan.record
 
 
 @pytest.mark.plugins

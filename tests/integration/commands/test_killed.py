@@ -145,7 +145,7 @@ def kill(work: Work, after_s: float) -> bool:
     assert set(before) <= set(left)
     assert set(acknowledged) <= set(left)
     if work.package.exists():  # whole, or not there
-        assert load_package(work.package).record is not None
+        assert load_package(work.package).plan.record is not None
     wait_for_nobody(work.folder)
     return True
 

@@ -66,7 +66,7 @@ def in_steps(contenders: Sequence[Contender], *, rounds: int, on_burst: Callable
     """Stands for the timing of whole plans: each step takes 100 us in place, and a plan of one kernel 10 ms."""
     found: dict[str, Any] = {}
     for contender in contenders:
-        sites = [site.name for site in call_sites(load_package(str(contender.arguments["package"])).model)]
+        sites = [site.name for site in call_sites(load_package(str(contender.arguments["package"])).plan.model)]
         parts_us = dict.fromkeys(sites, 100.0) if len(sites) > 1 else {}
         samples_us = (sum(parts_us.values()) or 10_000.0,) * 3
         burst = Burst(samples_us=samples_us, parts_us=parts_us, calibration_us=50.0)

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import collage
 from collage.cli import main
 from collage.commands.optimize import optimize
-from collage.errors import LoweredAgainWarning
+from collage.errors import SubstituteWarning
 from collage.options import OptimizeOptions
 from collage.runtime.package import load_package
 from collage_core.errors import KernelLoadError
@@ -139,7 +139,7 @@ def elsewhere(package: Path, folder: Path, change: Callable[[dict[str, Any]], No
             data = old.read(name)
             if name == "manifest.json":
                 manifest = json.loads(data)
-                for kernel in manifest["kernels"].values():
+                for kernel in manifest["plans"][0]["kernels"].values():
                     change(kernel["artifact"])
                 data = json.dumps(manifest).encode()
             new.writestr(name, data)
@@ -166,7 +166,7 @@ VERSION = "[0-9.]+"
 @pytest.mark.guards(
     "the library was upgraded, an instruction set is missing, weights are packed for another vector width",
     "the kernel is lowered again from the packaged function; a warning, a note of `collage run` and "
-    "`session.lowered_again` say so",
+    "`session.report()` say so",
     area="packages and files",
 )
 @pytest.mark.parametrize(
@@ -182,20 +182,20 @@ def test_an_artifact_that_does_not_fit_is_lowered_again_from_the_package_and_tha
 ) -> None:
     package = elsewhere(made, tmp_path, change)
 
-    with pytest.warns(LoweredAgainWarning, match=rf"of onnxruntime.* not loaded \({reason}") as said:
+    with pytest.warns(SubstituteWarning, match=rf"of onnxruntime.* not loaded \({reason}") as said:
         session = collage.load(package)
 
     names = [output.name for output in session.get_outputs()]
     right = reference(made.with_name("cnn.onnx"), feeds)
     check(dict(zip(names, session.run(None, feeds), strict=True)), right)
     assert [warning.filename for warning in said] == [__file__] * len(said)
-    assert "lowered again from the package, neither measured nor verified here; optimize the model again" in str(
-        said[0].message
-    )
-    assert {kernel.site for kernel in session.lowered_again} == set(load_package(package).artifacts)
+    assert len(said) == 1
+    assert "lowered again from the package, neither measured nor verified here" in str(said[0].message)
+    assert "optimize the model again" in str(said[0].message)
+    assert {kernel.site for kernel in session.report().substitutes} == set(load_package(package).plan.artifacts)
     twin = session.clone()
     check(dict(zip(names, twin.run(None, feeds), strict=True)), right)
-    assert twin.lowered_again == session.lowered_again
+    assert twin.report() == session.report()
 
 
 def test_the_command_says_what_was_lowered_again(made: Path, tmp_path: Path) -> None:
@@ -210,13 +210,15 @@ def test_the_command_says_what_was_lowered_again(made: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.guards("a package of a target that its toolchain does not offer on this machine")
-def test_a_target_that_is_not_offered_is_refused(made: Path, tmp_path: Path) -> None:
+def test_a_target_that_is_not_offered_has_a_substitute_unless_that_is_refused(
+    made: Path, tmp_path: Path, feeds: Arrays
+) -> None:
     path = elsewhere(made, tmp_path, older_library)
     with zipfile.ZipFile(path) as archive:
         manifest = json.loads(archive.read("manifest.json"))
         others = {name: archive.read(name) for name in archive.namelist() if name != "manifest.json"}
     [target] = manifest["targets"].values()
-    for kernel in manifest["kernels"].values():
+    for kernel in manifest["plans"][0]["kernels"].values():
         kernel["target"] = "elsewhere"
     manifest["targets"] = {"elsewhere": {**target, "options": [["spin", "never"]]}}
     model = onnx.ModelProto.FromString(others["model.onnx"])
@@ -229,7 +231,10 @@ def test_a_target_that_is_not_offered_is_refused(made: Path, tmp_path: Path) -> 
         for name, data in {**others, "manifest.json": json.dumps(manifest).encode()}.items():
             archive.writestr(name, data)
 
-    with pytest.raises(
-        KernelLoadError, match=r"not offer that target here: it offers onnxruntime, onnxruntime\(spin=true\)"
-    ):
-        collage.load(path)
+    reason = r"not offer that target here: it offers onnxruntime, onnxruntime\(spin=true\)"
+    with pytest.raises(KernelLoadError, match=reason):
+        collage.load(path, strict=True)
+    with pytest.warns(SubstituteWarning, match=rf"of onnxruntime\(spin=never\) .*{reason}.*; onnxruntime runs"):
+        session = collage.load(path)
+    names = [output.name for output in session.get_outputs()]
+    check(dict(zip(names, session.run(None, feeds), strict=True)), reference(made.with_name("cnn.onnx"), feeds))

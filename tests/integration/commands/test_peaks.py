@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from collage.commands.optimize import optimize
-from collage.commands.optimized import Optimized
+from collage.commands.optimizing.optimized import Optimized
 from collage.measure.driver.source import MeasuringCostSource
 from collage.options import OptimizeOptions
 from collage.peaks import machine_peaks

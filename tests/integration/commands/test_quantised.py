@@ -75,7 +75,7 @@ def optimized(model: Path, folder: Path, feeds: Arrays) -> Path:
 
 def crossing(package: Path) -> list[onnx_ir.Value]:
     """What the kernels of a package pass each other."""
-    sites = call_sites(load_package(package).model)
+    sites = call_sites(load_package(package).plan.model)
     return [value for site in sites for value in site.outputs if not value.is_graph_output()]
 
 
@@ -93,10 +93,10 @@ def test_a_quantised_network_runs_on_two_toolchains_and_only_few_bits_go_between
     right(dict(evaluate(graph.model, feeds, keep=expected.__contains__).values), expected)
     assert all(value.dtype in NARROW for value in crossing(package))
     opened = load_package(package)
-    for site in call_sites(opened.model):
+    for site in call_sites(opened.plan.model):
         kinds = {node.op_type for node in site.kernel_function().model.graph}
         if site.toolchain == "onnxruntime" and kinds & {"Conv", "Gemm"}:
-            made = onnx.load(io.BytesIO(opened.artifacts[site.name].files["model.onnx"]))
+            made = onnx.load(io.BytesIO(opened.plan.artifacts[site.name].files["model.onnx"]))
             assert {node.op_type for node in made.graph.node} & INTEGER_KERNELS
     said = CliRunner().invoke(main, ["compare", str(cnn), str(package)])
     assert said.exit_code == 0, said.output
@@ -158,9 +158,9 @@ def test_a_wrong_parameter_of_any_operator_is_seen(
     kind: str, cnn: Path, package: Path, workshop: Workshop, tmp_path: Path
 ) -> None:
     passed, tried = [], 0
-    for name in [site.name for site in call_sites(load_package(package).model)]:
-        opened = load_package(package)
-        model = opened.model
+    for name in [site.name for site in call_sites(load_package(package).plan.model)]:
+        plan = load_package(package).plan
+        model = plan.model
         site = next(site for site in call_sites(model) if site.name == name)
         inner = _concerned(site.kernel_function().model.graph, kind)
         if inner is None:
@@ -169,9 +169,9 @@ def test_a_wrong_parameter_of_any_operator_is_seen(
         outer = next(value for value in site.constants if value.const_value is inner.const_value)
         assert outer.const_value is not None
         outer.const_value = onnx_ir.tensor(_spoiled(outer.const_value.numpy(), kind), name=outer.name)
-        artifacts = {**opened.artifacts, name: workshop.lowered(opened.targets[name], site.kernel_function())}
+        artifacts = {**plan.artifacts, name: workshop.lowered(plan.targets[name], site.kernel_function())}
         wrong = tmp_path / f"{name}.collage"
-        save_package(wrong, model, artifacts, opened.targets, None, threads=THREADS, model_name="m", model_sha256="")
+        save_package(wrong, model, artifacts, plan.targets, None, threads=THREADS, model_name="m", model_sha256="")
         if CliRunner().invoke(main, ["compare", str(cnn), str(wrong)]).exit_code != 1:
             passed.append((name, [node.op_type for node in site.kernel_function().model.graph]))
     assert tried >= 2

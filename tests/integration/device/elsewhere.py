@@ -23,7 +23,7 @@ def main(package: str, given: str, made: str) -> None:
     np.savez(made, **dict(zip([output.name for output in session.get_outputs()], outputs, strict=True)))
     facts = {
         "launches": [[launch.device, launch.mode, len(launch.steps), launch.reason] for launch in session.launches],
-        "lowered_again": len(session.lowered_again),
+        "substitutes": len(session.report().substitutes),
         "modules": sorted(sys.modules),
     }
     print(json.dumps(facts))

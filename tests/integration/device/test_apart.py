@@ -72,7 +72,7 @@ def test_the_best_plan_of_each_set_ran_end_to_end(record: Record) -> None:
 
 
 def test_in_another_process_the_plan_runs(folder: Path, record: Record) -> None:
-    assert ran_elsewhere(folder).facts["lowered_again"] == 0
+    assert ran_elsewhere(folder).facts["substitutes"] == 0
     assert {region.toolchain for region in record.regions} == {"left", "near"}
 
 

@@ -56,9 +56,9 @@ def test_each_region_has_its_own_error_and_the_explanation_says_them(record: Rec
 def test_its_kernels_are_deterministic_and_its_weights_are_the_models_own(folder: Path, record: Record) -> None:
     package = load_package(folder / "layers.collage")
 
-    sites = [site for site, target in package.targets.items() if target.name == FP16]
-    variants = {package.artifacts[site].variant for site in sites}
-    wanted = {weight_named(key)[1] for site in sites for key in package.artifacts[site].constants.values()}
+    sites = [site for site, target in package.plan.targets.items() if target.name == FP16]
+    variants = {package.plan.artifacts[site].variant for site in sites}
+    wanted = {weight_named(key)[1] for site in sites for key in package.plan.artifacts[site].constants.values()}
 
     assert variants == {"steady"}
     assert {dtype.name for dtype in wanted if dtype} == {"FLOAT16"}
@@ -71,7 +71,7 @@ def test_another_process_computes_what_the_narrowed_model_does(folder: Path, rec
     narrowed = narrowed_products(layers(), PRECISIONS["fp16"])
     assert isinstance(narrowed, Narrowed)
     rounded, exact = (evaluate(model, {"x": X}).values for model in (narrowed.model, layers()))
-    assert ran.facts["lowered_again"] == 0
+    assert ran.facts["substitutes"] == 0
     for name, value in ran.outputs.items():
         assert compare(value, rounded[name]).error < 1e-6 < compare(value, exact[name]).error
 

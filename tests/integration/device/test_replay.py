@@ -215,7 +215,7 @@ def test_a_package_is_run_by_a_new_process_without_compiling(installed_place: Pl
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["launches"] == [[place.device, "graph", plan.steps, ""]]
-    assert facts["lowered_again"] == 0
+    assert facts["substitutes"] == 0
     assert toolchains.noted() == before
     assert not list(cache.rglob("*"))
     assert not {"triton", "torch"} & set(facts["modules"])

@@ -59,7 +59,6 @@ SHAPES = (
     Row(["--input-shapes", "x:[2,three]"], ["'x:[2,three]' is not an input shape"]),
     Row(["--input-shapes", "x:[-2,3]"], ["'x:[-2,3]' is not an input shape"]),
     Row(["--input-shapes", "x:[2.0,3]"], ["'x:[2.0,3]' is not an input shape"]),
-    Row(["--input-shapes", "x:[2,3]", "--input-shapes", "x:[4,3]"], ["input 'x' is given two shapes"]),
     Row(["--input-shapes", "z:[2,3]"], ["input 'z': the model has no such input", "'x', 'n'"], free=True),
     Row(["--input-shapes", "X:[2,3]"], ["input 'X': the model has no such input", "did you mean 'x'?"], free=True),
     Row(["--input-shapes", "x:[2]"], ["input 'x': [2] has 1 dimensions, the model declares [batch,3]"], free=True),
@@ -140,6 +139,15 @@ def spelt(row: Row) -> str:
 def test_toolchains_and_shapes_that_make_no_sense_are_misuse(row: Row, desk: Desk) -> None:
     for command in ("inspect", "optimize", "bench"):
         desk.refuses(desk.command(command, *row.options, model=desk.free if row.free else None), row.status, row.says)
+
+
+def test_only_optimize_takes_several_shapes_and_all_have_to_fit_the_model(desk: Desk) -> None:
+    two = ["--input-shapes", "x:[2,3]", "--input-shapes", "x:[4,3]"]
+    for command in ("inspect", "bench"):
+        desk.refuses(desk.command(command, *two), 2, ["input 'x' is given two shapes; only `optimize` takes several"])
+    desk.refuses(desk.command("optimize", *two), 2, ["input 'x': [4, 3] contradicts the model's [2,3]"])
+    wrong = ["--input-shapes", "x:[1|2,3|4]"]
+    desk.refuses(desk.command("optimize", *wrong, model=desk.free), 2, ["4] contradicts the model's [batch,3]"])
 
 
 @pytest.mark.guards(

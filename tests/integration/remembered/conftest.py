@@ -14,7 +14,7 @@ import pytest
 
 from collage import options
 from collage.commands.optimize import optimize
-from collage.commands.optimized import Optimized
+from collage.commands.optimizing.optimized import Optimized
 from collage.decide import race
 from collage.options import OptimizeOptions
 from collage.store import TuningRecord, open_database

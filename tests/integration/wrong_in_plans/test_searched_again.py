@@ -15,7 +15,7 @@ import pytest
 import collage
 from collage import options
 from collage.commands.optimize import optimize
-from collage.commands.optimized import Optimized
+from collage.commands.optimizing.optimized import Optimized
 from collage.decide import race
 from collage.errors import WrongKernelError, WrongPinError
 from collage.measure import budget

@@ -100,7 +100,8 @@ input_shapes_option = click.option(
     type=input_shape,
     multiple=True,
     metavar="NAME:[D,...]",
-    help="Shape of an input, e.g. x:[1,3,224,224]; repeat for several.",
+    help="Shape of an input, e.g. x:[1,3,224,224]; repeat for several inputs. For optimize also several shapes, "
+    "x:[1|4,3,224,224]: one package with a plan for each.",
 )
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
 _LONGEST_NAME = 240
 """Longest file name in bytes: file systems allow 255, and a file is first written under a longer temporary name."""
+
+MOST_SHAPES = 64
+"""Most sets of input shapes of one command."""
+
+GivenShapes: TypeAlias = tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]
+"""What `--input-shapes` was given: an input's name and shapes, each time."""
 
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -51,23 +58,31 @@ def duration(text: str) -> float:
     return total
 
 
-def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """Parse an input's name and shape from `x:[1,3,224,224]` or the trtexec form `x:1x3x224x224`.
+def input_shape(text: str) -> tuple[str, tuple[tuple[int, ...], ...]]:
+    """Parse an input's name and shapes from `x:[1|4,3,224,224]` or the trtexec form `x:1x3x224x224`.
 
     Raises:
-        click.BadParameter: If the text has neither form.
+        click.BadParameter: If the text has neither form, or gives too many shapes.
 
     Examples:
         >>> input_shape("images:0:[1,3]")
-        ('images:0', (1, 3))
+        ('images:0', ((1, 3),))
+        >>> input_shape("x:[1|4,3]")
+        ('x', ((1, 3), (4, 3)))
     """
     # input names may hold colons (`images:0`), extents do not
     name, _, extents = text.strip().rpartition(":")
-    bracketed = re.fullmatch(r"\[\s*((?:\d+\s*(?:,\s*\d+\s*)*)?)\]", extents)
+    extent = r"\s*\d+\s*(?:\|\s*\d+\s*)*"
+    bracketed = re.fullmatch(rf"\[\s*((?:{extent}(?:,{extent})*)?)\]", extents)
     if not name or not (bracketed or re.fullmatch(r"\d+(?:x\d+)*", extents)):
-        raise click.BadParameter(f"{text!r} is not an input shape; write for example x:[1,3,224,224]")
+        raise click.BadParameter(
+            f"{text!r} is not an input shape; write for example x:[1,3,224,224], or x:[1|4,3,224,224] for several"
+        )
     inside = bracketed[1] if bracketed else extents
-    return name, tuple(int(extent) for extent in re.split(r"[x,]", inside) if extent.strip())
+    axes = [tuple(map(int, axis.split("|"))) for axis in re.split(r"[x,]", inside) if axis.strip()]
+    if math.prod(map(len, axes)) > MOST_SHAPES:
+        raise click.BadParameter(f"{text!r} gives more than {MOST_SHAPES} shapes; name fewer")
+    return name, tuple(dict.fromkeys(itertools.product(*axes)))
 
 
 def targets(text: str) -> str:
@@ -141,17 +156,41 @@ def _identity(path: Path) -> object:
     return (known.st_dev, known.st_ino)
 
 
-def shapes_by_name(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Mapping[str, tuple[int, ...]]:
+def shapes_by_name(shapes: GivenShapes) -> Mapping[str, tuple[int, ...]]:
     """Collect input shapes given one by one into a mapping.
 
     Raises:
         click.BadParameter: If an input is given two shapes.
     """
-    by_name: dict[str, tuple[int, ...]] = {}
-    for name, shape in shapes:
-        if by_name.setdefault(name, shape) != shape:
-            raise click.BadParameter(f"input {name!r} is given two shapes", param_hint="--input-shapes")
-    return by_name
+    sets = shape_sets(shapes)
+    for name in sets[0]:
+        if len({each[name] for each in sets}) > 1:
+            raise click.BadParameter(
+                f"input {name!r} is given two shapes; only `optimize` takes several", param_hint="--input-shapes"
+            )
+    return sets[0]
+
+
+def shape_sets(
+    shapes: GivenShapes,
+) -> tuple[Mapping[str, tuple[int, ...]], ...]:
+    """Collect input shapes into every set that takes one shape of each input, in the order given.
+
+    Raises:
+        click.BadParameter: If these are too many.
+
+    Examples:
+        >>> shape_sets((("x", ((1, 3), (4, 3))), ("n", ((),))))
+        ({'x': (1, 3), 'n': ()}, {'x': (4, 3), 'n': ()})
+        >>> shape_sets(())
+        ({},)
+    """
+    by_name: dict[str, dict[tuple[int, ...], None]] = {}
+    for name, choices in shapes:
+        by_name.setdefault(name, {}).update(dict.fromkeys(choices))
+    if math.prod(map(len, by_name.values())) > MOST_SHAPES:
+        raise click.BadParameter(f"they make more than {MOST_SHAPES} sets; name fewer", param_hint="--input-shapes")
+    return tuple(dict(zip(by_name, each, strict=True)) for each in itertools.product(*by_name.values()))
 
 
 def split_names(lists: tuple[str, ...]) -> tuple[str, ...]:

@@ -56,14 +56,14 @@ class Optimized:
         Raises:
             PackageError: If it cannot be written.
         """
-        digest = self._save(path)
-        try:
-            TrustedPackages().add(digest, Path(path), "written")
-        except TrustError as error:
-            message = f"{os.fspath(path)} is saved, but code in it will not be loaded: {error}"
-            warnings.warn(message, UnrecordedPackageWarning, stacklevel=2)
+        trusted_as_written(self.write(path), path)
 
-    def _save(self, path: str | os.PathLike[str]) -> str:
+    def write(self, path: str | os.PathLike[str]) -> str:
+        """Write the package atomically, for this process alone, and return its `Package.digest`.
+
+        Raises:
+            PackageError: If it cannot be written.
+        """
         return self.assembled.save(
             path,
             to_jsonable(self.record),
@@ -76,5 +76,19 @@ class Optimized:
         """Return a session that runs the plan in this process."""
         with TemporaryFolder() as folder:
             package = folder / "plan.collage"
-            self._save(package)
+            self.write(package)
             return load(package, trusted=True)
+
+
+def trusted_as_written(digest: str, path: str | os.PathLike[str]) -> None:
+    """Add a package to those written on this machine; warn if that is not possible.
+
+    Args:
+        digest: Its `Package.digest`.
+        path: Its path, for the list and for messages.
+    """
+    try:
+        TrustedPackages().add(digest, Path(path), "written")
+    except TrustError as error:
+        message = f"{os.fspath(path)} is saved, but code in it will not be loaded: {error}"
+        warnings.warn(message, UnrecordedPackageWarning, stacklevel=3)

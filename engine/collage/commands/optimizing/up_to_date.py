@@ -6,10 +6,11 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from collage.commands.origin import origin_of
+from collage.commands.optimizing.origin import origin_of
 from collage.options import OptimizeOptions
 from collage.report.documents.codec import record_from_document
 from collage.report.facts.record import Record
@@ -24,13 +25,13 @@ class Concluded:
 
     Attributes:
         package: Absolute path of the package that was saved.
-        record: SHA-256 of that package's record, in hexadecimal.
+        record: SHA-256 of that package's records, in hexadecimal.
         model: SHA-256 of the model's file.
         targets: Names of the targets that could have taken part.
     """
 
     KIND: ClassVar[str] = "optimization"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     package: str
     record: str
@@ -43,35 +44,37 @@ class UpToDate:
     """What needs no optimization.
 
     Attributes:
-        record: Record of the optimization that made the package.
+        records: Records of the optimizations that made the package, one for each plan.
         copied_from: Where the package was copied from; None if it was where it should be.
     """
 
-    record: Record
+    records: tuple[Record, ...]
     copied_from: Path | None
 
 
-def remember(origin: str, package: Path, tuning_db: str | None) -> None:
+def remember(origins: Sequence[str], package: Path, tuning_db: str | None) -> None:
     """Record in the tuning database that an optimization ended with a package; if that fails, the next one is run.
 
     Args:
-        origin: What `origin_of` says of it.
+        origins: What `origin_of` says of it, for each set of input shapes.
         package: The package that was saved.
         tuning_db: URL of the tuning database.
     """
     with contextlib.suppress(CollageError), open_database(tuning_db) as database:
-        document = load_package(package).record
-        record = record_from_document(document, str(package))
+        plans = load_package(package).plans
+        records = [record_from_document(plan.record, str(package)) for plan in plans]
         concluded = Concluded(
             package=str(package.resolve()),
-            record=_digest(document),
-            model=record.model.sha256,
-            targets=tuple(sorted(name for toolchain in record.toolchains for name in toolchain.targets)),
+            record=_digest([plan.record for plan in plans]),
+            model=records[0].model.sha256,
+            targets=tuple(
+                sorted({name for record in records for toolchain in record.toolchains for name in toolchain.targets})
+            ),
         )
-        database.put_document(origin, concluded)
+        database.put_document(_joined(origins), concluded)
 
 
-def up_to_date(model: Path, options: OptimizeOptions, output: Path) -> UpToDate | None:
+def up_to_date(model: Path, each: Sequence[OptimizeOptions], output: Path) -> UpToDate | None:
     """Keep or copy the package that the last such optimization made; return None if there is none.
 
     Such an optimization is one of the same model, with the same options and software, on this machine. The package may
@@ -81,16 +84,17 @@ def up_to_date(model: Path, options: OptimizeOptions, output: Path) -> UpToDate 
 
     Args:
         model: The ONNX file.
-        options: What would be done.
+        each: What would be done, for each set of input shapes.
         output: Where the package should be.
     """
-    if options.retry_failed:
+    if each[0].retry_failed:
         return None
     try:
         # opened first: without a database nothing is hashed
-        with open_database(options.tuning_db, read_only=True) as database:
-            origin = origin_of(model, options)
-            known = None if origin is None else database.get_document(Concluded, origin)
+        with open_database(each[0].tuning_db, read_only=True) as database:
+            origins = [origin for options in each if (origin := origin_of(model, options)) is not None]
+            whole = len(origins) == len(each)
+            known = database.get_document(Concluded, _joined(origins)) if whole else None
     except (CollageError, OSError):  # whatever it is, the optimization will say so
         return None
     if known is None:
@@ -98,15 +102,21 @@ def up_to_date(model: Path, options: OptimizeOptions, output: Path) -> UpToDate 
     for place in (output, Path(known.package)):
         with contextlib.suppress(CollageError):
             package = load_package(place)
-            # anybody may write this record into a package of another content
-            if package.digest in TrustedPackages() and _digest(package.record) == known.record:
+            # anybody may write these records into a package of another content
+            documents = [plan.record for plan in package.plans]
+            if package.digest in TrustedPackages() and _digest(documents) == known.record:
                 package.verify()
-                record = record_from_document(package.record, str(place))
+                records = tuple(record_from_document(document, str(place)) for document in documents)
                 if place is not output:
                     package.save_copy(output)
-                return UpToDate(record=record, copied_from=None if place is output else place)
+                return UpToDate(records=records, copied_from=None if place is output else place)
     return None
 
 
-def _digest(document: Any) -> str:
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+def _joined(origins: Sequence[str]) -> str:
+    """Return the origin of plans for several shapes."""
+    return origins[0] if len(origins) == 1 else hashlib.sha256("\n".join(origins).encode()).hexdigest()
+
+
+def _digest(documents: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(documents, sort_keys=True).encode()).hexdigest()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 from collage.report.documents.bench_json import latency_document
 from collage.report.documents.codec import dumps, to_jsonable
-from collage.report.facts.record import ContenderFacts, CopyFacts, Record, RegionFacts, SearchFacts
+from collage.report.facts.record import SCHEMA_VERSION, ContenderFacts, CopyFacts, Record, RegionFacts, SearchFacts
 from collage_core.candidates.refusals import Refusal
 
 PHASES = ("prepare", "candidates", "measure", "search", "refine", "total")
@@ -17,8 +18,18 @@ _REFUSAL_ORDER = operator.attrgetter("target", "stage", "reason", "nodes")
 
 def optimize_json(record: Record) -> str:
     """Return the public form of a record, as JSON text."""
+    return dumps(_document(record))
+
+
+def shapes_json(records: Sequence[Record]) -> str:
+    """Return the public form of records of several input shapes, as JSON text: `shapes` has one for each."""
+    shapes = [{"input_shapes": to_jsonable(record.model.input_shapes), **_document(record)} for record in records]
+    return dumps({"schema_version": SCHEMA_VERSION, "shapes": shapes})
+
+
+def _document(record: Record) -> dict[str, Any]:
     refusals = sorted((*record.refusals, *_unusable(record)), key=_REFUSAL_ORDER)
-    document = {
+    return {
         **latency_document(record.model, record.host, record.threads, record.comparison),
         "search": _search(record.search),
         "predicted_ms": round(record.predicted_ms, 6),
@@ -36,7 +47,6 @@ def optimize_json(record: Record) -> str:
         "device_work": to_jsonable(record.device_work),
         "refusals": to_jsonable(refusals),
     }
-    return dumps(document)
 
 
 def _search(search: SearchFacts) -> dict[str, Any]:

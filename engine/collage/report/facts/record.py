@@ -28,12 +28,14 @@ class ModelFacts:
         sha256: Of the model file, in hexadecimal.
         nodes: Nodes of the prepared model.
         nodes_as_given: Nodes before preparing.
+        input_shapes: Shape of each input that has a static one, by name.
     """
 
     name: str
     sha256: str
     nodes: int
     nodes_as_given: int
+    input_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from collage.report.facts.device_facts import DeviceWorkFacts
 from collage.report.facts.record import SCHEMA_VERSION
+from collage.runtime.kernels.reports import KernelReport
 
 if TYPE_CHECKING:
     from collage.runtime import Profile
@@ -60,6 +61,7 @@ class RunReport:
         steps: In execution order; empty if nothing was profiled.
         device_work: Device work of each run.
         notes: Other information for the reader.
+        substitutes: Kernels that run in place of packaged ones that do not load here.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -69,6 +71,7 @@ class RunReport:
     steps: tuple[StepFacts, ...] = ()
     device_work: DeviceWorkFacts = dataclasses.field(default_factory=DeviceWorkFacts)
     notes: tuple[str, ...] = ()
+    substitutes: tuple[KernelReport, ...] = ()
 
 
 def describe_outputs(outputs: Mapping[str, Any]) -> tuple[OutputFacts, ...]:

@@ -14,7 +14,7 @@ class Admission(Protocol):
     """What may be loaded."""
 
     def check_target(self, target: Target, host: Host) -> Supported | Unsupported:
-        """Check that a target's toolchain may have it on this machine; a missing toolchain is no reason.
+        """Check that a target's toolchain is here and may have it on this machine.
 
         Raises:
             PluginError: If the plugin fails.
@@ -61,7 +61,7 @@ class PackageAdmission:
         """
         toolchain = self._toolchains(target.toolchain)
         if isinstance(toolchain, Unsupported):
-            return Supported()
+            return toolchain
         offered = toolchain.check_host(host) if self._trusted else _offered(toolchain, target, host)
         if isinstance(offered, Unsupported):
             return Unsupported(f"its toolchain does not offer that target here: {offered.reason}", offered.obstacle)

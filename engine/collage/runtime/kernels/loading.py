@@ -6,7 +6,7 @@ import dataclasses
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,6 @@ from collage_core.passes.call_sites import CallSite
 Load = Callable[[Target, Artifact, RunContext], Kernel | Unsupported]
 """A toolchain's loader, as `Toolchain.load` is."""
 
-Relower = Callable[[CallSite], Artifact]
-"""Lowers a call site again, for an artifact that does not load on this machine."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Loaded:
@@ -57,22 +54,36 @@ class Loaded:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class LoweredAgain:
-    """A kernel whose packaged artifact does not fit this machine, or is code that is not trusted.
+class Lowered:
+    """A call site lowered on this machine.
 
     Attributes:
-        site: Its call site.
-        target: Name of its target.
-        nodes: Names of the nodes it computes.
-        reason: Why it was not loaded.
-        artifact: The replacement.
+        target: Target it was lowered for: the packaged one, or another.
+        artifact: The artifact.
     """
 
-    site: str
-    target: str
-    nodes: tuple[str, ...]
-    reason: str
+    target: Target
     artifact: Artifact = dataclasses.field(repr=False)
+
+
+Relower = Callable[[CallSite, Target], Iterator[Lowered | Unsupported]]
+"""Lowers a call site again whose artifact does not load for its target, in one way after the other.
+
+Each way is attempted only if those before it did not load; a way that is not possible yields its reason.
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Substitute:
+    """A kernel that was lowered here because the packaged one was not loaded.
+
+    Attributes:
+        lowered: What runs instead.
+        reason: Why the packaged kernel was not loaded.
+    """
+
+    lowered: Lowered
+    reason: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +97,10 @@ class Loader:
         host: This machine.
         devices: Where kernels of other devices run.
         weights: Weights by content hash; None to take them from the model.
-        relower: What to do about an artifact that does not load; None to give up.
+        relower: Lowers a call site again whose artifact does not load; None to give up.
         admission: Decides what may be loaded.
         version_of: Looks up installed distributions.
-        again: By call site, what was lowered again; clones load that.
+        substitutes: By call site, what was lowered again; clones load that.
         placed: By device and what artifacts call them, weights that are there already.
         converted: Weights converted for kernels of the CPU, as long as one of them holds them.
     """
@@ -103,7 +114,7 @@ class Loader:
     relower: Relower | None = None
     admission: Admission = dataclasses.field(default_factory=EverythingAdmitted)
     version_of: VersionOf = installed_version
-    again: dict[str, LoweredAgain] = dataclasses.field(default_factory=dict)
+    substitutes: dict[str, Substitute] = dataclasses.field(default_factory=dict)
     placed: dict[tuple[str, str], Buffer] = dataclasses.field(default_factory=dict)
     converted: weakref.WeakValueDictionary[str, np.ndarray[Any, Any]] = dataclasses.field(
         default_factory=weakref.WeakValueDictionary
@@ -115,60 +126,70 @@ class Loader:
         return dataclasses.replace(self, devices=self.devices.apart())
 
     def __call__(self, site: CallSite, target: Target, artifact: Artifact) -> Loaded:
-        """Load one kernel.
+        """Load one kernel, or a substitute.
 
         Raises:
-            KernelLoadError: If the toolchain does not offer the target here. If the machine lacks what the artifact
-                needs, the artifact may not be loaded or the toolchain refuses, and lowering again is not possible or
-                does not help.
+            KernelLoadError: If neither loads; it has the reason of each.
         """
-        made = self.again.get(site.name)
-        if made is not None:
-            answer = self._attempt(site, target, made.artifact)
-        elif admitted := self._admitted(site, target, artifact):
-            answer = self._attempt(site, target, artifact)
-        else:
-            answer = admitted
+        known = self.substitutes.get(site.name)
+        answer: Loaded | Supported | Unsupported
+        try:
+            if known is not None:
+                answer = self._attempt(site, known.lowered.target, known.lowered.artifact)
+            elif answer := self._admitted(target, artifact):
+                answer = self._attempt(site, target, artifact)
+        except DeviceError as error:  # of memory that others hold: a plan without the device is not what is missing
+            raise _error(site, target, str(error)) from error
         if isinstance(answer, Loaded):
             return answer
-        if self.relower is None:
+        if self.relower is None or known is not None:
             raise _error(site, target, answer.reason)
+        refusals = [answer.reason]
+        for lowered in self._lowered_again(site, target):
+            if isinstance(lowered, Unsupported):
+                refusals.append(lowered.reason)
+                continue
+            try:
+                second = self._attempt(site, lowered.target, lowered.artifact)
+            except DeviceError as error:
+                second = Unsupported(str(error))
+            if isinstance(second, Loaded):
+                self.substitutes[site.name] = Substitute(lowered=lowered, reason=answer.reason)
+                return second
+            whose = "" if lowered.target.name == target.name else f" for {lowered.target.name}"
+            refusals.append(f"lowered again{whose}: {second.reason}")
+        raise _error(site, target, "; ".join(refusals))
+
+    def _lowered_again(self, site: CallSite, target: Target) -> Iterator[Lowered | Unsupported]:
+        """Lower a call site again in each way there is; one that fails yields its reason."""
+        if self.relower is None:
+            return
         try:
-            again = self.relower(site)
+            yield from self.relower(site, target)
         except Exception as error:
-            why = error.reason if isinstance(error, KernelLoadError) else error
-            raise _error(site, target, f"{answer.reason}; lowering it again failed: {why}") from error
-        second = self._attempt(site, target, again)
-        if isinstance(second, Loaded):
-            self.again[site.name] = LoweredAgain(
-                site=site.name, target=target.name, nodes=site.nodes, reason=answer.reason, artifact=again
-            )
-            return second
-        raise _error(site, target, f"{answer.reason}; lowered again: {second.reason}")
+            yield Unsupported(f"lowering it again failed: {error}")
 
-    def _admitted(self, site: CallSite, target: Target, artifact: Artifact) -> Supported | Unsupported:
-        """Check that an artifact may be loaded, before any code of its toolchain sees it otherwise.
-
-        Raises:
-            KernelLoadError: If the toolchain does not offer the target here; lowering again would not help.
-        """
+    def _admitted(self, target: Target, artifact: Artifact) -> Supported | Unsupported:
+        """Check that an artifact may be loaded, before any code of its toolchain sees it otherwise."""
         try:
             admitted = self.admission.check_artifact(target, artifact)
-            offered = self.admission.check_target(target, self.host) if admitted else admitted
+            return self.admission.check_target(target, self.host) if admitted else admitted
         except PluginError as error:
-            raise _error(site, target, error.reason) from error
-        if admitted and isinstance(offered, Unsupported):
-            raise _error(site, target, offered.reason)
-        return admitted
+            return Unsupported(error.reason)
 
     def _attempt(self, site: CallSite, target: Target, artifact: Artifact) -> Loaded | Unsupported:
+        """Load an artifact for a target.
+
+        Raises:
+            DeviceError: If the device has not the memory for the weights.
+        """
         met = check_requirements(artifact.requires, self.host, self.version_of, device=target.device)
         if isinstance(met, Unsupported):
             return met
         constants: dict[str, np.ndarray[Any, Any]] = {}
         weights = Weights({})
         if artifact.constants:
-            weights = Weights(_weights_of(site) if self.weights is None else self.weights, self.converted)
+            weights = Weights(self._weights(site, artifact), self.converted)
             missing = [name for name, key in artifact.constants.items() if key not in weights]
             if missing:
                 return Unsupported(f"its weights {', '.join(missing)} are not at hand")
@@ -183,9 +204,9 @@ class Loader:
             try:
                 device = self.devices[target.device]
                 device.activate()
-                stream, placed = device.handle, self._place(device, artifact.constants.values(), weights)
-            except DeviceError as error:  # lowering it again would give it neither a device nor memory
-                raise _error(site, target, str(error)) from error
+            except DeviceError as error:
+                return Unsupported(str(error))
+            stream, placed = device.handle, self._place(device, artifact.constants.values(), weights)
         scratch = Path(tempfile.mkdtemp(dir=self.scratch.path))
         context = RunContext(
             threads=self.threads,
@@ -201,7 +222,7 @@ class Loader:
         try:
             kernel = self.load(target, artifact, context)
         except PluginError as error:
-            raise _error(site, target, error.reason) from error
+            return Unsupported(error.reason)
         finally:
             if kernel is None or isinstance(kernel, Unsupported):
                 shutil.rmtree(scratch, ignore_errors=True)
@@ -214,6 +235,20 @@ class Loader:
         )
         removed_with(loaded, scratch)
         return loaded
+
+    def _weights(self, site: CallSite, artifact: Artifact) -> Mapping[str, np.ndarray[Any, Any]]:
+        """Return the weights of an artifact: those shared by all, and what only the call site's function holds."""
+        held = self.weights
+        if held is None:
+            return _weights_of(site)
+        if all(key in held for key in self._asked(artifact)):
+            return held
+        return {**_weights_of(site), **{key: held[key] for key in self._asked(artifact) if key in held}}
+
+    @staticmethod
+    def _asked(artifact: Artifact) -> set[str]:
+        """Return the content hashes of the weights that an artifact asks for."""
+        return {weight_named(key)[0] for key in artifact.constants.values()}
 
     def _place(self, device: DeviceStream, wanted: Iterable[str], weights: Weights) -> dict[str, Buffer]:
         """Return the weights on a device, converted and copied there when the first kernel needs them."""

@@ -1,9 +1,10 @@
 """The `.collage` file: everything a mixed executable needs, in one archive."""
 
 from collage.runtime.package.manifest import FORMAT, MOST_THREADS, SCHEMA_VERSION, Manifest
+from collage.runtime.package.plan import PackagedPlan
 from collage.runtime.package.reader import Package, export_model, load_package
 from collage.runtime.package.trust import TrustedPackage, TrustedPackages
-from collage.runtime.package.writer import save_package
+from collage.runtime.package.writer import join_packages, save_package
 
 __all__ = [
     "FORMAT",
@@ -11,9 +12,11 @@ __all__ = [
     "SCHEMA_VERSION",
     "Manifest",
     "Package",
+    "PackagedPlan",
     "TrustedPackage",
     "TrustedPackages",
     "export_model",
+    "join_packages",
     "load_package",
     "save_package",
 ]

@@ -19,11 +19,12 @@ from collage_core.contract import Target
 from collage_core.contract.names import is_plain_name
 
 FORMAT = "collage-package"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 MANIFEST = "manifest.json"
 MODEL = "model.onnx"
 RECORD = "record.json"
+"""Names of the first plan's entries."""
 WEIGHTS = "weights/"
 ARTIFACTS = "artifacts/"
 
@@ -32,6 +33,9 @@ JSON_LIMIT_BYTES = 64 << 20
 
 MOST_THREADS = 4096
 """Largest plausible number of threads; starting more would bring this machine down."""
+
+MOST_PLANS = 256
+"""Most plans of one package."""
 
 MOST_AXES = 64
 """Most axes of a tensor, the limit of NumPy arrays."""
@@ -100,6 +104,23 @@ class PackagedKernel:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEntry:
+    """One plan of a package: the model for inputs of certain shapes.
+
+    Attributes:
+        model: Name of the entry with its partitioned model.
+        record: Name of the entry with what its optimisation found out.
+        input_shapes: Shape of each input that has a static one, by name.
+        kernels: By call site.
+    """
+
+    model: str
+    record: str
+    input_shapes: dict[str, tuple[int, ...]]
+    kernels: dict[str, PackagedKernel]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
     """A distribution the artifacts were built with, listed for redistribution of the package.
 
@@ -127,8 +148,8 @@ class Manifest:
         model_sha256: Of that model's file, in hexadecimal.
         threads: CPU threads it was measured with.
         targets: By name.
-        kernels: By call site.
-        weights: By content hash.
+        plans: One for each set of input shapes.
+        weights: By content hash; all plans share them.
         libraries: What the artifacts were built with.
         entries: Every other entry of the archive, by name.
     """
@@ -141,7 +162,7 @@ class Manifest:
     model_sha256: str
     threads: int
     targets: dict[str, Target]
-    kernels: dict[str, PackagedKernel]
+    plans: tuple[PlanEntry, ...]
     weights: dict[str, Weight]
     libraries: tuple[Library, ...]
     entries: dict[str, Entry]
@@ -149,6 +170,10 @@ class Manifest:
     def __post_init__(self) -> None:
         if not 1 <= self.threads <= MOST_THREADS:
             raise ValueError(f"{self.threads} is no number of threads")
+        if not 1 <= len(self.plans) <= MOST_PLANS:
+            raise ValueError(f"{len(self.plans)} is no number of plans")
+        if len({tuple(sorted(plan.input_shapes.items())) for plan in self.plans}) < len(self.plans):
+            raise ValueError("two plans are for the same shapes")
 
     def to_json(self) -> bytes:
         """Serialize the manifest as the bytes of `manifest.json`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
 import importlib.metadata
@@ -25,10 +26,13 @@ from collage.runtime.package.manifest import (
     Library,
     Manifest,
     PackagedKernel,
+    PlanEntry,
     Weight,
 )
+from collage.runtime.package.reader import Package
 from collage_core.contract import Artifact, Json, Target, weight_named
 from collage_core.hookspecs import ENTRY_POINT_GROUP
+from collage_core.ir.io.inference import static_input_shapes
 from collage_core.ir.values.content import constant_of, tensor_content_hash
 from collage_core.passes.call_sites import CallSite, call_sites
 
@@ -85,7 +89,13 @@ def save_package(
             archive.add(MODEL, _model_bytes(model, kept))
             for site in sites:
                 _keep_wanted(kept, site, artifacts[site.name], target)
-            packaged = _add_artifacts(archive, sites, artifacts, targets)
+            files = _Artifacts(archive)
+            packaged = {
+                site.name: PackagedKernel(
+                    target=targets[site.name].name, artifact=files.add(site.name, artifacts[site.name])
+                )
+                for site in sites
+            }
             archive.add(RECORD, json.dumps(record, indent=1, allow_nan=False).encode())
             required = {need.name for site in sites for need in artifacts[site.name].requires if need.kind == "library"}
             manifest = Manifest(
@@ -95,7 +105,9 @@ def save_package(
                 model_sha256=model_sha256,
                 threads=threads,
                 targets={targets[site.name].name: targets[site.name] for site in sites},
-                kernels=packaged,
+                plans=(
+                    PlanEntry(model=MODEL, record=RECORD, input_shapes=static_input_shapes(model), kernels=packaged),
+                ),
                 weights=kept.weights,
                 libraries=_libraries(
                     {"collage-core", *distributions, *required, *_distributions(targets[site.name] for site in sites)}
@@ -107,6 +119,68 @@ def save_package(
     except OSError as error:
         raise PackageError(str(target), error.strerror or str(error)) from error
     return digest
+
+
+def join_packages(path: str | os.PathLike[str], packages: Sequence[Package]) -> str:
+    """Write the plans of several packages of one model as one package, whole or not at all.
+
+    Weights, and files of artifacts, that several have are in it once.
+
+    Args:
+        path: The file to write; an older one is replaced when the new one is complete.
+        packages: Packages of one model, made with one number of threads, of different input shapes.
+
+    Returns:
+        Its `Package.digest`.
+
+    Raises:
+        PackageError: If the file cannot be written.
+    """
+    target = Path(path)
+    manifests = [package.manifest for package in packages]
+    try:
+        with ArchiveWriter(target) as archive:
+            kept, files = _Weights(archive), _Artifacts(archive)
+            entries: list[PlanEntry] = []
+            for plan in (plan for package in packages for plan in package.plans):
+                number = len(entries)
+                model, record = (name if number == 0 else _numbered(name, number) for name in (MODEL, RECORD))
+                for name, data in zip((model, record), plan.documents(), strict=True):
+                    archive.add(name, data)
+                kernels = {}
+                for site, target_of in plan.targets.items():
+                    folder = site if number == 0 else f"{number}/{site}"
+                    artifact = files.add(folder, plan.artifacts[site])
+                    kernels[site] = PackagedKernel(target=target_of.name, artifact=artifact)
+                shapes = dict(plan.input_shapes)
+                entries.append(PlanEntry(model=model, record=record, input_shapes=shapes, kernels=kernels))
+            for package in packages:
+                for key in package.manifest.weights:
+                    kept.add(package.tensor(key))
+            libraries = {library.name: library for each in manifests for library in each.libraries}
+            manifest = dataclasses.replace(
+                manifests[0],
+                targets={name: target for each in manifests for name, target in each.targets.items()},
+                plans=tuple(entries),
+                weights=kept.weights,
+                libraries=tuple(libraries[name] for name in sorted(libraries)),
+                entries=dict(archive.entries),
+            )
+            archive.add(MANIFEST, manifest.to_json())
+            return archive.entries[MANIFEST].sha256
+    except OSError as error:
+        raise PackageError(str(target), error.strerror or str(error)) from error
+
+
+def _numbered(name: str, number: int) -> str:
+    """Return the name of an entry of a plan that is not the first.
+
+    Examples:
+        >>> _numbered("model.onnx", 2)
+        'model-2.onnx'
+    """
+    stem, dot, suffix = name.partition(".")
+    return f"{stem}-{number}{dot}{suffix}"
 
 
 class _Weights:
@@ -161,24 +235,23 @@ def _keep_wanted(kept: _Weights, site: CallSite, artifact: Artifact, path: Path)
         )
 
 
-def _add_artifacts(
-    archive: ArchiveWriter, sites: Iterable[CallSite], artifacts: Mapping[str, Artifact], targets: Mapping[str, Target]
-) -> dict[str, PackagedKernel]:
-    by_content: dict[str, str] = {}
-    packaged = {}
-    for site in sites:
-        artifact = artifacts[site.name]
+class _Artifacts:
+    """Files of artifacts added to the archive, each content once."""
+
+    def __init__(self, archive: ArchiveWriter) -> None:
+        self._archive = archive
+        self._by_content: dict[str, str] = {}
+
+    def add(self, folder: str, artifact: Artifact) -> ArtifactManifest:
+        """Add the files of an artifact in a folder, and return its manifest."""
         files = {}
         for name, data in sorted(artifact.files.items()):
             digest = hashlib.sha256(data).hexdigest()
-            if digest not in by_content:
-                by_content[digest] = f"{ARTIFACTS}{site.name}/{name}"
-                archive.add(by_content[digest], data)
-            files[name] = by_content[digest]
-        packaged[site.name] = PackagedKernel(
-            target=targets[site.name].name, artifact=ArtifactManifest.of(artifact, files)
-        )
-    return packaged
+            if digest not in self._by_content:
+                self._by_content[digest] = f"{ARTIFACTS}{folder}/{name}"
+                self._archive.add(self._by_content[digest], data)
+            files[name] = self._by_content[digest]
+        return ArtifactManifest.of(artifact, files)
 
 
 def _distributions(targets: Iterable[Target]) -> set[str]:

@@ -1,0 +1,61 @@
+"""Render plans for several input shapes side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from collage.report.facts.record import Record
+from collage.report.text.tables import add_cells, plain_table
+
+
+def shapes_summary(records: Sequence[Record]) -> RenderableType:
+    """Render one line for each set of input shapes: what its plan takes, against what, and where the choice changes.
+
+    Args:
+        records: Records of the optimizations, in the order of the shapes.
+    """
+    table = plain_table("input shapes", ">p50 ms", "best single toolchain", ">ratio", ">95 % CI", ">kernels", "plan")
+    before: object = None
+    for record in records:
+        own = next((each for each in record.comparison.contenders if each.kind == "mixed"), None)
+        if own is None or own.latency_ms is None:
+            own = next((each for each in record.comparison.contenders if each.latency_ms is not None), None)
+        low, high = own.ratio_ci95 if own is not None else (0.0, 0.0)
+        choice = choice_of(record)
+        add_cells(
+            table,
+            shapes_of(record),
+            f"{record.measured_ms:.4g}",
+            record.comparison.best_single,
+            f"{own.ratio:.3f}" if own is not None and own.ratio else "",
+            f"{low:.3f} - {high:.3f}" if high else "",
+            str(len(record.regions)),
+            "as above" if choice == before else plan_in_words(record),
+        )
+        before = choice
+    lines = [Text(f"{shapes_of(record)}: {record.decision}") for record in records]
+    counted = sum(record.search.measured for record in records), sum(record.search.cache_hits for record in records)
+    measured = f"{counted[0]} candidates were measured, {counted[1]} were known from other shapes or earlier runs"
+    return Group(table, *lines, Text(measured))
+
+
+def shapes_of(record: Record) -> str:
+    """Return the input shapes of a record as `--input-shapes` takes them."""
+    shapes = record.model.input_shapes.items()
+    return " ".join(f"{name}:[{','.join(map(str, shape))}]" for name, shape in shapes)
+
+
+def choice_of(record: Record) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return what distinguishes a plan from one for other shapes: target and nodes of each kernel."""
+    return tuple((region.target, region.nodes) for region in record.regions)
+
+
+def plan_in_words(record: Record) -> str:
+    """Return the targets of a plan with the number of nodes that each runs."""
+    counts: dict[str, int] = {}
+    for region in record.regions:
+        counts[region.target] = counts.get(region.target, 0) + len(region.nodes)
+    return ", ".join(f"{target}: {count} {'node' if count == 1 else 'nodes'}" for target, count in counts.items())

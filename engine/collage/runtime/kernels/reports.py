@@ -1,0 +1,60 @@
+"""Report what a session runs, and which kernels are not the packaged ones."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KernelReport:
+    """What runs at one call site.
+
+    Attributes:
+        site: Its name.
+        packaged: Name of the target in the package.
+        target: Name of the target that runs it.
+        nodes: Names of the nodes it computes.
+        reason: Why it is a substitute; empty if it is the packaged kernel.
+        input_shapes: Shapes of the plan's inputs, as `--input-shapes` takes them; empty if there is one plan only.
+    """
+
+    site: str
+    packaged: str
+    target: str
+    nodes: tuple[str, ...]
+    reason: str = ""
+    input_shapes: str = ""
+
+    @property
+    def name(self) -> str:
+        """The call site, with the shapes that its plan is for."""
+        return f"{self.site} for {self.input_shapes}" if self.input_shapes else self.site
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SessionReport:
+    """What a session runs, and how that differs from its package.
+
+    Attributes:
+        kernels: The kernels, in the order in which they run.
+        verified: Whether this session's outputs were compared with the reference's. Packaged kernels were when the
+            package was made; substitutes only then.
+    """
+
+    kernels: tuple[KernelReport, ...]
+    verified: bool
+
+    @property
+    def substitutes(self) -> tuple[KernelReport, ...]:
+        """The kernels that are not the packaged ones."""
+        return tuple(kernel for kernel in self.kernels if kernel.reason)
+
+    def __str__(self) -> str:
+        """Describe the session, one line for each substitute."""
+        count = len(self.kernels)
+        lines = [f"{count} {'kernel' if count == 1 else 'kernels'}, {len(self.substitutes)} of them not as packaged"]
+        state = "verified" if self.verified else "not verified"
+        for kernel in self.substitutes:
+            how = "lowered again" if kernel.target == kernel.packaged else f"on {kernel.target} in its place"
+            lines.append(f"{kernel.name} of {kernel.packaged}: {how}, {state} ({kernel.reason})")
+        return "\n".join(lines)

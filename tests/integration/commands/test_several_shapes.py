@@ -1,0 +1,162 @@
+"""Several input shapes: one package with a plan for each, by command and from Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+import collage as product
+from collage.errors import UnrecordedPackageWarning
+from collage.runtime.package import load_package
+from collage_core.errors import FeedError, InputShapeError, UsageError
+from tests.integration.commands.conftest import BOTH, TINY, TINY_ARGUMENTS, Collage, check
+from tests.integration.commands.models import cnn, reference
+
+pytestmark = pytest.mark.plugins
+
+BATCHES = (1, 2, 4)
+SHAPES = "x:[1|2|4,3,16,16]"
+
+
+def written(folder: Path) -> Path:
+    """The CNN with a free batch dimension."""
+    model = cnn()
+    for value in (*model.graph.inputs, *model.graph.outputs):
+        assert value.shape is not None
+        value.shape = ir.Shape(["batch", *list(value.shape)[1:]])
+    path = folder / "cnn.onnx"
+    ir.save(model, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, collage: Collage) -> Path:
+    """A folder with the model, its package, and what the command said."""
+    folder = tmp_path_factory.mktemp("shapes")
+    model = written(folder)
+    arguments = ["optimize", model, "-o", "cnn.collage", "--toolchains", BOTH, "--input-shapes", SHAPES]
+    done = collage(*arguments, "--json", "shapes.json", *TINY_ARGUMENTS, folder=folder)
+    assert done.returncode == 0, done.stderr
+    (folder / "said.txt").write_text(done.stdout)
+    (folder / "progress.txt").write_text(done.stderr)
+    return folder
+
+
+def x_of(batch: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(batch).standard_normal((batch, 3, 16, 16), np.float32)
+
+
+def test_the_command_makes_one_package_that_runs_all_shapes(made: Path) -> None:
+    session = product.load(made / "cnn.collage")
+
+    names = [output.name for output in session.get_outputs()]
+    for batch in BATCHES:
+        feeds = {"x": x_of(batch)}
+        outputs = dict(zip(names, session.run(None, feeds), strict=True))
+        check(outputs, reference(made / "cnn.onnx", feeds))
+    with pytest.raises(FeedError, match=r"no plan for x:\[3,3,16,16\], only for x:\[1,3,16,16\]"):
+        session.run(None, {"x": x_of(3)})
+
+
+def test_it_says_what_each_shape_gets(made: Path) -> None:
+    said = (made / "said.txt").read_text()
+    document = json.loads((made / "shapes.json").read_text())
+
+    assert [f"x:[{batch},3,16,16]" in said for batch in BATCHES] == [True] * 3
+    assert "shapes 2 of 3: x:[2,3,16,16]" in (made / "progress.txt").read_text()
+    assert [each["input_shapes"] for each in document["shapes"]] == [{"x": [batch, 3, 16, 16]} for batch in BATCHES]
+    assert all(each["search"]["measured"] > 0 and each["regions"] for each in document["shapes"])
+
+
+def test_weights_are_in_the_package_once(made: Path) -> None:
+    package = load_package(made / "cnn.collage")
+
+    floats = sum(np.prod(t.dims) for t in onnx.load(made / "cnn.onnx").graph.initializer if t.data_type == 1)
+    stored = [each for each in package.manifest.weights.values() if each.dtype == "FLOAT" and len(each.shape) > 1]
+    assert len(package.plans) == 3
+    assert sum(each.nbytes for each in stored) <= 4 * floats
+
+
+def test_the_same_again_keeps_the_package(made: Path, collage: Collage) -> None:
+    arguments = ["optimize", made / "cnn.onnx", "-o", "cnn.collage", "--toolchains", BOTH, "--input-shapes", SHAPES]
+
+    done = collage(*arguments, *TINY_ARGUMENTS, folder=made)
+    anew = collage(*arguments, "--anew", "-o", "again.collage", "--json", "-", *TINY_ARGUMENTS, folder=made)
+
+    assert done.returncode == 0, done.stderr
+    assert "nothing has changed (--anew does it again): kept cnn.collage" in " ".join(done.stdout.split())
+    assert anew.returncode == 0, anew.stderr
+    assert [each["search"]["measured"] for each in json.loads(anew.stdout)["shapes"]] == [0, 0, 0]
+
+
+def test_other_commands_take_a_shape_or_all(made: Path, collage: Collage) -> None:
+    explained = collage("explain", "cnn.collage", folder=made)
+    ran = collage("run", "cnn.collage", "--verify", folder=made)
+    compared = collage("compare", "cnn.onnx", "cnn.collage", "--input-shapes", "x:[2,3,16,16]", folder=made)
+    which = collage("compare", "cnn.onnx", "cnn.collage", folder=made)
+    timed = collage(
+        *("bench", "cnn.onnx", "cnn.collage", "--input-shapes", "x:[4,3,16,16]", "--toolchains", "onnxruntime"),
+        *("--rounds", "2", "--duration", "0.01", "--json", "bench.json"),
+        folder=made,
+    )
+
+    assert explained.returncode == 0, explained.stderr
+    assert explained.stdout.count("x:[2,3,16,16]") >= 2
+    assert ran.returncode == 0, ran.stderr
+    assert compared.returncode == 0, compared.stderr
+    assert which.returncode == 2
+    assert "choose one with --input-shapes" in " ".join(which.stderr.split())
+    assert timed.returncode == 0, timed.stderr
+    contenders = {each["name"]: each for each in json.loads((made / "bench.json").read_text())["contenders"]}
+    assert contenders["collage"]["latency_ms"]["p50"] > 0
+
+
+def test_from_python_the_session_runs_at_once(tmp_path: Path) -> None:
+    model = written(tmp_path)
+    shapes = [{"x": (batch, 3, 16, 16)} for batch in (1, 3)]
+
+    found = product.optimize(model, toolchains="onnxruntime", input_shapes=shapes, tuning_db="memory:", **TINY)
+
+    session = found.session()
+    for batch in (3, 1):
+        feeds = {"x": x_of(batch)}
+        [right] = reference(model, feeds).values()
+        np.testing.assert_allclose(session.run(None, feeds)[0], right, rtol=1e-4, atol=1e-5)
+
+
+def test_what_several_shapes_do_not_allow_is_said(tmp_path: Path, collage: Collage) -> None:
+    model = written(tmp_path)
+    np.savez(tmp_path / "x.npz", x=x_of(1))
+
+    def refused(*arguments: str, shapes: str = SHAPES) -> str:
+        done = collage("optimize", model, "-o", "no.collage", "--input-shapes", shapes, *arguments, folder=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert not (tmp_path / "no.collage").exists()
+        return " ".join(done.stderr.split())
+
+    assert "--inputs is of one shape, and --input-shapes gives several" in refused("--inputs", "x.npz")
+    assert "--save-plan and --trace are of one plan" in refused("--save-plan", "plan.json")
+    assert "[1, 4, 16, 16] contradicts the model's" in refused(shapes="x:[1|2,4,16,16]")
+    with pytest.raises(UsageError, match="no input shapes are given"):
+        product.optimize(model, input_shapes=[])
+    with pytest.raises(InputShapeError, match="contradicts the model's"):
+        product.optimize(model, input_shapes=[{"x": (1, 4, 16, 16)}, {"x": (2, 4, 16, 16)}], **TINY)
+
+
+def test_saving_warns_where_it_cannot_be_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = written(tmp_path)
+    shapes = [{"x": (batch, 3, 16, 16)} for batch in (1, 2)]
+    found = product.optimize(model, toolchains="onnxruntime", input_shapes=shapes, tuning_db="memory:", **TINY)
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
+
+    with pytest.warns(UnrecordedPackageWarning, match="code in it will not be loaded") as said:
+        found.save(tmp_path / "m.collage")
+
+    assert said[0].filename == __file__
+    assert len(load_package(tmp_path / "m.collage").plans) == 2
