@@ -29,6 +29,7 @@ def setup(
     *,
     tuned: str = "true",
     spin: str = "true",
+    dynamic: str = "false",
 ) -> Callable[[], Any]:
     """Load a model and bind its inputs and outputs.
 
@@ -38,6 +39,7 @@ def setup(
         threads: Size of the intra-op pool; the default contender leaves it to the library.
         tuned: `false` for a session as it comes and `run` with a dictionary of inputs.
         spin: `false` makes threads sleep while they wait for work.
+        dynamic: `true` leaves free dimensions free, as for inputs of several shapes.
     """
     if tuned == "false":
         session = onnxruntime.InferenceSession(model_path, providers=["CPUExecutionProvider"])
@@ -48,8 +50,9 @@ def setup(
     options.inter_op_num_threads = 1
     if spin == "false":
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    for symbol, size in _free_dimensions(model_path, inputs).items():
-        options.add_free_dimension_override_by_name(symbol, size)
+    if dynamic == "false":
+        for symbol, size in _free_dimensions(model_path, inputs).items():
+            options.add_free_dimension_override_by_name(symbol, size)
     session = onnxruntime.InferenceSession(model_path, options, providers=["CPUExecutionProvider"])
 
     binding = session.io_binding()

@@ -17,6 +17,7 @@ def setup(
     *,
     tuned: str = "true",
     precision: str = "f32",
+    dynamic: str = "false",
 ) -> Callable[[], Any]:
     """Load a model and bind its inputs and outputs.
 
@@ -26,6 +27,7 @@ def setup(
         threads: Inference threads; the default contender leaves them to the library.
         tuned: `false` for a model compiled as it comes and called with a dictionary of inputs.
         precision: `f32` or `bf16`.
+        dynamic: `true` leaves free dimensions free, as for inputs of several shapes.
 
     Raises:
         RuntimeError: If OpenVINO computes in another precision than was asked for. It emulates bf16 where the CPU has
@@ -41,7 +43,7 @@ def setup(
         call.outputs = functools.partial(_read, request, names)  # type: ignore[attr-defined]
         return call
 
-    if any(port.partial_shape.is_dynamic for port in model.inputs):
+    if dynamic == "false" and any(port.partial_shape.is_dynamic for port in model.inputs):
         shapes = {p.get_any_name(): list(inputs[p.get_any_name()].shape) for p in model.inputs}
         model.reshape(shapes)
     compiled = core.compile_model(

@@ -1,0 +1,306 @@
+"""Race one package of plans for several input shapes against toolchains with shapes that are free.
+
+Usage:
+    python -m benchmarks.shapes [CASE...] --work DIR [--results FILE.json] [--rounds N]
+
+`collage optimize` finds a plan for each size with default options and an empty database, and once more with `--anew`
+and the database that this left. Then the outside judge times the package, ONNX Runtime and OpenVINO at each size. The
+package is one file, loaded whole. The toolchains get the model as it is, with its free dimension; each process of the
+judge runs one size, so what a library caches for a size is warm.
+
+`expected` is over all sizes, each as often as the others: the sum of the times. Its base is the toolchain whose sum is
+least. `called` is as users call it, arrays in and arrays out.
+
+Exits with 1 if an output of the package is wrong, if the upper end of an expected ratio is above 1.03, or if the
+second optimization measures anything. Results in DIR are not computed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from rich.console import Console
+
+from benchmarks.judge.contender import CONTENDERS, Contender
+from benchmarks.judge.report import write_json
+from benchmarks.judge.rounds import Outcome, Protocol, compete
+from benchmarks.judge.statistics import Interval, median_interval
+from benchmarks.models import MODELS
+from benchmarks.models.__main__ import write_model
+from benchmarks.page import environment, head, lines_of, noting, written
+
+MOST: Final = 1.03
+"""Limit of the upper end of an expected ratio."""
+WRONG: Final = 1e-3
+"""Largest error of an output, relative to its scale: plans are in the model's own types."""
+OWN: Final = "collage"
+DYNAMIC: Final[Mapping[str, str]] = {"onnxruntime": "onnxruntime_session.py", "openvino": "openvino_request.py"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """A model with one free dimension.
+
+    Attributes:
+        model: Name of a model of the suite.
+        input: Its input.
+        shape: Shape of that, None for the free dimension.
+        sizes: The sizes.
+    """
+
+    model: str
+    input: str
+    shape: tuple[int | None, ...]
+    sizes: tuple[int, ...]
+
+    def of(self, size: int) -> tuple[int, ...]:
+        """Return the shape of the input for a size."""
+        return tuple(size if extent is None else extent for extent in self.shape)
+
+    @property
+    def option(self) -> str:
+        """What `--input-shapes` is given."""
+        free = "|".join(map(str, self.sizes))
+        return f"{self.input}:[{','.join(free if extent is None else str(extent) for extent in self.shape)}]"
+
+
+CASES: Final[Mapping[str, Case]] = {
+    "cnn": Case(model="mobilenet_v2", input="pixel_values", shape=(None, 3, 224, 224), sizes=(1, 2, 4, 8, 16)),
+}
+
+
+def optimized(case: Case, folder: Path, *, anew: bool) -> dict[str, Any]:
+    """Run `optimize` for all sizes; return the seconds of the command, and for each size what was done.
+
+    Raises:
+        RuntimeError: If the command fails.
+    """
+    report = folder / ("anew.json" if anew else "cold.json")
+    package = folder / ("anew.collage" if anew else "model.collage")
+    command = [sys.executable, "-m", "collage.cli", "optimize", str(folder / "model.onnx"), "-o", str(package)]
+    command += ["--input-shapes", case.option, "--json", str(report), *(["--anew"] if anew else [])]
+    began = time.monotonic()
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLLAGE_TUNING_DB": str(folder / "tuning.sqlite")},
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    seconds = time.monotonic() - began
+    shapes = json.loads(report.read_text(encoding="utf-8"))["shapes"]
+    return {
+        "seconds": seconds,
+        "sizes": [
+            {
+                "measured": each["search"]["measured"],
+                "known": each["search"]["cache_hits"],
+                "seconds": each["search"]["seconds"]["total"],
+                "plan": [[region["target"], len(region["nodes"])] for region in each["regions"]],
+            }
+            for each in shapes
+        ],
+    }
+
+
+def contenders(folder: Path) -> list[Contender]:
+    """Return the toolchains with free shapes, and the package."""
+    singles = [
+        Contender(name=name, file=CONTENDERS / file, options={"dynamic": "true"}, kind="single")
+        for name, file in DYNAMIC.items()
+    ]
+    package = {"model": str(folder / "model.collage")}
+    return [*singles, Contender(name=OWN, file=CONTENDERS / "collage_package.py", options=package)]
+
+
+def judged(case: Case, folder: Path, output: str, protocol: Protocol) -> dict[int, list[Outcome]]:
+    """Time everything at each size."""
+    random = np.random.default_rng(0)
+    found = {}
+    for size in case.sizes:
+        inputs = {case.input: random.standard_normal(case.of(size), np.float32)}
+        found[size] = compete(folder / "model.onnx", inputs, [output], contenders(folder), protocol)
+    return found
+
+
+def medians_us(rounds: Sequence[Sequence[float]]) -> list[float]:
+    """Return the median of each round."""
+    return [float(np.median(samples)) for samples in rounds]
+
+
+def expected(times_us: Mapping[str, Sequence[Sequence[float]]]) -> tuple[str, Interval]:
+    """Return the toolchain that takes least over all sizes, and the ratio of the package to it.
+
+    Args:
+        times_us: By contender, for each size the median of each round; all have as many rounds.
+
+    Examples:
+        >>> base, ratio = expected({"collage": [[1.0, 1.0], [2.0, 2.0]], "a": [[2.0, 2.0], [2.0, 2.0]]})
+        >>> base, ratio.value
+        ('a', 0.75)
+    """
+    sums = {name: np.sum(np.asarray(sizes), axis=0) for name, sizes in times_us.items()}
+    base = min((name for name in sums if name != OWN), key=lambda name: float(np.median(sums[name])))
+    return base, median_interval([float(ratio) for ratio in sums[OWN] / sums[base]])
+
+
+def result_of(case: Case, folder: Path, protocol: Protocol) -> dict[str, Any]:
+    """Find plans for one case and have them judged."""
+    entry = MODELS[case.model]
+    write_model(folder / "model.onnx", entry.build(), entry.make_inputs())
+    cold, anew = (optimized(case, folder, anew=each) for each in (False, True))
+    import onnx
+
+    output = onnx.load(folder / "model.onnx", load_external_data=False).graph.output[0].name
+    outcomes = judged(case, folder, output, protocol)
+    by_name = {name: [_of(name, outcomes[size], size) for size in case.sizes] for name in (OWN, *DYNAMIC)}
+    times = {
+        way: {name: [medians_us(getattr(each, field)) for each in sizes] for name, sizes in by_name.items()}
+        for way, field in (("bound", "rounds_us"), ("called", "called_us"))
+    }
+    errors = [each.max_error for each in by_name[OWN]]
+    return {
+        "sizes": list(case.sizes),
+        "cold": cold,
+        "anew": anew,
+        "times_us": times,
+        "errors": errors,
+        "package_bytes": (folder / "model.collage").stat().st_size,
+        "model_bytes": (folder / "model.onnx").stat().st_size,
+    }
+
+
+def _of(name: str, outcomes: Sequence[Outcome], size: int) -> Outcome:
+    """Return the outcome of a contender.
+
+    Raises:
+        RuntimeError: If it failed.
+    """
+    [found] = [each for each in outcomes if each.contender.name == name]
+    if found.failed:
+        raise RuntimeError(f"{name} failed at size {size}: {found.failed}")
+    return found
+
+
+def rows(name: str, result: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the rows of a case: one for each size, and what is expected over all."""
+    made = []
+    for number, size in enumerate(result["sizes"]):
+        cells = [name, str(size)]
+        for times in result["times_us"].values():
+            own = times[OWN][number]
+            base = min(DYNAMIC, key=lambda each: float(np.median(times[each][number])))
+            ratio = median_interval([a / b for a, b in zip(own, times[base][number], strict=True)])
+            cells += [
+                f"{np.median(own) / 1e3:.3f}",
+                *(f"{np.median(times[each][number]) / 1e3:.3f}" for each in DYNAMIC),
+            ]
+            cells += [f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"]
+        cold = result["cold"]["sizes"][number]
+        plan = ", ".join(f"{target}: {nodes}" for target, nodes in cold["plan"])
+        cells += [
+            f"{result['errors'][number]:.1e}",
+            f"{cold['measured']} + {cold['known']}",
+            f"{cold['seconds']:.0f}",
+            plan,
+        ]
+        made.append(tuple(cells))
+    cells = [name, "expected"]
+    for times in result["times_us"].values():
+        base, ratio = expected(times)
+        sums = [float(np.median(np.sum(times[each], axis=0))) / 1e3 for each in (OWN, *DYNAMIC)]
+        cells += [*(f"{each:.2f}" for each in sums), f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] of {base}"]
+    total = result["cold"]
+    cells += ["", str(sum(each["measured"] for each in total["sizes"])), f"{total['seconds']:.0f}", ""]
+    return [*made, tuple(cells)]
+
+
+HEADINGS: Final = (
+    "case",
+    "size",
+    *itertools.chain.from_iterable(
+        (f"{way}plan ms", *(f"{way}{name} ms" for name in DYNAMIC), f"{way}ratio") for way in ("", "called: ")
+    ),
+    "error",
+    "measured + known",
+    "seconds",
+    "plan: nodes",
+)
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """Format the results as a page."""
+    paragraphs = (__doc__ or "").split("\n\n")[2:-1]
+    how = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+    lines = head("Several input shapes", report["environment"], how, "one process for each contender and size")
+    lines += lines_of(HEADINGS, [row for name, result in report["cases"].items() for row in rows(name, result)])
+    for name, result in report["cases"].items():
+        again = sum(each["measured"] for each in result["anew"]["sizes"])
+        lines += [
+            "",
+            f"{name}: the package has {result['package_bytes'] / 1e6:.1f} MB, the model "
+            f"{result['model_bytes'] / 1e6:.1f} MB. Optimized again with the same database, {again} candidates are "
+            f"measured, in {result['anew']['seconds']:.0f} s.",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def exceeded(report: Mapping[str, Any]) -> list[str]:
+    """Return what is not as it has to be, as sentences."""
+    wrong = []
+    for name, result in report["cases"].items():
+        for way, times in result["times_us"].items():
+            base, ratio = expected(times)
+            if ratio.high > MOST:
+                wrong.append(f"{name}, {way}: {ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] of {base}")
+        wrong += [f"{name}: an error of {error:.1e}" for error in result["errors"] if not error <= WRONG]
+        if any(each["measured"] for each in result["anew"]["sizes"]):
+            wrong.append(f"{name}: the second optimization measures")
+    return wrong
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all cases and print; return 1 if something is not as it has to be."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.shapes", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="CASE", help=f"default: {', '.join(CASES)}")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--rounds", type=int, default=30)
+    noting(parser)
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.names if name not in CASES]:
+        parser.error(f"there is no case {', '.join(unknown)}; there are {', '.join(CASES)}")
+    protocol = Protocol(threads=len(os.sched_getaffinity(0)), rounds=options.rounds)
+    cases = {}
+    for name in options.names or CASES:
+        folder = options.work / name
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = folder / "result.json"
+        if not kept.exists():
+            write_json(kept, result_of(CASES[name], folder, protocol))
+        cases[name] = json.loads(kept.read_text(encoding="utf-8"))
+    report = {"environment": environment(), "cases": cases}
+    page = markdown(report)
+    Console(width=200).print(page, markup=False)
+    if options.results is not None:
+        written(options.results, report, page, options.note)
+    for each in (wrong := exceeded(report)):
+        print(each, file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
