@@ -149,9 +149,10 @@ def _type_results_of_bodies(model: ir.Model) -> None:
 def _merged(inferred: ir.Shape, declared: ir.Shape | None) -> ir.Shape:
     if declared is None or len(declared) != len(inferred):
         return inferred
+    # a size wins over a symbol, and a symbol over nothing: of one node alone no shape arithmetic is known
     return ir.Shape(
         [
-            mine if isinstance(mine, int) or not isinstance(theirs, int) else theirs
+            mine if isinstance(mine, int) or not (isinstance(theirs, int) or mine.value is None) else theirs
             for mine, theirs in zip(inferred, declared, strict=True)
         ]
     )

@@ -40,8 +40,8 @@ def inspect(
     options = options or OptimizeOptions()
     budget = Budget.begin(options.budget_s, began=command_began())
     choices = dataclasses.replace(SetupChoices.of(options, budget), reference=None, tuning_db=PRIVATE, threads=None)
-    prepare = functools.partial(prepared_apart, budget=budget)
-    read = functools.partial(Workload, model, input_shapes=options.input_shapes, prepare=prepare)
+    prepare = functools.partial(prepared_apart, budget=budget, keep_free=True)
+    read = functools.partial(Workload, model, input_shapes=options.input_shapes, prepare=prepare, keep_free=True)
     with (
         budget.enforced("inspecting the model"),
         Environment.open(read, choices, registry=registry) as environment,
@@ -73,8 +73,8 @@ def inspect(
         model=workload.facts,
         kernel_nodes=graph.needs_kernel.bit_count(),
         operators=dict(sorted(operators.items())),
-        inputs=tuple(_described(graph.spec(value)) for value in graph.model.graph.inputs),
-        outputs=tuple(_described(graph.spec(value)) for value in graph.model.graph.outputs),
+        inputs=tuple(_described(value, graph.spec(value)) for value in graph.model.graph.inputs),
+        outputs=tuple(_described(value, graph.spec(value)) for value in graph.model.graph.outputs),
         targets=tuple(sorted(coverage, key=lambda each: each.target)),
         failures=failures,
     )
@@ -100,7 +100,8 @@ def _coverage(proposals: Proposals) -> TargetCoverage:
     )
 
 
-def _described(spec: TensorSpec) -> str:
+def _described(value: onnx_ir.Value, spec: TensorSpec) -> str:
+    """Describe a value; a dimension that is not known has its symbol, or else a question mark."""
     dtype = spec.dtype.name.lower() if spec.dtype is not None else spec.kind.value
-    extents = "?" if spec.shape is None else ",".join("?" if extent is None else str(extent) for extent in spec.shape)
-    return f"{spec.name}: {dtype}[{extents}]"
+    dims = None if value.shape is None else [dim if isinstance(dim, int) else dim.value or "?" for dim in value.shape]
+    return f"{spec.name}: {dtype}[{'?' if dims is None else ','.join(map(str, dims))}]"

@@ -61,7 +61,7 @@ def partition(
     Args:
         model: Path of an ONNX file, or a model in memory.
         target: A toolchain, which stands for its default target, or one of its targets.
-        input_shapes: Shape to bind, by input name.
+        input_shapes: Shape to bind, by input name; dimensions without one stay free.
         registry: Toolchains to use; the installed ones if None.
 
     Raises:
@@ -71,8 +71,8 @@ def partition(
 
     def prepared() -> PreparedModel:
         given, _, _ = opened(model)
-        check(given, input_shapes=shapes)
-        prepared = prepared_apart(given, shapes)
+        check(given, input_shapes=shapes, keep_free=True)
+        prepared = prepared_apart(given, shapes, keep_free=True)
         with blamed_on(prepared):
             return PreparedModel(DataflowGraph(prepared))
 

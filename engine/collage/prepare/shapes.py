@@ -15,14 +15,21 @@ _MOST_ELEMENTS = 2**60
 """Most elements of an input: sizes in bytes and offsets must stay below 2^63, the limit of ONNX and NumPy."""
 
 
-def bound_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+def bound_shapes(
+    model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, keep_free: bool = False
+) -> dict[str, tuple[int, ...]]:
     """Return the static shape of each non-constant tensor input, by name; the model is not modified.
 
     A symbol (`batch`) bound through one input is bound wherever it occurs.
 
+    Args:
+        model: The model.
+        input_shapes: Shapes of inputs, by name.
+        keep_free: Whether dimensions may stay free; inputs with such have no shape in the result.
+
     Raises:
-        InputShapeError: If a free dimension stays free, a shape contradicts the model or another shape, or a
-            name is not an input of the model.
+        InputShapeError: If a free dimension stays free that may not, a shape contradicts the model or another shape, or
+            a name is not an input of the model.
         InvalidModelError: If the model itself declares an invalid shape.
     """
     inputs = {str(value.name): value for value in model.graph.inputs if not value.is_initializer()}
@@ -31,9 +38,15 @@ def bound_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> 
         if name in shapes or not isinstance(value.type, (ir.TensorType, ir.SparseTensorType)):
             continue
         if value.shape is None:
+            if keep_free:
+                continue
             raise InputShapeError(name, f"its rank is unknown; give it with {_flag(name, None)}")
-        dims = [symbols.get(_symbol(dim), dim) for dim in value.shape]
+        dims = _with_bound(value.shape, symbols)
         free = [str(dim) for dim in dims if not isinstance(dim, int)]
+        if min((dim for dim in dims if isinstance(dim, int)), default=0) < 0:
+            raise InvalidModelError(f"its input {name!r} is declared as {value.shape}, which has a negative extent")
+        if free and keep_free:
+            continue
         if free:
             raise InputShapeError(
                 name,
@@ -41,8 +54,6 @@ def bound_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> 
                 f"give the shape with {_flag(name, dims)}",
             )
         shapes[name] = tuple(int(dim) for dim in dims if isinstance(dim, int))
-        if min(shapes[name], default=0) < 0:
-            raise InvalidModelError(f"its input {name!r} is declared as {value.shape}, which has a negative extent")
     return shapes
 
 
@@ -55,17 +66,26 @@ def check_given_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]
     _given_shapes({str(value.name): value for value in model.graph.inputs if not value.is_initializer()}, input_shapes)
 
 
-def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> None:
-    """Give every graph input its static shape, in place.
+def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, keep_free: bool = False) -> None:
+    """Give every graph input its static shape, in place; dimensions that stay free keep their symbols.
+
+    Args:
+        model: The model.
+        input_shapes: Shapes of inputs, by name.
+        keep_free: Whether dimensions may stay free.
 
     Raises:
         ModelError: As `bound_shapes` does.
     """
-    shapes = bound_shapes(model, input_shapes)
+    shapes = bound_shapes(model, input_shapes, keep_free=keep_free)
     free = free_inputs(model)
-    for value in model.graph.inputs:
-        if value.name in shapes and static_shape(value) != shapes[value.name]:
-            value.shape = ir.Shape(shapes[value.name])
+    inputs = {str(value.name): value for value in model.graph.inputs if not value.is_initializer()}
+    _, symbols = _given_shapes(inputs, input_shapes)
+    for name, value in inputs.items():
+        if name in shapes and static_shape(value) != shapes[name]:
+            value.shape = ir.Shape(shapes[name])
+        elif name not in shapes and value.shape is not None:
+            value.shape = ir.Shape(_with_bound(value.shape, symbols))
     if input_shapes or free:
         _forget_shapes(model)
 
@@ -82,6 +102,12 @@ def free_inputs(model: ir.Model) -> frozenset[str]:
         and static_shape(value) is None
         and not value.is_initializer()
     )
+
+
+def free_symbols(model: ir.Model) -> frozenset[str]:
+    """Return the names of the free dimensions of a model's inputs."""
+    shapes = [value.shape for value in model.graph.inputs if value.shape is not None]
+    return frozenset(_symbol(dim) for shape in shapes for dim in shape) - {""}
 
 
 def _given_shapes(
@@ -126,6 +152,11 @@ def _given_shapes(
                 owners.setdefault(symbol, name)
         shapes[name] = tuple(shape)
     return shapes, symbols
+
+
+def _with_bound(shape: ir.Shape, symbols: Mapping[str, int]) -> list[int | ir.SymbolicDim]:
+    """Return the dimensions of a shape with the sizes that are known of symbols."""
+    return [symbols.get(_symbol(dim), dim) for dim in shape]
 
 
 def _symbol(dim: int | ir.SymbolicDim) -> str:

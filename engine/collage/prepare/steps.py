@@ -33,8 +33,9 @@ import onnx_ir.passes.common as common_passes
 from collage.prepare.fold import Folder
 from collage.prepare.merge import fuse_batch_normalization, fuse_padding, merge_equal_nodes
 from collage.prepare.opset import upgrade_opset
+from collage.prepare.reshape_targets import make_targets_constant
 from collage.prepare.separate_dequantized import separate_dequantized
-from collage.prepare.shapes import bind_input_shapes, bound_shapes
+from collage.prepare.shapes import bind_input_shapes, bound_shapes, free_symbols
 from collage.prepare.validity import blamed_on, check_sound
 from collage_core.errors import ModelError
 from collage_core.ir.io.inference import all_graphs, infer_model
@@ -50,7 +51,9 @@ MINIMUM_IR_VERSION = 10
 _MAX_ROUNDS = 10
 
 
-def prepare(model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None = None) -> ir.Model:
+def prepare(
+    model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None = None, keep_free: bool = False
+) -> ir.Model:
     """Return a prepared copy of a model; the weights that did not change are shared with it.
 
     Preparing a prepared model gives the same model.
@@ -59,49 +62,54 @@ def prepare(model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None
         model: Any valid model, with its external data (if any) in place.
         input_shapes: A static shape for each input that has free dimensions, by name. A dimension symbol is
             bound in all inputs by one of them.
+        keep_free: Whether dimensions may stay free. Shape arithmetic that depends on them stays in the model then.
 
     Returns:
-        A model with static inputs, one version of the default opset (`prepare_opset` says which), IR version
-        at least 10, unique node and value names, no functions but kernels, no dead node and no Constant node
-        except where a graph output is constant.
+        A model with static inputs (but for dimensions that may stay free), one version of the default opset
+        (`prepare_opset` says which), IR version at least 10, unique node and value names, no functions but kernels, no
+        dead node and no Constant node except where a graph output is constant.
 
     Raises:
-        InputShapeError: If an input dimension stays free, or a shape contradicts the model.
+        InputShapeError: If an input dimension stays free that may not, or a shape contradicts the model.
         InvalidModelError: If something that is not valid ONNX stands in the way, a circle of nodes for one.
         NewerModelError: If the model is of a version of ONNX that is not known here.
         ModelError: If a function cannot be inlined.
     """
     with blamed_on(model):
-        check(model, input_shapes=input_shapes)  # a value that nothing gives cannot even be cloned
-        return _prepared(model.clone(), input_shapes or {})
+        # a value that nothing gives cannot even be cloned
+        check(model, input_shapes=input_shapes, keep_free=keep_free)
+        return _prepared(model.clone(), input_shapes or {}, keep_free=keep_free)
 
 
-def check(model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None = None) -> dict[str, tuple[int, ...]]:
+def check(
+    model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None = None, keep_free: bool = False
+) -> dict[str, tuple[int, ...]]:
     """See what can be seen before ONNX's own code looks at a model: it takes no time, and ends no process.
 
     Args:
         model: As for `prepare`; it is only looked at.
         input_shapes: As for `prepare`.
+        keep_free: As for `prepare`.
 
     Returns:
-        The shape `prepare` gives each input that is a tensor, by name.
+        The static shape `prepare` gives each input that is a tensor, by name.
 
     Raises:
         ModelError: As `prepare` does.
     """
     with blamed_on(model):
         check_sound(model)
-        return bound_shapes(model, input_shapes or {})
+        return bound_shapes(model, input_shapes or {}, keep_free=keep_free)
 
 
-def _prepared(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> ir.Model:
+def _prepared(model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, keep_free: bool) -> ir.Model:
     model.ir_version = max(model.ir_version or 0, MINIMUM_IR_VERSION)
     bring_inside(model)
     common_passes.RemoveInitializersFromInputsPass()(model)
     _inline(model)
     _sort(model)
     model = upgrade_opset(model)
-    bind_input_shapes(model, input_shapes)
+    bind_input_shapes(model, input_shapes, keep_free=keep_free)
     with blamed_on(model):  # folding brings out shapes that contradict a node, which the model as given did not show
         _simplify(model)
     upgraded = upgrade_opset(model)  # what no converter knows may have been folded
@@ -120,6 +128,7 @@ def _prepared(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> ir.
 def _simplify(model: ir.Model) -> None:
     """Fold, merge and fuse until nothing changes."""
     graph = model.graph
+    symbols = free_symbols(model)
     _name(model)
     infer_model(model)
     for _ in range(_MAX_ROUNDS):
@@ -132,6 +141,7 @@ def _simplify(model: ir.Model) -> None:
         changed |= merge_equal_nodes(graph, model.functions)
         changed |= _remove_dead(model)
         for each in all_graphs(graph):
+            changed |= make_targets_constant(each, symbols)
             changed |= fuse_batch_normalization(each)
             changed |= fuse_padding(each)
         changed |= _remove_dead(model)

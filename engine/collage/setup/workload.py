@@ -60,6 +60,7 @@ class Workload:
         labelled: Samples for a metric.
         seed: For random arrays.
         prepare: Prepares the model; in a process of its own if None.
+        keep_free: Whether dimensions may stay free, where the model is only looked at; `prepare` keeps them then.
 
     Attributes:
         graph: The prepared model's graph.
@@ -84,6 +85,7 @@ class Workload:
         labelled: Calibration | None = None,
         seed: int = 0,
         prepare: Prepare | None = None,
+        keep_free: bool = False,
     ) -> None:
         given, name, sha256 = opened(model)
         self._arrays = None if inputs is None else given_values(inputs)
@@ -91,7 +93,7 @@ class Workload:
         shapes = dict(input_shapes or {})
         for key in sorted(free_inputs(given) & set(self._arrays or ())):
             shapes.setdefault(key, np.shape((self._arrays or {})[key]))
-        bound = check(given, input_shapes=shapes)
+        bound = check(given, input_shapes=shapes, keep_free=keep_free)
         if self._arrays is not None:
             self._arrays = checked_values(_input_specs(given, bound), self._arrays)
         prepared = (prepare or prepared_apart)(given, shapes)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 import pytest
 
 from collage.prepare.steps import prepare
+from collage.reference import evaluate
 from collage_core.errors import InputShapeError, ModelError
 from tests.engine.prepare.preparing import check, parse
 
@@ -44,6 +46,62 @@ def test_an_unbound_dimension_names_the_input_and_the_flag() -> None:
         prepare(parse(FLATTEN))
 
     assert caught.value.input_name == "x"
+
+
+def test_a_dimension_may_stay_free_and_its_arithmetic_goes_where_it_says_nothing_else() -> None:
+    prepared = prepare(parse(FLATTEN), keep_free=True)
+
+    [reshape] = prepared.graph
+    assert reshape.op_type == "Reshape"
+    target = reshape.inputs[1]
+    assert target is not None
+    assert target.const_value is not None
+    assert target.const_value.numpy().tolist() == [0, -1]
+    assert str(prepared.graph.inputs[0].shape) == "[batch,4,6]"
+    for batch in (1, 3):
+        x = np.random.default_rng(batch).normal(size=(batch, 4, 6)).astype(np.float32)
+        np.testing.assert_array_equal(evaluate(prepared, {"x": x}).values["y"], x.reshape(batch, 24))
+
+
+def test_what_is_bound_is_bound_everywhere_beside_what_stays_free() -> None:
+    model = parse("g (float[n, m] a, float[n, m] b, float[k] c) => (float[n, m] y) { y = Add(a, b) }")
+
+    prepared = prepare(model, input_shapes={"c": [3]}, keep_free=True)
+    assert [str(value.shape) for value in prepared.graph.inputs] == ["[n,m]", "[n,m]", "[3]"]
+
+    partly = prepare(
+        parse("g (float[n, m] a, float[n] b) => (float[n, m] y) { y = Add(a, a) }"),
+        input_shapes={"b": [4]},
+        keep_free=True,
+    )
+    assert [str(value.shape) for value in partly.graph.inputs] == ["[4,m]", "[4]"]
+    assert str(partly.graph.outputs[0].shape) == "[4,m]"
+
+
+@pytest.mark.parametrize(
+    ("reshape", "target"),
+    [
+        # two dimensions that are not the operand's at their axes, so neither follows
+        ("s = Shape(x) two = Slice(s, zero, two_, zero) r = Concat <axis = 0> (last, two) y = Reshape(x, r)", None),
+        # the target is a number of the input, not its shape
+        ("y = Reshape(x, t)", None),
+        ("b = Shape <start = 0, end = 1> (x) r = Concat <axis = 0> (b, last) y = Reshape(x, r)", [0, -1]),
+        ("c = Shape <start = 1, end = 2> (x) r = Concat <axis = 0> (last, c) y = Reshape(x, r)", [-1, 6]),
+    ],
+)
+def test_only_targets_that_follow_whatever_the_sizes_are_become_constant(
+    reshape: str, target: list[int] | None
+) -> None:
+    model = parse(
+        "g (float[batch, 6, k] x, int64[2] t) => (float[p, q] y) <int64[1] zero = {0}, int64[1] two_ = {2}, "
+        f"int64[1] last = {{-1}}> {{ {reshape} }}"
+    )
+
+    prepared = prepare(model, keep_free=True)
+
+    [node] = [node for node in prepared.graph if node.op_type == "Reshape"]
+    found = node.inputs[1].const_value if node.inputs[1] is not None else None
+    assert (None if found is None else found.numpy().tolist()) == target
 
 
 def test_a_symbol_bound_by_one_input_is_bound_in_all() -> None:

@@ -314,27 +314,30 @@ VERSIONS = (
 ASKED = ("inspect", "optimize", "bench")
 """Those that can be told a shape; `compare` takes it from the package."""
 
+SIZED = ("optimize", "bench")
+"""Those that run the model; `inspect` leaves dimensions free."""
+
 SHAPES = (
     Row(
         "a free dimension",
         file(free("image:0", "batch", 3)),
         ["input 'image:0': dimension batch", "is free; give the shape with --input-shapes image:0:[N,3]"],
         MISUSE,
-        ASKED,
+        SIZED,
     ),
     Row(
         "a dimension without a name",
         file(free("x", "", 3)),
         ["input 'x': dimension", "--input-shapes x:[N,3]"],
         MISUSE,
-        ASKED,
+        SIZED,
     ),
     Row(
         "an unknown rank",
         file(model(node("Neg", "x", "y"), inputs=[make_tensor_value_info("x", TensorProto.FLOAT, None)])),
         ["input 'x': its rank is unknown; give it with --input-shapes x:[...]"],
         MISUSE,
-        ASKED,
+        SIZED,
     ),
     Row("a negative extent declared", file(free("x", -2, 3)), ["input 'x'", "negative extent"], commands=ASKED),
 )

@@ -81,7 +81,7 @@ class ModelMain:
         match message:
             case AskPrepareModel():
                 folder = Path(message.folder)
-                prepared = prepare(read_given(folder), input_shapes=message.input_shapes)
+                prepared = prepare(read_given(folder), input_shapes=message.input_shapes, keep_free=message.keep_free)
                 for node in prepared.graph:  # libraries that are asked about the model compute what is constant
                     check_size(node, self._memory_bytes)
                 with contextlib.suppress(Exception):  # what is wrong with the graph is told in the driver

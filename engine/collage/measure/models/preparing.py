@@ -23,7 +23,12 @@ _SHARE, _LEAST_S = 0.8, 5.0
 
 
 def prepared_in(
-    process: ModelProcess, model: ir.Model, input_shapes: Mapping[str, Sequence[int]], deadline_s: float
+    process: ModelProcess,
+    model: ir.Model,
+    input_shapes: Mapping[str, Sequence[int]],
+    deadline_s: float,
+    *,
+    keep_free: bool = False,
 ) -> ir.Model:
     """Prepare a model as `collage.prepare.steps.prepare` does, in a process.
 
@@ -32,6 +37,7 @@ def prepared_in(
         model: The model as given.
         input_shapes: As for `prepare`.
         deadline_s: Seconds it may take.
+        keep_free: As for `prepare`.
 
     Raises:
         CollageError: As `prepare` does; a `ModelCostError` if it takes too much memory or time, an
@@ -44,31 +50,43 @@ def prepared_in(
         except Exception as error:
             if isinstance(error, OSError) and is_full(error):
                 raise system_error(what, error) from error
-            return prepare(model, input_shapes=input_shapes)  # it gets no further than the first checks
+            return prepare(
+                model, input_shapes=input_shapes, keep_free=keep_free
+            )  # it gets no further than the first checks
         shapes = {name: tuple(map(int, shape)) for name, shape in input_shapes.items()}
-        ask = AskPrepareModel(folder=str(folder), input_shapes=shapes)
+        ask = AskPrepareModel(folder=str(folder), input_shapes=shapes, keep_free=keep_free)
         answer = process.ask(ask, what, deadline_s, weights_bytes(model))
         if isinstance(answer, ModelFailed):
             told = answer.facts is not None or answer.system is not None
             if not told and answer.kind not in (*MEMORY_ERRORS, "RecursionError"):
-                return prepare(model, input_shapes=input_shapes)  # a defect: the exception is to be seen here
+                return prepare(
+                    model, input_shapes=input_shapes, keep_free=keep_free
+                )  # a defect: the exception is to be seen here
             process.fail(answer, what, deadline_s)
         if not isinstance(answer, ModelPrepared):
             raise WireError(f"{type(answer).__name__} is no answer to AskPrepareModel")
         return read_prepared(folder, known)
 
 
-def prepared_apart(model: ir.Model, input_shapes: Mapping[str, Sequence[int]], budget: Budget = UNLIMITED) -> ir.Model:
+def prepared_apart(
+    model: ir.Model,
+    input_shapes: Mapping[str, Sequence[int]],
+    budget: Budget = UNLIMITED,
+    *,
+    keep_free: bool = False,
+) -> ir.Model:
     """Prepare a model in a process that ends with it.
 
     Args:
         model: The model as given.
         input_shapes: As for `prepare`.
         budget: Time that is left of the run.
+        keep_free: As for `prepare`.
 
     Raises:
         CollageError: As `prepared_in` does.
     """
     allowed_s = PREPARE_S + _PER_NODE_S * sum(1 for _ in model.graph)
     with ModelProcess() as process:
-        return prepared_in(process, model, input_shapes, budget.part(_SHARE).within(allowed_s, least_s=_LEAST_S))
+        deadline_s = budget.part(_SHARE).within(allowed_s, least_s=_LEAST_S)
+        return prepared_in(process, model, input_shapes, deadline_s, keep_free=keep_free)

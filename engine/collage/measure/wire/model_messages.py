@@ -19,10 +19,12 @@ class AskPrepareModel:
     Attributes:
         folder: Where the model is, and where the prepared model goes; see `exchange`.
         input_shapes: A static shape for each input that has free dimensions, by name.
+        keep_free: Whether dimensions may stay free.
     """
 
     folder: str
     input_shapes: Mapping[str, tuple[int, ...]]
+    keep_free: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
