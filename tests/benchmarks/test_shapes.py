@@ -20,7 +20,8 @@ def result(own: float = 0.9, measured: int = 0, error: float = 1e-6) -> dict[str
         "onnxruntime": [[100.0] * 5, [1100.0] * 5],
         "openvino": [[150.0] * 5, [1000.0] * 5],
     }
-    done: dict[str, Any] = {"seconds": 20.0, "sizes": [{"measured": 7, "known": 3, "seconds": 9.0, "plan": [["openvino", 12]]}] * 2}
+    size: dict[str, Any] = {"measured": 7, "known": 3, "seconds": 9.0, "plan": [["openvino", 12]]}
+    done: dict[str, Any] = {"seconds": 20.0, "sizes": [size, dict(size)]}
     again = copy.deepcopy(done)
     for each in again["sizes"]:
         each["measured"] = measured
