@@ -27,6 +27,7 @@ from benchmarks import (
     run_call,
     search_scale,
     sensitivity,
+    shapes,
     suite,
     two_level,
 )
@@ -54,6 +55,7 @@ PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "run-call": lambda report: run_call.markdown(report["results"]),
     "search": lambda report: search_scale.markdown(dict(report)),
     "sensitivity": sensitivity.markdown,
+    "shapes": shapes.markdown,
     "suite": lambda report: suite.markdown(report["models"]),
     "two-level": two_level.markdown,
 }

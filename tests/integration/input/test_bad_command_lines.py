@@ -66,7 +66,6 @@ SHAPES = (
     Row(["--input-shapes", "x:[4,3]"], ["input 'x': [4, 3] contradicts the model's [2,3]"]),
     Row(["--input-shapes", f"x:[{2**61},3]"], ["input 'x'", "more elements than there are addresses"], free=True),
     Row(["--input-shapes", f"x:[{10**40},3]"], ["input 'x'", "more elements than there are addresses"], free=True),
-    Row(["--input-shapes", "n:[2]"], ["input 'x': dimension batch", "--input-shapes x:[N,3]"], free=True),
 )
 
 NUMBERS: dict[str, Sequence[Row]] = {
@@ -146,6 +145,10 @@ def test_only_optimize_takes_several_shapes_and_all_have_to_fit_the_model(desk: 
     for command in ("inspect", "bench"):
         desk.refuses(desk.command(command, *two), 2, ["input 'x' is given two shapes; only `optimize` takes several"])
     desk.refuses(desk.command("optimize", *two), 2, ["input 'x': [4, 3] contradicts the model's [2,3]"])
+    other = ["--input-shapes", "n:[2]"]
+    for command in ("optimize", "bench"):
+        says = ["input 'x': dimension batch", "--input-shapes x:[N,3]"]
+        desk.refuses(desk.command(command, *other, model=desk.free), 2, says)
     wrong = ["--input-shapes", "x:[1|2,3|4]"]
     desk.refuses(desk.command("optimize", *wrong, model=desk.free), 2, ["4] contradicts the model's [batch,3]"])
 
