@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +52,30 @@ _LAZY: Mapping[str, str] = {
     "Session": "collage.runtime.session",
 }
 """Module of each public name that is not defined here."""
+
+
+@overload
+def optimize(
+    model: str | Path | onnx_ir.Model,
+    *,
+    toolchains: Sequence[str] | str | None = None,
+    exclude: Sequence[str] = (),
+    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Optimized: ...
+
+
+@overload
+def optimize(
+    model: str | Path | onnx_ir.Model,
+    *,
+    toolchains: Sequence[str] | str | None = None,
+    exclude: Sequence[str] = (),
+    input_shapes: Sequence[Mapping[str, tuple[int, ...]]],
+    progress: Progress | None = None,
+    **options: Any,
+) -> OptimizedShapes: ...
 
 
 def optimize(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
 
 from collage.devices.this_host import this_host
 from collage.measure.driver.client import PluginSource, Worker
@@ -14,7 +12,7 @@ from collage.measure.wire.artifact_codec import artifact_of
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskBuild
-from collage.measure.wire.outcomes import BuildSettings, Built, Tolerance
+from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Tolerance
 from collage.temporary_folders import TemporaryFolder
 from collage_core.contract import Artifact, KernelFunction, Target, Unsupported
 from collage_core.registry import Toolchain
@@ -27,22 +25,20 @@ class LoweringWorkers:
 
     Args:
         installed: The toolchains, by name.
-        settings: How kernels are built.
+
+    Attributes:
+        installed: As given.
     """
 
-    def __init__(self, installed: Mapping[str, Toolchain], settings: BuildSettings) -> None:
-        self._installed = installed
-        self._settings = settings
+    def __init__(self, installed: Mapping[str, Toolchain]) -> None:
+        self.installed = installed
+        self._failed: dict[str, str] = {}
         self._closing = contextlib.ExitStack()
         self._workers: dict[str, Worker] = {}
         self._targets: dict[str, tuple[Target, ...] | Unsupported] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the workers."""
         self._closing.close()
 
     @functools.cached_property
@@ -57,14 +53,19 @@ class LoweringWorkers:
 
     def offered(self, toolchain: str) -> tuple[Target, ...] | Unsupported:
         """Return the targets of a toolchain on this machine, or why it has none; it is asked once."""
-        if toolchain not in self._installed:
+        if toolchain not in self.installed:
             return Unsupported("it is not installed")
         if toolchain not in self._targets:
             self._targets[toolchain] = self._worker(toolchain).targets(this_host())
         return self._targets[toolchain]
 
-    def lowered(self, function: KernelFunction, target: Target) -> Artifact | Unsupported:
-        """Return the artifact of a function for a target, or why there is none."""
+    def lowered(self, function: KernelFunction, target: Target, settings: BuildSettings) -> Artifact | Unsupported:
+        """Return the artifact of a function for a target, or why there is none.
+
+        A target that failed, which may have taken all its time, is not asked again.
+        """
+        if target.name in self._failed:
+            return Unsupported(f"it failed before: {self._failed[target.name]}")
         built = self._worker(target.toolchain).build(
             AskBuild(
                 target=target,
@@ -72,9 +73,13 @@ class LoweringWorkers:
                 variant=None,
                 inputs=(),
                 expected=(),
-                build=self._settings,
+                build=settings,
                 tolerance=Tolerance(),
                 deadline_s=_DEADLINE_S,
             )
         )
-        return artifact_of(built.artifact, self._store) if isinstance(built, Built) else Unsupported(built.reason)
+        if isinstance(built, Built):
+            return artifact_of(built.artifact, self._store)
+        if isinstance(built, Failed):
+            self._failed[target.name] = built.reason
+        return Unsupported(built.reason)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import re
 from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 from collage.devices.this_host import this_host
 from collage.report.documents.codec import record_from_document
 from collage.report.facts.record import Record
 from collage.runtime.kernels.requirements import check_requirements
-from collage.runtime.package import PackagedPlan
+from collage.runtime.package import PackagedPlan, TrustedPackages
 from collage_core.errors import CollageError
+
+_REQUIREMENT: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:[<>=!~]=?[A-Za-z0-9.*+!,<>=~ ]*)?")
+"""A distribution with versions, and no option of pip's."""
 
 
 class PackagedFacts:
@@ -21,41 +28,45 @@ class PackagedFacts:
 
     def __init__(self, plan: PackagedPlan) -> None:
         self._plan = plan
+        document: Any = None
         self._record: Record | None = None
-        try:
-            self._record = record_from_document(plan.record)
-        except CollageError:  # no record at all, or one of another version
-            self._record = None
-
-    @property
-    def is_deterministic(self) -> bool:
+        with contextlib.suppress(CollageError):  # no record at all, a damaged one, or one of another version
+            document = plan.record
+            self._record = record_from_document(document)
+        self.is_deterministic = isinstance(document, Mapping) and document.get("deterministic") is True
         """Whether the package was made with `--deterministic`."""
-        document = self._plan.record
-        return isinstance(document, Mapping) and document.get("deterministic") is True
+
+    @functools.cached_property
+    def _costs_us(self) -> Mapping[str, Mapping[str, float]]:
+        """Costs by call site and target."""
+        found = {}
+        for region in () if self._record is None else self._record.regions:
+            known = {each.target: each.cost_us for each in region.alternatives if each.cost_us is not None}
+            found[region.id] = {**known, region.target: region.measured_us or region.cost_us}
+        return found
 
     def costs_us(self, site: str) -> Mapping[str, float]:
         """Return what a call site cost where the package was made, by the name of the target, as far as is known."""
-        for region in () if self._record is None else self._record.regions:
-            if region.id == site:
-                known = {each.target: each.cost_us for each in region.alternatives if each.cost_us is not None}
-                return {**known, region.target: region.measured_us or region.cost_us}
-        return {}
+        return self._costs_us.get(site, {})
 
     def missing_distributions(self, site: str, installed: Collection[str]) -> tuple[str, ...]:
         """Return what has to be installed for the packaged kernel of a call site, as pip takes it.
 
-        These are plugins that are not installed, and libraries of which another version or none is.
+        These are plugins that are not installed, and libraries of which another version or none is. A package says so
+        itself: only one that is trusted may tell a user what to install.
 
         Args:
             site: The call site.
             installed: Names of the installed toolchains.
         """
+        if self._plan.package.digest not in TrustedPackages():
+            return ()
         toolchain = self._plan.targets[site].toolchain
         known = () if self._record is None or toolchain in installed else self._record.toolchains
         plugins = [each.distribution.partition(" ")[0] for each in known if each.name == toolchain]
         libraries = [
             f"{requirement.name}{requirement.specifier}"
-            for requirement in self._plan.artifacts[site].requires
+            for requirement in self._plan.requires(site)
             if requirement.kind == "library" and not check_requirements([requirement], this_host())
         ]
-        return (*filter(None, plugins), *libraries)
+        return tuple(name for name in (*plugins, *libraries) if _REQUIREMENT.fullmatch(name))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator
 
 from collage.build.lowering_workers import LoweringWorkers
 from collage.build.packaged_facts import PackagedFacts
@@ -17,48 +14,31 @@ from collage.runtime.package import PackagedPlan
 from collage.setup.targets import ON_REQUEST
 from collage_core.contract import KernelFunction, Target, Unsupported
 from collage_core.passes.call_sites import CallSite
-from collage_core.registry import Registry, Toolchain
 
 
 class Relowering:
-    """Lowers call sites of a plan in the workers of installed toolchains, which stay until it is closed.
+    """Lowers call sites of a plan in the workers of installed toolchains.
 
     Args:
         plan: The plan of a package.
         threads: CPU threads of each kernel.
-        discover: Finds the installed toolchains.
+        workers: The workers, which plans of one package share.
 
     Attributes:
         facts: What the plan says of its kernels.
     """
 
-    def __init__(
-        self, plan: PackagedPlan, threads: int, *, discover: Callable[[], Registry] = Registry.discover
-    ) -> None:
+    def __init__(self, plan: PackagedPlan, threads: int, workers: LoweringWorkers) -> None:
         self._plan = plan
+        self._workers = workers
         self.facts = PackagedFacts(plan)
-        self._discover = discover
-        settings = BuildSettings(threads=threads, deterministic=self.facts.is_deterministic)
-        self._workers = LoweringWorkers(self.installed, settings)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._workers.__exit__(kind, error, trace)
-
-    @functools.cached_property
-    def installed(self) -> Mapping[str, Toolchain]:
-        """The installed toolchains, by name."""
-        return self._discover().toolchains
+        self._settings = BuildSettings(threads=threads, deterministic=self.facts.is_deterministic)
 
     def __call__(self, site: CallSite, target: Target) -> Iterator[Lowered | Unsupported]:
-        """Lower a call site for its target, then for others: those that were cheapest where it was made come first.
+        """Lower a call site for its target, then for others: toolchains that were cheaper where it was made come first.
 
         Others compute in the model's own dtypes and take the whole function as one kernel, by their own predicates.
-        The built-in reference, which takes nearly everything, is the last.
+        The built-in reference, which takes nearly everything, is the last. Whatever one raises is its refusal.
         """
         function = site.kernel_function()
         offered = self._workers.offered(target.toolchain)
@@ -71,8 +51,7 @@ class Relowering:
         else:
             yield Unsupported(f"{target.toolchain} offers {', '.join(each.name for each in offered)} here")
         for other in self._others(site, target):
-            refusal = refusal_of(self.installed[other.toolchain], other, function)
-            yield self._lowered(function, other) if not refusal else Unsupported(f"{other.name}: {refusal}")
+            yield self._for_another(function, other)
 
     def _others(self, site: CallSite, target: Target) -> Iterator[Target]:
         """Yield the targets that may take a kernel of another one, the most promising first."""
@@ -85,7 +64,7 @@ class Relowering:
             cost = min((us for name, us in costs.items() if _toolchain_of(name) == toolchain), default=math.inf)
             return toolchain in ON_REQUEST, cost, toolchain not in present, toolchain
 
-        for name in sorted(self.installed, key=rank):
+        for name in sorted(self._workers.installed, key=rank):
             offered = self._workers.offered(name)
             if isinstance(offered, Unsupported):
                 continue
@@ -101,8 +80,18 @@ class Relowering:
             ]
             yield from sorted(possible, key=lambda each: costs.get(each.name, math.inf))
 
+    def _for_another(self, function: KernelFunction, target: Target) -> Lowered | Unsupported:
+        try:
+            refusal = refusal_of(self._workers.installed[target.toolchain], target, function)
+        except Exception as error:  # of a plugin's rule, or of a function that nothing of ours wrote
+            refusal = f"it cannot say whether it takes them: {error}"
+        return Unsupported(f"{target.name}: {refusal}") if refusal else self._lowered(function, target)
+
     def _lowered(self, function: KernelFunction, target: Target) -> Lowered | Unsupported:
-        artifact = self._workers.lowered(function, target)
+        try:
+            artifact = self._workers.lowered(function, target, self._settings)
+        except Exception as error:  # of the conversation with a worker
+            artifact = Unsupported(f"{type(error).__name__}: {error}")
         if isinstance(artifact, Unsupported):
             return Unsupported(f"lowering it again for {target.name} failed: {artifact.reason}")
         return Lowered(target=target, artifact=artifact)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collage.process_guard import plugins_guarded
 from collage.setup.targets import ON_REQUEST
 from collage_core.candidates.proposals import propose, target_rule
 from collage_core.contract import KernelFunction, Target
@@ -12,6 +13,7 @@ from collage_core.ir.graph.masks import iterate_bits
 from collage_core.registry import Toolchain
 
 
+@plugins_guarded()
 def refusal_of(toolchain: Toolchain, target: Target, function: KernelFunction) -> str:
     """Return why a target does not take a function as one kernel, by its predicates and patterns; empty if it does.
 
@@ -19,7 +21,7 @@ def refusal_of(toolchain: Toolchain, target: Target, function: KernelFunction) -
     """
     try:
         graph = DataflowGraph(function.model)
-        proposals = propose(target_rule(toolchain, target, {}), graph, CandidateBounds())
+        proposals = propose(target_rule(toolchain, target, {}), graph, CandidateBounds.preset("extensive"))
     except CollageError as error:
         return str(error)
     missing = graph.needs_kernel & ~proposals.covered

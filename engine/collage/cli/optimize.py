@@ -161,7 +161,7 @@ def optimize(
     json_to: Path | None,
 ) -> None:
     """Search the fastest plan for MODEL, measure and verify it, and save it as a package."""
-    from collage.commands.optimizing.possible_shapes import possible_shapes
+    from collage.commands.optimizing.possible_shapes import described, possible_shapes
     from collage.commands.optimizing.to_package import optimize_to
     from collage.commands.optimizing.up_to_date import up_to_date
     from collage.options import OptimizeOptions
@@ -212,9 +212,11 @@ def optimize(
         "load_plan": load_plan,
         "retry_failed": retry_failed,
     }
-    each = [
-        OptimizeOptions(input_shapes=shapes, **options) for shapes in possible_shapes(model, shape_sets(input_shapes))
-    ]
+    asked = shape_sets(input_shapes)
+    possible = possible_shapes(model, asked)
+    each = [OptimizeOptions(input_shapes=shapes, **options) for shapes in possible]
+    if left_out := [described(shapes) for shapes in asked if shapes not in possible]:
+        click.echo(f"left out, as one dimension has two sizes in them: {'; '.join(left_out)}", err=True)
     if len(each) > 1 and (save_plan is not None or trace is not None):
         raise click.UsageError("--save-plan and --trace are of one plan, and --input-shapes asks for several")
     only_the_package = save_plan is None and trace is None

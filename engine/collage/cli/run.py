@@ -82,7 +82,10 @@ def run(
         feeds = random_arrays(first.get_inputs(), seed)
     else:
         feeds = read_values(inputs, arguments)
-    one = session.session_for(feeds) if isinstance(session, ShapedSession) else session
+    one = session
+    if isinstance(session, ShapedSession):
+        one = session.session_for(feeds)
+        notes.append(f"of {len(session.sessions)} plans, the one for {session.described(one)} ran")
     names = [output.name for output in one.get_outputs()]
     outputs = dict(zip(names, one.run(None, feeds), strict=True))
     profile = one.profile(feeds) if trace_to is not None else None

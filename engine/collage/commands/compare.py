@@ -23,6 +23,7 @@ from collage.reference.judge import Verdict
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
 from collage.runtime.load import executable_of, threads_here
 from collage.runtime.package import PackagedPlan, load_package
+from collage.runtime.package.plan import described
 from collage.runtime.session import Session
 from collage.setup.environment import Environment
 from collage.setup.facts import opened
@@ -83,6 +84,8 @@ def compare(
     if reference is not None:
         check_reference(reference, registry or Registry.discover())
     plan = load_package(package).plan_for(input_shapes or {})
+    if input_shapes and not input_shapes.items() <= plan.input_shapes.items():
+        raise UsageError(f"{package} has a plan for {described(plan.input_shapes)}, not for {described(input_shapes)}")
     given, name, _ = opened(model)
     given = without_defaults(given, _input_names(plan.model))
     other = f"{package} was not made from {model}"

@@ -6,10 +6,10 @@ import contextlib
 import os
 import shlex
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from collage.errors import OtherThreadsWarning, SubstituteWarning
+from collage.errors import OtherThreadsWarning, SubstituteWarning, VerificationError
 from collage.runtime import KernelReport, Lowered, Relower, SessionReport
 from collage.runtime.load import load as load_as_is
 from collage.runtime.load import threads_here
@@ -21,6 +21,8 @@ from collage_core.contract import Target, Unsupported
 from collage_core.passes.call_sites import CallSite
 
 if TYPE_CHECKING:
+    from collage.build.lowering_workers import LoweringWorkers
+    from collage.build.packaged_facts import PackagedFacts
     from collage.build.relower import Relowering
     from collage.setup.inputs.random_arrays import Given
 
@@ -70,13 +72,17 @@ def load(
     opened = load_package(package)
     wanted = threads_here(opened) if threads is None else threads
     said: list[tuple[str, type[Warning]]] = []
-    with contextlib.ExitStack() as stack:
-        again = _Again(wanted, stack)
+    with contextlib.closing(_Again(wanted)) as again:
         session = load_as_is(opened, threads=wanted, relowering=None if strict else again.of)
-        if verify is not False:
+    if verify is not False:
+        try:
             _verify(session, opened, wanted, None if verify is True else verify)
-        if again.started:
-            said.append((substitute_message(session.report(), again.started), SubstituteWarning))
+        except VerificationError as error:
+            if again.started:
+                raise VerificationError(f"{error} Not all kernels are as packaged: {again.message(session)}") from error
+            raise
+    if again.started:
+        said.append((again.message(session), SubstituteWarning))
     if not session.verified and wanted != (measured := opened.manifest.threads):
         why = ", one for each CPU" if threads is None else ""
         said.append(
@@ -102,9 +108,9 @@ class _Again:
         started: What lowered some, by the shapes that its plan is for.
     """
 
-    def __init__(self, threads: int, stack: contextlib.ExitStack) -> None:
+    def __init__(self, threads: int) -> None:
         self._threads = threads
-        self._stack = stack
+        self._workers: LoweringWorkers | None = None
         self.started: dict[str, Relowering] = {}
 
     def of(self, plan: PackagedPlan) -> Relower:
@@ -113,20 +119,40 @@ class _Again:
 
         def relower(site: CallSite, target: Target) -> Iterator[Lowered | Unsupported]:
             if shapes not in self.started:
-                from collage.build.relower import Relowering
-
-                self.started[shapes] = self._stack.enter_context(Relowering(plan, self._threads))
+                self.started[shapes] = self._started(plan)
             return self.started[shapes](site, target)
 
         return relower
 
+    def _started(self, plan: PackagedPlan) -> Relowering:
+        from collage.build.lowering_workers import LoweringWorkers
+        from collage.build.relower import Relowering
+        from collage_core.registry import Registry
 
-def substitute_message(report: SessionReport, relowering: Mapping[str, Relowering]) -> str:
+        if self._workers is None:
+            self._workers = LoweringWorkers(Registry.discover().toolchains)
+        return Relowering(plan, self._threads, self._workers)
+
+    def message(self, session: Session) -> str:
+        """Return what the user should know about the substitutes of a session."""
+        installed = () if self._workers is None else self._workers.installed
+        return substitute_message(
+            session.report(), {name: each.facts for name, each in self.started.items()}, installed
+        )
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._workers is not None:
+            self._workers.close()
+
+
+def substitute_message(report: SessionReport, facts: Mapping[str, PackagedFacts], installed: Collection[str]) -> str:
     """Return what the user should know about the substitutes in a session: which, why, their cost, and what to do.
 
     Args:
         report: The session's report, with at least one substitute.
-        relowering: What lowered them, by the shapes that its plan is for.
+        facts: What the plans say of their kernels, by the shapes that each is for.
+        installed: Names of the installed toolchains.
     """
     groups: dict[tuple[str, str, str], list[KernelReport]] = {}
     for kernel in report.substitutes:
@@ -139,15 +165,14 @@ def substitute_message(report: SessionReport, relowering: Mapping[str, Relowerin
         if target == packaged:
             said.append(f"{which} but lowered again from the package, {unknown} here")
         else:
-            costs = [relowering[each.input_shapes].facts.costs_us(each.site) for each in kernels]
+            costs = [facts[each.input_shapes].costs_us(each.site) for each in kernels]
             instead = f"{target} runs {'it' if one else 'them'} instead, {unknown} here"
             said.append(f"{which}; {instead}{_cost(packaged, target, costs)}")
     advice = "optimize the model again for the best plan of this machine"
     missing = dict.fromkeys(
         name
         for each in report.substitutes
-        for again in (relowering[each.input_shapes],)
-        for name in again.facts.missing_distributions(each.site, again.installed)
+        for name in facts[each.input_shapes].missing_distributions(each.site, installed)
     )
     if missing:
         advice = f"`pip install {shlex.join(missing)}` brings packaged kernels back, or {advice}"

@@ -16,7 +16,7 @@ def make_targets_constant(graph: ir.Graph, symbols: Collection[str]) -> bool:
 
     An exporter writes a target as Shape, Gather and Concat. Where all dimensions of the result but one are known, or
     are those of the operand at the same axes, the one follows from the number of elements. In a constant target these
-    are the numbers, 0 (as in the operand) and -1 (what is left).
+    are the numbers, 0 (as in the operand) and -1 (what is left). Free dimensions are taken to be at least 1.
 
     Args:
         graph: The graph, shapes inferred.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -120,6 +121,8 @@ class KernelSource:
             kernels[name] = self.load(name)
             watch.look(self._target(name).toolchain)
         watch.look_again()
+        # what lowers kernels again lives as long as loading; clones load what was loaded now
+        self._loader = dataclasses.replace(self._loader, relower=None)
         return kernels
 
     def load(self, name: str) -> Loaded:

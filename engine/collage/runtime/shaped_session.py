@@ -55,10 +55,7 @@ class ShapedSession(Session):
         """
         if not isinstance(feeds, Mapping):
             return self.sessions[0]  # which says what is wrong
-        try:
-            shapes = tuple(_shape(feeds[name]) for name in self._names)
-        except KeyError as error:
-            raise FeedError(str(error.args[0]), "no value given for this input") from None
+        shapes = tuple(_shape_of(name, feeds) for name in self._names)
         found = self._by_shapes.get(shapes)
         if found is None:
             given = described(dict(zip(self._names, shapes, strict=True)))
@@ -69,6 +66,10 @@ class ShapedSession(Session):
                 "among --input-shapes",
             )
         return found
+
+    def described(self, session: Session) -> str:
+        """Return the shapes that one of the sessions is for, as `--input-shapes` takes them."""
+        return described(self.input_shapes[self.sessions.index(session)])
 
     def get_inputs(self) -> list[NodeArg]:
         """Return the model's inputs in order; extents that differ between the plans are None."""
@@ -154,11 +155,30 @@ def _shape(value: Any) -> tuple[int, ...]:
     return tuple(np.shape(value)) if shape is None else tuple(int(extent) for extent in shape)
 
 
+def _shape_of(name: str, feeds: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of an input that is given.
+
+    Raises:
+        FeedError: If it is not given, or has no shape: a device's name, for one, says nothing of the plan.
+    """
+    if name not in feeds:
+        raise FeedError(name, "no value given for this input, by whose shape a plan is chosen")
+    value = feeds[name]
+    try:
+        if isinstance(value, str):
+            raise TypeError("a name has no shape")
+        return _shape(value)
+    except (TypeError, ValueError) as error:
+        raise FeedError(name, f"give an array, by whose shape a plan is chosen: {error}") from error
+
+
 def _joined(described: Sequence[Sequence[NodeArg]]) -> list[NodeArg]:
     """Return inputs or outputs with the extents on which all plans agree."""
     found = []
     for each in zip(*described, strict=True):
-        extents = zip(*(argument.shape for argument in each), strict=True)
-        shape = [extent[0] if len(set(extent)) == 1 else None for extent in extents]
+        shape: list[int | str | None] = []
+        if len({len(argument.shape) for argument in each}) == 1:  # the rank may differ, too: nothing is said then
+            extents = zip(*(argument.shape for argument in each), strict=True)
+            shape = [extent[0] if len(set(extent)) == 1 else None for extent in extents]
         found.append(NodeArg(each[0].name, shape, each[0].type))
     return found

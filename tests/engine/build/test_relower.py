@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -9,14 +10,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from collage.build import lowering_workers
+from collage.build import lowering_workers, packaged_facts
+from collage.build.lowering_workers import LoweringWorkers
 from collage.build.packaged_facts import PackagedFacts
 from collage.build.relower import Relowering
 from collage.documents.artifact_manifest import ArtifactManifest
-from collage.measure.wire.outcomes import Built
+from collage.measure.wire.outcomes import Built, Failed, Stage
 from collage.reference.plugin import ReferencePlugin
 from collage.runtime import Lowered
-from collage_core.contract import Host, Joins, Supported, Target, Unsupported
+from collage_core.contract import Host, Joins, Requirement, Supported, Target, Unsupported
 from collage_core.hookspecs import hookimpl
 from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.patterns import NodeContext, PatternTable
@@ -116,6 +118,13 @@ def plan(site: CallSite, record: Any = None) -> Any:
     return SimpleNamespace(targets={site.name: CPU, "k0001": target("present")}, record=record)
 
 
+@contextlib.contextmanager
+def opened(site: CallSite, record: Any = None, *, threads: int = 1, without: str = "") -> Iterator[Relowering]:
+    workers = LoweringWorkers(registry(without).toolchains)
+    with contextlib.closing(workers):
+        yield Relowering(plan(site, record), threads, workers)
+
+
 @pytest.mark.parametrize(
     ("record", "wanted"),
     [({"deterministic": True}, True), ({"deterministic": False}, False), ({}, False), (None, False)],
@@ -123,7 +132,7 @@ def plan(site: CallSite, record: Any = None) -> Any:
 def test_a_package_made_with_deterministic_kernels_gets_such_again(record: Any, wanted: bool) -> None:
     site = kernel()
 
-    with Relowering(plan(site, record), threads=2, discover=registry) as again:
+    with opened(site, record, threads=2) as again:
         first = next(again(site, CPU))
 
     assert isinstance(first, Lowered)
@@ -140,7 +149,7 @@ def ways(again: Relowering, site: CallSite) -> list[str]:
 def test_others_take_the_whole_kernel_exactly_or_not_at_all() -> None:
     site = kernel()
 
-    with Relowering(plan(site), threads=1, discover=lambda: registry("mock")) as again:
+    with opened(site, without="mock") as again:
         found = ways(again, site)
         assert set(RecordingWorker.started) == {*RecordingWorker.offers} - {"mock"}
 
@@ -158,7 +167,7 @@ def test_others_take_the_whole_kernel_exactly_or_not_at_all() -> None:
 def test_the_own_target_comes_first_and_others_are_not_asked_while_it_will_do() -> None:
     site = kernel()
 
-    with Relowering(plan(site), threads=1, discover=registry) as again:
+    with opened(site) as again:
         next(again(site, CPU))
         assert RecordingWorker.started == ["mock"]
 
@@ -168,7 +177,7 @@ def test_what_was_cheapest_where_the_package_was_made_comes_first(monkeypatch: p
     costs = {"whole": 9.0, "whole(spin=true)": 2.0, "single": 5.0, "mock": 1.0}
     monkeypatch.setattr(PackagedFacts, "costs_us", lambda self, name: costs if name == site.name else {})
 
-    with Relowering(plan(site), threads=1, discover=lambda: registry("mock")) as again:
+    with opened(site, without="mock") as again:
         found = ways(again, site)
 
     assert found[1:4] == ["whole(spin=true)", "whole", "single: it does not take these operators as one kernel"]
@@ -179,8 +188,75 @@ def test_another_target_of_the_same_toolchain_is_one_of_the_others() -> None:
     site = kernel()
     RecordingWorker.offers["mock"] = (dataclasses.replace(CPU, options=(("spin", "true"),), joins=Joins.ANY),)
 
-    with Relowering(plan(site), threads=1, discover=registry) as again:
+    with opened(site) as again:
         found = ways(again, site)
 
     assert found[0] == "mock offers mock(spin=true) here"
     assert "mock(spin=true)" in found[1:]
+
+
+class Breaking:
+    """A plugin whose predicates raise an error of its own."""
+
+    @hookimpl
+    def collage_register_predicates(self, table: PatternTable, target: Target) -> None:
+        raise RuntimeError("half installed")
+
+
+@pytest.mark.guards(
+    "a plugin that raises while a substitute is looked for, or a build that fails",
+    "that toolchain is out, and is not asked again; the next one is tried",
+    area="packages and files",
+)
+def test_a_plugin_that_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = kernel()
+    toolchains = {**registry("mock").toolchains, "whole": Toolchain("whole", Breaking())}
+    workers = LoweringWorkers(toolchains)
+    monkeypatch.setattr(lowering_workers, "artifact_of", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
+
+    with contextlib.closing(workers):
+        found = ways(Relowering(plan(site), 1, workers), site)
+
+    assert any(each.startswith("whole: ") and "half installed" in each for each in found)
+    assert found[-1] == "lowering it again for reference failed: OSError: the disk is full"
+
+
+def test_what_failed_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = kernel()
+    asked: list[str] = []
+
+    def failing(worker: RecordingWorker, ask: Any) -> Failed:
+        asked.append(ask.target.name)
+        return Failed(stage=Stage.LOWER, reason="no answer within 600 s")
+
+    monkeypatch.setattr(RecordingWorker, "build", failing)
+
+    with opened(site) as again:
+        first, second = ways(again, site), ways(again, site)
+
+    assert "lowering it again for mock failed: no answer within 600 s" in first
+    assert "lowering it again for mock failed: it failed before: no answer within 600 s" in second
+    assert len(asked) == len(set(asked))
+
+
+@pytest.mark.guards(
+    "an untrusted package that names a distribution or an option of pip's as what is missing",
+    "nothing of it is in the advice to install something",
+    area="packages and files",
+)
+@pytest.mark.parametrize("name", ["fast-gemm", "--index-url=https://evil/simple", "https://evil/x.whl", "a b", "."])
+def test_only_trusted_packages_say_what_to_install(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = kernel()
+    requires = (Requirement(kind="library", name=name, specifier=""),)
+    package = SimpleNamespace(digest="ab" * 32)
+    made: Any = SimpleNamespace(
+        targets={site.name: CPU}, record=None, package=package, requires=lambda site: requires, path="m.collage"
+    )
+    facts = PackagedFacts(made)
+
+    untrusted = facts.missing_distributions(site.name, ())
+    monkeypatch.setattr(packaged_facts, "TrustedPackages", lambda: {package.digest})
+    trusted = facts.missing_distributions(site.name, ())
+
+    assert untrusted == ()
+    assert trusted == (("fast-gemm",) if name == "fast-gemm" else ())

@@ -98,6 +98,24 @@ def test_what_does_not_load_for_its_own_target_loads_for_the_next_one(parsed: Pa
     ]
 
 
+def test_a_kernel_that_only_a_clone_is_refused_is_not_lowered_again(parsed: Parse) -> None:
+    model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
+    toolchain = ExecutingMock()
+    asked: list[str] = []
+
+    def relower(site: CallSite, target: Target) -> Iterator[Lowered]:
+        asked.append(site.name)
+        yield Lowered(target=target, artifact=toolchain.lower(site))
+
+    session = Session(toolchain.build(model, relower=relower))
+    toolchain.refuse = ["no memory for another one"]
+
+    with pytest.raises(KernelLoadError, match="no memory for another one"):
+        session.clone()
+    assert asked == []
+    assert session.report().substitutes == ()
+
+
 def test_where_nothing_loads_each_way_has_its_reason(parsed: Parse) -> None:
     model = partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
     other = dataclasses.replace(MOCK, options=(("for", "rescue"),))

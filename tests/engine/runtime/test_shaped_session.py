@@ -111,6 +111,10 @@ def test_another_shape_is_refused_with_those_there_are(joined: Path) -> None:
         session.run(None, {"x": x_of(3)})
     with pytest.raises(FeedError, match="no value given for this input"):
         session.run(None, {})
+    with pytest.raises(FeedError, match=r"'x'.*give an array, by whose shape a plan is chosen"):
+        session.run(None, {"x": [[1.0], [1.0, 2.0]]})
+    with pytest.raises(FeedError, match=r"'x'.*give an array.*a name has no shape"):
+        session.bind({"x": "cuda:0"})
     with pytest.raises(FeedError, match="no such input"):
         session.run(None, {"x": x_of(2), "z": x_of(2)})
     with pytest.raises(FeedError, match="give a value for each input by its name"):
@@ -194,6 +198,8 @@ def test_one_package_alone_is_a_session_as_always(tmp_path: Path, models: dict[i
         (lambda plans: plans[0].update(input_shapes={"x": [4, 32]}), "not of the manifest's shapes"),
         (lambda plans: plans[0].update(input_shapes=plans[1]["input_shapes"]), "two plans are for the same shapes"),
         (lambda plans: plans[0].update(input_shapes={"x": [-1, 32]}), "not of the manifest's shapes"),
+        (lambda plans: plans[0].update(input_shapes={"z": [1, 32]}), "two plans are for different inputs"),
+        (lambda plans: plans[0].update(input_shapes={}), "two plans are for different inputs"),
         (lambda plans: plans.clear(), "0 is no number of plans"),
         (lambda plans: plans.extend(plans * 100), "is no number of plans"),
         (lambda plans: plans[0].update(model="model-9.onnx"), "lacks the entry 'model-9.onnx'"),

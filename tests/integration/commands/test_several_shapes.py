@@ -16,6 +16,7 @@ from collage.errors import UnrecordedPackageWarning
 from collage.runtime.package import load_package
 from collage_core.errors import FeedError, InputShapeError, UsageError
 from tests.integration.commands.conftest import BOTH, TINY, TINY_ARGUMENTS, Collage, check
+from tests.integration.commands.environments import Environment
 from tests.integration.commands.models import cnn, reference
 
 pytestmark = pytest.mark.plugins
@@ -147,6 +148,36 @@ def test_what_several_shapes_do_not_allow_is_said(tmp_path: Path, collage: Colla
         product.optimize(model, input_shapes=[])
     with pytest.raises(InputShapeError, match="contradicts the model's"):
         product.optimize(model, input_shapes=[{"x": (1, 4, 16, 16)}, {"x": (2, 4, 16, 16)}], **TINY)
+
+
+def test_a_package_of_several_plans_runs_without_one_of_its_toolchains(made: Path, tmp_path: Path) -> None:
+    targets = [target for plan in load_package(made / "cnn.collage").plans for target in plan.targets.values()]
+    gone = targets[0].toolchain
+    environment = Environment(tmp_path / "env", (gone, f"collage-{gone}"))
+    code = f"""
+import json, sys, warnings
+import numpy as np
+import collage
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    session = collage.load(sys.argv[1], verify={{"x": np.ones((2, 3, 16, 16), np.float32)}})
+for batch in {BATCHES}:
+    session.run(None, {{"x": np.ones((batch, 3, 16, 16), np.float32)}})
+print(json.dumps([
+    [str(each.message) for each in said],
+    [each.name for each in session.report().substitutes],
+    [each.verified for each in session.sessions],
+]))
+"""
+
+    done = environment.run(code, made / "cnn.collage")
+
+    assert done.returncode == 0, done.stderr
+    [message], substitutes, verified = json.loads(done.stdout)
+    assert substitutes[0] in message
+    assert all(" for x:[" in each for each in substitutes)
+    assert f"pip install collage-{gone}" in message
+    assert verified == [False, True, False], "the values given are of the second shape"
 
 
 def test_saving_warns_where_it_cannot_be_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 import onnx_ir
 
 from collage.prepare.shapes import check_given_shapes
+from collage.runtime.package.plan import described
 from collage.setup.facts import opened
 from collage_core.errors import InputShapeError
+
+__all__ = ["InputShapes", "described", "possible_shapes"]
 
 InputShapes = Mapping[str, tuple[int, ...]]
 

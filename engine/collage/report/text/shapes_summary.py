@@ -20,9 +20,7 @@ def shapes_summary(records: Sequence[Record]) -> RenderableType:
     table = plain_table("input shapes", ">p50 ms", "best single toolchain", ">ratio", ">95 % CI", ">kernels", "plan")
     before: object = None
     for record in records:
-        own = next((each for each in record.comparison.contenders if each.kind == "mixed"), None)
-        if own is None or own.latency_ms is None:
-            own = next((each for each in record.comparison.contenders if each.latency_ms is not None), None)
+        own = record.comparison.contenders[0] if record.comparison.contenders else None  # the plan that was kept
         low, high = own.ratio_ci95 if own is not None else (0.0, 0.0)
         choice = choice_of(record)
         add_cells(

@@ -123,7 +123,7 @@ class Loader:
     def apart(self) -> Loader:
         """Return the loader for a clone: other streams of the same devices, sharing their weights."""
         self.devices.synchronise()  # another stream must not read weights that are still on their way
-        return dataclasses.replace(self, devices=self.devices.apart())
+        return dataclasses.replace(self, devices=self.devices.apart(), substitutes=dict(self.substitutes))
 
     def __call__(self, site: CallSite, target: Target, artifact: Artifact) -> Loaded:
         """Load one kernel, or a substitute.

@@ -174,6 +174,8 @@ class Manifest:
             raise ValueError(f"{len(self.plans)} is no number of plans")
         if len({tuple(sorted(plan.input_shapes.items())) for plan in self.plans}) < len(self.plans):
             raise ValueError("two plans are for the same shapes")
+        if len({frozenset(plan.input_shapes) for plan in self.plans}) > 1:
+            raise ValueError("two plans are for different inputs")
 
     def to_json(self) -> bytes:
         """Serialize the manifest as the bytes of `manifest.json`."""

@@ -14,7 +14,7 @@ from collage.errors import PackageDamagedError
 from collage.runtime.package.archive import Archive
 from collage.runtime.package.manifest import WEIGHTS, Manifest, PlanEntry, parsed
 from collage.temporary_folders import TemporaryFolder
-from collage_core.contract import Artifact, Target
+from collage_core.contract import Artifact, Requirement, Target
 from collage_core.errors import ModelError
 from collage_core.ir.io.inference import static_input_shapes
 from collage_core.ir.io.model_io import external_tensors
@@ -89,7 +89,11 @@ class PackagedPlan:
         """
         return LazyMapping(self._entry.kernels, self._artifact)
 
-    @property
+    def requires(self, site: str) -> tuple[Requirement, ...]:
+        """Return what the artifact of a call site requires, without reading the artifact."""
+        return self._entry.kernels[site].artifact.requires
+
+    @functools.cached_property
     def targets(self) -> Mapping[str, Target]:
         """Target of each call site."""
         return {site: self.manifest.targets[kernel.target] for site, kernel in self._entry.kernels.items()}

@@ -1,0 +1,109 @@
+"""Which sets of shapes are optimized, and what of a budget each gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import onnx
+import pytest
+
+from collage.commands.optimizing import several_shapes
+from collage.commands.optimizing.possible_shapes import possible_shapes
+from collage.commands.optimizing.several_shapes import optimize_shapes
+from collage.options import OptimizeOptions
+from collage.report.progress import SilentProgress
+from collage_core.errors import InputShapeError, UsageError
+
+SETS = [{"x": (batch, 3), "mask": (other,)} for batch in (1, 4) for other in (1, 4)]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Two inputs that share a dimension."""
+    made = onnx.parser.parse_model("""
+    < ir_version: 10, opset_import: ["": 17] >
+    g (float[batch, 3] x, float[batch] mask) => (float[batch, 3] y) { y = Neg(x) }""")
+    onnx.save(made, tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+class Told(SilentProgress):
+    """Keeps messages."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
+
+
+@pytest.fixture
+def optimized(monkeypatch: pytest.MonkeyPatch) -> list[OptimizeOptions]:
+    """What is optimized, which takes no time."""
+    found: list[OptimizeOptions] = []
+
+    def optimize(model: Path, options: OptimizeOptions, **_: Any) -> Any:
+        found.append(options)
+        return SimpleNamespace(record="record", origin="origin", write=lambda path: path.write_bytes(b""))
+
+    monkeypatch.setattr(several_shapes, "optimize", optimize)
+    return found
+
+
+def test_sets_in_which_one_dimension_has_two_sizes_are_left_out_and_told(
+    model: Path, optimized: list[OptimizeOptions]
+) -> None:
+    progress = Told()
+
+    optimize_shapes(model, [OptimizeOptions(input_shapes=each) for each in [*SETS, SETS[0]]], progress=progress)
+
+    assert [each.input_shapes for each in optimized] == [SETS[0], SETS[3]]
+    assert progress.messages == [
+        "left out, as one dimension has two sizes in them: x:[1,3] mask:[4]; x:[4,3] mask:[1]",
+        "shapes 1 of 2: x:[1,3] mask:[1]",
+        "shapes 2 of 2: x:[4,3] mask:[4]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "said"),
+    [
+        ([{"x": (1, 3), "mask": (4,)}, {"x": (4, 3), "mask": (1,)}], "makes batch 4, but input 'x' makes it 1"),
+        ([{"x": (1, 3)}, {"x": (4, 5)}], "contradicts the model's"),
+        ([{"x": (1, 3)}, {"z": (4, 3)}], "no such input"),
+    ],
+)
+def test_what_fits_no_input_or_leaves_no_set_is_refused(
+    shapes: list[dict[str, tuple[int, ...]]], said: str, model: Path, optimized: list[OptimizeOptions]
+) -> None:
+    with pytest.raises(InputShapeError, match=said):
+        possible_shapes(model, shapes)
+    with pytest.raises(InputShapeError, match=said):
+        optimize_shapes(model, [OptimizeOptions(input_shapes=each) for each in shapes])
+    assert optimized == []
+
+
+def test_more_plans_than_a_package_has_are_refused_before_any_work(
+    model: Path, optimized: list[OptimizeOptions]
+) -> None:
+    with pytest.raises(UsageError, match="at most 256 plans, and there are 257 sets"):
+        optimize_shapes(model, [OptimizeOptions(input_shapes={"x": (batch, 3)}) for batch in range(1, 258)])
+    assert optimized == []
+
+
+@pytest.mark.parametrize("began_s", [None, 10.0])
+def test_a_budget_is_for_all_shapes_together(
+    began_s: float | None, model: Path, optimized: list[OptimizeOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(monotonic=lambda: 10.0 + 30.0 * len(optimized))  # each takes half of its minute
+    monkeypatch.setattr(several_shapes, "time", clock)
+    monkeypatch.setattr(several_shapes, "command_began", lambda: began_s)
+
+    optimize_shapes(model, [OptimizeOptions(input_shapes=each, budget_s=120.0) for each in (SETS[0], SETS[3])])
+
+    first, second = (each.budget_s for each in optimized)
+    assert first == pytest.approx(60.0)
+    # what the first left is the second's; a command's budget counts from its start
+    assert second == pytest.approx(90.0 if began_s is None else 120.0)
