@@ -18,8 +18,9 @@ pytestmark = [pytest.mark.plugins, pytest.mark.slow]
 
 DRIVER = """
 import json, resource, sys
+from collage.commands.optimize import optimize
 from collage.measure.driver.capture import Capture
-from collage_core.pipeline import OptimizeOptions, optimize
+from collage.options import OptimizeOptions
 
 captured = []
 take = Capture.take.__func__
