@@ -114,9 +114,11 @@ def optimize(
     options = {"toolchains": wanted, "exclude": tuple(exclude), **options}
     if input_shapes is None or isinstance(input_shapes, Mapping):
         return optimize_model(model, Options(input_shapes=dict(input_shapes or {}), **options), progress=progress)
+    from collage.commands.optimizing.possible_shapes import possible_shapes
     from collage.commands.optimizing.several_shapes import optimize_shapes
 
-    return optimize_shapes(model, [Options(input_shapes=each, **options) for each in input_shapes], progress=progress)
+    possible = possible_shapes(model, input_shapes, progress.message)
+    return optimize_shapes(model, [Options(input_shapes=each, **options) for each in possible], progress=progress)
 
 
 def load(

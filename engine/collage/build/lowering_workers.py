@@ -7,17 +7,19 @@ import functools
 from collections.abc import Mapping
 
 from collage.devices.this_host import this_host
+from collage.measure.budget import Budget
 from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.wire.artifact_codec import artifact_of
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskBuild
-from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Tolerance
+from collage.measure.wire.outcomes import BuildSettings, Built, Tolerance
 from collage.temporary_folders import TemporaryFolder
 from collage_core.contract import Artifact, KernelFunction, Target, Unsupported
 from collage_core.registry import Toolchain
 
-_DEADLINE_S = 600.0
+_TOTAL_S, _DEADLINE_S, _LEAST_S = 1800.0, 600.0, 10.0
+"""Seconds for all kernels of a package and for one of them, and what one gets though the whole time is spent."""
 
 
 class LoweringWorkers:
@@ -32,7 +34,7 @@ class LoweringWorkers:
 
     def __init__(self, installed: Mapping[str, Toolchain]) -> None:
         self.installed = installed
-        self._failed: dict[str, str] = {}
+        self._budget = Budget.begin(_TOTAL_S)
         self._closing = contextlib.ExitStack()
         self._workers: dict[str, Worker] = {}
         self._targets: dict[str, tuple[Target, ...] | Unsupported] = {}
@@ -60,12 +62,7 @@ class LoweringWorkers:
         return self._targets[toolchain]
 
     def lowered(self, function: KernelFunction, target: Target, settings: BuildSettings) -> Artifact | Unsupported:
-        """Return the artifact of a function for a target, or why there is none.
-
-        A target that failed, which may have taken all its time, is not asked again.
-        """
-        if target.name in self._failed:
-            return Unsupported(f"it failed before: {self._failed[target.name]}")
+        """Return the artifact of a function for a target, or why there is none."""
         built = self._worker(target.toolchain).build(
             AskBuild(
                 target=target,
@@ -75,11 +72,7 @@ class LoweringWorkers:
                 expected=(),
                 build=settings,
                 tolerance=Tolerance(),
-                deadline_s=_DEADLINE_S,
+                deadline_s=self._budget.within(_DEADLINE_S, least_s=_LEAST_S),
             )
         )
-        if isinstance(built, Built):
-            return artifact_of(built.artifact, self._store)
-        if isinstance(built, Failed):
-            self._failed[target.name] = built.reason
-        return Unsupported(built.reason)
+        return artifact_of(built.artifact, self._store) if isinstance(built, Built) else Unsupported(built.reason)

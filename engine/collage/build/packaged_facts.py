@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
 
 from collage.devices.this_host import this_host
 from collage.report.documents.codec import record_from_document
@@ -14,9 +15,6 @@ from collage.report.facts.record import Record
 from collage.runtime.kernels.requirements import check_requirements
 from collage.runtime.package import PackagedPlan, TrustedPackages
 from collage_core.errors import CollageError
-
-_REQUIREMENT: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:[<>=!~]=?[A-Za-z0-9.*+!,<>=~ ]*)?")
-"""A distribution with versions, and no option of pip's."""
 
 
 class PackagedFacts:
@@ -59,7 +57,7 @@ class PackagedFacts:
             site: The call site.
             installed: Names of the installed toolchains.
         """
-        if self._plan.package.digest not in TrustedPackages():
+        if not self._is_trusted:
             return ()
         toolchain = self._plan.targets[site].toolchain
         known = () if self._record is None or toolchain in installed else self._record.toolchains
@@ -69,4 +67,16 @@ class PackagedFacts:
             for requirement in self._plan.requires(site)
             if requirement.kind == "library" and not check_requirements([requirement], this_host())
         ]
-        return tuple(name for name in (*plugins, *libraries) if _REQUIREMENT.fullmatch(name))
+        return tuple(name for name in (*plugins, *libraries) if _is_distribution(name))
+
+    @functools.cached_property
+    def _is_trusted(self) -> bool:
+        return self._plan.package.digest in TrustedPackages()
+
+
+def _is_distribution(text: str) -> bool:
+    """Return whether pip takes a text as a distribution with versions: not as an option, a file or an address."""
+    try:
+        return Requirement(text).url is None
+    except InvalidRequirement:
+        return False

@@ -12,7 +12,7 @@ from collage.measure.wire.outcomes import BuildSettings
 from collage.runtime import Lowered
 from collage.runtime.package import PackagedPlan
 from collage.setup.targets import ON_REQUEST
-from collage_core.contract import KernelFunction, Target, Unsupported
+from collage_core.contract import KernelFunction, Target, TargetSpelling, Unsupported
 from collage_core.passes.call_sites import CallSite
 
 
@@ -98,5 +98,8 @@ class Relowering:
 
 
 def _toolchain_of(target: str) -> str:
-    """Return the toolchain in the name of a target."""
-    return target.partition("(")[0].partition("@")[0]
+    """Return the toolchain in the name of a target, as a record has it; empty if that is no target."""
+    try:
+        return TargetSpelling.parse(target).toolchain
+    except ValueError:
+        return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -161,8 +162,7 @@ def optimize(
     json_to: Path | None,
 ) -> None:
     """Search the fastest plan for MODEL, measure and verify it, and save it as a package."""
-    from collage.commands.optimizing.possible_shapes import described, possible_shapes
-    from collage.commands.optimizing.to_package import optimize_to
+    from collage.commands.optimizing.possible_shapes import possible_shapes
     from collage.commands.optimizing.up_to_date import up_to_date
     from collage.options import OptimizeOptions
     from collage.report.documents.optimize_json import optimize_json, shapes_json
@@ -212,16 +212,15 @@ def optimize(
         "load_plan": load_plan,
         "retry_failed": retry_failed,
     }
-    asked = shape_sets(input_shapes)
-    possible = possible_shapes(model, asked)
+    possible = possible_shapes(model, shape_sets(input_shapes), functools.partial(click.echo, err=True))
     each = [OptimizeOptions(input_shapes=shapes, **options) for shapes in possible]
-    if left_out := [described(shapes) for shapes in asked if shapes not in possible]:
-        click.echo(f"left out, as one dimension has two sizes in them: {'; '.join(left_out)}", err=True)
     if len(each) > 1 and (save_plan is not None or trace is not None):
         raise click.UsageError("--save-plan and --trace are of one plan, and --input-shapes asks for several")
     only_the_package = save_plan is None and trace is None
     found = up_to_date(model, each, output) if only_the_package and not anew else None
     if found is None:
+        from collage.commands.optimizing.to_package import optimize_to
+
         with shown_progress() as progress:
             records = optimize_to(output, model, each, progress, save_plan=save_plan, trace=trace)
         done = "saved"

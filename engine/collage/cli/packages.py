@@ -26,8 +26,9 @@ def explain(ctx: click.Context, package: Path, json_to: Path | None) -> None:
     from collage.report.documents.codec import dumps, record_from_document, to_json, to_jsonable
     from collage.report.text.explanation import WIDTH
     from collage.report.text.explanation import explain as explanation
-    from collage.report.text.shapes_summary import shapes_of, shapes_summary
+    from collage.report.text.shapes_summary import shapes_summary
     from collage.runtime.package import load_package
+    from collage.runtime.package.plan import described
 
     check_overwriting({"--json": json_to}, [package])
     records = [record_from_document(plan.record, str(package)) for plan in load_package(package).plans]
@@ -37,7 +38,7 @@ def explain(ctx: click.Context, package: Path, json_to: Path | None) -> None:
         console.print(shapes_summary(records))
     for record in records:
         if len(records) > 1:
-            console.rule(shapes_of(record), align="left")
+            console.rule(described(record.model.input_shapes), align="left")
         text = explanation(record, width=width, everything=is_verbose(ctx))
         click.echo(text, nl=False, err=json_to == Path("-"))
     write_json(json_to, to_json(records[0]) if len(records) == 1 else dumps([to_jsonable(each) for each in records]))

@@ -21,7 +21,7 @@ from collage.process_guard import plugins_guarded
 from collage.report.documents.bench_json import ApparentLoss, BenchReport
 from collage.report.facts.record import Comparison, ContenderFacts, ModelFacts
 from collage.report.progress import Progress, SilentProgress
-from collage.runtime.package import load_package
+from collage.runtime.package import PackagedPlan, load_package
 from collage.setup.environment import Environment
 from collage.setup.facts import host_facts
 from collage.setup.settings import SetupChoices
@@ -99,8 +99,9 @@ class _Bench:
             if singles:
                 built, failed = single_packages(environment, self._progress)
                 paths |= built
-        for path in packages:  # one without a plan for these shapes is told before anything is timed
-            load_package(path).plan_for(static_input_shapes(self._workload.graph.model))
+        # a package without a plan for these shapes is told before anything is timed
+        shapes = static_input_shapes(self._workload.graph.model)
+        packaged = {name: load_package(path).plan_for(shapes) for name, path in paths.items()}
         inputs = self._workload.inputs_document(toolchains.folder, toolchains.store)
         contenders = [
             package_contender(
@@ -128,7 +129,7 @@ class _Bench:
             model=self._facts(packages),
             host=host_facts(toolchains.host),
             threads=toolchains.threads,
-            comparison=self._comparison(paths, own, rounds, called, failed),
+            comparison=self._comparison(packaged, own, rounds, called, failed),
             notes=(*([] if options.inputs else [f"random inputs, seed {options.seed}"]), *self._other_models(packages)),
             apparent_losses=_apparent_losses([name for name in paths if name not in given], given, rounds),
         )
@@ -153,22 +154,20 @@ class _Bench:
 
     def _comparison(
         self,
-        paths: Mapping[str, Path],
+        packaged: Mapping[str, PackagedPlan],
         own: set[str],
         rounds: Mapping[str, Rounds | Failed],
         called: Mapping[str, Sequence[tuple[float, ...]]],
         failed: Mapping[str, str],
     ) -> Comparison:
         timed = {name: answer for name, answer in rounds.items() if not isinstance(answer, Failed)}
-        shapes = static_input_shapes(self._workload.graph.model)
-        opened = {name: load_package(path).plan_for(shapes) for name, path in paths.items()}
-        inexact = {name for name, each in opened.items() if not all(target.exact for target in each.targets.values())}
+        inexact = {name for name, each in packaged.items() if not all(target.exact for target in each.targets.values())}
         # a toolchain that computes in a lower precision is the measure of nobody who does not
         rivals = (set(timed) - own) if not own or inexact & own else set(timed) - own - inexact
         best, ratios = _against_best(timed, rivals)
         best_called, called_ratios = _against_best({name: called[name] for name in timed if name in called}, rivals)
         contenders = []
-        for name, plan in opened.items():
+        for name, plan in packaged.items():
             answer = rounds[name]
             sites = call_sites(plan.model)
             toolchains = tuple(sorted({site.toolchain for site in sites}))
@@ -191,7 +190,7 @@ class _Bench:
                 )
             )
         contenders += [ContenderFacts(name=name, kind="single", failed=reason) for name, reason in failed.items()]
-        first = next((name for name in paths if name in own and name in ratios), None)
+        first = next((name for name in packaged if name in own and name in ratios), None)
         if first is None:
             return Comparison(contenders=tuple(contenders), best_single=best, best_single_as_called=best_called)
         ratio = ratios[first]

@@ -72,17 +72,17 @@ def load(
     opened = load_package(package)
     wanted = threads_here(opened) if threads is None else threads
     said: list[tuple[str, type[Warning]]] = []
-    with contextlib.closing(_Again(wanted)) as again:
-        session = load_as_is(opened, threads=wanted, relowering=None if strict else again.of)
+    with contextlib.closing(_LateRelowering(wanted)) as late:
+        session = load_as_is(opened, threads=wanted, relowering=None if strict else late.of)
     if verify is not False:
         try:
             _verify(session, opened, wanted, None if verify is True else verify)
         except VerificationError as error:
-            if again.started:
-                raise VerificationError(f"{error} Not all kernels are as packaged: {again.message(session)}") from error
+            if late.started:
+                raise VerificationError(f"{error} Not all kernels are as packaged: {late.message(session)}") from error
             raise
-    if again.started:
-        said.append((again.message(session), SubstituteWarning))
+    if late.started:
+        said.append((late.message(session), SubstituteWarning))
     if not session.verified and wanted != (measured := opened.manifest.threads):
         why = ", one for each CPU" if threads is None else ""
         said.append(
@@ -99,7 +99,7 @@ def load(
     return session
 
 
-class _Again:
+class _LateRelowering:
     """Lowers call sites again; what that takes is imported and started when the first is asked for.
 
     A process that only runs a package starts no workers and needs none of their code.

@@ -15,6 +15,7 @@ from collage.build.lowering_workers import LoweringWorkers
 from collage.build.packaged_facts import PackagedFacts
 from collage.build.relower import Relowering
 from collage.documents.artifact_manifest import ArtifactManifest
+from collage.measure.budget import Budget
 from collage.measure.wire.outcomes import Built, Failed, Stage
 from collage.reference.plugin import ReferencePlugin
 from collage.runtime import Lowered
@@ -204,8 +205,8 @@ class Breaking:
 
 
 @pytest.mark.guards(
-    "a plugin that raises while a substitute is looked for, or a build that fails",
-    "that toolchain is out, and is not asked again; the next one is tried",
+    "a plugin that raises while a substitute is looked for",
+    "its refusal; the next toolchain is tried",
     area="packages and files",
 )
 def test_a_plugin_that_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,22 +222,26 @@ def test_a_plugin_that_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch) 
     assert found[-1] == "lowering it again for reference failed: OSError: the disk is full"
 
 
-def test_what_failed_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_kernels_of_a_package_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    budget = Budget.begin(lowering_workers._TOTAL_S, clock=lambda: now[0])
+    monkeypatch.setattr(Budget, "begin", lambda seconds: budget)
+    asked: list[float] = []
+
+    def hanging(worker: RecordingWorker, ask: Any) -> Failed:
+        asked.append(ask.deadline_s)
+        now[0] += ask.deadline_s
+        return Failed(stage=Stage.LOWER, reason="no answer")
+
+    monkeypatch.setattr(RecordingWorker, "build", hanging)
     site = kernel()
-    asked: list[str] = []
-
-    def failing(worker: RecordingWorker, ask: Any) -> Failed:
-        asked.append(ask.target.name)
-        return Failed(stage=Stage.LOWER, reason="no answer within 600 s")
-
-    monkeypatch.setattr(RecordingWorker, "build", failing)
 
     with opened(site) as again:
-        first, second = ways(again, site), ways(again, site)
+        found = [*ways(again, site), *ways(again, site)]
 
-    assert "lowering it again for mock failed: no answer within 600 s" in first
-    assert "lowering it again for mock failed: it failed before: no answer within 600 s" in second
-    assert len(asked) == len(set(asked))
+    assert found[0] == "lowering it again for mock failed: no answer"
+    assert asked[:3] == [600.0, 600.0, 600.0]
+    assert set(asked[3:]) == {10.0}, "each is tried though the time is spent"
 
 
 @pytest.mark.guards(
@@ -252,11 +257,10 @@ def test_only_trusted_packages_say_what_to_install(name: str, monkeypatch: pytes
     made: Any = SimpleNamespace(
         targets={site.name: CPU}, record=None, package=package, requires=lambda site: requires, path="m.collage"
     )
-    facts = PackagedFacts(made)
 
-    untrusted = facts.missing_distributions(site.name, ())
+    untrusted = PackagedFacts(made).missing_distributions(site.name, ())
     monkeypatch.setattr(packaged_facts, "TrustedPackages", lambda: {package.digest})
-    trusted = facts.missing_distributions(site.name, ())
+    trusted = PackagedFacts(made).missing_distributions(site.name, ())
 
     assert untrusted == ()
     assert trusted == (("fast-gemm",) if name == "fast-gemm" else ())

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import onnx
+import onnx_ir
 import pytest
 
+import collage
 from collage.commands.optimizing import several_shapes
 from collage.commands.optimizing.possible_shapes import possible_shapes
 from collage.commands.optimizing.several_shapes import optimize_shapes
+from collage.errors import UnrecordedPackageWarning
 from collage.options import OptimizeOptions
 from collage.report.progress import SilentProgress
+from collage.runtime.package import load_package
 from collage_core.errors import InputShapeError, UsageError
+from tests.engine.runtime.packages import of_batch, save
 
 SETS = [{"x": (batch, 3), "mask": (other,)} for batch in (1, 4) for other in (1, 4)]
 
@@ -52,19 +58,13 @@ def optimized(monkeypatch: pytest.MonkeyPatch) -> list[OptimizeOptions]:
     return found
 
 
-def test_sets_in_which_one_dimension_has_two_sizes_are_left_out_and_told(
-    model: Path, optimized: list[OptimizeOptions]
-) -> None:
-    progress = Told()
+def test_sets_in_which_one_dimension_has_two_sizes_are_left_out_and_told(model: Path) -> None:
+    said: list[str] = []
 
-    optimize_shapes(model, [OptimizeOptions(input_shapes=each) for each in [*SETS, SETS[0]]], progress=progress)
+    possible = possible_shapes(model, [*SETS, dict(reversed(SETS[0].items()))], said.append)
 
-    assert [each.input_shapes for each in optimized] == [SETS[0], SETS[3]]
-    assert progress.messages == [
-        "left out, as one dimension has two sizes in them: x:[1,3] mask:[4]; x:[4,3] mask:[1]",
-        "shapes 1 of 2: x:[1,3] mask:[1]",
-        "shapes 2 of 2: x:[4,3] mask:[4]",
-    ]
+    assert possible == (SETS[0], SETS[3])
+    assert said == ["left out, as one dimension has two sizes in them: x:[1,3] mask:[4]; x:[4,3] mask:[1]"]
 
 
 @pytest.mark.parametrize(
@@ -79,18 +79,42 @@ def test_what_fits_no_input_or_leaves_no_set_is_refused(
     shapes: list[dict[str, tuple[int, ...]]], said: str, model: Path, optimized: list[OptimizeOptions]
 ) -> None:
     with pytest.raises(InputShapeError, match=said):
-        possible_shapes(model, shapes)
+        possible_shapes(model, shapes, print)
     with pytest.raises(InputShapeError, match=said):
-        optimize_shapes(model, [OptimizeOptions(input_shapes=each) for each in shapes])
+        collage.optimize(model, input_shapes=shapes)
     assert optimized == []
 
 
-def test_more_plans_than_a_package_has_are_refused_before_any_work(
-    model: Path, optimized: list[OptimizeOptions]
-) -> None:
+def test_no_sets_and_more_than_a_package_has_plans_are_refused(model: Path) -> None:
     with pytest.raises(UsageError, match="at most 256 plans, and there are 257 sets"):
-        optimize_shapes(model, [OptimizeOptions(input_shapes={"x": (batch, 3)}) for batch in range(1, 258)])
-    assert optimized == []
+        possible_shapes(model, [{"x": (batch, 3)} for batch in range(1, 258)], print)
+    with pytest.raises(UsageError, match="no input shapes are given"):
+        possible_shapes(model, [], print)
+
+
+def test_each_is_told_and_saving_warns_where_it_cannot_be_recorded(
+    tmp_path: Path, parsed: Callable[[str], onnx_ir.Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress = Told()
+
+    def optimize(model: Path, options: OptimizeOptions, **_: Any) -> Any:
+        batch = options.input_shapes["x"][0]
+        return SimpleNamespace(
+            record="record", origin=None, write=lambda path: save(path, of_batch(parsed, batch), record=batch)
+        )
+
+    monkeypatch.setattr(several_shapes, "optimize", optimize)
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
+    each = [OptimizeOptions(input_shapes={"x": (batch, 32)}) for batch in (1, 5)]
+
+    found = optimize_shapes(tmp_path / "m.onnx", each, progress=progress)
+    with pytest.warns(UnrecordedPackageWarning, match="code in it will not be loaded") as said:
+        found.save(tmp_path / "m.collage")
+
+    assert progress.messages == ["shapes 1 of 2: x:[1,32]", "shapes 2 of 2: x:[5,32]"]
+    assert said[0].filename == __file__
+    assert [plan.record for plan in load_package(tmp_path / "m.collage").plans] == [1, 5]
+    assert found.origins == ()
 
 
 @pytest.mark.parametrize("began_s", [None, 10.0])

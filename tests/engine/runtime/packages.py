@@ -35,6 +35,14 @@ def three_products(parsed: Parse) -> ir.Model:
     return made
 
 
+def of_batch(parsed: Parse, batch: int) -> ir.Model:
+    """`three_products` of other rows, with the same weights."""
+    model = three_products(parsed)
+    for value in (*model.graph.inputs, *(output for node in model.graph for output in node.outputs)):
+        value.shape = ir.Shape([batch, 32])
+    return model
+
+
 def save(path: Path, model: ir.Model, toolchain: ExecutingMock | None = None, **options: Any) -> Path:
     partitioned = partition(model)
     artifacts = (toolchain or ExecutingMock(embed=False)).lower_all(partitioned)

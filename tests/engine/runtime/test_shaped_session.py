@@ -20,19 +20,11 @@ from collage.runtime.session import Session
 from collage.runtime.shaped_session import ShapedSession
 from collage_core.errors import FeedError, UsageError
 from tests.engine.runtime.mocks import ExecutingMock
-from tests.engine.runtime.packages import changed_manifest, registry, rewrite, save, three_products
+from tests.engine.runtime.packages import changed_manifest, of_batch, registry, rewrite, save
 
 Parse = Callable[[str], ir.Model]
 
 BATCHES = (1, 2, 5)
-
-
-def of_batch(parsed: Parse, batch: int) -> ir.Model:
-    """`three_products` of other rows, with the same weights."""
-    model = three_products(parsed)
-    for value in (*model.graph.inputs, *(output for node in model.graph for output in node.outputs)):
-        value.shape = ir.Shape([batch, 32])
-    return model
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,13 +12,8 @@ import numpy as np
 import onnx_ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from collage.devices.this_host import this_host
-from collage.measure.driver.client import PluginSource, Worker
-from collage.measure.wire.artifact_codec import artifact_of
-from collage.measure.wire.blobs import BlobStore
-from collage.measure.wire.function_codec import FunctionEncoder
-from collage.measure.wire.messages import AskBuild
-from collage.measure.wire.outcomes import BuildSettings, Built, Tolerance
+from collage.build.lowering_workers import LoweringWorkers
+from collage.measure.wire.outcomes import BuildSettings
 from collage.runtime.package import load_package, save_package
 from collage_core.contract import Artifact, KernelFunction, Target
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
@@ -27,6 +21,7 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.values.content import constant_of
 from collage_core.passes.apply import apply_partitioning
 from collage_core.passes.call_sites import CallSite, call_sites
+from collage_core.registry import Registry
 
 Kind: TypeAlias = Literal["activation", "weight", "bias"]
 THREADS = 2
@@ -50,17 +45,10 @@ class Mutation:
 
 
 class Workshop:
-    """Lowers kernels in the toolchains' workers.
+    """Lowers kernels in the toolchains' workers."""
 
-    Args:
-        folder: For blobs.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._store = BlobStore(folder)
-        self._stack = contextlib.ExitStack()
-        self._workers: dict[str, Worker] = {}
-        self._targets: dict[str, Target] = {}
+    def __init__(self) -> None:
+        self._workers = LoweringWorkers(Registry.discover().toolchains)
 
     def __enter__(self) -> Self:
         return self
@@ -68,34 +56,19 @@ class Workshop:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.close()
+        self._workers.close()
 
     def target(self, toolchain: str) -> Target:
         """The default target of a toolchain."""
-        if toolchain not in self._targets:
-            worker = self._workers[toolchain] = Worker(PluginSource(toolchain=toolchain), self._store)
-            self._stack.callback(worker.close)
-            answer = worker.targets(this_host())
-            assert isinstance(answer, tuple), answer
-            self._targets[toolchain] = answer[0]
-        return self._targets[toolchain]
+        answer = self._workers.offered(toolchain)
+        assert isinstance(answer, tuple), answer
+        return answer[0]
 
     def lowered(self, target: Target, function: KernelFunction) -> Artifact:
         """The artifact of a kernel, unchecked."""
-        built = self._workers[target.toolchain].build(
-            AskBuild(
-                target=target,
-                function=FunctionEncoder(self._store).encode(function),
-                variant=None,
-                inputs=(),
-                expected=(),
-                build=BuildSettings(threads=THREADS),
-                tolerance=Tolerance(),
-                deadline_s=120.0,
-            )
-        )
-        assert isinstance(built, Built), built
-        return artifact_of(built.artifact, self._store)
+        artifact = self._workers.lowered(function, target, BuildSettings(threads=THREADS))
+        assert isinstance(artifact, Artifact), artifact
+        return artifact
 
     def package(self, graph: DataflowGraph, parts: Sequence[tuple[str, int]], path: Path) -> None:
         """Saves a package of these kernels: toolchain and nodes of each."""

@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     graph = DataflowGraph(prepare(load_model(model)))
     theirs = 1 << graph.index_of("pool")
     first = (theirs - 1) & graph.needs_kernel
-    with Workshop(folder / "blobs") as workshop:
+    with Workshop() as workshop:
         parts = [("openvino", first), ("onnxruntime", graph.needs_kernel & ~first)]
         workshop.package(graph, parts, package)
     return Made(model, package)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.plugins
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
-    with Workshop(tmp_path_factory.mktemp("blobs")) as workshop:
+    with Workshop() as workshop:
         yield workshop
 
 

@@ -127,7 +127,7 @@ def test_quantised_models_of_the_suite_do_too(name: str, tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
-    with Workshop(tmp_path_factory.mktemp("blobs")) as workshop:
+    with Workshop() as workshop:
         yield workshop
 
 

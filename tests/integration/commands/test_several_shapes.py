@@ -12,7 +12,6 @@ import onnx_ir as ir
 import pytest
 
 import collage as product
-from collage.errors import UnrecordedPackageWarning
 from collage.runtime.package import load_package
 from collage_core.errors import FeedError, InputShapeError, UsageError
 from tests.integration.commands.conftest import BOTH, TINY, TINY_ARGUMENTS, Collage, check
@@ -178,16 +177,3 @@ print(json.dumps([
     assert all(" for x:[" in each for each in substitutes)
     assert f"pip install collage-{gone}" in message
     assert verified == [False, True, False], "the values given are of the second shape"
-
-
-def test_saving_warns_where_it_cannot_be_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = written(tmp_path)
-    shapes = [{"x": (batch, 3, 16, 16)} for batch in (1, 2)]
-    found = product.optimize(model, toolchains="onnxruntime", input_shapes=shapes, tuning_db="memory:", **TINY)
-    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
-
-    with pytest.warns(UnrecordedPackageWarning, match="code in it will not be loaded") as said:
-        found.save(tmp_path / "m.collage")
-
-    assert said[0].filename == __file__
-    assert len(load_package(tmp_path / "m.collage").plans) == 2

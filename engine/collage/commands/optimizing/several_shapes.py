@@ -13,13 +13,11 @@ import onnx_ir
 from collage.command_start import command_began
 from collage.commands.optimize import optimize
 from collage.commands.optimizing.optimized import trusted_as_written
-from collage.commands.optimizing.possible_shapes import possible_shapes
 from collage.options import OptimizeOptions
 from collage.report.facts.record import Record
 from collage.report.progress import Progress, SilentProgress
 from collage.runtime.load import load
 from collage.runtime.package import join_packages, load_package
-from collage.runtime.package.manifest import MOST_PLANS
 from collage.runtime.package.plan import described
 from collage.runtime.session import Session
 from collage.temporary_folders import TemporaryFolder
@@ -77,20 +75,17 @@ def optimize_shapes(
 
     Args:
         model: An ONNX file, or a model in memory.
-        each: What to do, for each set of shapes; only these differ.
+        each: What to do, for each of the `possible_shapes`; only these differ.
         progress: Receives progress updates.
         registry: The toolchains; those installed if None.
 
     Raises:
-        UsageError: If no shapes are given, more than a package has plans, or an option that is of one shape only.
+        UsageError: If an option is given that is of one shape only.
         CollageError: As `optimize` does, for any of the shapes.
     """
     progress = progress or SilentProgress()
-    if not each:
-        raise UsageError("no input shapes are given: name at least one set, or leave them out")
     if len(each) > 1:
         _check_options(each[0])
-    each = _possible(model, each, progress)
     folder, began = TemporaryFolder(), time.monotonic()
     records, packages, origins = [], [], []
     for number, options in enumerate(each):
@@ -110,29 +105,6 @@ def optimize_shapes(
         origins=known if len(known) == len(origins) else (),
         _folder=folder,
     )
-
-
-def _possible(
-    model: str | os.PathLike[str] | onnx_ir.Model, each: Sequence[OptimizeOptions], progress: Progress
-) -> Sequence[OptimizeOptions]:
-    """Return what to do for each set of shapes that the model can have, once.
-
-    Raises:
-        InputShapeError: If a shape does not fit the model, or no set is possible.
-        UsageError: If there are more sets than a package has plans.
-    """
-    by_shapes = {described(dict(sorted(options.input_shapes.items()))): options for options in each}
-    distinct = list(by_shapes.values())
-    possible = possible_shapes(model, [options.input_shapes for options in distinct])
-    left_out = [options.input_shapes for options in distinct if options.input_shapes not in possible]
-    if left_out:
-        said = "; ".join(map(described, left_out))
-        progress.message(f"left out, as one dimension has two sizes in them: {said}")
-    if len(possible) > MOST_PLANS:
-        raise UsageError(
-            f"a package has at most {MOST_PLANS} plans, and there are {len(possible)} sets of input shapes"
-        )
-    return [options for options in distinct if options.input_shapes in possible]
 
 
 def _check_options(options: OptimizeOptions) -> None:

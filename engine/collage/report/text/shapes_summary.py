@@ -9,6 +9,7 @@ from rich.text import Text
 
 from collage.report.facts.record import Record
 from collage.report.text.tables import add_cells, plain_table
+from collage.runtime.package.plan import described
 
 
 def shapes_summary(records: Sequence[Record]) -> RenderableType:
@@ -22,36 +23,30 @@ def shapes_summary(records: Sequence[Record]) -> RenderableType:
     for record in records:
         own = record.comparison.contenders[0] if record.comparison.contenders else None  # the plan that was kept
         low, high = own.ratio_ci95 if own is not None else (0.0, 0.0)
-        choice = choice_of(record)
+        choice = _choice_of(record)
         add_cells(
             table,
-            shapes_of(record),
+            described(record.model.input_shapes),
             f"{record.measured_ms:.4g}",
             record.comparison.best_single,
             f"{own.ratio:.3f}" if own is not None and own.ratio else "",
             f"{low:.3f} - {high:.3f}" if high else "",
             str(len(record.regions)),
-            "as above" if choice == before else plan_in_words(record),
+            "as above" if choice == before else _in_words(record),
         )
         before = choice
-    lines = [Text(f"{shapes_of(record)}: {record.decision}") for record in records]
+    lines = [Text(f"{described(record.model.input_shapes)}: {record.decision}") for record in records]
     counted = sum(record.search.measured for record in records), sum(record.search.cache_hits for record in records)
     measured = f"{counted[0]} candidates were measured, {counted[1]} were known from other shapes or earlier runs"
     return Group(table, *lines, Text(measured))
 
 
-def shapes_of(record: Record) -> str:
-    """Return the input shapes of a record as `--input-shapes` takes them."""
-    shapes = record.model.input_shapes.items()
-    return " ".join(f"{name}:[{','.join(map(str, shape))}]" for name, shape in shapes)
-
-
-def choice_of(record: Record) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _choice_of(record: Record) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return what distinguishes a plan from one for other shapes: target and nodes of each kernel."""
     return tuple((region.target, region.nodes) for region in record.regions)
 
 
-def plan_in_words(record: Record) -> str:
+def _in_words(record: Record) -> str:
     """Return the targets of a plan with the number of nodes that each runs."""
     counts: dict[str, int] = {}
     for region in record.regions:

@@ -145,7 +145,7 @@ class Loader:
         if self.relower is None or known is not None:
             raise _error(site, target, answer.reason)
         refusals = [answer.reason]
-        for lowered in self._lowered_again(site, target):
+        for lowered in _ways(self.relower, site, target):
             if isinstance(lowered, Unsupported):
                 refusals.append(lowered.reason)
                 continue
@@ -159,15 +159,6 @@ class Loader:
             whose = "" if lowered.target.name == target.name else f" for {lowered.target.name}"
             refusals.append(f"lowered again{whose}: {second.reason}")
         raise _error(site, target, "; ".join(refusals))
-
-    def _lowered_again(self, site: CallSite, target: Target) -> Iterator[Lowered | Unsupported]:
-        """Lower a call site again in each way there is; one that fails yields its reason."""
-        if self.relower is None:
-            return
-        try:
-            yield from self.relower(site, target)
-        except Exception as error:
-            yield Unsupported(f"lowering it again failed: {error}")
 
     def _admitted(self, target: Target, artifact: Artifact) -> Supported | Unsupported:
         """Check that an artifact may be loaded, before any code of its toolchain sees it otherwise."""
@@ -256,6 +247,14 @@ class Loader:
             if (device.name, key) not in self.placed:
                 self.placed[device.name, key] = placed_on(device, key, weights[key])
         return {key: self.placed[device.name, key] for key in wanted}
+
+
+def _ways(relower: Relower, site: CallSite, target: Target) -> Iterator[Lowered | Unsupported]:
+    """Yield what a relower yields, and as the last refusal what it raises."""
+    try:
+        yield from relower(site, target)
+    except Exception as error:
+        yield Unsupported(f"lowering it again failed: {error}")
 
 
 def why_not_captured(target: Target, artifact: Artifact) -> str:
