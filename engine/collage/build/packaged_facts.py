@@ -47,6 +47,14 @@ class PackagedFacts:
         """Return what a call site cost where the package was made, by the name of the target, as far as is known."""
         return self._costs_us.get(site, {})
 
+    def whole_ms(self, target: str) -> tuple[float, float] | None:
+        """Return what a target alone took for the whole model, and what the plan took, where the package was made."""
+        contenders = () if self._record is None else self._record.comparison.contenders
+        known = {each.name: each.latency_ms.p50 for each in contenders if each.latency_ms is not None}
+        if not contenders or not {target, contenders[0].name} <= set(known):  # the plan that was kept comes first
+            return None
+        return known[target], known[contenders[0].name]
+
     def missing_distributions(self, site: str, installed: Collection[str]) -> tuple[str, ...]:
         """Return what has to be installed for the packaged kernel of a call site, as pip takes it.
 

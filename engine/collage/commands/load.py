@@ -165,9 +165,8 @@ def substitute_message(report: SessionReport, facts: Mapping[str, PackagedFacts]
         if target == packaged:
             said.append(f"{which} but lowered again from the package, {unknown} here")
         else:
-            costs = [facts[each.input_shapes].costs_us(each.site) for each in kernels]
-            instead = f"{target} runs {'it' if one else 'them'} instead, {unknown} here"
-            said.append(f"{which}; {instead}{_cost(packaged, target, costs)}")
+            cost = _cost(packaged, target, [(facts[each.input_shapes], each.site) for each in kernels])
+            said.append(f"{which}; {target} runs {'it' if one else 'them'} instead, {unknown} here{cost}")
     advice = "optimize the model again for the best plan of this machine"
     missing = dict.fromkeys(
         name
@@ -186,12 +185,25 @@ def _listed(kernels: Sequence[KernelReport]) -> str:
     return ", ".join(names) + (f" and {more} more" if more else "")
 
 
-def _cost(packaged: str, target: str, costs_us: Sequence[Mapping[str, float]]) -> str:
-    """Return what kernels cost on both targets where the package was made; empty if that is not known."""
-    if not all({packaged, target} <= set(each) for each in costs_us):
+def _cost(packaged: str, target: str, kernels: Sequence[tuple[PackagedFacts, str]]) -> str:
+    """Return what kernels cost on both targets where the package was made, or else the whole model; empty if unknown.
+
+    Args:
+        packaged: The target in the package.
+        target: The target that runs them now.
+        kernels: The facts of each kernel's plan, and its call site.
+    """
+    costs_us = [facts.costs_us(site) for facts, site in kernels]
+    if all({packaged, target} <= set(each) for each in costs_us):
+        before, now = (sum(each[name] for each in costs_us) / 1e3 for name in (packaged, target))
+        return f", {now:.3g} ms instead of {before:.3g} ms where the package was made"
+    plans = list(dict.fromkeys(facts for facts, _ in kernels))
+    whole = [known for facts in plans if (known := facts.whole_ms(target)) is not None]
+    if len(whole) < len(plans):
         return ""
-    before, now = (sum(each[name] for each in costs_us) / 1e3 for name in (packaged, target))
-    return f", {now:.3g} ms instead of {before:.3g} ms where the package was made"
+    alone, plan = (sum(each) for each in zip(*whole, strict=True))
+    which = "the plan" if len(plans) == 1 else "the plans"
+    return f" ({target} alone took {alone:.3g} ms, {which} {plan:.3g} ms where the package was made)"
 
 
 def _verify(session: Session, package: Package, threads: int, inputs: Given | None) -> None:

@@ -123,6 +123,7 @@ def test_without_one_of_its_toolchains_the_other_runs_all(
     assert set(found["runs"].values()) == {stays}
     assert f"{', '.join(lost)} of {gone[1]} {'was' if len(lost) == 1 else 'were'} not loaded" in message
     assert f"{stays} runs {'it' if len(lost) == 1 else 'them'} instead, neither measured nor verified here" in message
+    assert "ms where the package was made" in message
     assert bring_back in message
     assert found["text"].count(f"on {stays} in its place, not verified") == len(lost)
     refused = environment.run(REFUSE, package).stdout
